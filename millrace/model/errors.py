@@ -1,0 +1,63 @@
+"""Why something did not happen. The kind decides what the caller may do; the one HTTP table is api/problems.py.
+
+MillraceError
+├── Refused            the caller must change the request: code, what, remedy
+│   ├── Invalid        the request or the file is wrong
+│   ├── Missing        it does not exist, or the caller may not know that it does
+│   ├── Clash          it contradicts what is already there
+│   ├── TooLarge       over a declared limit
+│   └── Unauthorised   no valid token
+├── Unavailable        a part of the platform does not answer now; the same request may succeed later
+└── Corrupt            stored state contradicts itself; stop rather than go on
+"""
+
+
+class MillraceError(Exception):
+    """Carries a stable code for programs, a sentence for people, and what to do about it."""
+
+    code = "error"
+
+    def __init__(self, message: str, *, remedy: str = "", code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        if code is not None:
+            self.code = code
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+
+class Refused(MillraceError):
+    code = "refused"
+
+
+class Invalid(Refused):
+    code = "invalid"
+
+
+class Missing(Refused):
+    code = "missing"
+
+
+class Clash(Refused):
+    code = "clash"
+
+
+class TooLarge(Refused):
+    code = "too_large"
+
+
+class Unauthorised(Refused):
+    code = "unauthorised"
+
+
+class Unavailable(MillraceError):
+    code = "unavailable"
+
+
+class Corrupt(MillraceError):
+    code = "corrupt"
+
+
+REFUSALS: dict[str, type[Refused]] = {kind.code: kind for kind in (Refused, Invalid, Missing, Clash, TooLarge, Unauthorised)}

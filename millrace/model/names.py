@@ -1,0 +1,97 @@
+"""The one name rule, and the one place that derives paths and topic names from names that passed it."""
+
+import re
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.model.errors import Invalid
+
+MAX_NAME = 63
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
+_CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+_IMPORT_ID = re.compile(r"imp_[0-9a-hjkmnp-tv-z]{26}", re.ASCII)
+
+
+def checked_name(kind: str, value: object) -> str:
+    """The value itself if it may become part of a path, a topic key or a view name."""
+    if isinstance(value, str) and _NAME.fullmatch(value):
+        return value
+    shown = repr(value if not isinstance(value, str) or len(value) <= 40 else value[:40] + "…")
+    raise Invalid(
+        f"{shown} is not a {kind} name.",
+        remedy=f"Use 1 to {MAX_NAME} ASCII letters, digits, '_' or '-', starting with a letter.",
+        code="bad_name",
+    )
+
+
+def new_id(prefix: str) -> str:
+    """A time-ordered identifier: 48 bits of milliseconds, 80 bits of chance."""
+    number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
+    return prefix + "_" + "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
+
+
+def is_import_id(value: str) -> bool:
+    return _IMPORT_ID.fullmatch(value) is not None
+
+
+def chunk_id(import_id: str, number: int) -> str:
+    return f"{import_id}/{number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Everything the platform keeps, below one directory."""
+
+    root: Path
+
+    @property
+    def lake(self) -> Path:
+        return self.root / "lake"
+
+    @property
+    def errors(self) -> Path:
+        return self.root / "errors"
+
+    @property
+    def definitions(self) -> Path:
+        return self.root / "definitions"
+
+    @property
+    def staging(self) -> Path:
+        return self.root / "staging"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def stops(self) -> Path:
+        """The imports whose remaining chunks are to be ignored, one empty file each."""
+        return self.root / "stops"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def broker(self) -> Path:
+        return self.root / "kafka"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "control.db"
+
+    @property
+    def client(self) -> Path:
+        return self.root / "client.json"
+
+    def table(self, tenant: str, table: str) -> Path:
+        return self.lake / checked_name("tenant", tenant) / checked_name("table", table)
+
+    def table_errors(self, tenant: str, table: str) -> Path:
+        return self.errors / checked_name("tenant", tenant) / checked_name("table", table)
+
+    def definition(self, fingerprint: str) -> Path:
+        return self.definitions / f"{fingerprint}.json"
