@@ -177,7 +177,7 @@ def _max_file_bytes(given: object) -> int | None:
         megabytes = -1.0
     if not 0 < megabytes < 1e9:
         raise Invalid(f"max_file_size_mb is {given!r}.", remedy="Give a positive number of megabytes.")
-    return int(megabytes * 1_000_000)
+    return int(megabytes * (1 << 20))
 
 
 def _sinks(given: object) -> tuple[str, ...]:

@@ -1,0 +1,66 @@
+"""An import as the controller and the ledger know it, and the table of its legal state changes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+REQUESTED, ADMITTED, RECEIVING, PROCESSING = "requested", "admitted", "receiving", "processing"
+STOPPING, STALLED = "stopping", "stalled"
+COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
+TERMINAL = (COMPLETED, FAILED, CANCELLED)
+
+# The error store is one more place that must be durable before an import with rejected rows may end.
+ERROR_STORE = "errors"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows read = accepted + rejected + ignored, always."""
+
+    chunks: int = 0
+    read: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    ignored: int = 0
+    failed_chunks: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    id: str
+    tenant: str
+    table: str
+    definition: str
+    state: str
+    first_version: int
+    versions: int
+    sinks: tuple[str, ...]
+    begun_us: int
+    options: dict[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
+    announced: dict[str, int] | None = None
+    markers: dict[str, int] | None = None
+    error: dict[str, str] | None = None
+    final: str | None = None
+    ended_us: int | None = None
+    counts: Counts = Counts()
+    durable: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in TERMINAL
+
+    @property
+    def accepts_chunks(self) -> bool:
+        return self.state == ADMITTED
+
+
+def outcome(imp: Import, counts: Counts, failure: str | None) -> tuple[str, dict[str, str] | None]:
+    """The terminal state of an import that has settled, and why if it is not `completed`."""
+    if imp.final is not None:
+        return imp.final, imp.error
+    if counts.failed_chunks:
+        return FAILED, {"code": "chunk_failed", "message": failure or "A chunk could not be judged.", "remedy": ""}
+    if counts.read and not counts.accepted:
+        message = f"None of the {counts.read:,} rows was accepted."
+        return FAILED, {"code": "nothing_accepted", "message": message, "remedy": f"See `millrace errors {imp.id}`."}
+    return COMPLETED, None

@@ -1,0 +1,215 @@
+"""Kafka as a log: append with confirmed delivery, read from given positions, trim. Foreign errors are translated here."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from millrace.model.errors import Unavailable
+from millrace.wire.topics import MAX_RECORD_BYTES, Topic
+
+REQUEST_SECONDS = 10.0
+DELIVERY_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+    key: bytes
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where the log is and how to speak to it (`options` holds SASL and TLS settings of an external cluster)."""
+
+    bootstrap: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def client_config(self) -> dict[str, str | int | bool]:
+        return {"bootstrap.servers": self.bootstrap, **dict(self.options)}
+
+
+class Appender:
+    """Appends records; each append is a future that holds the offset once the log has confirmed it."""
+
+    def __init__(self, cluster: Cluster, *, queue_bytes: int = 64 << 20, linger_ms: float = 0.5) -> None:
+        self._producer = Producer(
+            {
+                **cluster.client_config(),
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": linger_ms,
+                "message.max.bytes": MAX_RECORD_BYTES,
+                "queue.buffering.max.kbytes": queue_bytes >> 10,
+                "delivery.timeout.ms": DELIVERY_SECONDS * 1000,
+                "compression.type": "none",
+                "topic.metadata.refresh.interval.ms": 60_000,
+                "log_level": 2,
+            }
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._deliver, name="appender", daemon=True)
+        self._thread.start()
+
+    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+        done: Future[Appended] = Future()
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, on_delivery=_confirm(done))
+                return done
+            except BufferError:
+                # The local queue is full: the broker is the pace.
+                time.sleep(0.002)
+            except KafkaException as error:
+                raise _unavailable(error) from error
+
+    def append_now(self, topic: str, key: bytes, value: bytes, partition: int) -> Appended:
+        return self.append(topic, key, value, partition).result(DELIVERY_SECONDS + 5)
+
+    def flush(self, seconds: float = DELIVERY_SECONDS) -> None:
+        if self._producer.flush(seconds):
+            raise Unavailable("Kafka did not confirm all records in time.", remedy="Is the broker running?")
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._producer.flush(5)
+
+    def _deliver(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.poll(0.1)
+
+
+def _confirm(done: "Future[Appended]") -> Callable[[KafkaError | None, Message], None]:
+    def confirmed(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            done.set_exception(Unavailable(f"Kafka did not take the record: {error.str()}.", remedy="Is the broker running?"))
+            return
+        done.set_result(Appended(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)))
+
+    return confirmed
+
+
+class LogReader:
+    """Reads whole topics from given positions, in order per partition. Keeps no position of its own."""
+
+    def __init__(self, cluster: Cluster, topic: str, positions: Mapping[int, int]) -> None:
+        self._consumer = Consumer(
+            {
+                **cluster.client_config(),
+                "group.id": "millrace-reader",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 100,
+                "fetch.message.max.bytes": MAX_RECORD_BYTES,
+                "allow.auto.create.topics": False,
+                "log_level": 2,
+            }
+        )
+        self._topic = topic
+        self._assign(positions)
+
+    def _assign(self, positions: Mapping[int, int]) -> None:
+        known = partition_count(self._consumer, self._topic)
+        self._consumer.assign(
+            [TopicPartition(self._topic, number, positions.get(number, OFFSET_BEGINNING)) for number in range(known)]
+        )
+
+    def poll(self, limit: int, seconds: float) -> list[Record]:
+        """Up to `limit` records: waits for the first only, then takes what is at hand."""
+        try:
+            first = self._consumer.consume(1, seconds)
+            more = self._consumer.consume(limit - 1, 0.0) if first and limit > 1 else []
+        except KafkaException as error:
+            raise _unavailable(error) from error
+        return [record for message in (*first, *more) if (record := _record(message)) is not None]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _record(message: Message) -> Record | None:
+    error = message.error()
+    if error is not None:
+        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+            return None
+        raise Unavailable(f"Kafka: {error.str()}.")
+    return Record(
+        str(message.topic()),
+        int(message.partition() or 0),
+        int(message.offset() or 0),
+        message.timestamp()[1],
+        message.key() or b"",
+        message.value() or b"",
+    )
+
+
+def partition_count(client: Consumer | AdminClient, topic: str) -> int:
+    try:
+        metadata = client.list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
+    except KafkaException as error:
+        raise _unavailable(error) from error
+    if metadata.error is not None or not metadata.partitions:
+        raise Unavailable(f"Topic {topic} does not exist.", remedy="Start the platform with `millrace up`.")
+    return len(metadata.partitions)
+
+
+class Topics:
+    """Creates, measures and trims topics."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._admin = AdminClient({**cluster.client_config(), "log_level": 2})
+
+    def ensure(self, topics: Iterable[Topic], replication: int) -> None:
+        wanted = [NewTopic(t.name, t.partitions, replication, config=t.config) for t in topics]
+        for future in self._admin.create_topics(wanted, request_timeout=REQUEST_SECONDS).values():
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise _unavailable(error) from error
+
+    def partitions(self, topic: str) -> int:
+        return partition_count(self._admin, topic)
+
+    def trim(self, before: Mapping[tuple[str, int], int]) -> None:
+        """Deletes what lies before the given offsets."""
+        wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in before.items() if offset > 0]
+        if wanted:
+            for future in self._admin.delete_records(wanted, request_timeout=REQUEST_SECONDS).values():
+                try:
+                    future.result()
+                except KafkaException as error:
+                    raise _unavailable(error) from error
+
+
+def end_offsets(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
+    """First and next offset of each partition."""
+    consumer = Consumer({**cluster.client_config(), "group.id": "millrace-offsets", "log_level": 2})
+    try:
+        known = partition_count(consumer, topic)
+        return {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=REQUEST_SECONDS) for n in range(known)}
+    except KafkaException as error:
+        raise _unavailable(error) from error
+    finally:
+        consumer.close()
+
+
+def _unavailable(error: KafkaException) -> Unavailable:
+    reason = error.args[0]
+    return Unavailable(f"Kafka: {reason.str() if isinstance(reason, KafkaError) else reason}.", remedy="Is the broker running?")
