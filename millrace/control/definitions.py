@@ -1,0 +1,28 @@
+"""Definitions and the stop list as files that every worker can read: immutable, named by what they hold."""
+
+import os
+from pathlib import Path
+
+from millrace.model.names import Home
+from millrace.model.table import Definition
+
+
+class DefinitionFiles:
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        for folder in (home.definitions, home.stops):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def publish(self, definition: Definition) -> None:
+        path = self._home.definition(definition.fingerprint)
+        if not path.exists():
+            _write_whole(path, definition.to_json())
+
+    def stop(self, import_id: str) -> None:
+        _write_whole(self._home.stops / import_id, b"")
+
+
+def _write_whole(path: Path, body: bytes) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(body)
+    partial.replace(path)

@@ -1,0 +1,53 @@
+"""Entities to rows and back: tenants, tables, imports, positions."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from millrace.model.errors import Clash
+from millrace.model.imports import Counts, Import
+from millrace.store import tables as t
+
+
+def import_row(imp: Import, touched_us: int) -> dict[str, Any]:
+    row = asdict(imp)
+    row["table_name"] = row.pop("table")
+    return {**row, "sinks": list(imp.sinks), "counts": asdict(imp.counts), "touched_us": touched_us}
+
+
+def to_import(row: Row[Any]) -> Import:
+    values = dict(row._mapping)
+    del values["touched_us"]
+    table = values.pop("table_name")
+    return Import(**{**values, "table": table, "sinks": tuple(values["sinks"]), "counts": Counts(**values["counts"])})
+
+
+def find_import(connection: Connection, import_id: str) -> Import | None:
+    row = connection.execute(select(t.imports).where(t.imports.c.id == import_id)).first()
+    return None if row is None else to_import(row)
+
+
+def find_by_key(connection: Connection, tenant: str, key: str) -> Import | None:
+    wanted = select(t.imports).where(t.imports.c.tenant == tenant, t.imports.c.idempotency_key == key)
+    row = connection.execute(wanted).first()
+    return None if row is None else to_import(row)
+
+
+def positions(connection: Connection, log: str) -> dict[int, int]:
+    rows = connection.execute(select(t.positions.c.partition, t.positions.c.next_offset).where(t.positions.c.log == log))
+    return {partition: offset for partition, offset in rows}
+
+
+def advance(connection: Connection, log: str, before: dict[int, int], after: dict[int, int]) -> None:
+    """Moves the log's positions, unless another process has moved them meanwhile: then nothing of this transaction may stay."""
+    for partition, offset in after.items():
+        if partition not in before:
+            connection.execute(insert(t.positions).values(log=log, partition=partition, next_offset=offset))
+            continue
+        where = (t.positions.c.log == log, t.positions.c.partition == partition)
+        moved = connection.execute(
+            update(t.positions).where(*where, t.positions.c.next_offset == before[partition]).values(next_offset=offset)
+        )
+        if moved.rowcount != 1:
+            raise Clash(f"Another process reads partition {partition} of {log}.", code="second_reader")
