@@ -1,0 +1,119 @@
+"""The accountant: follows `progress`, keeps the ledger, asks for the end of each import that has settled, trims the log."""
+
+import threading
+import time
+from dataclasses import asdict
+
+from sqlalchemy import select
+
+from millrace.account.ledger import first_failure, fold, has_settled
+from millrace.model.errors import Unavailable
+from millrace.model.facts import Checkpointed, from_dict, imports_of
+from millrace.model.imports import STOPPING, TERMINAL, Import
+from millrace.model.names import new_id
+from millrace.model.ops import SETTLE_IMPORT, Op
+from millrace.observe import gauge, observe
+from millrace.store import tables as t
+from millrace.store.engine import Store
+from millrace.store.records import advance, find_import, positions, to_import
+from millrace.wire.client import Appender, Cluster, LogReader, Record, Topics
+from millrace.wire.envelope import pack, unpack
+from millrace.wire.topics import PROGRESS, RAW_INPUT, TABLE_OPS
+
+BATCH = 500
+TRIM_SECONDS = 30.0
+
+
+class Accountant:
+    """One thread. A settle op asked for twice is applied once, so a restart may simply ask again."""
+
+    def __init__(self, store: Store, cluster: Cluster, appender: Appender) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._appender = appender
+        self._topics = Topics(cluster)
+        self._checkpoints: dict[str, Checkpointed] = {}
+        self._asked: set[str] = set()
+        self._trimmed_at = time.monotonic()
+
+    def run(self, stopping: threading.Event) -> None:
+        with self._store.read() as connection:
+            self._positions = positions(connection, PROGRESS)
+            unsettled = list(connection.execute(select(t.imports.c.id).where(t.imports.c.state.not_in(TERMINAL))).scalars())
+        reader = LogReader(self._cluster, PROGRESS, self._positions)
+        try:
+            self._settle(set(unsettled))
+            while not stopping.is_set():
+                records = reader.poll(BATCH, 0.1)
+                if records:
+                    self._account(records)
+                if time.monotonic() - self._trimmed_at > TRIM_SECONDS:
+                    self._trim()
+        finally:
+            reader.close()
+
+    def _account(self, records: list[Record]) -> None:
+        facts = [from_dict(unpack(record.value)) for record in records]
+        after = {record.partition: record.offset + 1 for record in records}
+        with self._store.write() as connection:
+            fold(connection, facts, time.time_ns() // 1000)
+            advance(connection, PROGRESS, self._positions, after)
+        self._positions |= after
+        touched = imports_of(facts)
+        for fact in facts:
+            if isinstance(fact, Checkpointed):
+                self._checkpoints[fact.query] = fact
+                touched |= self._stopping_imports()
+        self._settle(touched)
+
+    def _stopping_imports(self) -> set[str]:
+        with self._store.read() as connection:
+            return set(connection.execute(select(t.imports.c.id).where(t.imports.c.state == STOPPING)).scalars())
+
+    def recheck(self, import_id: str) -> None:
+        """Looks at one import again: its end op may have come after its last fact."""
+        self._settle({import_id})
+
+    def _settle(self, import_ids: set[str]) -> None:
+        passed = self._passed()
+        for import_id in import_ids - self._asked:
+            with self._store.read() as connection:
+                imp = find_import(connection, import_id)
+                if imp is None or not has_settled(connection, imp, passed):
+                    continue
+                failure = first_failure(connection, import_id) if imp.counts.failed_chunks else None
+                row = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == imp.tenant)).one()
+            self._asked.add(import_id)
+            self._appender.append(TABLE_OPS, imp.tenant.encode(), pack(_settle_op(imp, failure).to_dict()), row.partition)
+            observe("import_settled", state=imp.final or "ended")
+
+    def _passed(self) -> dict[str, int]:
+        passed: dict[str, int] = {}
+        for checkpoint in self._checkpoints.values():
+            for partition, offset in checkpoint.ends.get(RAW_INPUT, {}).items():
+                passed[partition] = max(passed.get(partition, 0), offset)
+        return passed
+
+    def _trim(self) -> None:
+        """Frees what no restart can ask for again: before the start of each query's last committed batch."""
+        self._trimmed_at = time.monotonic()
+        before = {
+            (topic, int(partition)): offset
+            for checkpoint in self._checkpoints.values()
+            for topic, partitions in checkpoint.starts.items()
+            for partition, offset in partitions.items()
+        }
+        before |= {(PROGRESS, partition): offset for partition, offset in self._positions.items()}
+        try:
+            self._topics.trim(before)
+        except Unavailable:
+            observe("trouble", kind="trim")
+        with self._store.read() as connection:
+            open_imports = connection.execute(select(t.imports).where(t.imports.c.state.not_in(TERMINAL))).all()
+        gauge("open_imports", len(open_imports))
+        self._asked &= {to_import(row).id for row in open_imports}
+
+
+def _settle_op(imp: Import, failure: str | None) -> Op:
+    body = {"counts": asdict(imp.counts), "durable": imp.durable, "failure": failure}
+    return Op(new_id("op"), SETTLE_IMPORT, imp.tenant, imp.id, body)

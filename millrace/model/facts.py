@@ -1,0 +1,59 @@
+"""Facts about chunks, as they stand on `progress`. Each has an identity, so that telling it again changes nothing."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from millrace.model.chunk import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """The chunks whose rows this sink will not lose."""
+
+    sink: str
+    chunks: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    """How far a query has durably come: the end of its last committed batch, and that batch's start (what a restart may
+    read again), by topic and partition."""
+
+    query: str
+    ends: dict[str, dict[str, int]]
+    starts: dict[str, dict[str, int]]
+
+
+Fact = Judged | Durable | Checkpointed
+
+
+def to_dict(fact: Fact) -> dict[str, Any]:
+    return {"fact": type(fact).__name__, **asdict(fact)}
+
+
+def from_dict(data: dict[str, Any]) -> Fact:
+    match data["fact"]:
+        case "Judged":
+            return Judged(tuple(Verdict(**verdict) for verdict in data["verdicts"]))
+        case "Durable":
+            return Durable(data["sink"], tuple((import_id, number) for import_id, number in data["chunks"]))
+        case _:
+            return Checkpointed(data["query"], data["ends"], data["starts"])
+
+
+def imports_of(facts: Iterable[Fact]) -> set[str]:
+    """The imports that the facts speak of."""
+    named: set[str] = set()
+    for fact in facts:
+        match fact:
+            case Judged(verdicts):
+                named.update(verdict.import_id for verdict in verdicts)
+            case Durable(_, chunks):
+                named.update(import_id for import_id, _ in chunks)
+    return named
