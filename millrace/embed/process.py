@@ -1,0 +1,163 @@
+"""One child process: what to launch in, a running, ready, stopped or killed process group out.
+
+A child dies with the thread that started it and takes its own children along; what an earlier, killed run left behind is ended before the next start.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from millrace.embed import leash
+from millrace.embed.errors import ChildFailed
+
+LOG_BYTES = 16 * 1024 * 1024
+KEPT_LOGS = 2
+PROBE_PAUSE_SECONDS = 0.05
+# The kernel needs a moment to tear a killed group down; longer means it hangs in a system call.
+REAP_SECONDS = 10.0
+
+
+def always_ready() -> bool:
+    """For children that have nothing to ask."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to run one program, how to know that it is ready and how long it may take to start and to stop."""
+
+    name: str
+    argv: tuple[str, ...]
+    log: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    is_ready: Callable[[], bool] = always_ready
+    ready_seconds: float = 60.0
+    stop_seconds: float = 15.0
+
+
+class Child:
+    """A process group that is started, watched and ended as one."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.launch.name
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs and before it was started; negative for a signal."""
+        return self._process.poll() if self._process else None
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Launch it, unless it runs; the calling thread must outlive it."""
+        if self.running:
+            return
+        launch = self.launch
+        launch.log.parent.mkdir(parents=True, exist_ok=True)
+        self.end_left_over()
+        rotate(launch.log)
+        argv = [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *launch.argv]
+        with launch.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                argv,
+                env={**os.environ, **launch.env},
+                cwd=launch.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        remember(self._pid_file, self._process.pid)
+
+    def probe(self) -> bool:
+        """Whether it runs and answers now."""
+        return self.running and self.launch.is_ready()
+
+    def wait_ready(self, deadline_seconds: float | None = None) -> None:
+        """Return when it answers; raise ChildFailed when it dies or is late."""
+        limit = self.launch.ready_seconds if deadline_seconds is None else deadline_seconds
+        ends_at = time.monotonic() + limit
+        while not self.probe():
+            if not self.running:
+                raise ChildFailed(self.name, f"ended with code {self.exit_code} before it was ready", self.launch.log)
+            if time.monotonic() >= ends_at:
+                raise ChildFailed(self.name, f"was not ready within {limit:g} s", self.launch.log)
+            time.sleep(PROBE_PAUSE_SECONDS)
+
+    def stop(self) -> None:
+        """Ask it to end, then kill what is left of its group."""
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(self.launch.stop_seconds)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the whole group at once; also clears what a dead child left running."""
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(REAP_SECONDS)
+        self._pid_file.unlink(missing_ok=True)
+
+    def end_left_over(self) -> None:
+        """Kill the group that an earlier, killed run wrote down, if it is still the same process."""
+        if self._process is None:
+            end_left_over(self._pid_file)
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.launch.log.with_suffix(".pid")
+
+
+def rotate(log: Path) -> None:
+    """Move a log that has grown large aside, keeping the newest few."""
+    if not log.exists() or log.stat().st_size < LOG_BYTES:
+        return
+    for number in range(KEPT_LOGS, 0, -1):
+        older = log.with_name(f"{log.name}.{number - 1}") if number > 1 else log
+        if older.exists():
+            older.replace(log.with_name(f"{log.name}.{number}"))
+
+
+def remember(pid_file: Path, pid: int) -> None:
+    """Write down which process runs, with its start time: process numbers are used again."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        pid_file.write_text(f"{pid} {psutil.Process(pid).create_time()}\n")
+
+
+def end_left_over(pid_file: Path) -> None:
+    """Kill the group that an earlier run wrote down, if it is still the same process."""
+    try:
+        pid, created = pid_file.read_text().split()
+        left_over = psutil.Process(int(pid))
+        if abs(left_over.create_time() - float(created)) < 1.0:
+            os.killpg(left_over.pid, signal.SIGKILL)
+            left_over.wait(REAP_SECONDS)
+    except (FileNotFoundError, ValueError, ProcessLookupError, psutil.NoSuchProcess):
+        return
