@@ -1,13 +1,17 @@
 """What can go wrong with the services Millrace starts itself; every message names the remedy.
 
-EmbedError · JavaMissing · JarsUnresolved · ChildFailed(name, log)
+Unavailable ── EmbedError ── JavaMissing · JarsUnresolved · ChildFailed(name, log)
 """
 
 from pathlib import Path
 
+from millrace.model.errors import Unavailable
 
-class EmbedError(Exception):
+
+class EmbedError(Unavailable):
     """A service of this machine cannot be provided."""
+
+    code = "embedded_service"
 
 
 class JavaMissing(EmbedError):
@@ -22,6 +26,6 @@ class ChildFailed(EmbedError):
     """A child process died, did not get ready in time, or used up its restarts."""
 
     def __init__(self, name: str, problem: str, log: Path) -> None:
-        super().__init__(f"{name} {problem}; its log is {log}")
+        super().__init__(f"{name} {problem}.", remedy=f"Its log says why: {log}")
         self.name = name
         self.log = log

@@ -51,18 +51,18 @@ def retrieve(artifacts: Sequence[Artifact], into: Path, ivy_cache: Path, java: J
         try:
             ran = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
         except subprocess.TimeoutExpired as late:
-            raise JarsUnresolved(_failure(artifacts, f"no answer within {RESOLVE_SECONDS:.0f} s")) from late
+            raise _unresolved(artifacts, f"no answer within {RESOLVE_SECONDS:.0f} s") from late
     if ran.returncode != 0:
-        raise JarsUnresolved(_failure(artifacts, _reason(ran.stdout + ran.stderr)))
+        raise _unresolved(artifacts, _reason(ran.stdout + ran.stderr))
 
 
 def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsUnresolved("PySpark, whose Ivy resolves the jars, is not installed: run make setup")
+        raise JarsUnresolved("PySpark, whose Ivy resolves the jars, is not installed.", remedy="Run make setup.")
     found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
     if not found:
-        raise JarsUnresolved(f"no ivy-*.jar beside {spec.origin}: reinstall pyspark")
+        raise JarsUnresolved(f"no ivy-*.jar beside {spec.origin}.", remedy="Reinstall pyspark.")
     return found[-1]
 
 
@@ -140,9 +140,9 @@ def _reason(output: str) -> str:
     return "; ".join(dict.fromkeys(telling[:6])) or output.strip()[-400:]
 
 
-def _failure(artifacts: Sequence[Artifact], reason: str) -> str:
-    wanted = ", ".join(map(str, artifacts))
-    return (
-        f"cannot resolve {wanted}: {reason}. Check the network, or name a Maven repository that has them in "
-        "~/.m2/settings.xml (a mirror of central) or an Ivy settings file in MILLRACE_IVY_SETTINGS"
+def _unresolved(artifacts: Sequence[Artifact], reason: str) -> JarsUnresolved:
+    remedy = (
+        "Check the network, or name a Maven repository that has them: a mirror of central in ~/.m2/settings.xml, "
+        "or an Ivy settings file in MILLRACE_IVY_SETTINGS."
     )
+    return JarsUnresolved(f"cannot resolve {', '.join(map(str, artifacts))}: {reason}.", remedy=remedy)

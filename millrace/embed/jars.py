@@ -57,7 +57,7 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 def jar_folder(name: str, cache: Path | None = None) -> Path:
     """The folder that holds exactly the jars of one set, resolved first if need be."""
     if name not in JAR_SETS:
-        raise JarsUnresolved(f"no jar set {name!r}; there are {', '.join(sorted(JAR_SETS))}")
+        raise JarsUnresolved(f"no jar set {name!r}.", remedy=f"There are {', '.join(sorted(JAR_SETS))}.")
     cache = cache or cache_folder()
     folder = cache / "jars" / f"{name}-{_fingerprint(JAR_SETS[name])}"
     if folder.is_dir():
@@ -79,7 +79,8 @@ def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path) -> 
         retrieve(artifacts, unfinished, ivy_cache, find_java())
         missing = [a for a in artifacts if not (unfinished / f"{a.name}-{a.version}.jar").is_file()]
         if missing:
-            raise JarsUnresolved(f"Ivy reported success without {', '.join(map(str, missing))}: remove {ivy_cache}")
+            names = ", ".join(map(str, missing))
+            raise JarsUnresolved(f"Ivy reported success without {names}.", remedy=f"Remove {ivy_cache} and try again.")
         unfinished.chmod(0o755)
         unfinished.rename(folder)
     finally:

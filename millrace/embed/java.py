@@ -1,4 +1,4 @@
-"""Find the machine's Java: JAVA_HOME, then PATH, then the usual places; refuse versions that Spark and Kafka do not run on.
+"""Find the machine's Java: JAVA_HOME, then PATH, then the usual places; refuse what Spark and Kafka do not run on.
 
 `python -m millrace.embed.java` prints the Java home, or the remedy with exit code 1.
 """
@@ -17,8 +17,8 @@ from millrace.embed.errors import JavaMissing
 SUPPORTED_MAJORS = (17, 21)
 USUAL_PLACES = (Path("/usr/lib/jvm"), Path("/opt/java"), Path("/Library/Java/JavaVirtualMachines"))
 REMEDY = (
-    "install one of them (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; Fedora: dnf install "
-    "java-21-openjdk-headless; macOS: brew install openjdk@21) or point JAVA_HOME at it"
+    "Install one of them (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; Fedora: dnf install "
+    "java-21-openjdk-headless; macOS: brew install openjdk@21) or point JAVA_HOME at it."
 )
 
 _RELEASE_VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
@@ -46,7 +46,7 @@ def find_java(environ: Mapping[str, str] = os.environ, places: tuple[Path, ...] 
             return Java(home, major)
         seen.append(f"{home} is Java {major}" if major else f"{home} holds no working Java")
     wanted = " or ".join(map(str, SUPPORTED_MAJORS))
-    raise JavaMissing(f"Java {wanted} is needed, found {'; '.join(seen) or 'none'}: {REMEDY}")
+    raise JavaMissing(f"Java {wanted} is needed, found {'; '.join(seen) or 'none'}.", remedy=REMEDY)
 
 
 def _candidate_homes(environ: Mapping[str, str], places: tuple[Path, ...]) -> Iterator[Path]:

@@ -62,9 +62,7 @@ def _active_repositories(document: ET.Element, environ: Mapping[str, str]) -> It
                 yield Repository(_text(repository, "id", environ), _text(repository, "url", environ))
 
 
-def _with_credentials(
-    repository: Repository, documents: list[ET.Element], environ: Mapping[str, str]
-) -> Repository:
+def _with_credentials(repository: Repository, documents: list[ET.Element], environ: Mapping[str, str]) -> Repository:
     for document in documents:
         for server in document.iterfind("servers/server"):
             if _text(server, "id", environ) == repository.id:

@@ -1,6 +1,6 @@
 """One child process: what to launch in, a running, ready, stopped or killed process group out.
 
-A child dies with the thread that started it and takes its own children along; what an earlier, killed run left behind is ended before the next start.
+A child dies with the thread that started it; what an earlier, killed run left behind is ended before the next start.
 """
 
 import contextlib
