@@ -68,9 +68,14 @@ def jar_folder(name: str, cache: Path | None = None) -> Path:
     return folder
 
 
-def jar_files(name: str, cache: Path | None = None) -> tuple[Path, ...]:
-    """The jars of one set, as Spark's `spark.jars` wants them."""
-    return tuple(sorted(jar_folder(name, cache).glob("*.jar")))
+def jar_files(name: str, cache: Path | None = None) -> list[Path]:
+    """The jars of one set, in a stable order."""
+    return sorted(jar_folder(name, cache).glob("*.jar"))
+
+
+def spark_jars() -> list[Path]:
+    """What Spark needs beyond its own jars to read from and write to Kafka."""
+    return jar_files("spark")
 
 
 def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path) -> None:
