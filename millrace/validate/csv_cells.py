@@ -1,0 +1,99 @@
+"""The body of a CSV chunk in, the bytes of its cells by column out, with the rows whose number of cells is wrong set aside."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from millrace.formats.csv_rows import row_spans
+from millrace.model.chunk import TextLayout
+from millrace.validate.faults import Rows
+
+_BOM = b"\xef\xbb\xbf"
+_HIGH_BYTES_HIDDEN = bytes(range(128)) + b"?" * 128
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """`columns`: binary arrays by name, null where the cell is the unquoted null text. `positions`: the chunk's row of each
+    of their cells (None: every row in order). `miscounted`: the rows with too many or too few cells, which `counts` gives."""
+
+    columns: dict[str, pa.Array]
+    positions: Rows | None
+    miscounted: Rows
+    counts: Rows
+    rows: int
+
+
+def read_cells(body: bytes, layout: TextLayout, wanted: set[str]) -> Cells:
+    """The cells of the wanted columns. Raises pyarrow.ArrowInvalid if the body as a whole cannot be read."""
+    table, miscounted, counts = _read(body, layout, wanted)
+    rows = table.num_rows + len(miscounted)
+    named = dict(zip(_included(layout, wanted), table.columns, strict=True))
+    columns = {layout.columns[place]: _one_array(column) for place, column in named.items()}
+    positions = np.delete(np.arange(rows, dtype=np.int64), miscounted) if len(miscounted) else None
+    return Cells(columns, positions, miscounted, counts, rows)
+
+
+def _included(layout: TextLayout, wanted: set[str]) -> list[int]:
+    return [place for place, name in enumerate(layout.columns) if name in wanted] or [0]
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _read(body: bytes, layout: TextLayout, wanted: set[str]) -> tuple[pa.Table, Rows, Rows]:
+    try:
+        return _parse(body, layout, wanted)
+    except pa.ArrowInvalid:
+        if body.isascii():
+            raise
+    # pyarrow cannot report a miscounted row that is no UTF-8. Find such rows where every high byte is a '?', then leave them out.
+    _, miscounted, counts = _parse(body.translate(_HIGH_BYTES_HIDDEN), layout, set())
+    table, _, _ = _parse(_without_rows(body, layout, miscounted), layout, wanted)
+    return table, miscounted, counts
+
+
+def _without_rows(body: bytes, layout: TextLayout, rows: Rows) -> bytes:
+    spans = row_spans(body, layout.delimiter, layout.quote)
+    kept = np.delete(np.arange(len(spans.starts)), rows)
+    return b"\n".join(body[start:end] for start, end in zip(spans.starts[kept], spans.ends[kept], strict=True))
+
+
+def _parse(body: bytes, layout: TextLayout, wanted: set[str]) -> tuple[pa.Table, Rows, Rows]:
+    strays: list[tuple[int, int]] = []
+
+    def set_aside(row: pacsv.InvalidRow) -> str:
+        strays.append((row.number - 1, row.actual_columns))
+        return "skip"
+
+    # Names are places, so that a file may name an ignored column twice.
+    names = [str(place) for place in range(len(layout.columns))]
+    included = [str(place) for place in _included(layout, wanted)]
+    if not body.strip(b"\r\n"):
+        table = pa.table({name: pa.array([], pa.binary()) for name in included})
+    else:
+        # pyarrow would swallow a BOM that is part of the chunk's first cell.
+        text = b"\n" + body if body.startswith(_BOM) else body
+        table = pacsv.read_csv(
+            pa.BufferReader(text),
+            pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),
+            pacsv.ParseOptions(
+                delimiter=layout.delimiter,
+                quote_char=layout.quote,
+                newlines_in_values=True,
+                invalid_row_handler=set_aside,
+            ),
+            pacsv.ConvertOptions(
+                column_types=dict.fromkeys(included, pa.binary()),
+                include_columns=included,
+                null_values=[layout.null_text],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                check_utf8=False,
+            ),
+        )
+    found = np.array(strays, np.int64).reshape(-1, 2)
+    return table, found[:, 0], found[:, 1]

@@ -1,0 +1,51 @@
+"""Dates, times and timestamps as the integers of Avro's encoding: days, milliseconds or microseconds."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.columns import Column
+from millrace.validate.faults import indices, worded
+from millrace.validate.text import Outcome, called, meaning
+
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
+_DAY_MS = 86_400_000
+
+
+def _span(factor: int) -> tuple[int, int]:
+    return _FIRST_DAY * _DAY_MS * factor, (_LAST_DAY + 1) * _DAY_MS * factor - 1
+
+
+_LIMITS = {
+    "date": (_FIRST_DAY, _LAST_DAY),
+    "time-millis": (0, _DAY_MS - 1),
+    "time-micros": (0, _DAY_MS * 1000 - 1),
+    "timestamp-millis": _span(1),
+    "timestamp-micros": _span(1000),
+}
+
+
+def is_encoded(name: str) -> bool:
+    return name in _LIMITS
+
+
+def typed_integers(column: Column, numbers: pa.Array) -> Outcome:
+    """int64 numbers as the column's logical type; those outside the years 0001 to 9999, or the day, become null and a fault."""
+    name = meaning(column)
+    low, high = _LIMITS[name]
+    outside = indices(pc.or_(pc.less(numbers, low), pc.greater(numbers, high)).fill_null(False))
+    faults = []
+    if len(outside):
+        text = numbers.take(pa.array(outside)).cast(pa.string())
+        faults.append(
+            worded(outside, column.name, "range", "", text, f" is not {called(name)}: it must be {low} to {high}")
+        )
+        numbers = pc.if_else(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)), numbers, _null())
+    scaled = pc.multiply(numbers, 1000) if name == "timestamp-millis" else numbers
+    narrow = scaled.cast(pa.int32()) if column.arrow.bit_width == 32 else scaled
+    return narrow.cast(column.arrow), faults
+
+
+def _null() -> Any:
+    return pa.scalar(None, pa.int64())

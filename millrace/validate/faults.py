@@ -1,0 +1,82 @@
+"""Faults found in cells, kept as columns: many bad cells in, one list of reasons per row out, without a loop over rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.validate.errors_table import REASON
+
+MAX_VALUE = 200
+MAX_SHOWN = 80
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One rule broken in one column by many rows; `messages` and `values` run along `rows`."""
+
+    rows: Rows
+    column: str | None
+    rule: str
+    messages: pa.Array
+    values: pa.Array
+
+    def at(self, positions: Rows | None) -> "Fault":
+        """The same fault with its rows renumbered by `positions`."""
+        if positions is None:
+            return self
+        return Fault(positions[self.rows], self.column, self.rule, self.messages, self.values)
+
+
+def indices(mask: pa.Array) -> Rows:
+    """Where a boolean Arrow array is true."""
+    return np.flatnonzero(mask.to_numpy(zero_copy_only=False)).astype(np.int64, copy=False)
+
+
+def same(rows: Rows, column: str | None, rule: str, message: str, values: pa.Array | None = None) -> Fault:
+    """A fault whose message is the same for every row."""
+    known = pa.nulls(len(rows), pa.string()) if values is None else clipped(values, MAX_VALUE)
+    return Fault(rows, column, rule, pa.repeat(pa.scalar(message), len(rows)), known)
+
+
+def worded(rows: Rows, column: str, rule: str, before: str, text: pa.Array, after: str) -> Fault:
+    """A fault whose message shows the cell's text between `before` and `after`."""
+    messages = pc.binary_join_element_wise(before, shown(text), after, "")
+    return Fault(rows, column, rule, messages, clipped(text, MAX_VALUE))
+
+
+def clipped(text: pa.Array, length: int) -> pa.Array:
+    return pc.utf8_slice_codeunits(text, 0, length)
+
+
+def shown(text: pa.Array) -> pa.Array:
+    """Text short enough for a sentence."""
+    if len(text) == 0 or pc.max(pc.binary_length(text)).as_py() <= MAX_SHOWN:
+        return text
+    short = pc.binary_join_element_wise(clipped(text, MAX_SHOWN), "…", "")
+    return pc.if_else(pc.greater(pc.utf8_length(text), MAX_SHOWN), short, text)
+
+
+def reasons_by_row(faults: Sequence[Fault]) -> tuple[Rows, pa.ListArray]:
+    """The faulty rows in order, and for each the list of everything wrong with it, in the order the faults are given."""
+    rows = np.concatenate([fault.rows for fault in faults])
+    order = np.argsort(rows, kind="stable")
+    faulty, starts = np.unique(rows[order], return_index=True)
+    sizes = [len(fault.rows) for fault in faults]
+    columns = pa.array([fault.column for fault in faults], pa.string())
+    rules = pa.array([fault.rule for fault in faults], pa.string())
+    which = np.repeat(np.arange(len(faults)), sizes)[order]
+    picks = pa.array(order)
+    fields = [
+        columns.take(pa.array(which)),
+        rules.take(pa.array(which)),
+        pa.concat_arrays([fault.messages.cast(pa.string()) for fault in faults]).take(picks),
+        pa.concat_arrays([fault.values.cast(pa.string()) for fault in faults]).take(picks),
+    ]
+    offsets = pa.array(np.append(starts, len(rows)).astype(np.int32))
+    return faulty, pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(fields, fields=list(REASON)))

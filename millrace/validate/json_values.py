@@ -1,0 +1,189 @@
+"""One parsed JSON value in, the Python value its Avro type is stored as out, or the reason why it is none.
+
+Strict by type: an int is a JSON integer, a string is a JSON string. Moments, decimals and uuids may be text as in CSV;
+dates, times and timestamps may also be the integers of Avro's encoding, decimals also JSON numbers. bytes are text (their UTF-8)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from millrace.model.columns import Avro, Column, arrow_type
+from millrace.validate.encoded import is_encoded, typed_integers
+from millrace.validate.text import Outcome, called, meaning, typed_text
+
+_INTEGERS = {"int": 31, "long": 63}
+_MAX_FLOAT = 3.4028235677973366e38
+_AS_TEXT = (
+    "decimal",
+    "date",
+    "time-millis",
+    "time-micros",
+    "timestamp-millis",
+    "timestamp-micros",
+    "uuid",
+    "enum",
+    "fixed",
+)
+
+
+class Misfit(Exception):
+    """A value that is not of its type: the rule it breaks and a sentence."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.message = message
+
+
+def bare(avro: Avro) -> Avro:
+    """A type without needless wrapping: {"type": {"type": "int"}} is {"type": "int"}."""
+    while isinstance(avro, dict) and isinstance(avro["type"], dict):
+        avro = avro["type"]
+    return avro
+
+
+def unwrapped(avro: Avro) -> tuple[Avro, bool]:
+    """A type without its null branch, and whether it had one."""
+    if not isinstance(avro, list):
+        return bare(avro), False
+    return bare(next(branch for branch in avro if branch != "null")), "null" in avro
+
+
+def fit(avro: Avro, value: Any, where: str = "") -> Any:
+    """The value as `pa.array` wants it for the type's Arrow type. `where` is the path inside the cell, for messages."""
+    kind = avro if isinstance(avro, str) else avro["type"]
+    column = Column(where, avro, False, pa.null())
+    name = meaning(column)
+    if name in _AS_TEXT:
+        return _logical(column, name, value, where)
+    return _KINDS[kind](avro, value, where)
+
+
+def _wrong(value: Any, name: str, where: str) -> Misfit:
+    return Misfit("type", f"{_at(where)}{_show(value)} is not {called(name)}")
+
+
+def _at(where: str) -> str:
+    return f"{where}: " if where else ""
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value if len(value) <= 80 else value[:80] + '…'}'"
+    text = as_json(value)
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def as_json(value: Any) -> str:
+    """The JSON text of a parsed value."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return orjson.dumps(value, default=str).decode()
+
+
+def _integer(avro: Avro, value: Any, where: str) -> int:
+    kind = avro if isinstance(avro, str) else avro["type"]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _wrong(value, kind, where)
+    limit = 1 << _INTEGERS[kind]
+    if not -limit <= value < limit:
+        raise Misfit("range", f"{_at(where)}{value} does not fit {kind} ({-limit} to {limit - 1})")
+    return value
+
+
+def _floating(avro: Avro, value: Any, where: str) -> float:
+    kind = avro if isinstance(avro, str) else avro["type"]
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise _wrong(value, kind, where)
+    if kind == "float" and abs(value) >= _MAX_FLOAT:
+        raise Misfit("range", f"{_at(where)}{value} does not fit float")
+    return float(value)
+
+
+def _text(avro: Avro, value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(value, "string", where)
+    if "\0" in value:
+        raise Misfit("nul", f"{_at(where)}contains a NUL character")
+    return value
+
+
+def _bytes(avro: Avro, value: Any, where: str) -> bytes:
+    if not isinstance(value, str):
+        raise _wrong(value, "string", where)
+    return value.encode()
+
+
+def _boolean(avro: Avro, value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(value, "boolean", where)
+    return value
+
+
+def _logical(column: Column, name: str, value: Any, where: str) -> Any:
+    typed = Column(where, column.avro, False, arrow_type(column.avro, where))
+    if is_encoded(name) and isinstance(value, int) and not isinstance(value, bool):
+        return _sole(typed_integers(typed, pa.array([_integer("long", value, where)])), where)
+    if name == "decimal" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        value = repr(value)
+    if not isinstance(value, str):
+        raise _wrong(value, name, where)
+    if "\0" in value and name != "fixed":
+        raise Misfit("nul", f"{_at(where)}contains a NUL character")
+    return _sole(typed_text(typed, pa.array([value])), where)
+
+
+def _sole(outcome: Outcome, where: str) -> Any:
+    values, faults = outcome
+    if faults:
+        raise Misfit(faults[0].rule, f"{_at(where)}{faults[0].messages[0].as_py()}")
+    return values[0].as_py()
+
+
+def _array(avro: Avro, value: Any, where: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise _wrong(value, "array", where)
+    items, nullable = unwrapped(avro["items"])
+    return [_inner(items, nullable, item, f"{where}[{place}]") for place, item in enumerate(value)]
+
+
+def _map(avro: Avro, value: Any, where: str) -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise _wrong(value, "map", where)
+    values, nullable = unwrapped(avro["values"])
+    return [(_text(avro, key, where), _inner(values, nullable, item, f"{where}.{key}")) for key, item in value.items()]
+
+
+def _record(avro: Avro, value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(value, "record", where)
+    record = {}
+    for field in avro["fields"]:
+        name, (inner, nullable) = field["name"], unwrapped(field["type"])
+        given = value.get(name, field.get("default"))
+        record[name] = _inner(inner, nullable, given, f"{where}.{name}" if where else name)
+    return record
+
+
+def _inner(avro: Avro, nullable: bool, value: Any, where: str) -> Any:
+    if value is None:
+        if nullable:
+            return None
+        raise Misfit("required", f"{where} is required and has no value")
+    return fit(avro, value, where)
+
+
+_KINDS: dict[str, Callable[[Avro, Any, str], Any]] = {
+    "int": _integer,
+    "long": _integer,
+    "float": _floating,
+    "double": _floating,
+    "string": _text,
+    "bytes": _bytes,
+    "boolean": _boolean,
+    "array": _array,
+    "map": _map,
+    "record": _record,
+}

@@ -1,0 +1,79 @@
+"""What every format's reader hands to the judge: typed columns, faults, and a way back to a row's original bytes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.columns import Column
+from millrace.validate.faults import MAX_VALUE, Fault, Rows, clipped, indices, same
+
+MAX_KEY_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Originals:
+    """The original bytes of some rows and how many lines each lies behind the chunk's first (None: no lines)."""
+
+    raw: pa.Array
+    lines: Rows | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """`columns` in declared order, all of one length; `positions` is the chunk's row of each entry (None: all in order).
+
+    `faults` name rows of the chunk. `originals` fetches the bytes of the rows it is given."""
+
+    columns: list[pa.Array]
+    positions: Rows | None
+    faults: list[Fault]
+    rows: int
+    originals: Callable[[Rows], Originals]
+
+
+class Undecodable(Exception):
+    """The chunk as a whole cannot be read; the message is a sentence for people."""
+
+
+def missing(column: Column, is_key: bool, rows: Rows) -> Fault:
+    """The fault of rows that have no value where there must be one."""
+    if is_key:
+        return same(rows, column.name, "primary_key", "is part of the primary key and has no value")
+    return same(rows, column.name, "required", "is required and has no value")
+
+
+def long_keys(column: Column, values: pa.Array) -> list[Fault]:
+    """Key cells that are too long to be looked up."""
+    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)) or not len(values):
+        return []
+    lengths = pc.binary_length(values)
+    if (pc.max(lengths).as_py() or 0) <= MAX_KEY_BYTES:
+        return []
+    rows = indices(pc.greater(lengths, MAX_KEY_BYTES).fill_null(False))
+    message = f"is longer than the {MAX_KEY_BYTES} bytes a primary key may have"
+    return [same(rows, column.name, "key_length", message, lossy(values.take(pa.array(rows))))]
+
+
+def lossy(cells: pa.Array) -> pa.Array:
+    """The beginning of each cell as text, whatever its bytes are."""
+    if pa.types.is_string(cells.type):
+        return clipped(cells, MAX_VALUE)
+    # Four bytes are the longest character, and one more tells a cut character from a broken one.
+    return pa.array(
+        [None if cell is None else cell.decode("utf-8", "replace") for cell in _begun(cells).to_pylist()], pa.string()
+    )
+
+
+def _begun(cells: pa.Array) -> pa.Array:
+    return pc.binary_slice(cells, 0, MAX_VALUE * 4)
+
+
+def slices(body: bytes, starts: Rows, ends: Rows, rows: Rows) -> pa.Array:
+    """The bytes of some rows, copied once: every second entry of an array whose entries are rows and the gaps between them."""
+    bounds = np.empty(len(starts) * 2, np.int32)
+    bounds[0::2], bounds[1::2] = starts, ends
+    entries = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(body)])
+    return entries.take(pa.array(rows * 2))
