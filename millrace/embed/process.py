@@ -42,6 +42,7 @@ class Launch:
     is_ready: Callable[[], bool] = always_ready
     ready_seconds: float = 60.0
     stop_seconds: float = 15.0
+    stop_signal: signal.Signals = signal.SIGTERM
 
 
 class Child:
@@ -110,7 +111,7 @@ class Child:
         if process is None:
             return
         if process.poll() is None:
-            process.terminate()
+            process.send_signal(self.launch.stop_signal)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(self.launch.stop_seconds)
         self.kill()

@@ -1,0 +1,37 @@
+# Two commands for a newcomer: make demo, make test. Everything they need is installed by make setup.
+#   make demo [ONCE=1] · make test · make unit · make lint · make bench [BENCH=name] · make clean
+
+SHELL := /bin/bash
+CACHE := $(or $(MILLRACE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace)
+BIN := .venv/bin
+# Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
+ALONE := scripts/alone $(CACHE)/machine.lock
+
+.PHONY: setup demo test unit lint bench clean
+
+setup:
+	@scripts/setup python java jars
+
+demo: setup
+	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
+
+test: setup lint
+	@scripts/setup postgres
+	@rm -rf build/coverage && mkdir -p build/coverage
+	@$(ALONE) $(BIN)/coverage run -m pytest
+
+unit: setup
+	@$(BIN)/pytest tests/unit tests/property
+
+lint:
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: setup
+	@$(ALONE) $(BIN)/python -m bench $(BENCH)
+
+clean:
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
