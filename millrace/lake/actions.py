@@ -1,0 +1,216 @@
+"""The words of Delta's log as values: JSON actions in, frozen values out, and back. Keeps what it does not use of a file."""
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import orjson
+
+from millrace.model.errors import Unavailable
+
+Action = dict[str, Any]
+
+READER_FEATURES = frozenset({"deletionVectors", "timestampNtz"})
+WRITER_FEATURES = READER_FEATURES | {"appendOnly", "invariants"}
+# Features that every table of writer version 2 has, to be named once it lists its features.
+_LEGACY_FEATURES = ("appendOnly", "invariants")
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """Where the dead positions of a file are written: inline ('i') or at an offset of a file ('u')."""
+
+    storage: str
+    location: str
+    offset: int | None
+    size: int
+    cardinality: int
+
+    @property
+    def identity(self) -> str:
+        return f"{self.storage}{self.location}@{self.offset}"
+
+    def to_json(self) -> Action:
+        described = {"storageType": self.storage, "pathOrInlineDv": self.location}
+        offset = {} if self.offset is None else {"offset": self.offset}
+        return {**described, **offset, "sizeInBytes": self.size, "cardinality": self.cardinality}
+
+    @classmethod
+    def from_json(cls, value: Action) -> "DeletionVector":
+        return cls(
+            value["storageType"],
+            value["pathOrInlineDv"],
+            value.get("offset"),
+            value["sizeInBytes"],
+            value["cardinality"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AddFile:
+    """A live data file. `rows` counts all its rows, dead ones too; -1 if its writer did not say."""
+
+    path: str
+    size: int
+    rows: int
+    modified_ms: int
+    deletion_vector: DeletionVector | None = None
+    stats: str | None = None
+    partition_values: Mapping[str, str | None] = field(default_factory=dict)
+    tags: Mapping[str, str | None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The file's name under the table's root (the log holds it URL-encoded)."""
+        return unquote(self.path)
+
+    @property
+    def dead_rows(self) -> int:
+        return self.deletion_vector.cardinality if self.deletion_vector else 0
+
+    @property
+    def live_rows(self) -> int:
+        return self.rows - self.dead_rows
+
+    def to_json(self, data_change: bool = True) -> Action:
+        stats = self.stats
+        if self.rows >= 0 and (stats is None or self.deletion_vector):
+            known = orjson.loads(stats) if stats else {}
+            stats = orjson.dumps(
+                {**known, "numRecords": self.rows, "tightBounds": self.deletion_vector is None}
+            ).decode()
+        add: Action = {
+            "path": self.path,
+            "partitionValues": dict(self.partition_values),
+            "size": self.size,
+            "modificationTime": self.modified_ms,
+            "dataChange": data_change,
+            "stats": stats,
+        }
+        if self.tags is not None:
+            add["tags"] = dict(self.tags)
+        if self.deletion_vector:
+            add["deletionVector"] = self.deletion_vector.to_json()
+        return {"add": add}
+
+    @classmethod
+    def from_json(cls, add: Action) -> "AddFile":
+        stats, vector = add.get("stats"), add.get("deletionVector")
+        return cls(
+            path=add["path"],
+            size=add["size"],
+            rows=orjson.loads(stats).get("numRecords", -1) if stats else -1,
+            modified_ms=add["modificationTime"],
+            deletion_vector=DeletionVector.from_json(vector) if vector else None,
+            stats=stats,
+            partition_values=dict(add.get("partitionValues") or {}),
+            tags=dict(add["tags"]) if add.get("tags") else None,
+        )
+
+
+def remove_action(file: AddFile, data_change: bool = True) -> Action:
+    remove: Action = {
+        "path": file.path,
+        "deletionTimestamp": now_ms(),
+        "dataChange": data_change,
+        "extendedFileMetadata": True,
+        "partitionValues": dict(file.partition_values),
+        "size": file.size,
+    }
+    if file.deletion_vector:
+        remove["deletionVector"] = file.deletion_vector.to_json()
+    return {"remove": remove}
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    id: str
+    schema_json: str
+    created_ms: int
+    configuration: Mapping[str, str]
+    name: str | None = None
+    partition_columns: tuple[str, ...] = ()
+
+    @classmethod
+    def new(cls, name: str, schema_json: str, configuration: Mapping[str, str]) -> "Metadata":
+        return cls(str(uuid.uuid4()), schema_json, now_ms(), configuration, name)
+
+    def to_json(self) -> Action:
+        value: Action = {
+            "id": self.id,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": self.schema_json,
+            "partitionColumns": list(self.partition_columns),
+            "createdTime": self.created_ms,
+            "configuration": dict(self.configuration),
+        }
+        return {"metaData": value if self.name is None else {**value, "name": self.name}}
+
+    @classmethod
+    def from_json(cls, value: Action) -> "Metadata":
+        return cls(
+            value["id"],
+            value["schemaString"],
+            value.get("createdTime") or 0,
+            dict(value.get("configuration") or {}),
+            value.get("name"),
+            tuple(value.get("partitionColumns") or ()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    reader: int = 1
+    writer: int = 2
+    features: frozenset[str] = frozenset()
+
+    def having(self, *features: str) -> "Protocol":
+        """This protocol with features switched on; the plain one stays plain if none is needed."""
+        wanted = self.features | set(features)
+        if wanted == self.features:
+            return self
+        return Protocol(3, 7, wanted | set(_LEGACY_FEATURES))
+
+    def to_json(self) -> Action:
+        value: Action = {"minReaderVersion": self.reader, "minWriterVersion": self.writer}
+        if self.writer >= 7:
+            value["readerFeatures"] = sorted(self.features & READER_FEATURES)
+            value["writerFeatures"] = sorted(self.features)
+        return {"protocol": value}
+
+    @classmethod
+    def from_json(cls, value: Action) -> "Protocol":
+        named = {*(value.get("readerFeatures") or ()), *(value.get("writerFeatures") or ())}
+        return cls(value["minReaderVersion"], value["minWriterVersion"], frozenset(named))
+
+    def refuse_if_unknown(self, where: object) -> None:
+        """Raises if writing the table would take a feature that is not implemented here."""
+        unknown = self.features - WRITER_FEATURES
+        if unknown or (self.reader, self.writer) not in {(1, 1), (1, 2), (3, 7)}:
+            raise Unavailable(
+                f"The Delta table at {where} needs reader {self.reader}, writer {self.writer}, features {sorted(unknown)}.",
+                remedy="Another writer changed its protocol: restore the table, or declare a new generation.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A chunk (or any application's step) that is in the table."""
+
+    app_id: str
+    version: int
+    updated_ms: int
+
+    def to_json(self) -> Action:
+        return {"txn": {"appId": self.app_id, "version": self.version, "lastUpdated": self.updated_ms}}
+
+    @classmethod
+    def from_json(cls, value: Action) -> "Transaction":
+        return cls(value["appId"], value["version"], value.get("lastUpdated") or 0)

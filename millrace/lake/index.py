@@ -1,0 +1,206 @@
+"""Which rows hold these keys: sorted key hashes in, (file, position, version) out. Sidecars are the truth; merged runs
+are a cache of them in levels, so that few files are searched. Hits on files that are not live are ignored.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.parquet as pq
+
+from millrace.lake.actions import AddFile
+from millrace.lake.keyhash import hash_keys
+from millrace.lake.keys import RUNS_FOLDER, KeyFile, merge_keys, read_keys, sidecar_name, write_keys
+from millrace.lake.log import Snapshot
+from millrace.lake.schema import VERSION_COLUMN
+from millrace.lake.sidecar import sorted_keys
+from millrace.lake.store import Store
+
+# Key files of one level before they are merged into one of the next.
+FAN_IN = 8
+LOWEST_LEVEL_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """Rows found: `key` numbers the keys asked for, `file` the index's `paths`."""
+
+    key: npt.NDArray[np.intp]
+    file: npt.NDArray[np.int64]
+    position: npt.NDArray[np.uint32]
+    version: npt.NDArray[np.int64]
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> "Hits":
+        return Hits(self.key[keep], self.file[keep], self.position[keep], self.version[keep])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Source:
+    keys: KeyFile
+    # The number of each covered file among the live ones; -1 if it is not live or another source answers for it.
+    numbers: npt.NDArray[np.int64]
+    live_rows: int
+
+    def answered(self) -> list[str]:
+        return [path for path, number in zip(self.keys.files, self.numbers, strict=True) if number >= 0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Selection:
+    version: int
+    paths: list[str]
+    sources: list[_Source]
+
+
+class KeyIndex:
+    """One table's index; keeps key files open, and no rows in memory."""
+
+    def __init__(self, store: Store, key: Sequence[str]) -> None:
+        self._store = store
+        self._key = list(key)
+        self._sidecars: dict[str, KeyFile] = {}
+        self._runs: dict[str, KeyFile] | None = None
+        self._selection: _Selection | None = None
+
+    def find(
+        self, snapshot: Snapshot, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]
+    ) -> tuple[list[str], Hits]:
+        """The snapshot's paths, and its rows with these keys (sorted by h1), dead ones included."""
+        selection = self._select(snapshot)
+        return selection.paths, _joined([_probe(source, h1, h2) for source in selection.sources])
+
+    def sidecar(self, file: AddFile) -> KeyFile:
+        """The file's sidecar; made again from its rows if it is lost or damaged."""
+        known = self._sidecars.get(file.path)
+        if known is None:
+            known = read_keys(self._store, sidecar_name(file.name))
+            if known is None or known.files != (file.path,):
+                known = self._rebuilt(file)
+            self._sidecars[file.path] = known
+        return known
+
+    def tidy(self, snapshot: Snapshot, most_rows: int | None = None) -> None:
+        """Merges levels that are full, of at most `most_rows` rows, and deletes runs that no longer serve."""
+        selection = self._select(snapshot)
+        if _due(selection.sources, most_rows) is None:
+            return
+        self._runs = None
+        selection = self._select(snapshot, again=True)
+        while (due := _due(selection.sources, most_rows)) is not None:
+            answered = frozenset(path for source in due for path in source.answered())
+            name = merge_keys(self._store, [source.keys for source in due], answered)
+            merged = read_keys(self._store, name)
+            if merged is None:
+                return
+            self._open_runs()[name] = merged
+            self._forget(source.keys.name for source in due if source.keys.name != name)
+            selection = self._select(snapshot, again=True)
+        used = {source.keys.name for source in selection.sources}
+        self._forget([name for name in self._open_runs() if name not in used])
+
+    def reopen(self) -> None:
+        """Looks for runs again; after somebody else has merged."""
+        self._runs = self._selection = None
+
+    def _forget(self, names: Iterable[str | None]) -> None:
+        runs = self._open_runs()
+        for name in list(names):
+            if name in runs:
+                del runs[name]
+                self._store.delete(name)
+
+    def _open_runs(self) -> dict[str, KeyFile]:
+        if self._runs is None:
+            listed = [entry.name for entry in self._store.list(RUNS_FOLDER)]
+            self._runs = {name: keys for name in listed if (keys := read_keys(self._store, name)) is not None}
+        return self._runs
+
+    def _select(self, snapshot: Snapshot, again: bool = False) -> _Selection:
+        if self._selection is not None and self._selection.version == snapshot.version and not again:
+            return self._selection
+        paths = list(snapshot.files)
+        open_files = {path: number for number, path in enumerate(paths)}
+        sources = []
+        for run in sorted(self._open_runs().values(), key=len, reverse=True):
+            numbers = [open_files.pop(path, -1) for path in run.files]
+            if max(numbers, default=-1) >= 0:
+                live_rows = sum(snapshot.files[paths[number]].rows for number in numbers if number >= 0)
+                sources.append(_Source(run, np.array(numbers, dtype=np.int64), live_rows))
+        for path, number in open_files.items():
+            keys = self.sidecar(snapshot.files[path])
+            sources.append(_Source(keys, np.array([number], dtype=np.int64), len(keys)))
+        self._sidecars = {path: self._sidecars[path] for path in open_files}
+        self._selection = _Selection(snapshot.version, paths, sources)
+        return self._selection
+
+    def _rebuilt(self, file: AddFile) -> KeyFile:
+        table = pq.read_table(self._store.path(file.name), columns=[*self._key, VERSION_COLUMN])
+        hashes = hash_keys([table[column] for column in self._key])
+        keys = replace(sorted_keys(hashes, table[VERSION_COLUMN])[0], files=(file.path,))
+        write_keys(self._store, sidecar_name(file.name), keys)
+        return keys
+
+
+def _probe(source: _Source, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]) -> Hits:
+    keys = source.keys
+    # Searching for the shorter list in the longer one is the cheaper way round.
+    if len(keys) < len(h1):
+        row, key = _equal_pairs(keys.h1, h1)
+    else:
+        key, row = _equal_pairs(h1, keys.h1)
+    same = keys.h2[row] == h2[key]
+    key, row = key[same], row[same]
+    file = source.numbers[keys.files_of(row)]
+    return Hits(key, file, keys.position[row], keys.version[row]).where(file >= 0)
+
+
+def _equal_pairs(
+    probes: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Every pair of indices with equal values; both lists are sorted and may repeat values."""
+    at = np.searchsorted(among, probes)
+    probe = np.flatnonzero(at < len(among))
+    at = at[probe]
+    probe_parts, at_parts = [probe[:0]], [at[:0]]
+    while len(probe):
+        equal = among[at] == probes[probe]
+        probe, at = probe[equal], at[equal]
+        probe_parts.append(probe)
+        at_parts.append(at)
+        more = at + 1 < len(among)
+        probe, at = probe[more], at[more] + 1
+    return np.concatenate(probe_parts), np.concatenate(at_parts)
+
+
+def _joined(parts: Sequence[Hits]) -> Hits:
+    if not parts:
+        none = np.empty(0, dtype=np.int64)
+        return Hits(none, none, none.astype(np.uint32), none)
+    return Hits(
+        np.concatenate([part.key for part in parts]),
+        np.concatenate([part.file for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        np.concatenate([part.version for part in parts]),
+    )
+
+
+def _due(sources: Sequence[_Source], most_rows: int | None) -> list[_Source] | None:
+    """Key files to merge next: a full level, or a run that is mostly about files that are gone."""
+    levels: dict[int, list[_Source]] = {}
+    for source in sources:
+        levels.setdefault(_level(source.live_rows), []).append(source)
+    full = [level for _, level in sorted(levels.items()) if len(level) >= FAN_IN]
+    hollow = [[source] for source in sources if 2 * len(source.answered()) < len(source.numbers)]
+    for group in (*full, *hollow):
+        if most_rows is None or sum(len(source.keys) for source in group) <= most_rows:
+            return group
+    return None
+
+
+def _level(rows: int) -> int:
+    level = 0
+    while rows > LOWEST_LEVEL_ROWS:
+        rows //= FAN_IN
+        level += 1
+    return level

@@ -1,0 +1,180 @@
+"""Key files: sorted key hashes of one data file (its sidecar) or of many (a merged run), each with file, position, version.
+Arrays in, an immutable file out, and back as memory maps. A damaged file reads as none.
+"""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from millrace.lake.store import Store
+
+KEYS_FOLDER = "_millrace/keys"
+RUNS_FOLDER = "_millrace/runs"
+# Rows merged at a time: what a merge holds in memory, whatever the runs hold.
+MERGE_BLOCK_ROWS = 1_000_000
+
+_MAGIC = b"MRKEYS01"
+_HEADER = struct.Struct("<8sQ")
+_COLUMNS = (("h1", "<u8"), ("h2", "<u8"), ("version", "<i8"), ("position", "<u4"), ("file", "<u4"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyFile:
+    """Rows sorted by `h1`; a key occurs at most once per data file. `file` is an index into `files`."""
+
+    files: tuple[str, ...]
+    h1: npt.NDArray[np.uint64]
+    h2: npt.NDArray[np.uint64]
+    version: npt.NDArray[np.int64]
+    position: npt.NDArray[np.uint32]
+    file: npt.NDArray[np.uint32] | None = None
+    name: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.h1)
+
+    def files_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.uint32]:
+        return np.zeros(len(rows), dtype=np.uint32) if self.file is None else self.file[rows]
+
+
+def sidecar_name(data_file: str) -> str:
+    return f"{KEYS_FOLDER}/{data_file}.keys"
+
+
+def run_name(files: Sequence[str]) -> str:
+    """A run is named by the files it covers, so whoever merges the same files writes the same bytes."""
+    digest = hashlib.blake2b("\n".join(files).encode(), digest_size=16).hexdigest()
+    return f"{RUNS_FOLDER}/{digest}.keys"
+
+
+def write_keys(store: Store, name: str, keys: KeyFile) -> None:
+    with store.creating(name) as file:
+        file.write(_header(keys.files, len(keys)))
+        for column, _ in _columns_for(keys.files):
+            file.write(np.ascontiguousarray(getattr(keys, column)).data)
+            file.write(_padding(file.tell()))
+
+
+def read_keys(store: Store, name: str) -> KeyFile | None:
+    """None if the file is missing, cut short or not a key file."""
+    try:
+        content = store.map(name)
+    except FileNotFoundError:
+        return None
+    if len(content) < _HEADER.size:
+        return None
+    magic, length = _HEADER.unpack(content[: _HEADER.size])
+    if magic != _MAGIC or len(content) < _HEADER.size + length:
+        return None
+    try:
+        header = orjson.loads(content[_HEADER.size : _HEADER.size + length])
+    except orjson.JSONDecodeError:
+        return None
+    files, rows = tuple(header["files"]), header["rows"]
+    offsets, end = _layout(files, rows)
+    if len(content) != end:
+        return None
+    arrays: dict[str, Any] = {
+        column: np.frombuffer(content, dtype=kind, count=rows, offset=offsets[column])
+        for column, kind in _columns_for(files)
+    }
+    return KeyFile(files=files, name=name, **arrays)
+
+
+def merge_keys(store: Store, sources: Sequence[KeyFile], live: frozenset[str]) -> str:
+    """Writes one run of the sources' rows, without files that are not live; returns its name."""
+    files = tuple(sorted({file for source in sources for file in source.files if file in live}))
+    number = {file: index for index, file in enumerate(files)}
+    # A file may be in several sources (two runs that overlap): its rows are taken from the first.
+    taken: set[str] = set()
+    renumbered = []
+    for source in sources:
+        mapping = np.array([number[f] if f in number and f not in taken else -1 for f in source.files], dtype=np.int64)
+        taken.update(source.files)
+        renumbered.append(mapping)
+    kept = [_kept_rows(source, mapping) for source, mapping in zip(sources, renumbered, strict=True)]
+    name = run_name(files)
+    with store.creating(name) as target:
+        _merge_into(target, files, sources, renumbered, sum(kept))
+    return name
+
+
+def _kept_rows(source: KeyFile, mapping: npt.NDArray[np.int64]) -> int:
+    if source.file is None:
+        return len(source) if mapping[0] >= 0 else 0
+    return int(np.bincount(source.file, minlength=len(mapping))[mapping >= 0].sum())
+
+
+def _merge_into(
+    target: BinaryIO,
+    files: tuple[str, ...],
+    sources: Sequence[KeyFile],
+    renumbered: Sequence[npt.NDArray[np.int64]],
+    rows: int,
+) -> None:
+    offsets, end = _layout(files, rows)
+    target.write(_header(files, rows))
+    target.truncate(end)
+    written = 0
+    for parts in _blocks(sources):
+        block = _merge_block(sources, renumbered, parts)
+        for column, kind in _columns_for(files):
+            target.seek(offsets[column] + written * np.dtype(kind).itemsize)
+            target.write(block[column].astype(kind, copy=False).data)
+        written += len(block["h1"])
+
+
+def _blocks(sources: Sequence[KeyFile]) -> list[list[slice]]:
+    """Slices of every source that cover the same hash ranges; hashes are uniform, so equal ranges are equal work."""
+    count = max(1, -(-sum(len(source) for source in sources) // MERGE_BLOCK_ROWS))
+    bounds = np.array([(part << 64) // count for part in range(1, count)], dtype=np.uint64)
+    cuts = [[0, *np.searchsorted(source.h1, bounds).tolist(), len(source)] for source in sources]
+    return [[slice(cut[part], cut[part + 1]) for cut in cuts] for part in range(count)]
+
+
+def _merge_block(
+    sources: Sequence[KeyFile], renumbered: Sequence[npt.NDArray[np.int64]], parts: Sequence[slice]
+) -> dict[str, npt.NDArray[Any]]:
+    pieces: list[dict[str, npt.NDArray[Any]]] = []
+    for source, mapping, part in zip(sources, renumbered, parts, strict=True):
+        count = part.stop - part.start
+        file = mapping[np.zeros(count, dtype=np.uint32) if source.file is None else source.file[part]]
+        piece: dict[str, npt.NDArray[Any]] = {
+            column: getattr(source, column)[part] for column in ("h1", "h2", "version", "position")
+        }
+        piece["file"] = file
+        keep = file >= 0
+        pieces.append(piece if keep.all() else {column: values[keep] for column, values in piece.items()})
+    joined = {column: np.concatenate([piece[column] for piece in pieces]) for column, _ in _COLUMNS}
+    # A stable sort of a few sorted pieces is a merge, not a sort.
+    order = np.argsort(joined["h1"], kind="stable")
+    return {column: values[order] for column, values in joined.items()}
+
+
+def _columns_for(files: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    return _COLUMNS if len(files) != 1 else _COLUMNS[:-1]
+
+
+def _header(files: Sequence[str], rows: int) -> bytes:
+    header = orjson.dumps({"files": list(files), "rows": rows})
+    header += b" " * (-(_HEADER.size + len(header)) % 8)
+    return _HEADER.pack(_MAGIC, len(header)) + header
+
+
+def _layout(files: Sequence[str], rows: int) -> tuple[dict[str, int], int]:
+    offsets, end = {}, len(_header(files, rows))
+    for column, kind in _columns_for(files):
+        offsets[column] = end
+        end += rows * np.dtype(kind).itemsize
+        end += -end % 8
+    return offsets, end
+
+
+def _padding(position: int) -> bytes:
+    return bytes(-position % 8)

@@ -1,0 +1,149 @@
+"""The table's Delta log: what is live now, and the only way to change it. Actions in, a new snapshot out.
+A commit claims the next version by put-if-absent: of two writers one gets `Conflict` and must look again.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import orjson
+
+from millrace.lake.actions import Action, AddFile, DeletionVector, Metadata, Protocol, Transaction, now_ms
+from millrace.lake.checkpoint import LOG_FOLDER, complete_checkpoints, read_checkpoint, write_checkpoint
+from millrace.lake.store import Store
+from millrace.model.errors import Corrupt
+
+CHECKPOINT_INTERVAL = 20
+
+_COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
+_VERSIONED = re.compile(r"_delta_log/(\d{20})\..+")
+
+
+class Conflict(Exception):
+    """Another writer has committed this version; refresh and plan again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The table at one version; -1 while nothing was committed."""
+
+    version: int = -1
+    protocol: Protocol = field(default_factory=Protocol)
+    metadata: Metadata | None = None
+    files: Mapping[str, AddFile] = field(default_factory=dict)
+    transactions: Mapping[str, Transaction] = field(default_factory=dict)
+
+    @property
+    def live_rows(self) -> int:
+        return sum(file.live_rows for file in self.files.values())
+
+
+def commit_name(version: int) -> str:
+    return f"{LOG_FOLDER}/{version:020}.json"
+
+
+def load(store: Store, version: int | None = None) -> Snapshot:
+    """The newest snapshot, or the one at `version`. Version -1 if there is no table."""
+    entries = store.list(LOG_FOLDER)
+    commits = {int(match[1]) for entry in entries if (match := _COMMIT.fullmatch(entry.name))}
+    checkpoints = complete_checkpoints(entries)
+    newest = max((*commits, *checkpoints), default=-1)
+    target = newest if version is None else version
+    base = max((known for known in checkpoints if known <= target), default=-1)
+    snapshot = Snapshot()
+    if base >= 0:
+        snapshot = fold(snapshot, read_checkpoint(store, [part.name for part in checkpoints[base]]), base)
+    for number in range(base + 1, target + 1):
+        if number not in commits:
+            raise Corrupt(
+                f"Version {number} of the Delta table at {store.root} is missing.",
+                remedy=f"Versions from {base + 1} on must be in {LOG_FOLDER}, or a later version be asked for.",
+            )
+        snapshot = fold(snapshot, _read_commit(store, number), number)
+    return snapshot
+
+
+def refresh(store: Store, snapshot: Snapshot) -> Snapshot:
+    """The newest snapshot, reading only the commits after a known one."""
+    if snapshot.version < 0:
+        return load(store)
+    while True:
+        try:
+            actions = _read_commit(store, snapshot.version + 1)
+        except FileNotFoundError:
+            # The log is cleaned oldest first: if our own version is there, nothing after it was cleaned away.
+            return snapshot if store.exists(commit_name(snapshot.version)) else load(store)
+        snapshot = fold(snapshot, actions, snapshot.version + 1)
+
+
+def commit(store: Store, snapshot: Snapshot, actions: Sequence[Action]) -> Snapshot:
+    """The snapshot after the actions, durable as the next version; raises Conflict if that version is taken."""
+    version = snapshot.version + 1
+    information = {"commitInfo": {"timestamp": now_ms(), "operation": "WRITE", "engineInfo": "millrace"}}
+    body = b"\n".join(orjson.dumps(action) for action in (information, *actions)) + b"\n"
+    if not store.put_if_absent(commit_name(version), body):
+        raise Conflict(f"version {version} of {store.root} was committed by another writer; refresh and plan again")
+    return fold(snapshot, actions, version)
+
+
+def fold(snapshot: Snapshot, actions: Iterable[Action], version: int) -> Snapshot:
+    """The snapshot after one commit. A file is its path and deletion vector, so removes go before adds."""
+    files, transactions = dict(snapshot.files), snapshot.transactions
+    protocol, metadata, added, done = snapshot.protocol, snapshot.metadata, [], {}
+    for action in actions:
+        if "add" in action:
+            added.append(AddFile.from_json(action["add"]))
+        elif "remove" in action:
+            _remove(files, action["remove"])
+        elif "txn" in action:
+            transaction = Transaction.from_json(action["txn"])
+            done[transaction.app_id] = transaction
+        elif "metaData" in action:
+            metadata = Metadata.from_json(action["metaData"])
+        elif "protocol" in action:
+            protocol = Protocol.from_json(action["protocol"])
+    files.update((file.path, file) for file in added)
+    return Snapshot(version, protocol, metadata, files, {**transactions, **done} if done else transactions)
+
+
+def checkpoint_if_due(store: Store, snapshot: Snapshot, chunk_memory: timedelta, log_retention: timedelta) -> Snapshot:
+    """Writes a checkpoint every few versions, forgets expired chunk ids and old log files. Failing costs only time."""
+    if snapshot.version == 0 or snapshot.version % CHECKPOINT_INTERVAL or snapshot.metadata is None:
+        return snapshot
+    oldest_ms = now_ms() - chunk_memory // timedelta(milliseconds=1)
+    kept = {chunk: done for chunk, done in snapshot.transactions.items() if done.updated_ms >= oldest_ms}
+    snapshot = replace(snapshot, transactions=kept)
+    # The commit stands without its checkpoint; the next one that is due tries again.
+    with suppress(OSError):
+        write_checkpoint(
+            store, snapshot.version, snapshot.protocol, snapshot.metadata, snapshot.files.values(), kept.values()
+        )
+        clean(store, log_retention)
+    return snapshot
+
+
+def clean(store: Store, retention: timedelta) -> None:
+    """Deletes log files that no version younger than the retention needs."""
+    entries = store.list(LOG_FOLDER)
+    cutoff = now_ms() / 1000 - retention.total_seconds()
+    checkpoints = complete_checkpoints(entries)
+    covering = max((v for v, parts in checkpoints.items() if all(p.modified_at <= cutoff for p in parts)), default=-1)
+    for entry in entries:
+        match = _VERSIONED.fullmatch(entry.name)
+        if match and int(match[1]) < covering:
+            store.delete(entry.name)
+
+
+def _read_commit(store: Store, version: int) -> list[Action]:
+    return [orjson.loads(line) for line in store.read(commit_name(version)).splitlines() if line]
+
+
+def _remove(files: dict[str, AddFile], remove: Action) -> None:
+    known = files.get(remove["path"])
+    if known is None:
+        return
+    vector = remove.get("deletionVector")
+    if (DeletionVector.from_json(vector) if vector else None) == known.deletion_vector:
+        del files[remove["path"]]

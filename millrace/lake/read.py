@@ -1,0 +1,83 @@
+"""A snapshot in, its live rows out: as file paths with dead positions for other engines, or as Arrow tables.
+For small reads and compaction; large queries belong to an engine.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap
+
+from millrace.lake.actions import AddFile
+from millrace.lake.deletion_vectors import load_vector
+from millrace.lake.log import Snapshot
+from millrace.lake.schema import arrow_schema
+from millrace.lake.store import Store
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveFile:
+    """An absolute path and, if some of its rows are dead, their positions in order."""
+
+    path: str
+    rows: int
+    dead: npt.NDArray[np.uint32] | None
+
+
+def live_files(store: Store, snapshot: Snapshot) -> list[LiveFile]:
+    """Every data file of the snapshot."""
+    return [LiveFile(store.path(file.name), file.rows, _positions(store, file)) for file in snapshot.files.values()]
+
+
+def scan(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
+    """All live rows, with null where a file is older than a column."""
+    schema = _projected(snapshot, columns)
+    return pa.concat_tables([*scan_files(store, snapshot, columns), schema.empty_table()])
+
+
+def scan_files(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The live rows of one file after the other."""
+    schema = _projected(snapshot, columns)
+    for file in snapshot.files.values():
+        table = read_live_rows(store, file, _vector(store, file), schema.names)
+        yield _aligned(table, schema)
+
+
+def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> pa.Table:
+    """The rows of one file without the dead positions, and the wanted columns as far as it has them."""
+    with pq.ParquetFile(store.path(file.name), memory_map=True) as parquet:
+        stored = parquet.schema_arrow.names
+        table = parquet.read(None if columns is None else [name for name in columns if name in stored])
+        rows = parquet.metadata.num_rows
+    if not dead:
+        return table
+    keep = np.ones(rows, dtype=bool)
+    keep[np.asarray(dead.to_array())] = False
+    return table.filter(pa.array(keep))
+
+
+def _projected(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
+    if snapshot.metadata is None:
+        return pa.schema([])
+    schema = arrow_schema(snapshot.metadata.schema_json)
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    held = set(table.column_names)
+    columns = [
+        table[field.name].cast(field.type) if field.name in held else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _positions(store: Store, file: AddFile) -> npt.NDArray[np.uint32] | None:
+    return np.asarray(_vector(store, file).to_array()) if file.deletion_vector else None
+
+
+def _vector(store: Store, file: AddFile) -> BitMap:
+    return load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()

@@ -1,0 +1,151 @@
+"""What a table is: declared Arrow columns in, Delta's schema JSON and the columns as stored out.
+Refuses types Delta has no word for, and changes other than added columns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Literal
+
+import orjson
+import pyarrow as pa
+
+from millrace.model.errors import Clash, Invalid
+
+VERSION_COLUMN = "_version"
+SYSTEM_COLUMNS = (
+    pa.field(VERSION_COLUMN, pa.int64()),
+    pa.field("_import", pa.string()),
+    pa.field("_row", pa.int64()),
+)
+DeletionVectors = Literal["auto", "never"]
+
+_SCALARS: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.string_view(): "string",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+    pa.binary_view(): "binary",
+    pa.date32(): "date",
+}
+_ARROW_SCALARS: Mapping[str, pa.DataType] = {
+    **{name: kind for kind, name in reversed(_SCALARS.items())},
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table as declared. No key: rows are appended, each chunk once, remembered for `chunk_memory`."""
+
+    name: str
+    schema: pa.Schema
+    key: tuple[str, ...] = ()
+    deletion_vectors: DeletionVectors = "auto"
+    chunk_memory: timedelta = timedelta(days=30)
+    log_retention: timedelta = timedelta(hours=6)
+
+    def __post_init__(self) -> None:
+        missing = [column for column in self.key if column not in self.schema.names]
+        if missing:
+            raise Invalid(f"Table {self.name!r} has no key column {missing}.", remedy=f"Columns: {self.schema.names}.")
+
+    @cached_property
+    def delta_fields(self) -> tuple[dict[str, Any], ...]:
+        """The declared columns, then ours, in Delta's words."""
+        return tuple(_delta_field(field) for field in (*self.schema, *SYSTEM_COLUMNS))
+
+
+def evolved_schema(current: str | None, spec: TableSpec) -> str:
+    """The table's schema JSON after `spec`: the same text if nothing was added. Columns are never taken away."""
+    if current is None:
+        return _schema_json(spec.delta_fields)
+    stored = orjson.loads(current)["fields"]
+    types = {field["name"].lower(): field["type"] for field in stored}
+    added = []
+    for field in spec.delta_fields:
+        known = types.get(field["name"].lower())
+        if known is None:
+            added.append(field)
+        elif known != field["type"]:
+            raise Clash(
+                f"Column {field['name']!r} of table {spec.name!r} is stored as {known}, not {field['type']}.",
+                remedy="Declare a new generation of the table to change a column's type.",
+            )
+    if not added:
+        return current
+    ours = {field.name for field in SYSTEM_COLUMNS}
+    declared = [field for field in stored if field["name"] not in ours]
+    return _schema_json((*declared, *added, *(field for field in stored if field["name"] in ours)))
+
+
+def needs_timestamp_ntz(schema_json: str) -> bool:
+    return '"timestamp_ntz"' in schema_json
+
+
+def arrow_schema(schema_json: str) -> pa.Schema:
+    """The columns as they come back from Parquet."""
+    return pa.schema([_arrow_field(field) for field in orjson.loads(schema_json)["fields"]])
+
+
+def _arrow_field(field: dict[str, Any]) -> pa.Field:
+    return pa.field(field["name"], _arrow_type(field["type"]))
+
+
+def _arrow_type(delta: Any) -> pa.DataType:
+    if isinstance(delta, str):
+        if delta.startswith("decimal("):
+            precision, scale = delta[len("decimal(") : -1].split(",")
+            return pa.decimal128(int(precision), int(scale))
+        return _ARROW_SCALARS[delta]
+    if delta["type"] == "struct":
+        return pa.struct([_arrow_field(field) for field in delta["fields"]])
+    if delta["type"] == "map":
+        return pa.map_(_arrow_type(delta["keyType"]), _arrow_type(delta["valueType"]))
+    return pa.list_(pa.field("element", _arrow_type(delta["elementType"])))
+
+
+def _schema_json(fields: tuple[dict[str, Any], ...]) -> str:
+    return orjson.dumps({"type": "struct", "fields": fields}).decode()
+
+
+def _delta_field(field: pa.Field) -> dict[str, Any]:
+    # Presence is judged before rows get here; a Delta invariant would only shut simpler writers out.
+    return {"name": field.name, "type": _delta_type(field.type, field.name), "nullable": True, "metadata": {}}
+
+
+def _delta_type(kind: pa.DataType, where: str) -> Any:
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "timestamp_ntz"
+    if pa.types.is_decimal(kind) and kind.precision <= 38:
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_fixed_size_binary(kind):
+        return "binary"
+    if pa.types.is_dictionary(kind):
+        return _delta_type(kind.value_type, where)
+    return _delta_nested_type(kind, where)
+
+
+def _delta_nested_type(kind: pa.DataType, where: str) -> Any:
+    if pa.types.is_struct(kind):
+        return {"type": "struct", "fields": [_delta_field(kind.field(n)) for n in range(kind.num_fields)]}
+    if pa.types.is_map(kind):
+        key, value = _delta_type(kind.key_type, where), _delta_type(kind.item_type, where)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return {"type": "array", "elementType": _delta_type(kind.value_type, where), "containsNull": True}
+    raise Invalid(
+        f"Column {where!r} has the type {kind}, which Delta cannot hold.", remedy="Declare it as a number or a string."
+    )

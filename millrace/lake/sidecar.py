@@ -1,0 +1,164 @@
+"""A batch of accepted rows in, an immutable Parquet file and its key sidecar out, described by a StagedFile.
+Nothing is visible to readers until the table commits it. Refuses rows without `_version` and unsafe name prefixes.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millrace.lake.keyhash import hash_keys
+from millrace.lake.keys import KeyFile, sidecar_name, write_keys
+from millrace.lake.schema import VERSION_COLUMN
+from millrace.lake.store import Store
+from millrace.model.errors import Corrupt, Invalid
+
+# Rows looked at to decide whether a column's values repeat enough for a dictionary.
+DICTIONARY_SAMPLE_ROWS = 4096
+DICTIONARY_REPEATS = 4
+# Below this, setting up dictionaries and zstd costs more time than they save space.
+SMALL_FILE_ROWS = 1000
+ROW_GROUP_ROWS = 1 << 19
+
+_PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedChunk:
+    """The rows of one chunk in a staged file; after beaten rows were left out, `rows` counts those that remain."""
+
+    chunk_id: str
+    first_position: int
+    rows: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A data file that is complete on disk; `sidecar` is None for tables without a key."""
+
+    path: str
+    size: int
+    rows: int
+    sidecar: str | None
+    chunks: tuple[StagedChunk, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, value: dict[str, Any]) -> "StagedFile":
+        chunks = tuple(StagedChunk(**chunk) for chunk in value["chunks"])
+        return cls(value["path"], value["size"], value["rows"], value["sidecar"], chunks)
+
+
+def write_data_file(
+    store: Store, table: pa.Table, key: Sequence[str], name_prefix: str, chunks: Sequence[StagedChunk] = ()
+) -> StagedFile:
+    """Stages the rows. Of a key that occurs twice only the row of the greatest version, then the last, is written."""
+    if not _PREFIX.fullmatch(name_prefix):
+        raise Invalid(f"{name_prefix!r:.60} cannot start a file name.", remedy="Use letters, digits, '.', '-' and '_'.")
+    if VERSION_COLUMN not in table.column_names:
+        raise Invalid(
+            f"The rows of {name_prefix!r} have no column {VERSION_COLUMN!r}.", remedy="Add it before staging."
+        )
+    keys = None
+    if key:
+        hashes = hash_keys([table[column] for column in key])
+        keys, beaten = sorted_keys(hashes, table[VERSION_COLUMN])
+        if len(beaten):
+            table, keys, chunks = _without(table, keys, chunks, beaten)
+    data = encode_parquet(table)
+    path = f"{name_prefix}-{hashlib.blake2b(data, digest_size=12).hexdigest()}.parquet"
+    sidecar = None
+    if keys is not None:
+        # First, so that a data file that can be committed never lacks it.
+        sidecar = sidecar_name(path)
+        write_keys(store, sidecar, replace(keys, files=(path,)))
+    if not store.put_if_absent(path, data) and store.size(path) != len(data):
+        raise Corrupt(
+            f"{store.path(path)} has another size than its name says.", remedy="Delete it and stage the rows again."
+        )
+    return StagedFile(path, len(data), table.num_rows, sidecar, tuple(chunks))
+
+
+def sorted_keys(
+    hashes: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]], versions: pa.ChunkedArray
+) -> tuple[KeyFile, npt.NDArray[np.intp]]:
+    """The rows that win within a file, sorted by hash, and the positions of those that do not."""
+    h1, h2 = hashes
+    version = versions.to_numpy().astype(np.int64, copy=False)
+    order = np.argsort(h1)
+    ordered = h1[order]
+    beaten = np.empty(0, dtype=np.intp)
+    if (ordered[1:] == ordered[:-1]).any():
+        order = np.lexsort((version, h2, h1))
+        is_last = np.append((h1[order][1:] != h1[order][:-1]) | (h2[order][1:] != h2[order][:-1]), True)
+        beaten, order = np.sort(order[~is_last]), order[is_last]
+        ordered = h1[order]
+    position = order.astype(np.uint32)
+    return KeyFile(files=("",), h1=ordered, h2=h2[order], version=version[order], position=position), beaten
+
+
+def encode_parquet(table: pa.Table) -> memoryview:
+    """The table as one Parquet file that plain readers understand."""
+    is_small = table.num_rows < SMALL_FILE_ROWS
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        _storable(table),
+        sink,
+        compression="snappy" if is_small else "zstd",
+        compression_level=None if is_small else 1,
+        use_dictionary=False if is_small else _repeating_columns(table) or False,
+        store_schema=False,
+        row_group_size=ROW_GROUP_ROWS,
+        coerce_timestamps="us",
+        allow_truncated_timestamps=True,
+    )
+    return memoryview(sink.getvalue())
+
+
+def _without(
+    table: pa.Table, keys: KeyFile, chunks: Sequence[StagedChunk], beaten: npt.NDArray[np.intp]
+) -> tuple[pa.Table, KeyFile, list[StagedChunk]]:
+    keep = np.ones(table.num_rows, dtype=bool)
+    keep[beaten] = False
+    kept_before = np.concatenate([[0], np.cumsum(keep)])
+    moved = []
+    for chunk in chunks:
+        first, end = int(kept_before[chunk.first_position]), int(kept_before[chunk.first_position + chunk.rows])
+        moved.append(replace(chunk, first_position=first, rows=end - first))
+    position = kept_before[keys.position].astype(np.uint32)
+    return table.filter(pa.array(keep)), replace(keys, position=position), moved
+
+
+def _storable(table: pa.Table) -> pa.Table:
+    for index, field in enumerate(table.schema):
+        if pa.types.is_fixed_size_binary(field.type):
+            table = table.set_column(index, field.name, table[field.name].cast(pa.binary()))
+    return table
+
+
+def _repeating_columns(table: pa.Table) -> list[str]:
+    sample = table.slice(0, DICTIONARY_SAMPLE_ROWS)
+    most_values = table.num_rows / DICTIONARY_REPEATS
+    return [
+        field.name
+        for field, column in zip(table.schema, sample.columns, strict=True)
+        if _is_flat(field.type) and _estimated_values(len(column), len(column.unique())) <= most_values
+    ]
+
+
+def _estimated_values(sampled: int, distinct: int) -> float:
+    """How many values a column has, from how often a sample repeats (the birthday problem turned around)."""
+    return distinct if distinct < sampled / 2 else sampled**2 / (2 * max(1, sampled - distinct))
+
+
+def _is_flat(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind) and not pa.types.is_dictionary(kind)

@@ -1,0 +1,148 @@
+"""Files of one table under a root folder: names in, bytes out. The only module of the lake that touches the file system.
+Everything appears whole or not at all (temp file, then link or rename); refuses names that leave the root.
+"""
+
+import mmap
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+TEMPORARY_FOLDER = "_millrace/tmp"
+# A mapping pins a file descriptor; small files are cheaper to copy than to map.
+MAPPING_THRESHOLD_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    size: int
+    modified_at: float
+
+
+class Store:
+    """`durable` adds fsync, for machines that may lose power; a killed process loses nothing without it."""
+
+    def __init__(self, root: Path, durable: bool = False) -> None:
+        self.root = Path(os.path.abspath(root))
+        self.durable = durable
+        self._prefix = f"{self.root}{os.sep}"
+
+    def path(self, name: str) -> str:
+        """The absolute path of a name, for readers that open files themselves."""
+        full = os.path.normpath(self._prefix + name)
+        if not full.startswith(self._prefix):
+            raise ValueError(
+                f"file name {name!r} leaves the table folder {self.root}; use a relative name without '..'"
+            )
+        return full
+
+    def exists(self, name: str) -> bool:
+        return os.path.exists(self.path(name))
+
+    def size(self, name: str) -> int:
+        return os.stat(self.path(name)).st_size
+
+    def list(self, folder: str) -> list[Entry]:
+        """The files directly in a folder, sorted by name; none if there is no such folder."""
+        prefix = f"{folder}/" if folder else ""
+        found = []
+        try:
+            with os.scandir(self.path(prefix + ".").rstrip(".") if folder else self.root) as entries:
+                for entry in entries:
+                    try:
+                        if entry.is_file():
+                            status = entry.stat()
+                            found.append(Entry(prefix + entry.name, status.st_size, status.st_mtime))
+                    except FileNotFoundError:
+                        continue
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=lambda entry: entry.name)
+
+    def read(self, name: str) -> bytes:
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def map(self, name: str) -> memoryview:
+        """The file's bytes without reading them, as long as the result lives (also after the file is deleted)."""
+        with open(self.path(name), "rb") as file:
+            if os.fstat(file.fileno()).st_size < MAPPING_THRESHOLD_BYTES:
+                return memoryview(file.read())
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        """Creates or replaces a file."""
+        with self.creating(name) as file:
+            file.write(data)
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        """Creates a file; False, and nothing changed, if the name is taken. Of many callers exactly one gets True."""
+        target = self.path(name)
+        with self._temporary() as (file, temporary):
+            file.write(data)
+            self._flush(file)
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
+                return False
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                try:
+                    os.link(temporary, target)
+                except FileExistsError:
+                    return False
+        self._sync_folder(target)
+        return True
+
+    @contextmanager
+    def creating(self, name: str) -> Iterator[BinaryIO]:
+        """A seekable file that gets its name when the block ends without an error."""
+        target = self.path(name)
+        with self._temporary() as (file, temporary):
+            yield file
+            self._flush(file)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(temporary, target)
+        self._sync_folder(target)
+
+    def delete(self, name: str) -> None:
+        """A file that is not there counts as deleted."""
+        try:
+            os.unlink(self.path(name))
+        except FileNotFoundError:
+            return
+
+    @contextmanager
+    def _temporary(self) -> Iterator[tuple[BinaryIO, str]]:
+        temporary = self.path(f"{TEMPORARY_FOLDER}/{uuid.uuid4().hex}")
+        try:
+            file = open(temporary, "wb")  # noqa: SIM115 - closed below, before the temporary name goes
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(temporary), exist_ok=True)
+            file = open(temporary, "wb")  # noqa: SIM115
+        try:
+            with file:
+                yield file, temporary
+        finally:
+            try:
+                os.unlink(temporary)
+            except FileNotFoundError:
+                pass
+
+    def _flush(self, file: BinaryIO) -> None:
+        file.flush()
+        if self.durable:
+            os.fsync(file.fileno())
+
+    def _sync_folder(self, target: str) -> None:
+        if not self.durable:
+            return
+        folder = os.open(os.path.dirname(target), os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
