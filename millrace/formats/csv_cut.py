@@ -1,0 +1,62 @@
+"""CSV (RFC 4180) into pieces: the row rule and the header. Refuses a header that does not suit the table."""
+
+from dataclasses import dataclass
+
+from millrace.formats import bits
+from millrace.formats.csv_header import read_header
+from millrace.formats.csv_rows import LineEnds, line_ends
+from millrace.formats.pieces import ResumePoint, UploadOptions
+from millrace.formats.text_cut import Tally, TextCutter
+from millrace.model.chunk import TextLayout
+from millrace.model.table import CsvDialect, Definition
+
+
+@dataclass(frozen=True, slots=True)
+class CsvRows:
+    delimiter: str
+    quote: str
+    encoding: str = "csv"
+
+    def whole_rows(self, window: bytes, limit: int) -> Tally | None:
+        found = line_ends(window, self.delimiter, self.quote)
+        return _tally(found, bits.last(bits.before(found.closes & found.unquoted, limit)))
+
+    def first_row(self, window: bytes, limit: int) -> Tally | None:
+        found = line_ends(window, self.delimiter, self.quote)
+        return _tally(found, bits.first(bits.before(found.closes & found.unquoted, limit)))
+
+    def all_rows(self, body: bytes) -> Tally:
+        found = line_ends(body, self.delimiter, self.quote)
+        tally = _tally(found, bits.last(found.closes & found.unquoted)) or Tally(0, 0, 0)
+        return Tally(len(body), tally.rows + (tally.end < len(body)), bits.count(found.closes))
+
+    def first_line(self, window: bytes) -> int | None:
+        ends = [at for at in (window.find(b"\n"), window.find(b"\r")) if at >= 0]
+        if not ends:
+            return None
+        return min(ends) + (2 if window.startswith(b"\r\n", min(ends)) else 1)
+
+
+def _tally(found: LineEnds, at: int | None) -> Tally | None:
+    """What lies up to the line end whose last octet is at the position."""
+    if at is None:
+        return None
+    ends = found.opens & found.unquoted
+    blank = ends & bits.following(found.closes & found.unquoted, start=True)
+    end = at + 1
+    rows = bits.count(bits.before(ends & ~blank, end))
+    return Tally(end, rows, bits.count(bits.before(found.closes, end)))
+
+
+def csv_cutter(
+    definition: Definition, dialect: CsvDialect, options: UploadOptions, resume: ResumePoint | None = None
+) -> TextCutter:
+    declared = tuple(column.name for column in definition.columns)
+    columns = tuple(resume["columns"]) if resume else declared
+    layout = TextLayout(columns, dialect.delimiter, dialect.quote, dialect.null_text)
+
+    def read_head(row: bytes, line: int) -> TextLayout:
+        return read_header(row, line, definition, layout, options.what)
+
+    rule = CsvRows(dialect.delimiter, dialect.quote)
+    return TextCutter(rule, layout, read_head=read_head if dialect.header else None, resume=resume)

@@ -1,0 +1,95 @@
+"""Where the rows of a CSV text lie, by pyarrow's quote rule: bytes in, positions out. Refuses nothing.
+
+A quote opens only at the start of a field; inside quotes a doubled quote is text and a lone one ends the quoting;
+elsewhere quotes are text. Rows end at LF, CRLF or a lone CR outside quotes; blank lines are no rows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from millrace.formats import bits
+from millrace.formats.bits import Bits, Positions
+
+Octets = NDArray[np.uint8]
+
+LF, CR = 10, 13
+
+
+@dataclass(frozen=True, slots=True)
+class RowSpans:
+    """For each row: where it starts, where it ends (before its line end), and how many line ends lie before it."""
+
+    starts: Positions
+    ends: Positions
+    lines: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class LineEnds:
+    """The first octet of every line end, the last one of every line end, and the octets outside quotes.
+
+    `unquoted` is to be trusted at line ends only."""
+
+    opens: Bits
+    closes: Bits
+    unquoted: Bits
+
+
+def row_spans(body: bytes, delimiter: str, quote: str) -> RowSpans:
+    """The rows of a text that begins at the start of a row."""
+    found = line_ends(body, delimiter, quote)
+    starts = np.append(0, bits.positions(found.closes & found.unquoted) + 1)
+    ends = np.append(bits.positions(found.opens & found.unquoted), len(body))
+    lines = np.append(0, np.searchsorted(bits.positions(found.closes), starts[1:]))
+    filled = ends > starts
+    return RowSpans(starts[filled], ends[filled], lines[filled])
+
+
+def line_ends(body: bytes, delimiter: str, quote: str) -> LineEnds:
+    octets = np.frombuffer(body, np.uint8)
+    feeds = bits.where(octets == LF)
+    returns = bits.where(octets == CR) if b"\r" in body else np.zeros_like(feeds)
+    opens, closes = feeds, feeds
+    if b"\r" in body:
+        opens = returns | (feeds & ~bits.following(returns))
+        closes = feeds | (returns & ~bits.preceding(feeds))
+    return LineEnds(opens, closes, _unquoted(body, octets, feeds | returns, delimiter, quote))
+
+
+def _unquoted(body: bytes, octets: Octets, breaks: Bits, delimiter: str, quote: str) -> Bits:
+    if quote.encode() not in body:
+        return ~np.zeros_like(breaks)
+    quotes = bits.where(octets == ord(quote))
+    quoted = bits.odd_so_far(quotes)
+    may_open = bits.following(quotes | breaks | bits.where(octets == ord(delimiter)), start=True)
+    if not (quotes & quoted & ~may_open).any():
+        return ~quoted
+    return _unquoted_breaks(octets, bits.positions(breaks), ord(delimiter), ord(quote))
+
+
+def _unquoted_breaks(octets: Octets, breaks: Positions, delimiter: int, quote: int) -> Bits:
+    """The line ends outside quotes, in a text with quotes in the middle of fields, where parity alone does not tell.
+
+    Only runs of adjacent quotes with an odd length matter. At the start of a field such a run toggles the quoting;
+    anywhere else it ends it: inside quotes it closes, outside it is text. So behind a run, what counts is the parity of
+    the toggles since the last such end."""
+    firsts = _odd_runs(np.flatnonzero(octets == quote))
+    earlier = octets[firsts - 1]
+    toggles = (earlier == delimiter) | (earlier == LF) | (earlier == CR) | (firsts == 0)
+    tally = np.cumsum(toggles)
+    since_end = tally - np.maximum.accumulate(np.where(toggles, 0, tally))
+    quoted = np.append(False, since_end & 1 == 1)
+    mask = np.zeros(len(octets), np.bool_)
+    mask[breaks] = ~quoted[np.searchsorted(firsts, breaks)]
+    return bits.where(mask)
+
+
+def _odd_runs(quotes: Positions) -> Positions:
+    """The first position of every run of adjacent positions whose length is odd."""
+    opens = np.ones(len(quotes), np.bool_)
+    opens[1:] = np.diff(quotes) != 1
+    heads = np.flatnonzero(opens)
+    lengths = np.diff(np.append(heads, len(quotes)))
+    odd: Positions = quotes[heads[lengths & 1 == 1]]
+    return odd

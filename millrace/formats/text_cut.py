@@ -1,0 +1,212 @@
+"""Cuts text at row ends while it arrives: bytes and a row rule in, pieces out. A row over the limit is cut off.
+
+At most one row limit and one step of bytes are held; no octet is looked at more than a few times."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from millrace.formats.pieces import KEPT_OF_OVERSIZE, Cut, ResumePoint
+from millrace.model.chunk import CHUNK_BYTES, MAX_ROW_BYTES, Oversize, TextLayout
+from millrace.model.errors import Invalid
+
+STEP_BYTES = 256 << 10
+# Each costs a scan of MAX_ROW_BYTES and makes little way: without a bound a crafted file would take quadratic time.
+MAX_UNCLOSED = 1000
+_BOM = b"\xef\xbb\xbf"
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The rows and line ends before `end`."""
+
+    end: int
+    rows: int
+    lines: int
+
+
+class RowRule(Protocol):
+    """Where rows end. A window begins at the start of a row and shows one octet behind the limit, if there is one."""
+
+    @property
+    def encoding(self) -> str: ...
+
+    def whole_rows(self, window: bytes, limit: int) -> Tally | None:
+        """Up to the last row end at or before the limit."""
+        ...
+
+    def first_row(self, window: bytes, limit: int) -> Tally | None:
+        """Up to the first row end at or before the limit."""
+        ...
+
+    def all_rows(self, body: bytes) -> Tally:
+        """Everything; the last row needs no line end."""
+        ...
+
+    def first_line(self, window: bytes) -> int | None:
+        """Behind the first line end, whether it ends a row or not."""
+        ...
+
+
+class TextCutter:
+    """`read_head` is given the first row with its line number: what it returns is the layout of the others."""
+
+    def __init__(
+        self,
+        rule: RowRule,
+        layout: TextLayout | None,
+        *,
+        read_head: Callable[[bytes, int], TextLayout] | None = None,
+        check_start: Callable[[bytes], None] | None = None,
+        resume: ResumePoint | None = None,
+    ) -> None:
+        self._rule = rule
+        self._layout = layout
+        self._read_head = read_head
+        self._check_start = check_start
+        self._buffer = bytearray()
+        self._wanted = CHUNK_BYTES
+        self._long_row: bytes | None = None
+        self._offset, self._row, self._line, self._unclosed = 0, 1, 1, 0
+        self._yielded = self._started = resume is not None
+        if resume is not None:
+            self._read_head = None
+            self._offset, self._row = resume["offset"], resume["row"]
+            self._line, self._unclosed = resume["line"], resume["unclosed"]
+
+    def feed(self, piece: bytes) -> Iterator[Cut]:
+        view = memoryview(piece)
+        for start in range(0, len(view), STEP_BYTES):
+            self._buffer += view[start : start + STEP_BYTES]
+            yield from self._advance(last=False)
+
+    def finish(self) -> Iterator[Cut]:
+        yield from self._advance(last=True)
+        if not self._yielded:
+            yield self._cut(b"", 0)
+
+    def drain(self) -> Iterator[Cut]:
+        end = None if self._long_row is not None else self._rule.whole_rows(bytes(self._buffer), len(self._buffer))
+        del self._buffer[end.end if end else 0 :]
+        if end:
+            yield from self._advance(last=True)
+
+    def resume_point(self) -> ResumePoint | None:
+        if not self._yielded:
+            return None
+        point = {"offset": self._offset, "row": self._row, "line": self._line, "unclosed": self._unclosed}
+        return {**point, "columns": list(self._layout.columns)} if self._layout else point
+
+    def rows_cut(self) -> int:
+        return self._row - 1
+
+    def close(self) -> None:
+        self._buffer.clear()
+
+    def _advance(self, *, last: bool) -> Iterator[Cut]:
+        while len(self._buffer) > self._wanted or (last and self._buffer) or self._long_row is not None:
+            if not self._started:
+                self._start()
+            elif self._long_row is not None:
+                if not self._skip_line(last):
+                    return
+                yield self._finish_long_row()
+            elif tally := self._next_rows(last):
+                self._wanted = CHUNK_BYTES
+                yield from self._take(tally)
+            elif self._wanted < MAX_ROW_BYTES:
+                self._wanted *= 2
+            else:
+                yield from self._break_long_row()
+
+    def _start(self) -> None:
+        self._started = True
+        while self._buffer.startswith(_BOM):
+            self._drop(len(_BOM))
+        if self._check_start:
+            self._check_start(bytes(self._buffer[:CHUNK_BYTES]))
+
+    def _next_rows(self, last: bool) -> Tally | None:
+        size = len(self._buffer)
+        window = bytes(memoryview(self._buffer)[: self._wanted + 1])
+        limit = min(self._wanted, size)
+        if self._read_head is not None or self._wanted > CHUNK_BYTES:
+            tally = self._rule.first_row(window, limit)
+        elif size > CHUNK_BYTES:
+            tally = self._rule.whole_rows(window, limit)
+        else:
+            return self._rule.all_rows(window)
+        return self._rule.all_rows(window) if tally is None and last and size <= self._wanted else tally
+
+    def _take(self, tally: Tally) -> Iterator[Cut]:
+        body = self._drop(tally.end)
+        if self._read_head is not None:
+            if tally.rows:
+                self._layout = self._read_head(body, self._line)
+                self._read_head = None
+            self._line += tally.lines
+        elif tally.rows:
+            yield self._rows_cut(body, tally)
+        else:
+            self._line += tally.lines
+
+    def _rows_cut(self, body: bytes, tally: Tally) -> Cut:
+        line = self._line
+        self._line += tally.lines
+        if body.startswith(_BOM) and self._layout:
+            # A CSV parser takes these octets away at the start of its input; behind a blank line they stay text.
+            return self._cut(b"\n" + body, tally.rows, line - 1)
+        return self._cut(body, tally.rows, line)
+
+    def _cut(self, body: bytes, rows: int, line: int | None = None, oversize: Oversize | None = None) -> Cut:
+        first_row, self._row, self._yielded = self._row, self._row + rows, True
+        encoding = "oversize" if oversize else self._rule.encoding
+        return Cut(body, encoding, first_row, line or self._line, rows, self._layout, oversize, self._offset)
+
+    def _drop(self, size: int) -> bytes:
+        body = bytes(memoryview(self._buffer)[:size])
+        del self._buffer[:size]
+        self._offset += size
+        return body
+
+    def _break_long_row(self) -> Iterator[Cut]:
+        """The buffer holds more than a row may have, and no row end."""
+        if self._read_head is not None:
+            raise Invalid(
+                f"The header in line {self._line} is longer than {MAX_ROW_BYTES // _MIB} MiB.",
+                remedy="Check the quote and delimiter settings, or whether the file is CSV at all.",
+            )
+        end = self._rule.first_line(bytes(self._buffer))
+        if end is None:
+            self._long_row = self._drop(KEPT_OF_OVERSIZE)
+            return
+        self._unclosed += 1
+        if self._unclosed > MAX_UNCLOSED:
+            raise Invalid(
+                f"More than {MAX_UNCLOSED} rows hold a quote that never closes, the last one in line {self._line}.",
+                remedy="Check the quote setting.",
+            )
+        self._wanted = CHUNK_BYTES
+        message = f"The quote opened in line {self._line} does not close within {MAX_ROW_BYTES // _MIB} MiB"
+        body = self._drop(end)[:KEPT_OF_OVERSIZE]
+        self._line += 1
+        yield self._cut(body, 1, self._line - 1, Oversize("unclosed_quote", message))
+
+    def _skip_line(self, last: bool) -> bool:
+        """Drops what belongs to the long row; true when its end has been found."""
+        end = self._rule.first_line(bytes(self._buffer))
+        at_edge = end == len(self._buffer) and self._buffer.endswith(b"\r")
+        if end is not None and (last or not at_edge):
+            self._drop(end)
+            return True
+        self._drop(len(self._buffer) - at_edge)
+        return last
+
+    def _finish_long_row(self) -> Cut:
+        body, self._long_row = self._long_row or b"", None
+        self._wanted = CHUNK_BYTES
+        line = self._line
+        self._line += 1
+        message = f"Line {line} is longer than {MAX_ROW_BYTES // _MIB} MiB"
+        return self._cut(body, 1, line, Oversize("row_too_long", message))
