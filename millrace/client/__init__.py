@@ -1,0 +1,19 @@
+"""The Python SDK: `Millrace` speaks the REST API, uploads survive broken connections, problems are exceptions."""
+
+from millrace.client.endpoint import Endpoint, find_endpoint
+from millrace.client.errors import Problem, Unreachable, Unready
+from millrace.client.fileoptions import FileOptions
+from millrace.client.platform import Millrace
+from millrace.client.upload import Submission, Upload
+
+__all__ = [
+    "Endpoint",
+    "FileOptions",
+    "Millrace",
+    "Problem",
+    "Submission",
+    "Unreachable",
+    "Unready",
+    "Upload",
+    "find_endpoint",
+]

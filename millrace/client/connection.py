@@ -1,0 +1,117 @@
+"""HTTP to one platform: JSON in and out, streams, and the one border where foreign errors become ours."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx2
+
+from millrace.client.endpoint import Endpoint, find_endpoint
+from millrace.client.errors import Problem, Unreachable, problem_from
+
+PATIENCE_SECONDS = 120.0
+_TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
+_FIRST_ERROR_STATUS = 400
+
+
+class Connection:
+    """Safe to share between threads."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self.endpoint = Endpoint(url.rstrip("/"), token)
+        # The raw sender of uploads knows no proxies, so nothing here uses them either.
+        self._http = httpx2.Client(
+            base_url=self.endpoint.url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=_TIMEOUT,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
+            trust_env=False,
+            verify=url.startswith("https:"),
+        )
+
+    @classmethod
+    def from_home(cls, home: Path | None = None, environ: Mapping[str, str] = os.environ) -> Self:
+        """MILLRACE_URL and MILLRACE_TOKEN, or the client.json of a home."""
+        endpoint = find_endpoint(home, environ)
+        return cls(endpoint.url, endpoint.token)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def send(self, method: str, path: str, **request: Any) -> httpx2.Response:
+        """Whatever the platform answers."""
+        try:
+            return self._http.request(method, path, **request)
+        except httpx2.TransportError as failed:
+            raise self._unreachable(failed) from failed
+
+    def ok(self, method: str, path: str, **request: Any) -> httpx2.Response:
+        """The answer, unless it is a problem."""
+        response = self.send(method, path, **request)
+        if response.status_code >= _FIRST_ERROR_STATUS:
+            raise problem_from(response.status_code, response.content)
+        return response
+
+    def json(self, method: str, path: str, **request: Any) -> Any:
+        return self.ok(method, path, **request).json()
+
+    def pieces(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
+        """A long answer as it arrives."""
+        try:
+            with self._http.stream("GET", path, params=dict(params)) as response:
+                _refuse_problem(response)
+                yield from response.iter_bytes(1 << 20)
+        except httpx2.TransportError as failed:
+            raise self._unreachable(failed) from failed
+
+    def server_sent(self, path: str, after: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Numbered events until the platform ends the stream."""
+        headers = {"Accept": "text/event-stream", **({} if after is None else {"Last-Event-ID": str(after)})}
+        try:
+            with self._http.stream("GET", path, headers=headers, timeout=httpx2.Timeout(10.0, read=None)) as response:
+                _refuse_problem(response)
+                yield from _parse_events(response.iter_lines())
+        except httpx2.TransportError as failed:
+            raise self._unreachable(failed) from failed
+
+    def _unreachable(self, failed: httpx2.TransportError) -> Unreachable:
+        return Unreachable(self.endpoint.url, str(failed) or type(failed).__name__)
+
+
+def may_pass(failed: Problem | Unreachable) -> bool:
+    """Whether the same request may succeed later."""
+    return isinstance(failed, Unreachable) or failed.may_pass
+
+
+def path_part(value: str) -> str:
+    """One path segment, so that no name can reach another route; an empty one reaches nothing."""
+    return quote(value, safe="").replace(".", "%2E") or "%20"
+
+
+def _parse_events(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    number, data = 0, ""
+    for line in lines:
+        if line.startswith("id:"):
+            number = int(line[3:])
+        elif line.startswith("data:"):
+            data += line[5:]
+        elif not line and data:
+            yield number, json.loads(data)
+            data = ""
+
+
+def _refuse_problem(response: httpx2.Response) -> None:
+    if response.status_code >= _FIRST_ERROR_STATUS:
+        raise problem_from(response.status_code, response.read())

@@ -1,0 +1,49 @@
+"""Where the platform is and how to prove who asks: MILLRACE_URL and MILLRACE_TOKEN, else client.json in the home.
+
+Refuses a home without client.json, and a client.json that is not what `millrace up` writes."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from millrace.model.errors import Invalid, Unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    url: str
+    token: str = field(repr=False)
+
+
+def default_home(environ: Mapping[str, str] = os.environ) -> Path:
+    """MILLRACE_HOME, else a folder in the user's home."""
+    return Path(environ["MILLRACE_HOME"]) if environ.get("MILLRACE_HOME") else Path.home() / ".millrace"
+
+
+def find_endpoint(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> Endpoint:
+    """A home that is named wins over the environment, and the environment over the default home."""
+    if home is None and environ.get("MILLRACE_URL"):
+        return Endpoint(environ["MILLRACE_URL"].rstrip("/"), environ.get("MILLRACE_TOKEN", ""))
+    return read_endpoint(home or default_home(environ))
+
+
+def read_endpoint(home: Path) -> Endpoint:
+    path = home / "client.json"
+    try:
+        fields = json.loads(path.read_text())
+        return Endpoint(str(fields["url"]).rstrip("/"), str(fields["token"]))
+    except FileNotFoundError:
+        raise Unavailable(
+            f"No platform has been started in {home}.",
+            remedy=f"Run `millrace --home {home} up`, or set MILLRACE_URL and MILLRACE_TOKEN to use one elsewhere.",
+        ) from None
+    except OSError as failed:
+        raise Unavailable(
+            f"{path} cannot be read: {failed.strerror}.", remedy="Run as the user who started the platform."
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise Invalid(
+            f"{path} does not hold a url and a token.", remedy="Start the platform again: it writes the file anew."
+        ) from None

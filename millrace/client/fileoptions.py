@@ -1,0 +1,44 @@
+"""How a file is written: what the caller says, else what its name tells, else what its table declares."""
+
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".avro": "avro", ".parquet": "parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileOptions:
+    """None: the table's declaration decides."""
+
+    format: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    quote: str | None = None
+    null_text: str | None = None
+    encoding: str | None = None
+    compression: str | None = None
+    file_name: str | None = None
+
+    def for_file(self, name: str) -> "FileOptions":
+        """The same options, completed by what the file's name tells."""
+        suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
+        compression = _COMPRESSIONS.get(suffixes[-1]) if suffixes else None
+        inner = suffixes[:-1] if compression else suffixes
+        return replace(
+            self,
+            compression=self.compression or compression,
+            format=self.format or (_FORMATS.get(inner[-1]) if inner else None),
+            file_name=self.file_name or PurePath(name).name,
+        )
+
+    def as_query(self) -> dict[str, str]:
+        named = {name: getattr(self, name) for name in self.__slots__}
+        return {name: _text(value) for name, value in named.items() if value is not None}
+
+
+AS_DECLARED = FileOptions()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,174 @@
+"""Brings a file to the platform: small ones in one request, large ones by tus, going on where a connection broke.
+
+The idempotency key is made once per submission, so that a request whose answer was lost is not a second import."""
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from millrace.client.connection import PATIENCE_SECONDS, Connection, may_pass, path_part
+from millrace.client.documents import ImportDocument
+from millrace.client.errors import Problem, Unreachable
+from millrace.client.fileoptions import AS_DECLARED, FileOptions
+from millrace.client.sender import PIECE_BYTES, Progress, send_range
+
+SMALL_FILE_BYTES = 1 << 20
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+_TUS = {"Tus-Resumable": "1.0.0"}
+
+
+def nobody(_sent: int) -> None:
+    """The listener of an upload whose progress interests no one."""
+
+
+def new_key() -> str:
+    return secrets.token_urlsafe(18)
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What goes where; without progress for `patience` seconds it is given up."""
+
+    tenant: str
+    table: str
+    options: FileOptions = AS_DECLARED
+    idempotency_key: str = field(default_factory=new_key)
+    patience: float = PATIENCE_SECONDS
+
+    def route(self, last: str) -> str:
+        return f"/v1/tenants/{path_part(self.tenant)}/tables/{path_part(self.table)}/{last}"
+
+
+class Patience:
+    """Bounds how long an upload may stay without progress, and spaces the attempts."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._furthest = -1
+        self._pause = FIRST_PAUSE_SECONDS
+        self._since = time.monotonic()
+
+    def progressed_to(self, offset: int) -> None:
+        """Only going further than ever before counts: a resume point may lie behind what was sent."""
+        if offset > self._furthest:
+            self._furthest, self._pause, self._since = offset, FIRST_PAUSE_SECONDS, time.monotonic()
+
+    def pause_after(self, failed: Problem | Unreachable) -> None:
+        """Raises the failure itself when it is for good or the time is up."""
+        left = self._since + self._seconds - time.monotonic()
+        if not may_pass(failed) or left <= 0:
+            raise failed
+        time.sleep(min(self._pause, left))
+        self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file whose import has been admitted and whose bytes are still to be sent."""
+
+    connection: Connection
+    import_id: str
+    path: Path
+    length: int
+    offset: int
+    patience: float
+
+    def send(self, progress: Progress = nobody) -> ImportDocument:
+        """Sends what is missing, from where the platform says, until it has all or takes no more."""
+        patience, offset = Patience(self.patience), self.offset
+        while offset < self.length:
+            patience.progressed_to(offset)
+            progress(offset)
+            try:
+                offset = send_range(self.connection.endpoint, self.import_id, self.path, offset, self.length, progress)
+            except Problem as failed:
+                if failed.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+                    break
+                if failed.status != HTTPStatus.CONFLICT:
+                    patience.pause_after(failed)
+                offset = self._resume_point(patience)
+            except Unreachable as failed:
+                patience.pause_after(failed)
+                offset = self._resume_point(patience)
+        return cast(ImportDocument, self.connection.json("GET", f"/v1/imports/{path_part(self.import_id)}"))
+
+    def _resume_point(self, patience: Patience) -> int:
+        """The platform's own offset; the end of the file when the import is over and takes no more."""
+        while True:
+            try:
+                response = self.connection.ok("HEAD", f"/v1/uploads/{path_part(self.import_id)}", headers=_TUS)
+                return int(response.headers["Upload-Offset"])
+            except Problem as failed:
+                if failed.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE, HTTPStatus.CONFLICT):
+                    return self.length
+                patience.pause_after(failed)
+            except Unreachable as failed:
+                patience.pause_after(failed)
+
+
+def begin_upload(connection: Connection, path: Path, submission: Submission) -> Upload:
+    """Has the import admitted; its bytes follow with `send`."""
+    length, patience = path.stat().st_size, Patience(submission.patience)
+    headers = {**_TUS, "Upload-Length": str(length), "Idempotency-Key": submission.idempotency_key}
+    query = submission.options.for_file(path.name).as_query()
+    while True:
+        try:
+            response = connection.ok("POST", submission.route("uploads"), params=query, headers=headers)
+            break
+        except (Problem, Unreachable) as failed:
+            patience.pause_after(failed)
+    import_id = response.headers["Location"].rstrip("/").rpartition("/")[2]
+    return Upload(
+        connection, import_id, path, length, int(response.headers.get("Upload-Offset", "0")), submission.patience
+    )
+
+
+def upload_file(
+    connection: Connection, path: Path, submission: Submission, progress: Progress = nobody
+) -> ImportDocument:
+    """The import's document once the platform has the whole file; `Millrace.wait` tells when it is over."""
+    if path.stat().st_size > SMALL_FILE_BYTES:
+        return begin_upload(connection, path, submission).send(progress)
+    body, patience, query = (
+        path.read_bytes(),
+        Patience(submission.patience),
+        submission.options.for_file(path.name).as_query(),
+    )
+    while True:
+        try:
+            document = _post(connection, submission, body, query)
+        except (Problem, Unreachable) as failed:
+            patience.pause_after(failed)
+        else:
+            progress(len(body))
+            return document
+
+
+def upload_stream(
+    connection: Connection, stream: BinaryIO, submission: Submission, progress: Progress = nobody
+) -> ImportDocument:
+    """What cannot be read twice goes in one request, and fails if that breaks."""
+    return _post(connection, submission, _pieces(stream, progress), submission.options.as_query())
+
+
+def _post(
+    connection: Connection, submission: Submission, body: bytes | Iterator[bytes], query: dict[str, str]
+) -> ImportDocument:
+    headers = {"Idempotency-Key": submission.idempotency_key, "Content-Type": "application/octet-stream"}
+    return cast(
+        ImportDocument,
+        connection.json("POST", submission.route("imports"), content=body, params=query, headers=headers),
+    )
+
+
+def _pieces(stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
+    sent = 0
+    while piece := stream.read(PIECE_BYTES):
+        yield piece
+        sent += len(piece)
+        progress(sent)
