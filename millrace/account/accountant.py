@@ -2,7 +2,9 @@
 
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import asdict
+from functools import partial
 
 from sqlalchemy import select
 
@@ -15,8 +17,8 @@ from millrace.model.ops import SETTLE_IMPORT, Op
 from millrace.observe import gauge, observe
 from millrace.store import tables as t
 from millrace.store.engine import Store
-from millrace.store.records import advance, find_import, positions, to_import
-from millrace.wire.client import Appender, Cluster, LogReader, Record, Topics
+from millrace.store.records import advance, find_import, positions
+from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics
 from millrace.wire.envelope import pack, unpack
 from millrace.wire.topics import PROGRESS, RAW_INPUT, TABLE_OPS
 
@@ -35,11 +37,14 @@ class Accountant:
         self._checkpoints: dict[str, Checkpointed] = {}
         self._asked: set[str] = set()
         self._trimmed_at = time.monotonic()
+        self._settling = threading.Lock()
 
     def run(self, stopping: threading.Event) -> None:
         with self._store.read() as connection:
             self._positions = positions(connection, PROGRESS)
-            unsettled = list(connection.execute(select(t.imports.c.id).where(t.imports.c.state.not_in(TERMINAL))).scalars())
+            unsettled = list(
+                connection.execute(select(t.imports.c.id).where(t.imports.c.state.not_in(TERMINAL))).scalars()
+            )
         reader = LogReader(self._cluster, PROGRESS, self._positions)
         try:
             self._settle(set(unsettled))
@@ -70,13 +75,17 @@ class Accountant:
         with self._store.read() as connection:
             return set(connection.execute(select(t.imports.c.id).where(t.imports.c.state == STOPPING)).scalars())
 
-    def recheck(self, import_id: str) -> None:
-        """Looks at one import again: its end op may have come after its last fact."""
-        self._settle({import_id})
+    def recheck(self, import_ids: set[str]) -> None:
+        """Looks at imports again: their end op may have come after their last fact. Called from any thread."""
+        self._settle(import_ids)
 
     def _settle(self, import_ids: set[str]) -> None:
+        with self._settling:
+            self._ask_to_settle(import_ids - self._asked)
+
+    def _ask_to_settle(self, import_ids: set[str]) -> None:
         passed = self._passed()
-        for import_id in import_ids - self._asked:
+        for import_id in import_ids:
             with self._store.read() as connection:
                 imp = find_import(connection, import_id)
                 if imp is None or not has_settled(connection, imp, passed):
@@ -84,8 +93,14 @@ class Accountant:
                 failure = first_failure(connection, import_id) if imp.counts.failed_chunks else None
                 row = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == imp.tenant)).one()
             self._asked.add(import_id)
-            self._appender.append(TABLE_OPS, imp.tenant.encode(), pack(_settle_op(imp, failure).to_dict()), row.partition)
+            record = pack(_settle_op(imp, failure).to_dict())
+            asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, row.partition)
+            asked.add_done_callback(partial(self._ask_again_if_lost, import_id))
             observe("import_settled", state=imp.final or "ended")
+
+    def _ask_again_if_lost(self, import_id: str, asked: "Future[Appended]") -> None:
+        if asked.exception() is not None:
+            self._asked.discard(import_id)
 
     def _passed(self) -> dict[str, int]:
         passed: dict[str, int] = {}
@@ -109,9 +124,12 @@ class Accountant:
         except Unavailable:
             observe("trouble", kind="trim")
         with self._store.read() as connection:
-            open_imports = connection.execute(select(t.imports).where(t.imports.c.state.not_in(TERMINAL))).all()
-        gauge("open_imports", len(open_imports))
-        self._asked &= {to_import(row).id for row in open_imports}
+            unsettled = set(
+                connection.execute(select(t.imports.c.id).where(t.imports.c.state.not_in(TERMINAL))).scalars()
+            )
+        gauge("open_imports", len(unsettled))
+        with self._settling:
+            self._asked &= unsettled
 
 
 def _settle_op(imp: Import, failure: str | None) -> Op:

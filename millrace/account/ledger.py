@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, replace
+from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from millrace.model.chunk import Verdict
 from millrace.model.facts import Durable, Fact, Judged
@@ -43,21 +44,37 @@ def _count(connection: Connection, import_id: str, verdicts: dict[int, Verdict],
     if imp is None or imp.is_over:
         return
     known = (t.chunks.c.import_id == import_id, t.chunks.c.number.in_(list(verdicts)))
-    told = {row.number: row.ignored for row in connection.execute(select(t.chunks.c.number, t.chunks.c.ignored).where(*known))}
+    told = {row.number: row for row in connection.execute(select(t.chunks).where(*known))}
     new = [verdict for number, verdict in verdicts.items() if number not in told]
     # A chunk first passed over and then judged after all: the verdict counts.
-    judged_after_all = [v for n, v in verdicts.items() if told.get(n, 0) > 0 and not _was_ignored(v)]
+    judged_after_all = [v for n, v in verdicts.items() if n in told and told[n].ignored > 0 and not _was_ignored(v)]
     insert_new(connection, t.chunks, [_row(verdict) for verdict in new])
     for verdict in judged_after_all:
         where = (t.chunks.c.import_id == import_id, t.chunks.c.number == verdict.number)
         connection.execute(update(t.chunks).where(*where).values(_row(verdict)))
     counts = _added(imp.counts, new)
     for verdict in judged_after_all:
-        counts = replace(_added(counts, [verdict]), chunks=counts.chunks, read=counts.read, ignored=counts.ignored - verdict.rows)
+        counts = replace(
+            _added(counts, [verdict]), chunks=counts.chunks, read=counts.read, ignored=counts.ignored - verdict.rows
+        )
+    counts = replace(counts, failed_chunks=counts.failed_chunks + _mark_contradictions(connection, verdicts, told))
     _save(connection, import_id, {"counts": asdict(counts)}, now_us)
     for verdict_name in ("accepted", "rejected", "ignored"):
         gained = getattr(counts, verdict_name) - getattr(imp.counts, verdict_name)
         observe("rows_judged", max(gained, 0), verdict=verdict_name)
+
+
+def _mark_contradictions(connection: Connection, verdicts: dict[int, Verdict], told: dict[int, Row[Any]]) -> int:
+    """The same chunk with other bytes: neither can be trusted, so the import fails."""
+    found = 0
+    for number, row in told.items():
+        verdict = verdicts[number]
+        if row.checksum != verdict.checksum and row.failure is None:
+            failure = f"Chunk {number} arrived twice with different bytes."
+            where = (t.chunks.c.import_id == verdict.import_id, t.chunks.c.number == number)
+            connection.execute(update(t.chunks).where(*where).values(failure=failure))
+            found += 1
+    return found
 
 
 def _row(verdict: Verdict) -> dict[str, object]:

@@ -64,7 +64,9 @@ class Controller:
             applied = [self._apply_one(connection, record) for record in records]
             for record in records:
                 after[record.partition] = record.offset + 1
-            moved = {partition: offset for partition, offset in after.items() if self._positions.get(partition) != offset}
+            moved = {
+                partition: offset for partition, offset in after.items() if self._positions.get(partition) != offset
+            }
             advance(connection, TABLE_OPS, self._positions, moved)
         self._positions = after
         self._on_applied(applied)
@@ -96,16 +98,22 @@ class Controller:
                 insert_new(connection, t.closings, [{"import_id": import_id}])
             case Announce():
                 event = cloud_event(effect, op, number, at_us)
-                connection.execute(insert(t.events).values(id=event["id"], tenant=op.tenant, event=event, published=False))
+                connection.execute(
+                    insert(t.events).values(id=event["id"], tenant=op.tenant, event=event, published=False)
+                )
 
     def _relay(self) -> None:
         with self._store.read() as connection:
             closings = list(connection.execute(select(t.closings.c.import_id)).scalars())
-            waiting = select(t.events.c.number, t.events.c.tenant, t.events.c.event).where(t.events.c.published.is_(False))
+            waiting = select(t.events.c.number, t.events.c.tenant, t.events.c.event).where(
+                t.events.c.published.is_(False)
+            )
             events = list(connection.execute(waiting.order_by(t.events.c.number)))
         for import_id in closings:
             self._mark_closed(import_id)
-        futures = [self._appender.append(EVENTS, e.tenant.encode(), pack(e.event), _event_partition(e.tenant)) for e in events]
+        futures = [
+            self._appender.append(EVENTS, e.tenant.encode(), pack(e.event), _event_partition(e.tenant)) for e in events
+        ]
         for future in futures:
             future.result()
         if events:

@@ -66,10 +66,14 @@ def _save_tenant(connection: Connection, tenant: Tenant) -> None:
 
 
 def _save_table(connection: Connection, table: Table) -> None:
-    names = connection.execute(select(t.tables.c.name).where(t.tables.c.tenant == table.tenant, t.tables.c.folded_name == table.name.lower()))
+    names = connection.execute(
+        select(t.tables.c.name).where(t.tables.c.tenant == table.tenant, t.tables.c.folded_name == table.name.lower())
+    )
     other = names.scalar()
     if other not in (None, table.name):
-        raise Clash(f"There is a table {table.tenant}/{other} already.", remedy="Names that differ only in case are refused.")
+        raise Clash(
+            f"There is a table {table.tenant}/{other} already.", remedy="Names that differ only in case are refused."
+        )
     upsert(
         connection,
         t.tables,

@@ -86,7 +86,9 @@ def _define_tenant(state: State, op: Op, at_us: int, partition: int) -> Step:
 
 def _define_table(state: State, op: Op, at_us: int, partition: int) -> Step:
     if state.tenant is None:
-        raise Missing(f"There is no tenant {op.tenant!r}.", remedy="Apply its service agreement first.", code="no_tenant")
+        raise Missing(
+            f"There is no tenant {op.tenant!r}.", remedy="Apply its service agreement first.", code="no_tenant"
+        )
     declaration = TableDeclaration.from_dict(op.body["declaration"])
     before = state.table
     if before is not None:
@@ -96,13 +98,20 @@ def _define_table(state: State, op: Op, at_us: int, partition: int) -> Step:
     revision = before.definition.revision + 1 if before else 1
     definition = define(op.tenant, declaration, revision)
     table = Table(op.tenant, declaration.name, definition, before.last_version if before else 0, at_us)
-    event = Announce("table.defined", f"{op.tenant}/{table.name}", {"revision": revision, "definition": definition.fingerprint})
+    event = Announce(
+        "table.defined", f"{op.tenant}/{table.name}", {"revision": revision, "definition": definition.fingerprint}
+    )
     return replace(state, table=table), (Publish(definition), event), _defined(table, changed=True)
 
 
 def _defined(table: Table, *, changed: bool) -> dict[str, Any]:
     definition = table.definition
-    return {"table": table.name, "revision": definition.revision, "definition": definition.fingerprint, "changed": changed}
+    return {
+        "table": table.name,
+        "revision": definition.revision,
+        "definition": definition.fingerprint,
+        "changed": changed,
+    }
 
 
 def _refuse_reshaping(before: Definition, after: TableDeclaration) -> None:
@@ -124,16 +133,22 @@ def _refuse_reshaping(before: Definition, after: TableDeclaration) -> None:
                 code="incompatible",
             )
     if after.primary_key != before.table.primary_key:
-        raise Clash("The primary key of a table cannot change.", remedy="Declare a table of another name.", code="incompatible")
+        raise Clash(
+            "The primary key of a table cannot change.", remedy="Declare a table of another name.", code="incompatible"
+        )
 
 
 def _begin_import(state: State, op: Op, at_us: int, partition: int) -> Step:
     if state.tenant is None or state.table is None:
-        raise Missing(f"There is no table {op.tenant}/{op.subject}.", remedy="Apply its declaration first.", code="no_table")
+        raise Missing(
+            f"There is no table {op.tenant}/{op.subject}.", remedy="Apply its declaration first.", code="no_table"
+        )
     if state.same_key is not None:
         return _begun_before(state, state.same_key, op)
     table = state.table
-    limit = min(table.definition.table.max_file_bytes or DEFAULT_MAX_BYTES, op.body.get("max_bytes") or DEFAULT_MAX_BYTES)
+    limit = min(
+        table.definition.table.max_file_bytes or DEFAULT_MAX_BYTES, op.body.get("max_bytes") or DEFAULT_MAX_BYTES
+    )
     length = op.body.get("length")
     if length is not None and length > limit:
         raise TooLarge(
@@ -203,7 +218,11 @@ def _cancelled(op: Op) -> dict[str, str]:
 def _expired(op: Op) -> dict[str, str]:
     idle = int(op.body.get("idle_seconds", 0))
     message = f"The upload broke off: nothing arrived for {idle} seconds."
-    return {"code": "expired", "message": message, "remedy": "Import the file again; rows that arrived are not doubled."}
+    return {
+        "code": "expired",
+        "message": message,
+        "remedy": "Import the file again; rows that arrived are not doubled.",
+    }
 
 
 def _failed(op: Op) -> dict[str, str]:

@@ -72,6 +72,7 @@ class Verdict:
     rejected: int
     ignored: int = 0
     failure: str | None = None
+    checksum: int = 0
 
 
 @dataclass(frozen=True, slots=True)

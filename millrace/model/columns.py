@@ -80,7 +80,12 @@ def _refuse_repeated(names: list[str]) -> None:
 
 
 def _column(field: object) -> Column:
-    if not isinstance(field, dict) or not isinstance(field.get("name"), str) or not field["name"] or "type" not in field:
+    if (
+        not isinstance(field, dict)
+        or not isinstance(field.get("name"), str)
+        or not field["name"]
+        or "type" not in field
+    ):
         raise Invalid(f"{field!r:.80} is not an Avro field.", remedy='A field has a "name" and a "type".')
     name = field["name"]
     if len(name) > 255 or any(ord(letter) < 32 for letter in name):
@@ -98,7 +103,8 @@ def _without_null(avro: Avro, where: str) -> tuple[Avro, bool]:
     branches = [branch for branch in avro if branch != "null"]
     if len(branches) != 1:
         raise Invalid(
-            f"Column {where!r} is a union of {len(branches)} types.", remedy='Only ["null", T] unions can be kept in a sink.'
+            f"Column {where!r} is a union of {len(branches)} types.",
+            remedy='Only ["null", T] unions can be kept in a sink.',
         )
     return branches[0], len(branches) < len(avro)
 
@@ -122,8 +128,8 @@ def _complex_type(avro: dict[str, Any], kind: str, where: str, depth: int) -> pa
     logical = avro.get("logicalType")
     if logical == "decimal" and kind in ("bytes", "fixed"):
         return _decimal(avro, where)
-    if (kind, logical) in _LOGICAL:
-        return _LOGICAL[(kind, logical)]
+    if (kind, str(logical)) in _LOGICAL:
+        return _LOGICAL[kind, str(logical)]
     if kind == "enum":
         if not isinstance(avro.get("symbols"), list) or not all(isinstance(s, str) for s in avro["symbols"]):
             raise Invalid(f"Column {where!r} is an enum without symbols.")
@@ -140,7 +146,9 @@ def _complex_type(avro: dict[str, Any], kind: str, where: str, depth: int) -> pa
         fields = avro.get("fields")
         if not isinstance(fields, list) or not fields:
             raise Invalid(f"Column {where!r} is a record without fields.")
-        return pa.struct([_nested(f.get("name", "?"), f.get("type"), f"{where}.{f.get('name')}", depth) for f in fields])
+        return pa.struct(
+            [_nested(f.get("name", "?"), f.get("type"), f"{where}.{f.get('name')}", depth) for f in fields]
+        )
     return arrow_type(kind, where, depth + 1)
 
 
@@ -151,8 +159,15 @@ def _nested(name: str, avro: Avro, where: str, depth: int) -> pa.Field:
 
 def _decimal(avro: dict[str, Any], where: str) -> pa.DataType:
     precision, scale = avro.get("precision"), avro.get("scale", 0)
-    if not isinstance(precision, int) or not isinstance(scale, int) or not 1 <= precision <= 38 or not 0 <= scale <= precision:
-        raise Invalid(f"Column {where!r} is a decimal({precision},{scale}).", remedy="Precision is 1 to 38, scale 0 to precision.")
+    if (
+        not isinstance(precision, int)
+        or not isinstance(scale, int)
+        or not 1 <= precision <= 38
+        or not 0 <= scale <= precision
+    ):
+        raise Invalid(
+            f"Column {where!r} is a decimal({precision},{scale}).", remedy="Precision is 1 to 38, scale 0 to precision."
+        )
     return pa.decimal128(precision, scale)
 
 
@@ -162,7 +177,11 @@ def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
 
 
 OWN_COLUMNS = pa.schema(
-    [pa.field("_version", pa.int64(), False), pa.field("_import", pa.string(), False), pa.field("_row", pa.int64(), False)]
+    [
+        pa.field("_version", pa.int64(), False),
+        pa.field("_import", pa.string(), False),
+        pa.field("_row", pa.int64(), False),
+    ]
 )
 
 

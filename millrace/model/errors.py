@@ -60,4 +60,6 @@ class Corrupt(MillraceError):
     code = "corrupt"
 
 
-REFUSALS: dict[str, type[Refused]] = {kind.code: kind for kind in (Refused, Invalid, Missing, Clash, TooLarge, Unauthorised)}
+REFUSALS: dict[str, type[Refused]] = {
+    kind.code: kind for kind in (Refused, Invalid, Missing, Clash, TooLarge, Unauthorised)
+}

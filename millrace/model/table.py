@@ -70,7 +70,9 @@ class Definition:
 
     def to_json(self) -> bytes:
         return json.dumps(
-            {"tenant": self.tenant, "revision": self.revision, "table": self.table.to_dict()}, sort_keys=True, separators=(",", ":")
+            {"tenant": self.tenant, "revision": self.revision, "table": self.table.to_dict()},
+            sort_keys=True,
+            separators=(",", ":"),
         ).encode()
 
     @staticmethod
@@ -89,7 +91,9 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
     """A data file configuration as in seed 002, or the native form with the same words."""
     unknown = sorted(set(document) - _KNOWN)
     if unknown:
-        raise Invalid(f"Unknown field {unknown[0]!r} in the table's declaration.", remedy=f"Known: {', '.join(sorted(_KNOWN))}.")
+        raise Invalid(
+            f"Unknown field {unknown[0]!r} in the table's declaration.", remedy=f"Known: {', '.join(sorted(_KNOWN))}."
+        )
     schema = document.get("schema")
     columns = parse_columns(schema)
     assert isinstance(schema, dict)
@@ -160,7 +164,9 @@ def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:
     by_name = {column.name: column for column in columns}
     for name in names:
         if name not in by_name:
-            raise Invalid(f"primary_key names {name!r}, which is no column.", remedy=f"Columns: {', '.join(by_name)[:400]}.")
+            raise Invalid(
+                f"primary_key names {name!r}, which is no column.", remedy=f"Columns: {', '.join(by_name)[:400]}."
+            )
         if by_name[name].kind in ("record", "array", "map"):
             raise Invalid(f"primary_key names {name!r}, which is nested.", remedy="Use scalar columns.")
     if len(set(names)) != len(names):
@@ -181,7 +187,11 @@ def _max_file_bytes(given: object) -> int | None:
 
 
 def _sinks(given: object) -> tuple[str, ...]:
-    names = [str(sink.get("kind") if isinstance(sink, Mapping) else sink) for sink in given] if isinstance(given, list) else []
+    names = (
+        [str(sink.get("kind") if isinstance(sink, Mapping) else sink) for sink in given]
+        if isinstance(given, list)
+        else []
+    )
     if not names:
         raise Invalid(f"sinks is {given!r:.60}.", remedy=f"Name at least one of: {', '.join(SINKS)}.")
     return tuple(_one_of("sink", name, SINKS) for name in names)

@@ -1,9 +1,10 @@
 """Entities to rows and back: tenants, tables, imports, positions."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from millrace.model.errors import Clash
 from millrace.model.imports import Counts, Import
@@ -16,26 +17,28 @@ def import_row(imp: Import, touched_us: int) -> dict[str, Any]:
     return {**row, "sinks": list(imp.sinks), "counts": asdict(imp.counts), "touched_us": touched_us}
 
 
-def to_import(row: Row[Any]) -> Import:
-    values = dict(row._mapping)
-    del values["touched_us"]
+def to_import(row: Mapping[Any, Any]) -> Import:
+    """An import from a row that holds at least its columns."""
+    values = {column.name: row[column.name] for column in t.imports.columns if column.name != "touched_us"}
     table = values.pop("table_name")
     return Import(**{**values, "table": table, "sinks": tuple(values["sinks"]), "counts": Counts(**values["counts"])})
 
 
 def find_import(connection: Connection, import_id: str) -> Import | None:
     row = connection.execute(select(t.imports).where(t.imports.c.id == import_id)).first()
-    return None if row is None else to_import(row)
+    return None if row is None else to_import(row._mapping)
 
 
 def find_by_key(connection: Connection, tenant: str, key: str) -> Import | None:
     wanted = select(t.imports).where(t.imports.c.tenant == tenant, t.imports.c.idempotency_key == key)
     row = connection.execute(wanted).first()
-    return None if row is None else to_import(row)
+    return None if row is None else to_import(row._mapping)
 
 
 def positions(connection: Connection, log: str) -> dict[int, int]:
-    rows = connection.execute(select(t.positions.c.partition, t.positions.c.next_offset).where(t.positions.c.log == log))
+    rows = connection.execute(
+        select(t.positions.c.partition, t.positions.c.next_offset).where(t.positions.c.log == log)
+    )
     return {partition: offset for partition, offset in rows}
 
 

@@ -74,6 +74,7 @@ chunks = Table(
     Column("rejected", BigInteger, nullable=False),
     Column("ignored", BigInteger, nullable=False),
     Column("failure", Text),
+    Column("checksum", BigInteger, nullable=False),
 )
 
 durable_chunks = Table(

@@ -98,7 +98,9 @@ class Appender:
 def _confirm(done: "Future[Appended]") -> Callable[[KafkaError | None, Message], None]:
     def confirmed(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            done.set_exception(Unavailable(f"Kafka did not take the record: {error.str()}.", remedy="Is the broker running?"))
+            done.set_exception(
+                Unavailable(f"Kafka did not take the record: {error.str()}.", remedy="Is the broker running?")
+            )
             return
         done.set_result(Appended(str(message.topic()), int(message.partition() or 0), int(message.offset() or 0)))
 
@@ -146,7 +148,11 @@ class LogReader:
 def _record(message: Message) -> Record | None:
     error = message.error()
     if error is not None:
-        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE):
+        if error.retriable() or error.code() in (
+            KafkaError._TRANSPORT,
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._RESOLVE,
+        ):
             return None
         raise Unavailable(f"Kafka: {error.str()}.")
     return Record(
@@ -189,7 +195,9 @@ class Topics:
 
     def trim(self, before: Mapping[tuple[str, int], int]) -> None:
         """Deletes what lies before the given offsets."""
-        wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in before.items() if offset > 0]
+        wanted = [
+            TopicPartition(topic, partition, offset) for (topic, partition), offset in before.items() if offset > 0
+        ]
         if wanted:
             for future in self._admin.delete_records(wanted, request_timeout=REQUEST_SECONDS).values():
                 try:
@@ -203,7 +211,9 @@ def end_offsets(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
     consumer = Consumer({**cluster.client_config(), "group.id": "millrace-offsets", "log_level": 2})
     try:
         known = partition_count(consumer, topic)
-        return {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=REQUEST_SECONDS) for n in range(known)}
+        return {
+            n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=REQUEST_SECONDS) for n in range(known)
+        }
     except KafkaException as error:
         raise _unavailable(error) from error
     finally:
@@ -212,4 +222,6 @@ def end_offsets(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
 
 def _unavailable(error: KafkaException) -> Unavailable:
     reason = error.args[0]
-    return Unavailable(f"Kafka: {reason.str() if isinstance(reason, KafkaError) else reason}.", remedy="Is the broker running?")
+    return Unavailable(
+        f"Kafka: {reason.str() if isinstance(reason, KafkaError) else reason}.", remedy="Is the broker running?"
+    )

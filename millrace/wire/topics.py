@@ -26,7 +26,12 @@ class Topic:
 def catalogue(bulk_partitions: int, replication: int = 1) -> tuple[Topic, ...]:
     """Every topic of a cell. Data topics are trimmed behind the checkpoints; their retention is only a safety net."""
     durable = {"min.insync.replicas": "2" if replication > 2 else "1", "max.message.bytes": str(MAX_RECORD_BYTES)}
-    data = {**durable, "retention.ms": str(30 * DAY_MS), "segment.bytes": str(256 << 20), "compression.type": "producer"}
+    data = {
+        **durable,
+        "retention.ms": str(30 * DAY_MS),
+        "segment.bytes": str(256 << 20),
+        "compression.type": "producer",
+    }
     kept = {**durable, "retention.ms": "-1", "segment.bytes": str(64 << 20)}
     return (
         Topic(TABLE_OPS, 4, {**kept, "message.timestamp.type": "LogAppendTime"}),

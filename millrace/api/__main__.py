@@ -1,0 +1,28 @@
+"""`python -m millrace.api BOOTSTRAP HOST PORT`: the server, until it is told to stop."""
+
+import sys
+
+import uvicorn
+
+from millrace.api.app import make_app
+from millrace.api.platform import Platform
+from millrace.observe import log_to_stderr
+from millrace.settings import Settings
+from millrace.wire.client import Cluster
+
+
+def main() -> None:
+    log_to_stderr()
+    settings = Settings()
+    bootstrap, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
+    platform = Platform(settings, Cluster(bootstrap, options))
+    platform.tokens.keep(settings.admin_token(), "admin", None)
+    # A stop must not wait for ever for those who follow events.
+    uvicorn.run(
+        make_app(platform), host=host, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=3
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The server on one screen: lifespan, routes, problems."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from millrace.api.platform import Platform
+from millrace.api.problems import add_problems
+from millrace.api.routes import asking, declarations, imports, mysimbdp, observing, tus
+from millrace.api.sessions import Sessions
+from millrace.api.watch import Watch
+from millrace.observe import seconds
+
+
+def make_app(platform: Platform) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.platform = platform
+        app.state.watch = Watch()
+        app.state.sessions = Sessions(platform)
+        platform.listen(app.state.watch.on_applied)
+        platform.start()
+        yield
+        platform.stop()
+
+    app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
+    add_problems(app)
+    for routes in (declarations, imports, tus, observing, asking, mysimbdp):
+        app.include_router(routes.router)
+
+    app.add_middleware(Measure)
+    return app
+
+
+class Measure:
+    """Seconds per request, without touching the bodies that pass."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        begun = time.perf_counter()
+
+        async def noting(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                seconds("request", time.perf_counter() - begun, method=scope["method"], status=str(message["status"]))
+            await send(message)
+
+        await self._app(scope, receive, noting)

@@ -1,0 +1,28 @@
+"""What every route is handed: the platform, the sessions, the caller."""
+
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+
+from millrace.api.platform import Platform
+from millrace.api.sessions import Sessions
+from millrace.api.tokens import Caller
+
+
+def _platform(request: Request) -> Platform:
+    platform: Platform = request.app.state.platform
+    return platform
+
+
+def _sessions(request: Request) -> Sessions:
+    sessions: Sessions = request.app.state.sessions
+    return sessions
+
+
+def _caller(request: Request, authorization: Annotated[str | None, Header()] = None) -> Caller:
+    return _platform(request).tokens.caller(authorization)
+
+
+PlatformDep = Annotated[Platform, Depends(_platform)]
+SessionsDep = Annotated[Sessions, Depends(_sessions)]
+CallerDep = Annotated[Caller, Depends(_caller)]

@@ -1,0 +1,136 @@
+"""What callers read: tenants, tables, imports and ops as JSON documents."""
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from millrace.model.errors import Missing
+from millrace.model.imports import ADMITTED, PROCESSING, RECEIVING, REQUESTED, STALLED, Import
+from millrace.model.names import Home
+from millrace.model.ops import BEGIN_IMPORT
+from millrace.model.table import Definition
+from millrace.store import tables as t
+from millrace.store.records import to_import
+
+STALLED_AFTER_US = 120_000_000
+
+
+def iso(microseconds: int | None) -> str | None:
+    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
+
+
+def find_table(connection: Connection, tenant: str, table: str) -> Definition:
+    row = connection.execute(
+        select(t.tables.c.definition).where(t.tables.c.tenant == tenant, t.tables.c.name == table)
+    ).scalar()
+    if row is None:
+        raise Missing(f"There is no table {tenant}/{table}.", remedy="Apply its declaration first.", code="no_table")
+    return Definition.from_json(row.encode())
+
+
+def tables_of(connection: Connection, tenant: str | None) -> list[Definition]:
+    wanted = select(t.tables.c.definition).order_by(t.tables.c.tenant, t.tables.c.name)
+    rows = connection.execute(wanted if tenant is None else wanted.where(t.tables.c.tenant == tenant)).scalars()
+    return [Definition.from_json(row.encode()) for row in rows]
+
+
+def table_document(definition: Definition, home: Home) -> dict[str, Any]:
+    table = definition.table
+    return {
+        "tenant": definition.tenant,
+        "table": table.name,
+        "revision": definition.revision,
+        "definition": definition.fingerprint,
+        "location": str(home.table(definition.tenant, table.name)),
+        "columns": [{"name": c.name, "type": str(c.arrow), "nullable": c.nullable} for c in definition.columns],
+        "primary_key": list(table.primary_key),
+        "declaration": table.to_dict(),
+    }
+
+
+def import_document(connection: Connection, import_id: str) -> dict[str, Any]:
+    wanted = select(t.imports, t.uploads.c.confirmed).outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
+    row = connection.execute(wanted.where(t.imports.c.id == import_id)).first()
+    return _requested(connection, import_id) if row is None else _document(row)
+
+
+def import_documents(
+    connection: Connection, tenant: str | None, table: str | None, state: str | None, limit: int
+) -> list[dict[str, Any]]:
+    wanted = select(t.imports, t.uploads.c.confirmed).outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
+    for column, value in ((t.imports.c.tenant, tenant), (t.imports.c.table_name, table), (t.imports.c.state, state)):
+        if value is not None:
+            wanted = wanted.where(column == value)
+    return [_document(row) for row in connection.execute(wanted.order_by(t.imports.c.id.desc()).limit(limit))]
+
+
+def _requested(connection: Connection, import_id: str) -> dict[str, Any]:
+    """An import whose op nobody has evaluated yet."""
+    asked = select(t.requests).where(t.requests.c.id == import_id, t.requests.c.kind == BEGIN_IMPORT)
+    row = connection.execute(asked).first()
+    if row is None or row.applied:
+        raise Missing(f"There is no import {import_id}.", code="no_import")
+    nothing = {"read": 0, "accepted": 0, "rejected": 0, "ignored": 0}
+    return {
+        "id": import_id,
+        "tenant": row.tenant,
+        "table": row.subject,
+        "state": REQUESTED,
+        "rows": nothing,
+        "chunks": {"sent": 0, "judged": 0},
+        "sinks": {},
+        "started_at": iso(row.requested_us),
+        "ended_at": None,
+        "error": None,
+    }
+
+
+def _document(row: Any) -> dict[str, Any]:
+    values = row._mapping
+    confirmed = values["confirmed"] or {}
+    imp = to_import(values)
+    counts = imp.counts
+    announced = imp.announced or {}
+    ended = imp.ended_us or time.time_ns() // 1000
+    elapsed = max(ended - imp.begun_us, 1) / 1e6
+    return {
+        "id": imp.id,
+        "tenant": imp.tenant,
+        "table": imp.table,
+        "state": _shown_state(imp, confirmed, values["touched_us"]),
+        "rows": {
+            "read": counts.read,
+            "accepted": counts.accepted,
+            "rejected": counts.rejected,
+            "ignored": counts.ignored,
+        },
+        "chunks": {"sent": announced.get("chunks", confirmed.get("chunks", counts.chunks)), "judged": counts.chunks},
+        "sinks": {
+            s: {"durable_chunks": imp.durable.get(s, 0), "parked_chunks": 0, "refused_rows": 0} for s in imp.sinks
+        },
+        "bytes": announced.get("bytes", confirmed.get("plain_bytes", 0)),
+        "file_name": imp.options.get("file_name"),
+        "started_at": iso(imp.begun_us),
+        "ended_at": iso(imp.ended_us),
+        "error": imp.error,
+        "definition": imp.definition,
+        "first_version": imp.first_version,
+        "rows_per_second": round(counts.read / elapsed),
+        "eta_seconds": _eta(imp, announced, elapsed),
+    }
+
+
+def _shown_state(imp: Import, confirmed: dict[str, Any], touched_us: int) -> str:
+    if imp.state == ADMITTED:
+        return RECEIVING if confirmed.get("chunks") or imp.counts.chunks else ADMITTED
+    if imp.state == PROCESSING and time.time_ns() // 1000 - touched_us > STALLED_AFTER_US:
+        return STALLED
+    return imp.state
+
+
+def _eta(imp: Import, announced: dict[str, int], elapsed: float) -> float | None:
+    if imp.ended_us is not None or not announced.get("chunks") or not imp.counts.chunks:
+        return None
+    return round(elapsed * (announced["chunks"] - imp.counts.chunks) / imp.counts.chunks, 1)

@@ -1,0 +1,33 @@
+"""How an uploaded file is written, as query parameters: what is not said is the table's own declaration."""
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Depends, Query
+
+from millrace.model.table import ENCODINGS, FILE_TYPES
+
+
+def _options(
+    format: Annotated[Literal[FILE_TYPES] | None, Query()] = None,  # type: ignore[valid-type]
+    header: bool | None = None,
+    delimiter: Annotated[str | None, Query(min_length=1, max_length=1)] = None,
+    quote: Annotated[str | None, Query(min_length=1, max_length=1)] = None,
+    null_text: Annotated[str | None, Query(max_length=100)] = None,
+    encoding: Annotated[Literal[ENCODINGS] | None, Query()] = None,  # type: ignore[valid-type]
+    compression: Annotated[Literal["gzip", "zstd"] | None, Query()] = None,
+    file_name: Annotated[str | None, Query(max_length=1000)] = None,
+) -> dict[str, Any]:
+    said = {
+        "file_type": format,
+        "header": header,
+        "delimiter": delimiter,
+        "quote": quote,
+        "null_text": null_text,
+        "encoding": encoding,
+        "compression": compression,
+        "file_name": file_name,
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+OptionsDep = Annotated[dict[str, Any], Depends(_options)]

@@ -1,0 +1,195 @@
+"""The control plane in one process: store, controller, accountant, timer; ops in, applied ops out."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from zlib import crc32
+
+from sqlalchemy import select, update
+
+from millrace.account.accountant import Accountant
+from millrace.api.tokens import Tokens
+from millrace.control.controller import Controller
+from millrace.control.definitions import DefinitionFiles
+from millrace.model.errors import REFUSALS, Refused, Unavailable
+from millrace.model.imports import ADMITTED
+from millrace.model.names import Home, new_id
+from millrace.model.ops import EXPIRE_IMPORT, Applied, Op
+from millrace.observe import gauge, log, observe
+from millrace.settings import Settings
+from millrace.store import tables as t
+from millrace.store.engine import Store, insert_new
+from millrace.wire.client import Appender, Cluster, Topics
+from millrace.wire.envelope import pack
+from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
+
+ANSWER_SECONDS = 10.0
+UPLOAD_THREADS = 16
+
+
+class Platform:
+    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.home = Home(settings.home)
+        self.home.root.mkdir(parents=True, exist_ok=True)
+        url = settings.store_url.get_secret_value() if settings.store_url else f"sqlite:///{self.home.store}"
+        self.store = Store(url)
+        self.tokens = Tokens(self.store)
+        self.topics = Topics(cluster)
+        self.topics.ensure(
+            catalogue(settings.kafka.raw_partitions, settings.kafka.replication), settings.kafka.replication
+        )
+        self.raw_partitions = self.topics.partitions(RAW_INPUT)
+        self._op_partitions = self.topics.partitions(TABLE_OPS)
+        self.appender = Appender(cluster)
+        self.definitions = DefinitionFiles(self.home)
+        self.uploads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
+        self.accountant = Accountant(self.store, cluster, self.appender)
+        self.closed: set[str] = set()
+        self.alive: dict[str, float] = {}
+        self._waiting: dict[str, Future[Applied]] = {}
+        self._listeners: list[Callable[[list[Applied]], None]] = []
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, *, controller: bool = True) -> None:
+        self._renew_leases()
+        if controller:
+            self._thread("controller", self._run_controller)
+        self._thread("accountant", lambda: self.accountant.run(self._stopping))
+        self._thread("timer", self._run_timer)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(10)
+        self.uploads.shutdown(cancel_futures=True)
+        self.appender.close()
+        self.store.close()
+
+    def listen(self, listener: Callable[[list[Applied]], None]) -> None:
+        """Calls the listener, from the controller's thread, with ops that have just been applied."""
+        self._listeners.append(listener)
+
+    async def submit(
+        self, kind: str, tenant: str, subject: str, body: Mapping[str, Any], op_id: str | None = None
+    ) -> Applied | str:
+        """Appends an op and waits for what becomes of it: its outcome, or its id if nobody has evaluated it in time."""
+        op = Op(op_id or new_id("op"), kind, tenant, subject, dict(body))
+        waiting: Future[Applied] = Future()
+        self._waiting[op.id] = waiting
+        try:
+            await asyncio.to_thread(self._append, op)
+            return await asyncio.wait_for(asyncio.wrap_future(waiting), ANSWER_SECONDS)
+        except TimeoutError:
+            return op.id
+        finally:
+            self._waiting.pop(op.id, None)
+
+    async def applied(
+        self, kind: str, tenant: str, subject: str, body: Mapping[str, Any], op_id: str | None = None
+    ) -> Applied:
+        """The same for callers that can do nothing without the outcome. Raises what the controller refused."""
+        outcome = await self.submit(kind, tenant, subject, body, op_id)
+        if isinstance(outcome, str):
+            raise Unavailable(
+                "The controller does not answer.", remedy=f"Ask for op {outcome} later; `millrace doctor` tells why."
+            )
+        return raise_refusal(outcome)
+
+    def _append(self, op: Op) -> None:
+        request = {
+            "id": op.id,
+            "kind": op.kind,
+            "tenant": op.tenant,
+            "subject": op.subject,
+            "requested_us": time.time_ns() // 1000,
+            "applied": False,
+        }
+        with self.store.write() as connection:
+            insert_new(connection, t.requests, [request])
+        self.appender.append_now(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partition(op.tenant))
+
+    def _partition(self, tenant: str) -> int:
+        """A tenant's ops share one partition for good: the one it was first given."""
+        with self.store.read() as connection:
+            pinned = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == tenant)).scalar()
+        return crc32(tenant.encode()) % self._op_partitions if pinned is None else int(pinned)
+
+    def _run_controller(self) -> None:
+        controller = Controller(self.store, self.cluster, self.appender, self.definitions, self._on_applied)
+        controller.run(self._stopping)
+
+    def _on_applied(self, applied: list[Applied]) -> None:
+        self.closed.update(a.result["import"] for a in applied if a.result.get("state") == "stopping")
+        for one in applied:
+            waiting = self._waiting.get(one.op_id)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(one)
+        touched = {a.result["import"] for a in applied if "import" in a.result and "state" not in a.result}
+        if touched:
+            self.accountant.recheck(touched)
+        for listener in self._listeners:
+            listener(applied)
+
+    def _renew_leases(self) -> None:
+        """Whoever was uploading when the platform went down gets the whole lease again."""
+        with self.store.write() as connection:
+            connection.execute(update(t.uploads).values(seen_us=time.time_ns() // 1000))
+
+    def _run_timer(self) -> None:
+        lease = self.settings.api.lease_seconds
+        while not self._stopping.wait(min(1.0, lease / 4)):
+            self.alive["timer"] = time.monotonic()
+            before = time.time_ns() // 1000 - lease * 1_000_000
+            silent = (
+                select(t.imports.c.id, t.imports.c.tenant)
+                .join(t.uploads, t.uploads.c.import_id == t.imports.c.id)
+                .where(t.imports.c.state == ADMITTED, t.uploads.c.seen_us < before)
+            )
+            with self.store.read() as connection:
+                expired = list(connection.execute(silent))
+            for row in expired:
+                self._append(Op(new_id("op"), EXPIRE_IMPORT, row.tenant, row.id, {"idle_seconds": lease}))
+            gauge("unsent_events", 0)
+
+    def _thread(self, name: str, work: Callable[[], None]) -> None:
+        def keep_working() -> None:
+            pause = 0.2
+            while not self._stopping.is_set():
+                try:
+                    self.alive[name] = time.monotonic()
+                    work()
+                except Exception as error:
+                    observe("trouble", kind=name, error=f"{type(error).__name__}: {error}"[:1000])
+                    self.alive.pop(name, None)
+                    self._stopping.wait(pause)
+                    pause = min(pause * 2, 5.0)
+
+        thread = threading.Thread(target=keep_working, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+        log("thread_started", name_=name)
+
+
+def raise_refusal(applied: Applied) -> Applied:
+    if applied.refusal is not None:
+        kind = REFUSALS.get(applied.refusal["code"], _REFUSED_CODES.get(applied.refusal["code"], Refused))
+        raise kind(applied.refusal["message"], remedy=applied.refusal["remedy"], code=applied.refusal["code"])
+    return applied
+
+
+_REFUSED_CODES: dict[str, type[Refused]] = {
+    "no_tenant": REFUSALS["missing"],
+    "no_table": REFUSALS["missing"],
+    "no_import": REFUSALS["missing"],
+    "incompatible": REFUSALS["clash"],
+    "key_reused": REFUSALS["clash"],
+    "not_open": REFUSALS["clash"],
+    "stopped": REFUSALS["clash"],
+    "bad_name": REFUSALS["invalid"],
+}

@@ -1,0 +1,64 @@
+"""The one table from our errors to HTTP, as application/problem+json."""
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from millrace.model.errors import (
+    Clash,
+    Corrupt,
+    Invalid,
+    MillraceError,
+    Missing,
+    Refused,
+    TooLarge,
+    Unauthorised,
+    Unavailable,
+)
+from millrace.observe import observe
+
+STATUS: dict[type[MillraceError], int] = {
+    Invalid: 422,
+    Missing: 404,
+    Clash: 409,
+    TooLarge: 413,
+    Unauthorised: 401,
+    Refused: 400,
+    Unavailable: 503,
+    Corrupt: 500,
+    MillraceError: 500,
+}
+
+
+def problem(status: int, code: str, detail: str, remedy: str = "", **more: object) -> JSONResponse:
+    body = {
+        "type": f"urn:millrace:{code}",
+        "title": code.replace("_", " "),
+        "status": status,
+        "code": code,
+        "detail": detail,
+    }
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "2"} if status == 503 else None
+    content = {**body, "remedy": remedy, **more}
+    return JSONResponse(content, status, headers, media_type="application/problem+json")
+
+
+def add_problems(app: FastAPI) -> None:
+    @app.exception_handler(MillraceError)
+    async def ours(_request: Request, error: MillraceError) -> JSONResponse:
+        status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+        if status >= 500:
+            observe("trouble", kind=error.code, error=error.message)
+        more = {"import": error.import_id} if hasattr(error, "import_id") else {}
+        return problem(status, error.code, error.message, error.remedy, **more)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return problem(422, "invalid", f"{where}: {first['msg']}.", "See /docs for what the request takes.")
+
+    @app.exception_handler(HTTPException)
+    async def plain(_request: Request, error: HTTPException) -> JSONResponse:
+        return problem(error.status_code, "missing" if error.status_code == 404 else "refused", str(error.detail))

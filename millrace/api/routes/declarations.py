@@ -1,0 +1,102 @@
+"""Tenants and tables: declared by ops, read from the store."""
+
+from typing import Any
+
+from fastapi import APIRouter, Body, Response
+from sqlalchemy import select
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.documents import find_table, iso, table_document, tables_of
+from millrace.api.platform import raise_refusal
+from millrace.model import ops
+from millrace.model.errors import Invalid, Missing
+from millrace.model.names import checked_name
+from millrace.model.ops import Applied
+from millrace.model.table import parse_agreement, parse_table
+from millrace.store import tables as t
+
+router = APIRouter(prefix="/v1", tags=["declarations"])
+
+
+def _answer(outcome: Applied | str, response: Response) -> dict[str, Any]:
+    if isinstance(outcome, str):
+        response.status_code = 202
+        return {"op": outcome, "state": "requested"}
+    return raise_refusal(outcome).result
+
+
+@router.put("/tenants/{tenant}")
+async def define_tenant(
+    tenant: str, caller: CallerDep, platform: PlatformDep, response: Response, document: dict[str, Any] = Body()
+) -> dict[str, Any]:
+    """Declares a tenant by its service agreement."""
+    caller.must_be_admin()
+    named, agreement = parse_agreement({"client": tenant, **document})
+    if named != checked_name("tenant", tenant):
+        raise Invalid(f"The agreement is {named!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant.")
+    return _answer(await platform.submit(ops.DEFINE_TENANT, tenant, tenant, {"agreement": agreement}), response)
+
+
+@router.get("/tenants")
+def list_tenants(caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    with platform.store.read() as connection:
+        rows = connection.execute(select(t.tenants.c.name, t.tenants.c.revision).order_by(t.tenants.c.name))
+        return {"items": [dict(row._mapping) for row in rows if caller.tenant in (None, row.name)]}
+
+
+@router.get("/tenants/{tenant}")
+def show_tenant(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    caller.must_see(tenant)
+    with platform.store.read() as connection:
+        row = connection.execute(select(t.tenants).where(t.tenants.c.name == tenant)).first()
+        if row is None:
+            raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+        names = [definition.table.name for definition in tables_of(connection, tenant)]
+    return {"tenant": row.name, "revision": row.revision, "agreement": row.agreement, "tables": names}
+
+
+@router.put("/tenants/{tenant}/tables/{table}")
+async def define_table(
+    tenant: str,
+    table: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    response: Response,
+    document: dict[str, Any] = Body(),
+) -> dict[str, Any]:
+    """Declares a table, or changes its declaration."""
+    caller.must_see(tenant)
+    checked_name("tenant", tenant)
+    declaration = parse_table(document)
+    if declaration.name != checked_name("table", table):
+        raise Invalid(
+            f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."
+        )
+    return _answer(
+        await platform.submit(ops.DEFINE_TABLE, tenant, table, {"declaration": declaration.to_dict()}), response
+    )
+
+
+@router.get("/tenants/{tenant}/tables")
+def list_tables(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    caller.must_see(tenant)
+    with platform.store.read() as connection:
+        return {"items": [table_document(definition, platform.home) for definition in tables_of(connection, tenant)]}
+
+
+@router.get("/tenants/{tenant}/tables/{table}")
+def show_table(tenant: str, table: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    caller.must_see(tenant)
+    with platform.store.read() as connection:
+        return table_document(find_table(connection, tenant, table), platform.home)
+
+
+@router.get("/ops/{op_id}")
+def show_op(op_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    with platform.store.read() as connection:
+        row = connection.execute(select(t.requests).where(t.requests.c.id == op_id)).first()
+    if row is None or caller.tenant not in (None, row.tenant):
+        raise Missing(f"There is no op {op_id}.", code="no_op")
+    state = "requested" if not row.applied else "refused" if row.refusal else "applied"
+    shown = {"op": row.id, "kind": row.kind, "tenant": row.tenant, "subject": row.subject, "state": state}
+    return {**shown, "requested_at": iso(row.requested_us), "result": row.result, "refusal": row.refusal}

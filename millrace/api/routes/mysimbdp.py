@@ -1,0 +1,61 @@
+"""Seed 002's two routes: a form upload, and what a tenant has uploaded."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Form, UploadFile
+
+from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
+from millrace.api.documents import import_documents, tables_of
+from millrace.api.routes.imports import shown_import
+from millrace.api.sessions import PIECE_BYTES, Session
+from millrace.model.errors import Invalid
+from millrace.model.names import checked_name
+
+router = APIRouter(tags=["mysimbdp"])
+MOST_LISTED = 1000
+
+
+@router.post("/upload-file/{tenant_id}", status_code=202)
+async def upload_file(
+    tenant_id: str,
+    file: UploadFile,
+    caller: CallerDep,
+    platform: PlatformDep,
+    sessions: SessionsDep,
+    table: str | None = Form(None),
+) -> dict[str, Any]:
+    """Imports a form's file into the table the form names, or into the tenant's only one."""
+    caller.must_see(tenant_id)
+    with platform.store.read() as connection:
+        names = [definition.table.name for definition in tables_of(connection, checked_name("tenant", tenant_id))]
+    if table is None:
+        if len(names) != 1:
+            known = ", ".join(names) or "none"
+            raise Invalid(
+                f"{tenant_id} has {len(names)} tables: {known}.", remedy="Name one in the form field `table`."
+            )
+        table = names[0]
+    begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
+    assert isinstance(begun, Session)
+    await begun.take(_pieces(file))
+    await begun.end()
+    return shown_import(platform, caller, begun.imp.id)
+
+
+async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
+    while piece := await file.read(PIECE_BYTES):
+        yield piece
+
+
+@router.get("/tenant/{tenant_id}")
+def list_files(tenant_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """The tenant's files and what became of each."""
+    caller.must_see(tenant_id)
+    with platform.store.read() as connection:
+        found = import_documents(connection, checked_name("tenant", tenant_id), None, None, MOST_LISTED)
+    files = [
+        {"file": d["file_name"], "import": d["id"], "table": d["table"], "state": d["state"], "rows": d["rows"]}
+        for d in found
+    ]
+    return {"tenant": tenant_id, "files": files}

@@ -1,0 +1,116 @@
+"""Health, metrics and events."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import httpx2
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from sqlalchemy import select
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.platform import Platform
+from millrace.api.tokens import Caller
+from millrace.model.errors import MillraceError, Unavailable
+from millrace.store import tables as t
+from millrace.wire.topics import TABLE_OPS
+
+router = APIRouter(tags=["observing"])
+PAGE = 200
+HEARTBEAT_SECONDS = 15.0
+
+
+@router.get("/v1/health")
+async def health(platform: PlatformDep) -> JSONResponse:
+    parts = await asyncio.to_thread(_parts, platform)
+    well = all(state == "ok" for state in parts.values())
+    return JSONResponse({"status": "ok" if well else "degraded", "parts": parts}, 200 if well else 503)
+
+
+def _parts(platform: Platform) -> dict[str, str]:
+    parts = {}
+    try:
+        platform.topics.partitions(TABLE_OPS)
+        parts["kafka"] = "ok"
+    except MillraceError as error:
+        parts["kafka"] = error.message
+    for name in ("controller", "accountant"):
+        parts[name] = "ok" if name in platform.alive else "stopped"
+    try:
+        _stream_metrics(platform)
+        parts["data_plane"] = "ok"
+    except MillraceError as error:
+        parts["data_plane"] = error.message
+    return parts
+
+
+def _stream_metrics(platform: Platform) -> bytes:
+    try:
+        port = json.loads((platform.home.root / "run" / "stream.json").read_text())["metrics_port"]
+        return httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=2.0).content
+    except (OSError, ValueError, httpx2.HTTPError) as error:
+        raise Unavailable(
+            "The data plane does not answer.", remedy="See its log under the home's logs folder."
+        ) from error
+
+
+@router.get("/metrics")
+def metrics() -> Response:
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/metrics/stream")
+def stream_metrics(platform: PlatformDep) -> Response:
+    return Response(_stream_metrics(platform), media_type=CONTENT_TYPE_LATEST)
+
+
+def _events(platform: Platform, caller: Caller, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
+    wanted = select(t.events.c.number, t.events.c.event).where(t.events.c.number > after)
+    if not caller.is_admin:
+        wanted = wanted.where(t.events.c.tenant == caller.tenant)
+    with platform.store.read() as connection:
+        return [(row.number, row.event) for row in connection.execute(wanted.order_by(t.events.c.number).limit(limit))]
+
+
+@router.get("/v1/events")
+def list_events(
+    caller: CallerDep,
+    platform: PlatformDep,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
+) -> dict[str, Any]:
+    found = _events(platform, caller, after, limit)
+    return {"items": [event for _, event in found], "last": found[-1][0] if found else after}
+
+
+@router.get("/v1/events/stream")
+async def follow_events(
+    request: Request,
+    caller: CallerDep,
+    platform: PlatformDep,
+    after: Annotated[int, Query(ge=0)] = 0,
+    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+) -> StreamingResponse:
+    """Events as server-sent events, from `after` or Last-Event-ID on, as they come."""
+
+    async def lines() -> AsyncIterator[str]:
+        position, beat = last_event_id if last_event_id is not None else after, time.monotonic()
+        while not await request.is_disconnected():
+            news = request.app.state.watch.news()
+            found = await asyncio.to_thread(_events, platform, caller, position, PAGE)
+            for number, event in found:
+                position = number
+                yield f"id: {number}\nevent: {event['type']}\ndata: {json.dumps(event)}\n\n"
+            if found:
+                news.cancel()
+                continue
+            await asyncio.wait([news], timeout=1.0)
+            if time.monotonic() - beat > HEARTBEAT_SECONDS:
+                beat = time.monotonic()
+                yield ": still here\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})

@@ -1,0 +1,162 @@
+"""Uploads under way: bytes of a request in, an ended import out, and where a broken upload goes on.
+
+While the server lives, a broken upload goes on where its bytes stopped; after a restart, behind the last confirmed chunk."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select
+
+from millrace.api.platform import Platform
+from millrace.formats.cut import UploadOptions, open_cutter
+from millrace.model import ops
+from millrace.model.errors import Clash, Missing, Refused
+from millrace.model.imports import Import
+from millrace.model.names import new_id
+from millrace.model.ops import Applied
+from millrace.model.table import Definition
+from millrace.store import tables as t
+from millrace.store.engine import upsert
+from millrace.store.records import find_import
+from millrace.upload.gateway import Resume, Upload
+
+PIECE_BYTES = 1 << 20
+REMEMBER_SECONDS = 0.5
+
+
+class Session:
+    """One import that is being received."""
+
+    def __init__(self, platform: Platform, imp: Import, length: int | None, upload: Upload) -> None:
+        self._platform = platform
+        self._loop = asyncio.get_running_loop()
+        self._remembered = 0.0
+        self.imp = imp
+        self.length = length
+        self.upload = upload
+        self.busy = asyncio.Lock()
+
+    @property
+    def offset(self) -> int:
+        return self.upload.received
+
+    async def take(self, pieces: AsyncIterator[bytes]) -> None:
+        """Feeds the body of a request as it arrives, in pieces large enough to be worth a thread's turn."""
+        held: list[bytes] = []
+        size = 0
+        async for piece in pieces:
+            held.append(piece)
+            size += len(piece)
+            if size >= PIECE_BYTES:
+                await self._feed(b"".join(held))
+                held, size = [], 0
+        if held:
+            await self._feed(b"".join(held))
+
+    async def _feed(self, piece: bytes) -> None:
+        try:
+            await self._loop.run_in_executor(self._platform.uploads, self.upload.feed, piece)
+        except Refused as refusal:
+            raise await self._give_up(refusal) from refusal
+        if time.monotonic() - self._remembered > REMEMBER_SECONDS:
+            self._remembered = time.monotonic()
+            await asyncio.to_thread(remember, self._platform, self.imp.id, self.length, self.upload.confirmed)
+
+    async def end(self) -> None:
+        try:
+            sent = await self._loop.run_in_executor(self._platform.uploads, self.upload.finish)
+        except Refused as refusal:
+            raise await self._give_up(refusal) from refusal
+        finally:
+            self.upload.close()
+        body = {"chunks": sent.chunks, "rows": sent.rows, "bytes": sent.plain_bytes}
+        await self._platform.applied(ops.END_IMPORT, self.imp.tenant, self.imp.id, body)
+
+    async def _give_up(self, refusal: Refused) -> Refused:
+        """The import fails with the reason that its uploader is told."""
+        error = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy}
+        if refusal.code != "stopped":
+            await self._platform.applied(ops.FAIL_IMPORT, self.imp.tenant, self.imp.id, {"error": error})
+        refusal.import_id = self.imp.id  # type: ignore[attr-defined]
+        return refusal
+
+
+class Sessions:
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._open: dict[str, Session] = {}
+        platform.listen(self._forget_ended)
+
+    async def begin(
+        self, tenant: str, table: str, options: dict[str, Any], length: int | None, key: str | None
+    ) -> Session | Import:
+        """A session for a new import, or the import that the same idempotency key began and that has all its bytes already."""
+        body = {"options": options, "length": None if options.get("compression") else length, "idempotency_key": key}
+        admitted = await self._platform.applied(ops.BEGIN_IMPORT, tenant, table, body, new_id("imp"))
+        imp = self._import(admitted.result["import"])
+        if admitted.result["repeated"] and not imp.accepts_chunks:
+            return imp
+        known = self._open.get(imp.id)
+        return known if known is not None else await self._start(imp, length, None)
+
+    async def resume(self, import_id: str) -> Session:
+        """The session of an upload that broke off, if the import still takes chunks."""
+        known = self._open.get(import_id)
+        if known is not None:
+            return known
+        imp = self._import(import_id)
+        if not imp.accepts_chunks:
+            raise Clash(f"Import {import_id} is {imp.state}.", remedy="Begin a new import.", code="not_open")
+        with self._platform.store.read() as connection:
+            row = connection.execute(select(t.uploads).where(t.uploads.c.import_id == import_id)).first()
+        if row is None:
+            raise Missing(f"There is no upload {import_id}.", code="no_upload")
+        confirmed = Resume(**row.confirmed) if row.confirmed else None
+        # Without the cutter's state the file must come again from its start; chunks already there are not doubled.
+        return await self._start(imp, row.length, confirmed if confirmed and confirmed.cutter else None)
+
+    def restart(self, session: Session) -> None:
+        """Forgets what arrived, so that the upload can come again from its start."""
+        self._open.pop(session.imp.id, None)
+        session.upload.close()
+
+    async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
+        definition = await asyncio.to_thread(self._definition, imp)
+        options = UploadOptions(**imp.options)
+        spool = self._platform.home.staging
+        spool.mkdir(parents=True, exist_ok=True)
+        cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)
+        platform = self._platform
+        upload = Upload(
+            imp, cutter, platform.appender, platform.raw_partitions, platform.closed.__contains__, confirmed
+        )
+        session = Session(platform, imp, length, upload)
+        self._open[imp.id] = session
+        await asyncio.to_thread(remember, platform, imp.id, length, confirmed)
+        return session
+
+    def _definition(self, imp: Import) -> Definition:
+        return Definition.from_json(self._platform.home.definition(imp.definition).read_bytes())
+
+    def _import(self, import_id: str) -> Import:
+        with self._platform.store.read() as connection:
+            imp = find_import(connection, import_id)
+        if imp is None:
+            raise Missing(f"There is no import {import_id}.", code="no_import")
+        return imp
+
+    def _forget_ended(self, applied: list[Applied]) -> None:
+        for one in applied:
+            # Every answer that names an import ends its receiving, but for the one that began it.
+            if "import" in one.result and "repeated" not in one.result:
+                self._open.pop(one.result["import"], None)
+
+
+def remember(platform: Platform, import_id: str, length: int | None, confirmed: Resume | None) -> None:
+    """Keeps the resume point and renews the upload's lease."""
+    row = {"import_id": import_id, "length": length, "confirmed": asdict(confirmed) if confirmed else None}
+    with platform.store.write() as connection:
+        upsert(connection, t.uploads, {**row, "seen_us": time.time_ns() // 1000})

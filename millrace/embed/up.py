@@ -1,0 +1,102 @@
+"""`millrace up`: the whole platform on this machine, in order: broker, server, data plane."""
+
+import json
+import os
+import secrets
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from millrace.embed.broker import Broker, BrokerMemory
+from millrace.embed.jars import jar_folder
+from millrace.embed.ports import free_ports, is_free
+from millrace.embed.process import Child, Launch
+from millrace.embed.supervisor import Event, Happening, RestartPolicy, Supervisor
+from millrace.model.errors import Clash
+from millrace.model.names import Home
+from millrace.settings import Settings
+
+DEFAULT_PORT = 8420
+_POLICY = RestartPolicy(budget=60, window_seconds=120.0)
+
+
+def run_up(home: Path, port: int, host: str | None = None) -> None:
+    """Starts everything, prints `ready URL`, and keeps it running until it is told to stop."""
+    # The children read their settings from the environment; the home may have come from a flag.
+    os.environ["MILLRACE_HOME"] = str(home.absolute())
+    settings = Settings()
+    place = Home(settings.home)
+    place.root.mkdir(parents=True, exist_ok=True)
+    place.logs.mkdir(exist_ok=True)
+    address = host or settings.api.host
+    url = f"http://{address}:{_settled_port(place, port)}"
+    _leave_client_file(place, url)
+    children = []
+    bootstrap = settings.kafka.bootstrap_servers
+    if bootstrap is None:
+        broker = Broker(place.broker, memory=BrokerMemory(heap_megabytes=settings.kafka.heap_mb))
+        broker.prepare()
+        children.append(broker.child)
+        bootstrap = broker.bootstrap_servers
+    jar_folder("spark")
+    children += [_server(place, bootstrap, url), _data_plane(place, settings, bootstrap)]
+    supervisor = Supervisor(children, _POLICY, _tell)
+    supervisor.run(lambda: print(f"ready {url}", flush=True))
+
+
+def _server(place: Home, bootstrap: str, url: str) -> Child:
+    host, port = url.removeprefix("http://").rsplit(":", 1)
+    argv = (sys.executable, "-m", "millrace.api", bootstrap, host, port)
+    return Child(Launch("server", argv, place.logs / "server.log", is_ready=lambda: _answers(url), ready_seconds=60))
+
+
+def _data_plane(place: Home, settings: Settings, bootstrap: str) -> Child:
+    ready = place.root / "run" / "stream.json"
+    ready.unlink(missing_ok=True)
+    argv = (sys.executable, "-m", "millrace.stream", bootstrap)
+    return Child(Launch("data-plane", argv, place.logs / "data-plane.log", is_ready=ready.exists, ready_seconds=90))
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/v1/tenants", timeout=2):
+            return True
+    except urllib.error.HTTPError:
+        # It refuses us for want of a token: it is there.
+        return True
+    except OSError:
+        return False
+
+
+def _settled_port(place: Home, wanted: int) -> int:
+    """The port asked for; for 0 the one of the last run if it is still free, else any."""
+    if wanted:
+        if not is_free(wanted):
+            raise Clash(f"Port {wanted} is taken.", remedy="Stop what listens there, or choose another with --port.")
+        return wanted
+    try:
+        last = int(json.loads(place.client.read_text())["url"].rsplit(":", 1)[1])
+    except (OSError, ValueError, KeyError):
+        last = 0
+    return last if last and is_free(last) else free_ports(1)[0]
+
+
+def _leave_client_file(place: Home, url: str) -> None:
+    """URL and token for the CLI on this machine; the token is made once."""
+    try:
+        token = json.loads(place.client.read_text())["token"]
+    except (OSError, ValueError, KeyError):
+        token = "mr_" + secrets.token_urlsafe(32)
+    partial = place.client.with_suffix(".new")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({"url": url, "token": token}, file)
+    partial.replace(place.client)
+
+
+def _tell(event: Event) -> None:
+    if event.happening in (Happening.DIED, Happening.LATE):
+        again = "" if event.retry_seconds is None else f"; starting it again in {event.retry_seconds:g} s"
+        print(f"{event.child} {event.happening} (code {event.exit_code}){again}", file=sys.stderr, flush=True)

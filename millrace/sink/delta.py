@@ -1,0 +1,90 @@
+"""The Delta sink: staged files become part of their tables, one commit per batch and table, the last version winning."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from millrace.lake.schema import DeletionVectors, TableSpec
+from millrace.lake.table import LakeTable
+from millrace.model.columns import stored_schema
+from millrace.model.imports import ERROR_STORE
+from millrace.model.names import Home
+from millrace.model.table import Definition, TableDeclaration
+from millrace.sink.contract import Group
+
+OPEN_TABLES = 2048
+
+
+class DeltaSink:
+    """Accepted rows, at lake/<tenant>/<table>."""
+
+    name = "delta"
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._tables = OpenTables()
+
+    def write(self, groups: Sequence[Group]) -> None:
+        for (tenant, table), of_table in _by_table(groups):
+            # The newest definition of the batch has every column that an older one has.
+            definition = max(
+                (_definition(self._home.root, group.definition) for group in of_table), key=lambda d: d.revision
+            )
+            lake = self._tables.get(self._home.table(tenant, table), _spec(definition))
+            lake.apply([group.file for group in of_table if group.file is not None])
+
+
+class ErrorStore:
+    """Rejected rows, at errors/<tenant>/<table>."""
+
+    name = ERROR_STORE
+
+    def __init__(self, home: Home, schema: pa.Schema) -> None:
+        self._home = home
+        self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
+        self._tables = OpenTables()
+
+    def write(self, groups: Sequence[Group]) -> None:
+        for (tenant, table), of_table in _by_table(groups):
+            lake = self._tables.get(self._home.table_errors(tenant, table), self._spec)
+            lake.apply([group.file for group in of_table if group.file is not None])
+
+
+class OpenTables:
+    """Handles on the tables written last; a handle holds its table's log position, so a commit costs what it adds."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[Path, LakeTable] = OrderedDict()
+
+    def get(self, root: Path, spec: TableSpec) -> LakeTable:
+        table = self._open.pop(root, None)
+        if table is None or table.spec != spec:
+            table = LakeTable.open(root, spec)
+        self._open[root] = table
+        if len(self._open) > OPEN_TABLES:
+            self._open.popitem(last=False)
+        return table
+
+
+def _by_table(groups: Sequence[Group]) -> Iterable[tuple[tuple[str, str], list[Group]]]:
+    by_table: dict[tuple[str, str], list[Group]] = {}
+    for group in groups:
+        by_table.setdefault((group.tenant, group.table), []).append(group)
+    return by_table.items()
+
+
+@lru_cache(maxsize=4096)
+def _definition(home: Path, fingerprint: str) -> Definition:
+    return Definition.from_json(Home(home).definition(fingerprint).read_bytes())
+
+
+def _vectors(table: TableDeclaration) -> DeletionVectors:
+    return "never" if table.deletion_vectors == "never" else "auto"
+
+
+def _spec(definition: Definition) -> TableSpec:
+    table = definition.table
+    return TableSpec(table.name, stored_schema(definition.columns), table.primary_key, _vectors(table))

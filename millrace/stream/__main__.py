@@ -1,0 +1,56 @@
+"""`python -m millrace.stream BOOTSTRAP`: the data plane, until it is told to stop."""
+
+import json
+import sys
+
+from millrace.embed.jars import spark_jars
+from millrace.model.names import Home
+from millrace.observe import log, log_to_stderr
+from millrace.settings import Settings
+from millrace.sink.delta import DeltaSink, ErrorStore
+from millrace.stream.flow import Flow
+from millrace.stream.jvm import outlive_none, remember
+from millrace.stream.plane import DataPlane, serve_metrics
+from millrace.stream.session import open_session
+from millrace.validate.errors_table import STORED_REJECTED_SCHEMA
+from millrace.wire.client import Appender, Cluster, Topics
+from millrace.wire.topics import RAW_INPUT
+
+
+def main() -> None:
+    log_to_stderr()
+    settings = Settings()
+    home = Home(settings.home)
+    options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
+    cluster = Cluster(sys.argv[1], options)
+    outlive_none(home)
+    scratch = home.root / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+    home.stops.mkdir(parents=True, exist_ok=True)
+    spark = open_session(settings.spark, spark_jars(), scratch)
+    remember(home, spark)
+    appender = Appender(cluster)
+    flow = Flow(
+        spark=spark,
+        cluster=cluster,
+        home=home,
+        settings=settings.spark,
+        raw_partitions=Topics(cluster).partitions(RAW_INPUT),
+        accepted=DeltaSink(home),
+        rejected=ErrorStore(home, STORED_REJECTED_SCHEMA),
+        appender=appender,
+    )
+    port = serve_metrics(0)
+
+    def ready() -> None:
+        (home.root / "run").mkdir(exist_ok=True)
+        (home.root / "run" / "stream.json").write_text(json.dumps({"metrics_port": port}))
+        log("data_plane_ready", metrics_port=port)
+
+    DataPlane(flow.queries(), home, appender).run(ready)
+    spark.stop()
+    appender.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""How far each query has durably come, read from its checkpoint: the live position is ahead of what a restart needs."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from millrace.model.facts import Checkpointed
+
+Offsets = dict[str, dict[str, int]]
+
+
+class CheckpointWatch:
+    """Notices when a query commits a batch."""
+
+    def __init__(self, query: str, folder: Path) -> None:
+        self._query = query
+        self._folder = folder
+        self._seen = -1
+
+    def look(self) -> Checkpointed | None:
+        """The query's position, if it has moved since the last look."""
+        newest = _newest(self._folder / "commits")
+        if newest is None or newest == self._seen:
+            return None
+        ends = _offsets(self._folder / "offsets" / str(newest))
+        if ends is None:
+            return None
+        self._seen = newest
+        starts = _offsets(self._folder / "offsets" / str(newest - 1)) or {}
+        return Checkpointed(self._query, ends, starts)
+
+
+def _newest(folder: Path) -> int | None:
+    try:
+        return max((int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()), default=None)
+    except FileNotFoundError:
+        return None
+
+
+def _offsets(path: Path) -> Offsets | None:
+    """Spark's offset file: a version, the batch's metadata, then one line per source."""
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return None
+    offsets: dict[str, Any] = orjson.loads(lines[2])
+    return offsets

@@ -1,0 +1,12 @@
+"""The process that Spark forks its Python workers from: everything a worker needs is imported once, before the fork."""
+
+import polars  # noqa: F401
+import pyarrow.csv
+import pyarrow.parquet  # noqa: F401
+from pyspark import daemon
+from pyspark.sql import pandas  # noqa: F401
+
+from millrace.stream import task  # noqa: F401
+
+if __name__ == "__main__":
+    daemon.manager()

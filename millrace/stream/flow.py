@@ -1,0 +1,100 @@
+"""THE data path, top to bottom. raw-input -> judge -> validated-input / import-error -> sinks -> progress.
+
+Each query has its own checkpoint and may run any batch again; identity and versions make that harmless."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millrace.model.facts import Durable, to_dict
+from millrace.model.names import Home
+from millrace.settings import SparkSettings
+from millrace.sink.contract import Group, Sink
+from millrace.stream.task import OUTPUT_DDL, JudgeChunks
+from millrace.wire.client import Appender, Cluster
+from millrace.wire.envelope import pack, unpack
+from millrace.wire.topics import (
+    IMPORT_ERROR,
+    MAX_RECORD_BYTES,
+    PROGRESS,
+    RAW_INPUT,
+    VALIDATED_INPUT,
+    bulk_partitions,
+    quick_partitions,
+)
+
+Start = Callable[[], StreamingQuery]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Everything the queries are made of."""
+
+    spark: SparkSession
+    cluster: Cluster
+    home: Home
+    settings: SparkSettings
+    raw_partitions: int
+    accepted: Sink
+    rejected: Sink
+    appender: Appender
+
+    def queries(self) -> dict[str, Start]:
+        """Small imports and large ones are judged by queries of their own, so that neither waits for the other."""
+        quick, bulk = quick_partitions(), bulk_partitions(self.raw_partitions)
+        return {
+            "validate-quick": lambda: self._validate("validate-quick", quick, self.settings.quick_chunks_per_batch),
+            "validate-bulk": lambda: self._validate("validate-bulk", bulk, self.settings.bulk_chunks_per_batch),
+            "sink-delta": lambda: self._sink("sink-delta", VALIDATED_INPUT, self.accepted),
+            "sink-errors": lambda: self._sink("sink-errors", IMPORT_ERROR, self.rejected),
+        }
+
+    def _validate(self, name: str, partitions: list[int], chunks_per_batch: int) -> StreamingQuery:
+        # 1. Chunks, as bytes, from this lane's partitions.
+        chunks = self._read({"assign": orjson.dumps({RAW_INPUT: partitions}).decode()}, chunks_per_batch)
+        # 2. Judged in the workers; what comes back are reports: which file holds which chunks' rows.
+        reports = chunks.select("value").mapInArrow(JudgeChunks(str(self.home.root)), OUTPUT_DDL)
+        # 3. Each report goes to the topic it names.
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        return self._start(name, reports.writeStream.format("kafka").options(**self._client_options(), **_PRODUCER))
+
+    def _sink(self, name: str, topic: str, sink: Sink) -> StreamingQuery:
+        def deliver(batch: DataFrame, _batch_id: int) -> None:
+            # 4. The reports of this batch.
+            groups = [Group.from_dict(unpack(bytes(row.value))) for row in batch.collect()]
+            # 5. Durable in the sink: one commit per table.
+            sink.write(groups)
+            # 6. Only then the fact that they are.
+            chunks = tuple(chunk for group in groups for chunk in group.chunks)
+            if chunks:
+                self.appender.append_now(PROGRESS, sink.name.encode(), pack(to_dict(Durable(sink.name, chunks))), 0)
+
+        reports = self._read({"subscribe": topic}, 2000).select("value")
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        return self._start(name, reports.writeStream.foreachBatch(deliver))
+
+    def _read(self, which: dict[str, str], records_per_batch: int) -> DataFrame:
+        options = {**self._client_options(), **_CONSUMER, **which, "maxOffsetsPerTrigger": str(records_per_batch)}
+        return self.spark.readStream.format("kafka").options(**options).load()
+
+    def _client_options(self) -> dict[str, str]:
+        return {f"kafka.{name}": str(value) for name, value in self.cluster.client_config().items()}
+
+    def _start(self, name: str, writer: object) -> StreamingQuery:
+        located = writer.queryName(name).option("checkpointLocation", str(self.home.checkpoints / name))  # type: ignore[attr-defined]
+        query: StreamingQuery = located.start()
+        return query
+
+
+_CONSUMER = {
+    "startingOffsets": "earliest",
+    "failOnDataLoss": "true",
+    # Each task asks the broker for its range; without this it waits out the broker's 500 ms when the range is short.
+    "kafka.fetch.max.wait.ms": "5",
+    "kafka.max.partition.fetch.bytes": str(2 * MAX_RECORD_BYTES),
+    "kafka.fetch.max.bytes": str(4 * MAX_RECORD_BYTES),
+}
+_PRODUCER = {"kafka.acks": "all", "kafka.linger.ms": "0", "kafka.max.request.size": str(MAX_RECORD_BYTES)}

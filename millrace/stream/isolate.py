@@ -1,0 +1,46 @@
+"""Judges a chunk in a process of its own, with limits: what kills or hangs it spoils that chunk only."""
+
+import multiprocessing
+import resource
+from multiprocessing.connection import Connection
+
+from millrace.model.chunk import ChunkHeader
+from millrace.model.table import Definition
+from millrace.validate.judge import Judged, fail, judge
+
+TRIES = 2
+SECONDS = 60
+MEMORY_BYTES = 4 << 30
+
+
+def judge_alone(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
+    for _ in range(TRIES):
+        judged = _attempt(header, body, definition)
+        if judged is not None:
+            return judged
+    return fail(header, body, definition, f"Chunk {header.number} kills or hangs the process that judges it.")
+
+
+def _attempt(header: ChunkHeader, body: bytes, definition: Definition) -> Judged | None:
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe(duplex=False)
+    child = spawn.Process(target=_judge_and_send, args=(theirs, header, body, definition), daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        # Also true when the child is gone: then there is nothing to receive.
+        if ours.poll(SECONDS):
+            judged: Judged = ours.recv()
+            return judged
+    except EOFError:
+        pass
+    finally:
+        child.kill()
+        child.join()
+        ours.close()
+    return None
+
+
+def _judge_and_send(pipe: Connection, header: ChunkHeader, body: bytes, definition: Definition) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    pipe.send(judge(header, body, definition))

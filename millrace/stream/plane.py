@@ -1,0 +1,88 @@
+"""The data plane process: one Spark session, the queries of the flow, each started again when it fails."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from prometheus_client import start_http_server
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millrace.model.facts import to_dict
+from millrace.model.names import Home
+from millrace.observe import log, observe, seconds
+from millrace.stream.checkpoints import CheckpointWatch
+from millrace.wire.client import Appender
+from millrace.wire.envelope import pack
+from millrace.wire.topics import PROGRESS
+
+LOOK_SECONDS = 0.05
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+
+
+@dataclass
+class Running:
+    start: Callable[[], StreamingQuery]
+    query: StreamingQuery | None = None
+    pause: float = FIRST_PAUSE_SECONDS
+    due: float = 0.0
+    seen_batch: int = -1
+
+
+class DataPlane:
+    def __init__(self, queries: dict[str, Callable[[], StreamingQuery]], home: Home, appender: Appender) -> None:
+        self._queries = {name: Running(start) for name, start in queries.items()}
+        self._watches = [CheckpointWatch(name, home.checkpoints / name) for name in queries]
+        self._appender = appender
+        self._stopping = threading.Event()
+
+    def run(self, on_ready: Callable[[], None]) -> None:
+        for sign in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(sign, lambda *_: self._stopping.set())
+        looked = 0.0
+        self._keep_running()
+        on_ready()
+        while not self._stopping.wait(LOOK_SECONDS):
+            self._tell_checkpoints()
+            if time.monotonic() - looked > 1.0:
+                looked = time.monotonic()
+                self._keep_running()
+                self._measure()
+        for running in self._queries.values():
+            if running.query is not None:
+                running.query.stop()
+
+    def _keep_running(self) -> None:
+        now = time.monotonic()
+        for name, running in self._queries.items():
+            if running.query is not None and running.query.isActive:
+                running.pause = max(FIRST_PAUSE_SECONDS, running.pause * 0.99)
+                continue
+            if running.query is not None:
+                observe("trouble", kind="query", query=name, error=str(running.query.exception())[:2000])
+                observe("query_restarted", query=name)
+                running.query, running.due = None, now + running.pause
+                running.pause = min(running.pause * 2, LONGEST_PAUSE_SECONDS)
+            if now >= running.due:
+                running.query = running.start()
+                log("query_started", query=name)
+
+    def _tell_checkpoints(self) -> None:
+        for watch in self._watches:
+            moved = watch.look()
+            if moved is not None:
+                self._appender.append(PROGRESS, moved.query.encode(), pack(to_dict(moved)), 0)
+
+    def _measure(self) -> None:
+        for name, running in self._queries.items():
+            progress = running.query.lastProgress if running.query is not None else None
+            if progress is not None and progress["batchId"] != running.seen_batch:
+                running.seen_batch = progress["batchId"]
+                seconds("batch", progress["durationMs"].get("triggerExecution", 0) / 1000, query=name)
+
+
+def serve_metrics(port: int) -> int:
+    server, _thread = start_http_server(port, addr="127.0.0.1")
+    return int(server.server_port)

@@ -1,0 +1,155 @@
+"""What a Spark task does with its share of raw-input: judge each chunk, stage what it holds, report by reference.
+
+Records of raw-input in; records for validated-input, import-error and progress out. Rows never leave the worker."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
+from millrace.lake.store import Store
+from millrace.model.chunk import ChunkHeader, Verdict
+from millrace.model.errors import Corrupt
+from millrace.model.facts import Judged as JudgedFact
+from millrace.model.facts import to_dict
+from millrace.model.names import Home, chunk_id
+from millrace.model.table import Definition
+from millrace.stream.isolate import judge_alone
+from millrace.validate.errors_table import stored_rejected
+from millrace.validate.judge import Judged, fail, ignore, judge
+from millrace.wire.envelope import pack, unpack_rows, unpack_stamp
+from millrace.wire.topics import IMPORT_ERROR, PROGRESS, VALIDATED_INPUT
+
+GROUP_ROWS = 200_000
+OUTPUT = pa.schema([("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())])
+OUTPUT_DDL = "topic string, key binary, value binary"
+
+
+@dataclass(frozen=True)
+class JudgeChunks:
+    """The function Spark maps over raw-input's records."""
+
+    home: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        home = Home(Path(self.home))
+        stopped = frozenset(os.listdir(home.stops))
+        context = TaskContext.get()
+        cautious = context is not None and context.attemptNumber() > 0
+        groups: dict[str, Group] = {}
+        for batch in batches:
+            for record in batch.column("value"):
+                header, payload = unpack_stamp(record.as_py())
+                if header is None:
+                    continue
+                definition = _definition(self.home, header.definition)
+                group = groups.setdefault(header.definition, Group(home, definition))
+                group.add(header, _judge(header, payload, definition, stopped, cautious))
+                if group.rows >= GROUP_ROWS:
+                    yield from groups.pop(header.definition).stage()
+        for group in groups.values():
+            yield from group.stage()
+
+
+def _judge(
+    header: ChunkHeader, payload: memoryview, definition: Definition, stopped: frozenset[str], cautious: bool
+) -> Judged:
+    if header.import_id in stopped:
+        return ignore(header, definition)
+    try:
+        body = unpack_rows(header, payload)
+    except Corrupt as error:
+        return fail(header, b"", definition, str(error))
+    # A task that is tried again may hold a chunk that kills its worker: then each is judged in a process of its own.
+    return judge_alone(header, body, definition) if cautious else judge(header, body, definition)
+
+
+@lru_cache(maxsize=4096)
+def _definition(home: str, fingerprint: str) -> Definition:
+    return Definition.from_json(Home(Path(home)).definition(fingerprint).read_bytes())
+
+
+class Group:
+    """The judged chunks of one definition that will share a staged file."""
+
+    def __init__(self, home: Home, definition: Definition) -> None:
+        self._home = home
+        self._definition = definition
+        self._judged: list[Judged] = []
+        self.rows = 0
+
+    def add(self, header: ChunkHeader, judged: Judged) -> None:
+        self._judged.append(judged)
+        # An ignored or failed chunk still takes room in the report.
+        self.rows += judged.verdict.accepted + 1000
+
+    def stage(self) -> Iterator[pa.RecordBatch]:
+        """1. Accepted rows into a file of the table. 2. Rejected rows into a file of the error store. 3. The report."""
+        verdicts = [judged.verdict for judged in self._judged]
+        accepted = self._stage_accepted()
+        records = [(VALIDATED_INPUT, self._report(accepted, verdicts))]
+        for verdicts_of_import, staged in self._stage_rejected():
+            records.append((IMPORT_ERROR, self._report(staged, verdicts_of_import)))
+        records.append((PROGRESS, pack(to_dict(JudgedFact(tuple(verdicts))))))
+        key = f"{self._definition.tenant}/{self._definition.table.name}".encode()
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([topic for topic, _ in records], pa.string()),
+                pa.array([key] * len(records), pa.binary()),
+                pa.array([value for _, value in records], pa.binary()),
+            ],
+            schema=OUTPUT,
+        )
+
+    def _stage_accepted(self) -> StagedFile | None:
+        holding = [judged for judged in self._judged if judged.accepted.num_rows]
+        if not holding:
+            return None
+        table = self._definition.table
+        store = Store(self._home.table(self._definition.tenant, table.name))
+        rows = pa.concat_tables([judged.accepted for judged in holding])
+        return write_data_file(
+            store, rows, table.primary_key, _prefix(holding[0].verdict), _chunks(holding, "accepted")
+        )
+
+    def _stage_rejected(self) -> Iterable[tuple[list[Verdict], StagedFile]]:
+        by_import: dict[str, list[Judged]] = {}
+        for judged in self._judged:
+            if judged.rejected is not None:
+                by_import.setdefault(judged.verdict.import_id, []).append(judged)
+        store = Store(self._home.table_errors(self._definition.tenant, self._definition.table.name))
+        for rejecting in by_import.values():
+            rows = pa.concat_tables([stored_rejected(judged.verdict, judged.rejected) for judged in rejecting])
+            staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
+            yield [judged.verdict for judged in rejecting], staged
+
+    def _report(self, staged: StagedFile | None, verdicts: list[Verdict]) -> bytes:
+        return pack(
+            {
+                "tenant": self._definition.tenant,
+                "table": self._definition.table.name,
+                "definition": self._definition.fingerprint,
+                "file": None if staged is None else staged.to_dict(),
+                "chunks": [[verdict.import_id, verdict.number] for verdict in verdicts],
+            }
+        )
+
+
+def _prefix(verdict: Verdict) -> str:
+    return f"{verdict.import_id}-{verdict.number:08d}"
+
+
+def _chunks(judged: list[Judged], which: str) -> tuple[StagedChunk, ...]:
+    chunks, position = [], 0
+    for one in judged:
+        rows = getattr(one, which).num_rows
+        chunks.append(
+            StagedChunk(chunk_id(one.verdict.import_id, one.verdict.number), position, rows, one.verdict.version)
+        )
+        position += rows
+    return tuple(chunks)

@@ -1,0 +1,130 @@
+"""The gateway: an admitted import's bytes in, stamped chunks in raw-input out. Memory is bounded by the chunks in flight.
+
+Nothing is sent for an import that the controller has not admitted (I2): an Upload cannot be made without one."""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+from millrace.formats.cut import Cut, Cutter
+from millrace.model.chunk import ChunkHeader
+from millrace.model.errors import Clash, TooLarge
+from millrace.model.imports import Import
+from millrace.observe import observe
+from millrace.wire.client import Appended, Appender
+from millrace.wire.envelope import checksum, compress, pack_chunk
+from millrace.wire.topics import RAW_INPUT, bulk_partitions, quick_partitions
+
+CHUNKS_IN_FLIGHT = 24
+CONFIRM_SECONDS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where an upload goes on after a break: behind the last chunk that Kafka has confirmed."""
+
+    chunks: int = 0
+    rows: int = 0
+    plain_bytes: int = 0
+    cutter: dict[str, Any] | None = None
+
+
+class Upload:
+    """One import's bytes on their way. Not thread-safe: one request at a time feeds it."""
+
+    def __init__(
+        self,
+        imp: Import,
+        cutter: Cutter,
+        appender: Appender,
+        raw_partitions: int,
+        is_closed: Callable[[str], bool],
+        resume: Resume | None = None,
+    ) -> None:
+        self._imp = imp
+        self._cutter = cutter
+        self._appender = appender
+        self._bulk = bulk_partitions(raw_partitions)
+        self._quick = quick_partitions()
+        self._is_closed = is_closed
+        self._first: tuple[Cut, dict[str, Any] | None] | None = None
+        self._pending: deque[tuple[Future[Appended], Resume]] = deque()
+        self._sent = resume or Resume()
+        self.confirmed = resume or Resume()
+        self.received = int((self.confirmed.cutter or {}).get("offset", 0))
+
+    def feed(self, piece: bytes) -> None:
+        self.received += len(piece)
+        for cut in self._cutter.feed(piece):
+            self._take(cut, self._cutter.resume_point())
+
+    def finish(self) -> Resume:
+        """Sends what is left and waits until Kafka has confirmed every chunk."""
+        for cut in self._cutter.finish():
+            self._take(cut, self._cutter.resume_point())
+        if self._first is not None:
+            self._send(*self._first, self._quick[self._spread(0) % len(self._quick)], "quick")
+            self._first = None
+        while self._pending:
+            self._confirm_oldest()
+        return self._sent
+
+    def _take(self, cut: Cut, resume: dict[str, Any] | None) -> None:
+        """Holds the first chunk back until it is known whether it is the only one: a small import takes the quick lane."""
+        if self._sent.chunks == 0 and self._first is None:
+            self._first = cut, resume
+            return
+        if self._first is not None:
+            held, self._first = self._first, None
+            self._send_bulk(*held)
+        self._send_bulk(cut, resume)
+
+    def _send_bulk(self, cut: Cut, resume: dict[str, Any] | None) -> None:
+        self._send(cut, resume, self._bulk[self._spread(self._sent.chunks) % len(self._bulk)], "bulk")
+
+    def _spread(self, number: int) -> int:
+        return crc32(self._imp.id.encode()) + number
+
+    def _send(self, cut: Cut, resume: dict[str, Any] | None, partition: int, lane: str) -> None:
+        number = self._sent.chunks
+        if number >= self._imp.versions:
+            raise TooLarge(
+                f"The file has more than the {self._imp.versions} chunks reserved for it.", remedy="Split the file."
+            )
+        if self._is_closed(self._imp.id):
+            raise Clash(f"Import {self._imp.id} was stopped.", code="stopped")
+        payload = compress(cut.body)
+        header = ChunkHeader(
+            import_id=self._imp.id,
+            number=number,
+            version=self._imp.first_version + number,
+            definition=self._imp.definition,
+            encoding=cut.encoding,
+            first_row=cut.first_row,
+            first_line=cut.first_line,
+            rows=cut.rows,
+            plain_bytes=len(cut.body),
+            checksum=checksum(payload),
+            layout=cut.layout,
+            oversize=cut.oversize,
+        )
+        while len(self._pending) >= CHUNKS_IN_FLIGHT:
+            self._confirm_oldest()
+        sent = self._appender.append(RAW_INPUT, self._imp.id.encode(), pack_chunk(header, payload), partition)
+        self._sent = Resume(number + 1, self._sent.rows + cut.rows, self._sent.plain_bytes + len(cut.body), resume)
+        self._pending.append((sent, self._sent))
+        observe("chunk_appended", lane=lane)
+        observe("bytes_appended", len(cut.body))
+        while self._pending and self._pending[0][0].done():
+            self._confirm_oldest()
+
+    def _confirm_oldest(self) -> None:
+        sent, resume = self._pending.popleft()
+        sent.result(CONFIRM_SECONDS)
+        self.confirmed = resume
+
+    def close(self) -> None:
+        self._cutter.close()
