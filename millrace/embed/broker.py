@@ -5,6 +5,7 @@ Formats its storage at the first start, keeps its ports and cluster id, and star
 
 import base64
 import json
+import shutil
 import subprocess
 import uuid
 from dataclasses import dataclass
@@ -140,11 +141,12 @@ class Broker:
     def _format(self) -> None:
         """Format a folder beside the final one and rename it: a crash leaves no half-formatted storage."""
         forming = self.home / "data.forming"
+        shutil.rmtree(forming, ignore_errors=True)
         properties = self.home / "forming.properties"
         self._write_properties(properties, forming)
         command = (
             *self._java_command("kafka.tools.StorageTool"),
-            *("format", "--config", str(properties), "--cluster-id", self._cluster_id(), "--ignore-formatted"),
+            *("format", "--config", str(properties), "--cluster-id", self._cluster_id()),
         )
         log = self.child.launch.log
         with log.open("ab") as output:

@@ -17,7 +17,10 @@ def main(parent: int, argv: list[str]) -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit(f"{argv[0]} not started: its supervisor {parent} has ended")
-    os.execvp(argv[0], argv)
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        sys.exit(f"cannot run {argv[0]}: {error.strerror}")
 
 
 if __name__ == "__main__":

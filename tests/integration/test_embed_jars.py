@@ -1,0 +1,93 @@
+"""The Ivy inside PySpark against a Maven repository on disk, named by Maven settings as a company's mirror would be."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from millrace.embed.errors import JarsUnresolved
+from millrace.embed.ivy import Artifact, retrieve
+from millrace.embed.jars import JAR_SETS, cache_folder, jar_folder
+from millrace.embed.java import find_java
+
+LIBRARY = Artifact("test.group", "library", "1.2", transitive=True)
+NEEDED = Artifact("test.group", "needed", "0.1")
+
+
+def publish(repository: Path, artifact: Artifact, needs: Artifact | None = None) -> None:
+    folder = repository / artifact.group.replace(".", "/") / artifact.name / artifact.version
+    folder.mkdir(parents=True)
+    stem = f"{artifact.name}-{artifact.version}"
+    with zipfile.ZipFile(folder / f"{stem}.jar", "w") as jar:
+        jar.writestr("name.txt", stem)
+    dependency = f"<dependency>{coordinates(needs)}</dependency>" if needs else ""
+    head = f"<modelVersion>4.0.0</modelVersion>{coordinates(artifact)}"
+    (folder / f"{stem}.pom").write_text(f"<project>{head}<dependencies>{dependency}</dependencies></project>")
+
+
+def coordinates(artifact: Artifact) -> str:
+    parts = {"groupId": artifact.group, "artifactId": artifact.name, "version": artifact.version}
+    return "".join(f"<{tag}>{text}</{tag}>" for tag, text in parts.items())
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Maven repository that replaces central for this test."""
+    home, folder = tmp_path / "home", tmp_path / "repository"
+    (home / ".m2").mkdir(parents=True)
+    where = f"<id>disk</id><mirrorOf>*</mirrorOf><url>{folder.as_uri()}</url>"
+    (home / ".m2" / "settings.xml").write_text(f"<settings><mirrors><mirror>{where}</mirror></mirrors></settings>")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("MILLRACE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("MILLRACE_IVY_SETTINGS", raising=False)
+    return folder
+
+
+def test_a_library_comes_with_what_it_needs_or_alone(repository: Path, tmp_path: Path) -> None:
+    publish(repository, LIBRARY, needs=NEEDED)
+    publish(repository, NEEDED)
+    alone = Artifact(LIBRARY.group, LIBRARY.name, LIBRARY.version)
+    retrieve([LIBRARY], tmp_path / "with", tmp_path / "ivy", find_java())
+    retrieve([alone], tmp_path / "without", tmp_path / "ivy", find_java())
+    assert sorted(jar.name for jar in (tmp_path / "with").iterdir()) == ["library-1.2.jar", "needed-0.1.jar"]
+    assert [jar.name for jar in (tmp_path / "without").iterdir()] == ["library-1.2.jar"]
+
+
+def test_what_cannot_be_found_is_named_with_the_remedy(repository: Path) -> None:
+    repository.mkdir()
+    with pytest.raises(JarsUnresolved) as unresolved:
+        jar_folder("spark")
+    assert "spark-sql-kafka-0-10_2.13" in str(unresolved.value)
+    assert "not found" in str(unresolved.value)
+    assert "~/.m2/settings.xml" in str(unresolved.value)
+    assert not list((cache_folder() / "jars").glob("*spark*")), "a failed resolution leaves nothing that looks finished"
+
+
+def test_an_unknown_set_lists_those_there_are() -> None:
+    with pytest.raises(JarsUnresolved, match="delta, kafka, spark"):
+        jar_folder("flink")
+
+
+def test_two_processes_at_once_get_the_same_complete_folder(repository: Path) -> None:
+    for artifact in JAR_SETS["spark"]:
+        publish(repository, artifact)
+    command = [sys.executable, "-m", "millrace.embed.jars", "spark"]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    printed = [each.communicate(timeout=60)[0].strip() for each in both]
+    assert [each.returncode for each in both] == [0, 0]
+    assert printed[0] == printed[1]
+    names = {f"{artifact.name}-{artifact.version}.jar" for artifact in JAR_SETS["spark"]}
+    assert {jar.name for jar in Path(printed[0]).iterdir()} == names
+    assert [each.name for each in (cache_folder() / "jars").iterdir() if each.is_dir()] == [Path(printed[0]).name]
+
+
+def test_a_resolved_set_needs_neither_network_nor_java(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for artifact in JAR_SETS["spark"]:
+        publish(repository, artifact)
+    first = jar_folder("spark")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    repository.rename(repository.with_name("gone"))
+    assert jar_folder("spark") == first
