@@ -108,8 +108,11 @@ def test_nothing_outlives_a_killed_supervisor(log: Path) -> None:
         import sys, time
         from pathlib import Path
         from millrace.embed.process import Child, Launch
-        child = Child(Launch("c", (sys.executable, "-c", "import time; time.sleep(600)"), Path(sys.argv[1])))
+        log = Path(sys.argv[1])
+        forever = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
+        child = Child(Launch("c", forever, log, is_ready=lambda: "up" in log.read_text()))
         child.start()
+        child.wait_ready(10)
         print(child.pid, flush=True)
         time.sleep(600)
     """
