@@ -1,4 +1,4 @@
-"""The body of a CSV chunk in, the bytes of its cells by column out, with the rows whose number of cells is wrong set aside."""
+"""A CSV chunk in, the bytes of its cells by column out; rows with the wrong number of cells are set aside."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,8 @@ _HIGH_BYTES_HIDDEN = bytes(range(128)) + b"?" * 128
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """`columns`: binary arrays by name, null where the cell is the unquoted null text. `positions`: the chunk's row of each
-    of their cells (None: every row in order). `miscounted`: the rows with too many or too few cells, which `counts` gives."""
+    """`columns`: binary arrays by name, null where the cell is the unquoted null text. `positions`: the chunk's row of
+    each of their cells (None: all in order). `miscounted`: rows with `counts` cells, which are too many or too few."""
 
     columns: dict[str, pa.Array]
     positions: Rows | None
@@ -26,9 +26,9 @@ class Cells:
     rows: int
 
 
-def read_cells(body: bytes, layout: TextLayout, wanted: set[str]) -> Cells:
-    """The cells of the wanted columns. Raises pyarrow.ArrowInvalid if the body as a whole cannot be read."""
-    table, miscounted, counts = _read(body, layout, wanted)
+def read_cells(body: bytes, layout: TextLayout, wanted: set[str], *, clean: bool) -> Cells:
+    """The cells of the wanted columns; `clean` says that the body is UTF-8. Raises pyarrow.ArrowInvalid if it is no CSV."""
+    table, miscounted, counts = _read(body, layout, wanted, clean)
     rows = table.num_rows + len(miscounted)
     named = dict(zip(_included(layout, wanted), table.columns, strict=True))
     columns = {layout.columns[place]: _one_array(column) for place, column in named.items()}
@@ -44,15 +44,12 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _read(body: bytes, layout: TextLayout, wanted: set[str]) -> tuple[pa.Table, Rows, Rows]:
-    try:
+def _read(body: bytes, layout: TextLayout, wanted: set[str], clean: bool) -> tuple[pa.Table, Rows, Rows]:
+    if clean:
         return _parse(body, layout, wanted)
-    except pa.ArrowInvalid:
-        if body.isascii():
-            raise
-    # pyarrow cannot report a miscounted row that is no UTF-8. Find such rows where every high byte is a '?', then leave them out.
+    # pyarrow cannot report a miscounted row that is no UTF-8: find such rows with every high byte hidden, leave them out.
     _, miscounted, counts = _parse(body.translate(_HIGH_BYTES_HIDDEN), layout, set())
-    table, _, _ = _parse(_without_rows(body, layout, miscounted), layout, wanted)
+    table, _, _ = _parse(_without_rows(body, layout, miscounted) if len(miscounted) else body, layout, wanted)
     return table, miscounted, counts
 
 

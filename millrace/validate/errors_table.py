@@ -2,7 +2,8 @@
 
 import pyarrow as pa
 
-from millrace.model.chunk import ChunkHeader
+from millrace.model.chunk import ChunkHeader, Verdict
+from millrace.model.columns import OWN_COLUMNS
 
 REASON = pa.struct([("column", pa.string()), ("rule", pa.string()), ("message", pa.string()), ("value", pa.string())])
 
@@ -15,13 +16,18 @@ REJECTED_SCHEMA = pa.schema(
     ]
 )
 
-STORED_REJECTED_SCHEMA = pa.schema(
-    [*REJECTED_SCHEMA, pa.field("_import", pa.string(), False), pa.field("chunk", pa.int32(), False)]
-)
+ERRORS_SCHEMA = pa.schema([*REJECTED_SCHEMA, pa.field("chunk", pa.int32(), False)])
+
+STORED_REJECTED_SCHEMA = pa.schema([*ERRORS_SCHEMA, *OWN_COLUMNS])
 
 
-def stored_rejected(header: ChunkHeader, rejected: pa.Table) -> pa.Table:
+def stored_rejected(origin: ChunkHeader | Verdict, rejected: pa.Table) -> pa.Table:
     """Rejected rows of one chunk, marked with the import and the chunk they came from."""
     count = rejected.num_rows
-    marks = [pa.repeat(pa.scalar(header.import_id), count), pa.repeat(pa.scalar(header.number, pa.int32()), count)]
+    marks = [
+        pa.repeat(pa.scalar(origin.number, pa.int32()), count),
+        pa.repeat(pa.scalar(origin.version, pa.int64()), count),
+        pa.repeat(pa.scalar(origin.import_id), count),
+        rejected["row"],
+    ]
     return pa.table([*rejected.columns, *marks], schema=STORED_REJECTED_SCHEMA)

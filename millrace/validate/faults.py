@@ -1,7 +1,8 @@
-"""Faults found in cells, kept as columns: many bad cells in, one list of reasons per row out, without a loop over rows."""
+"""Faults found in cells, kept as columns: many bad cells in, one list of reasons per row out, with no loop over rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +51,30 @@ def worded(rows: Rows, column: str, rule: str, before: str, text: pa.Array, afte
     return Fault(rows, column, rule, messages, clipped(text, MAX_VALUE))
 
 
+class Found(NamedTuple):
+    """One fault found in one row by looking at that row alone."""
+
+    row: int
+    column: str | None
+    rule: str
+    message: str
+    value: str | None
+
+
+def listed(found: list[Found]) -> list[Fault]:
+    """Faults found one by one, gathered by column and rule."""
+    groups: dict[tuple[str | None, str], list[Found]] = {}
+    for one in found:
+        groups.setdefault((one.column, one.rule), []).append(one)
+    return [_gathered(column, rule, group) for (column, rule), group in groups.items()]
+
+
+def _gathered(column: str | None, rule: str, group: list[Found]) -> Fault:
+    rows = np.array([one.row for one in group], np.int64)
+    messages = pa.array([one.message for one in group], pa.string())
+    return Fault(rows, column, rule, messages, clipped(pa.array([one.value for one in group], pa.string()), MAX_VALUE))
+
+
 def clipped(text: pa.Array, length: int) -> pa.Array:
     return pc.utf8_slice_codeunits(text, 0, length)
 
@@ -63,7 +88,7 @@ def shown(text: pa.Array) -> pa.Array:
 
 
 def reasons_by_row(faults: Sequence[Fault]) -> tuple[Rows, pa.ListArray]:
-    """The faulty rows in order, and for each the list of everything wrong with it, in the order the faults are given."""
+    """The faulty rows in order, and for each the list of everything wrong with it, as the faults are ordered."""
     rows = np.concatenate([fault.rows for fault in faults])
     order = np.argsort(rows, kind="stable")
     faulty, starts = np.unique(rows[order], return_index=True)

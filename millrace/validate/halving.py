@@ -1,4 +1,4 @@
-"""A cast that fails as a whole, tried on halves until only the cells that cannot be cast are left; those become null."""
+"""A cast that fails, tried on halves until only the cells that cannot be cast are left: they become null."""
 
 import numpy as np
 import pyarrow as pa

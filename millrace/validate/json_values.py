@@ -1,9 +1,11 @@
 """One parsed JSON value in, the Python value its Avro type is stored as out, or the reason why it is none.
 
-Strict by type: an int is a JSON integer, a string is a JSON string. Moments, decimals and uuids may be text as in CSV;
-dates, times and timestamps may also be the integers of Avro's encoding, decimals also JSON numbers. bytes are text (their UTF-8)."""
+Strict by type: an int is a JSON integer, a string a JSON string; bytes are text (its UTF-8). Decimals, moments, uuids, enums
+and fixed are text as in CSV; moments may also be integers in Avro's encoding, decimals also numbers. Unknown fields of a
+nested record are ignored, missing ones take their default."""
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -14,7 +16,8 @@ from millrace.validate.encoded import is_encoded, typed_integers
 from millrace.validate.text import Outcome, called, meaning, typed_text
 
 _INTEGERS = {"int": 31, "long": 63}
-_MAX_FLOAT = 3.4028235677973366e38
+# What rounds to infinity: half a step beyond the largest number.
+_LIMIT = {"float": (2**25 - 1) << 103, "double": (2**54 - 1) << 970}
 _AS_TEXT = (
     "decimal",
     "date",
@@ -72,13 +75,15 @@ def _at(where: str) -> str:
 def _show(value: Any) -> str:
     if isinstance(value, str):
         return f"'{value if len(value) <= 80 else value[:80] + '…'}'"
-    text = as_json(value)
+    text = as_text(value)
     return text if len(text) <= 80 else text[:80] + "…"
 
 
-def as_json(value: Any) -> str:
-    """The JSON text of a parsed value."""
-    if isinstance(value, int) and not isinstance(value, bool):
+def as_text(value: Any) -> str:
+    """A parsed value as it may be shown: a string as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return str(value)
     return orjson.dumps(value, default=str).decode()
 
@@ -95,10 +100,10 @@ def _integer(avro: Avro, value: Any, where: str) -> int:
 
 def _floating(avro: Avro, value: Any, where: str) -> float:
     kind = avro if isinstance(avro, str) else avro["type"]
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
+    if not isinstance(value, (int, float, Decimal)) or isinstance(value, bool):
         raise _wrong(value, kind, where)
-    if kind == "float" and abs(value) >= _MAX_FLOAT:
-        raise Misfit("range", f"{_at(where)}{value} does not fit float")
+    if not -_LIMIT[kind] < value < _LIMIT[kind]:
+        raise Misfit("range", f"{_at(where)}{value} does not fit {kind}")
     return float(value)
 
 
@@ -126,8 +131,8 @@ def _logical(column: Column, name: str, value: Any, where: str) -> Any:
     typed = Column(where, column.avro, False, arrow_type(column.avro, where))
     if is_encoded(name) and isinstance(value, int) and not isinstance(value, bool):
         return _sole(typed_integers(typed, pa.array([_integer("long", value, where)])), where)
-    if name == "decimal" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        value = repr(value)
+    if name == "decimal" and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        value = str(value)
     if not isinstance(value, str):
         raise _wrong(value, name, where)
     if "\0" in value and name != "fixed":

@@ -1,7 +1,7 @@
-"""One chunk and its definition in; accepted rows, rejected rows and the verdict out. Pure: the same twice is the same twice.
+"""One chunk and its definition in; accepted rows, rejected rows and the verdict out. Judged twice, it is the same twice.
 
-A row's verdict depends on the row and the definition alone. A chunk that cannot be read at all is a failed verdict, never an
-exception; it keeps one rejected record with the beginning of its body."""
+A row's verdict depends on the row and the definition alone. A chunk that cannot be read at all is a failed verdict, never
+an exception; it keeps one rejected record with the beginning of its body."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,17 +14,25 @@ from millrace.model.columns import stored_schema
 from millrace.model.table import Definition
 from millrace.validate.errors_table import REJECTED_SCHEMA
 from millrace.validate.faults import Rows, reasons_by_row, same
+from millrace.validate.from_arrow import parse_arrow
+from millrace.validate.from_avro import parse_avro
 from millrace.validate.from_csv import parse_csv
+from millrace.validate.from_jsonl import parse_jsonl
 from millrace.validate.parsed import Parsed, Undecodable
 
 MAX_FAILED_BYTES = 64 * 1024
 
-_PARSERS: dict[str, Callable[[ChunkHeader, bytes, Definition], Parsed]] = {"csv": parse_csv}
+_PARSERS: dict[str, Callable[[ChunkHeader, bytes, Definition], Parsed]] = {
+    "csv": parse_csv,
+    "jsonl": parse_jsonl,
+    "arrow": parse_arrow,
+    "avro": parse_avro,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`accepted` has the stored schema; `rejected` the schema of the errors table, or is None where there is no rejected row."""
+    """`accepted` has the stored schema, `rejected` that of the errors table; it is None where no row was rejected."""
 
     accepted: pa.Table
     rejected: pa.Table | None
@@ -56,6 +64,11 @@ def ignore(header: ChunkHeader, definition: Definition) -> Judged:
         header.import_id, header.number, header.version, header.rows, 0, 0, header.rows, checksum=header.checksum
     )
     return Judged(_none_accepted(definition), None, verdict)
+
+
+def fail(header: ChunkHeader, body: bytes, definition: Definition, message: str) -> Judged:
+    """The verdict on a chunk that cannot be judged at all."""
+    return _refused_whole(header, body[:MAX_FAILED_BYTES], definition, "undecodable", message, failure=message)
 
 
 def _parse(header: ChunkHeader, body: bytes, definition: Definition) -> Parsed:

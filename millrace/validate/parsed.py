@@ -23,7 +23,7 @@ class Originals:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`columns` in declared order, all of one length; `positions` is the chunk's row of each entry (None: all in order).
+    """`columns` in declared order, of one length; `positions` is the chunk's row of each entry (None: all in order).
 
     `faults` name rows of the chunk. `originals` fetches the bytes of the rows it is given."""
 
@@ -61,18 +61,17 @@ def lossy(cells: pa.Array) -> pa.Array:
     """The beginning of each cell as text, whatever its bytes are."""
     if pa.types.is_string(cells.type):
         return clipped(cells, MAX_VALUE)
-    # Four bytes are the longest character, and one more tells a cut character from a broken one.
     return pa.array(
-        [None if cell is None else cell.decode("utf-8", "replace") for cell in _begun(cells).to_pylist()], pa.string()
+        [
+            None if cell is None else cell.decode("utf-8", "replace")
+            for cell in pc.binary_slice(cells, 0, MAX_VALUE * 4).to_pylist()
+        ],
+        pa.string(),
     )
 
 
-def _begun(cells: pa.Array) -> pa.Array:
-    return pc.binary_slice(cells, 0, MAX_VALUE * 4)
-
-
 def slices(body: bytes, starts: Rows, ends: Rows, rows: Rows) -> pa.Array:
-    """The bytes of some rows, copied once: every second entry of an array whose entries are rows and the gaps between them."""
+    """The bytes of some rows, copied once: every second entry of an array of rows and the gaps between them."""
     bounds = np.empty(len(starts) * 2, np.int32)
     bounds[0::2], bounds[1::2] = starts, ends
     entries = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(body)])

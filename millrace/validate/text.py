@@ -5,7 +5,7 @@ int, long   digits with an optional sign            boolean  true/false, t/f, ye
 float, double  digits, point, exponent, inf, nan    decimal  exact: never rounded, trailing zeros may be dropped
 enum        one of the symbols                      fixed    exactly `size` bytes
 uuid        8-4-4-4-12 hexadecimal digits           string   any text without NUL; bytes: any bytes
-date, time, timestamp: see moments. Spaces and tabs around numbers, booleans and moments are ignored; text keeps them."""
+date, time, timestamp: see moments. Spaces and tabs around numbers, booleans and moments are ignored."""
 
 from collections.abc import Callable
 from typing import Any
@@ -137,8 +137,8 @@ def _decimal(column: Column, text: pa.Array) -> Outcome:
         trimmed = pc.utf8_trim(text, " \t")
     numeric = pc.match_substring_regex(trimmed, _NUMBER)
     values, _ = cast_each(pc.if_else(numeric, trimmed, pa.scalar(None, pa.string())), column.arrow)
-    whole = column.arrow.precision - column.arrow.scale
-    limits = f"decimal({column.arrow.precision},{column.arrow.scale}): {whole} digits before and {column.arrow.scale} after the point"
+    precision, scale = column.arrow.precision, column.arrow.scale
+    limits = f"decimal({precision},{scale}): {precision - scale} digits before and {scale} after the point"
     return values, _unfit(column, text, lost(text, values), _NUMBER, limits)
 
 

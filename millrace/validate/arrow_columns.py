@@ -1,0 +1,132 @@
+"""One Arrow column of any type in, the declared type out, by casts that lose nothing; what would lose becomes a fault.
+
+Text is read as in CSV. Timestamps without a zone are UTC. Integers may stand for dates, times and timestamps as Avro
+encodes them. A number that is no whole number is no int; a float becomes the decimal its shortest text says."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from millrace.model.columns import Column
+from millrace.validate.cells import holds_bytes, is_nested, typed_cells
+from millrace.validate.deep import broken_inside
+from millrace.validate.encoded import is_encoded, typed_integers
+from millrace.validate.faults import Fault, Rows, indices, same
+from millrace.validate.halving import cast_each
+from millrace.validate.json_values import bare
+from millrace.validate.parsed import lossy
+from millrace.validate.text import Outcome, called, meaning
+
+
+def typed_column(column: Column, given: pa.Array) -> Outcome:
+    """The column as declared, with null in the cells that have a fault."""
+    given = _plain(given)
+    if pat.is_binary(given.type):
+        return typed_cells(column, given, clean=False, has_nul=True)
+    if is_nested(column):
+        return _nested(column, given)
+    name = meaning(column)
+    if is_encoded(name):
+        return _moment(column, name, given)
+    return _cast(column, name, given)
+
+
+def _plain(given: pa.Array) -> pa.Array:
+    """Without dictionaries; every kind of text and bytes as binary, so that broken text is found and not trusted."""
+    if pat.is_dictionary(given.type):
+        given = given.dictionary_decode()
+    if pat.is_string(given.type):
+        return given.view(pa.binary())
+    if pat.is_large_string(given.type):
+        return given.view(pa.large_binary()).cast(pa.binary())
+    if pat.is_string_view(given.type):
+        return given.view(pa.binary_view()).cast(pa.binary())
+    if pat.is_large_binary(given.type) or pat.is_fixed_size_binary(given.type) or pat.is_binary_view(given.type):
+        return given.cast(pa.binary())
+    return given
+
+
+def _refused(column: Column, given: pa.Array, rows: Rows, why: str) -> list[Fault]:
+    if not len(rows):
+        return []
+    return [same(rows, column.name, "type", why, _as_text(given.take(pa.array(rows))))]
+
+
+def _as_text(cells: pa.Array) -> pa.Array:
+    try:
+        return lossy(cells.cast(pa.string()))
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return lossy(pa.array([str(cell) for cell in cells], pa.string()))
+
+
+def _impossible(column: Column, given: pa.Array) -> Outcome:
+    rows = indices(pc.is_valid(given))
+    why = f"of type {given.type} cannot become {called(meaning(column))}"
+    return pa.nulls(len(given), column.arrow), _refused(column, given, rows, why)
+
+
+def _each(column: Column, given: pa.Array, target: pa.DataType) -> Outcome:
+    """Cast cell by cell where the whole cannot be cast."""
+    try:
+        values, bad = cast_each(given, target)
+    except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return _impossible(column, given)
+    return values, _refused(column, given, bad, f"does not fit {meaning(column)}")
+
+
+def _cast(column: Column, name: str, given: pa.Array) -> Outcome:
+    source = given.type
+    if name == "boolean" and not pat.is_boolean(source):
+        return _impossible(column, given)
+    if holds_bytes(column) or (name != "boolean" and name != "string" and pat.is_boolean(source)):
+        return _impossible(column, given)
+    if name == "decimal" and pat.is_floating(source):
+        return typed_cells(column, given.cast(pa.string()).view(pa.binary()), clean=True, has_nul=False)
+    if column.arrow == pa.string():
+        text, faults = _each(column, given, pa.string())
+        values, found = typed_cells(column, text.view(pa.binary()), clean=True, has_nul=False)
+        return values, faults + found
+    if pat.is_temporal(source):
+        return _impossible(column, given)
+    values, faults = _each(column, given, column.arrow)
+    return _finite(column, given, values, faults) if name == "float" else (values, faults)
+
+
+def _finite(column: Column, given: pa.Array, values: pa.Array, faults: list[Fault]) -> Outcome:
+    """A double too large for float would become infinite in silence."""
+    if not pat.is_float64(given.type):
+        return values, faults
+    overflown = indices(pc.and_(pc.is_inf(values), pc.is_finite(given)).fill_null(False))
+    return values, faults + _refused(column, given, overflown, "does not fit float")
+
+
+def _moment(column: Column, name: str, given: pa.Array) -> Outcome:
+    if pat.is_integer(given.type):
+        numbers, faults = _each(column, given, pa.int64())
+        values, found = typed_integers(column, numbers)
+        return values, faults + found
+    unit, accepted, counted_as = _NATURAL[name]
+    if not any(accepts(given.type) for accepts in accepted):
+        return _impossible(column, given)
+    moments, faults = _each(column, given, unit)
+    numbers = moments.view(pa.int32() if unit.bit_width == 32 else pa.int64()).cast(pa.int64())
+    values, found = typed_integers(column, numbers, counted_as)
+    return values, faults + found
+
+
+def _nested(column: Column, given: pa.Array) -> Outcome:
+    values, faults = _each(column, given, column.arrow)
+    return values, faults + broken_inside(column.name, bare(column.avro), values)
+
+
+_Accepts = Callable[[pa.DataType], bool]
+_UTC = pa.timestamp("us", tz="UTC")
+_NATURAL: dict[str, tuple[pa.DataType, tuple[_Accepts, ...], str]] = {
+    "date": (pa.date32(), (pat.is_date,), "date"),
+    "time-millis": (pa.time32("ms"), (pat.is_time,), "time-millis"),
+    "time-micros": (pa.time64("us"), (pat.is_time,), "time-micros"),
+    "timestamp-millis": (_UTC, (pat.is_timestamp, pat.is_date), "timestamp-micros"),
+    "timestamp-micros": (_UTC, (pat.is_timestamp, pat.is_date), "timestamp-micros"),
+}

@@ -1,0 +1,101 @@
+"""Cells as bytes in, a column's typed values out: text that is no UTF-8 or holds a NUL is set aside before it is read."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.columns import Column
+from millrace.validate.faults import Fault, Found, Rows, indices, listed, same
+from millrace.validate.json_values import Misfit, as_text, bare, fit
+from millrace.validate.parsed import lossy
+from millrace.validate.text import Outcome, typed_text
+
+_NESTED = ("record", "array", "map")
+
+
+def is_nested(column: Column) -> bool:
+    return column.kind in _NESTED
+
+
+def holds_bytes(column: Column) -> bool:
+    """Whether the column keeps any bytes, rather than text."""
+    return column.kind in ("bytes", "fixed") and column.logical is None
+
+
+def is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def typed_cells(column: Column, cells: pa.Array, *, clean: bool, has_nul: bool) -> Outcome:
+    """Binary cells as the column's type. `clean`: all are known to be UTF-8; `has_nul`: some may hold a NUL."""
+    faults: list[Fault] = []
+    if not holds_bytes(column):
+        if not clean:
+            cells, found = _without_broken_text(column, cells)
+            faults += found
+        if has_nul:
+            cells, found = without_nul(column, cells)
+            faults += found
+    text = cells.view(pa.string())
+    values, found = _nested(column, text) if is_nested(column) else typed_text(column, text)
+    return values, faults + found
+
+
+def _without_broken_text(column: Column, cells: pa.Array) -> Outcome:
+    """Only the cells with bytes beyond ASCII are looked at one by one."""
+    beyond = indices(pc.invert(pc.string_is_ascii(cells.view(pa.string()))).fill_null(False))
+    suspects = cells.take(pa.array(beyond)).to_pylist()
+    broken = beyond[np.array([not is_utf8(cell) for cell in suspects], np.bool_)]
+    if not len(broken):
+        return cells, []
+    fault = same(broken, column.name, "utf8", "is not valid UTF-8", lossy(cells.take(pa.array(broken))))
+    return blanked(cells, broken), [fault]
+
+
+def without_nul(column: Column, cells: pa.Array) -> Outcome:
+    """Text or binary cells with a NUL become null and a fault: not every sink can keep one."""
+    found = indices(pc.match_substring(cells, "\0").fill_null(False))
+    if not len(found):
+        return cells, []
+    fault = same(found, column.name, "nul", "contains a NUL character", lossy(cells.take(pa.array(found))))
+    return blanked(cells, found), [fault]
+
+
+def blanked(cells: pa.Array, rows: Rows) -> pa.Array:
+    """The cells with null in the given rows."""
+    mask = np.zeros(len(cells), np.bool_)
+    mask[rows] = True
+    return pc.if_else(pa.array(mask), pa.scalar(None, cells.type), cells)
+
+
+def _nested(column: Column, text: pa.Array) -> Outcome:
+    avro = bare(column.avro)
+    return one_by_one(column, text.to_pylist(), lambda cell: fit(avro, _json(cell)))
+
+
+def _json(cell: str) -> object:
+    try:
+        return orjson.loads(cell)
+    except orjson.JSONDecodeError as error:
+        raise Misfit("json", f"is not valid JSON: {error}") from error
+
+
+def one_by_one(column: Column, given: list[Any], read: Callable[[Any], object]) -> Outcome:
+    """Values of a type too deep to be read as a column, each read by itself."""
+    values: list[object] = []
+    bad: list[Found] = []
+    for row, value in enumerate(given):
+        try:
+            values.append(None if value is None else read(value))
+        except Misfit as misfit:
+            values.append(None)
+            bad.append(Found(row, column.name, misfit.rule, misfit.message, as_text(value)))
+    return pa.array(values, column.arrow), listed(bad)

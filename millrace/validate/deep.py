@@ -1,0 +1,65 @@
+"""What may be wrong inside nested Arrow values that already have the right type: missing values, broken text, symbols."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.columns import Avro, Column
+from millrace.validate.cells import typed_cells
+from millrace.validate.faults import Fault, Rows, indices
+from millrace.validate.json_values import unwrapped
+
+
+def broken_inside(name: str, avro: Avro, array: pa.Array) -> list[Fault]:
+    """The faults below the top level of column `name`; their rows are the array's."""
+    return [
+        Fault(fault.rows, name, fault.rule, _placed(fault), fault.values)
+        for fault in _inside(avro, array, np.arange(len(array), dtype=np.int64), "")
+    ]
+
+
+def _placed(fault: Fault) -> pa.Array:
+    return pc.binary_join_element_wise(fault.column or "", fault.messages, " ")
+
+
+def _inside(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
+    kind = avro if isinstance(avro, str) else avro["type"]
+    if kind == "record":
+        return _in_record(avro, array, rows, where)
+    if kind == "array":
+        parents = pc.list_parent_indices(array).to_numpy()
+        return _child(avro["items"], pc.list_flatten(array), rows[parents], f"{where}[]")
+    if kind == "map":
+        offsets = array.offsets.to_numpy()
+        owners = rows[np.repeat(np.arange(len(array)), np.diff(offsets))]
+        first, count = offsets[0], offsets[-1] - offsets[0]
+        keys = _child("string", array.keys.slice(first, count), owners, f"{where}.key")
+        return keys + _child(avro["values"], array.items.slice(first, count), owners, f"{where}.value")
+    return _in_text(avro, array, rows, where)
+
+
+def _in_record(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
+    present = indices(pc.is_valid(array))
+    kept = array.take(pa.array(present))
+    faults: list[Fault] = []
+    for place, field in enumerate(avro["fields"]):
+        path = f"{where}.{field['name']}".lstrip(".")
+        faults += _child(field["type"], pc.struct_field(kept, [place]), rows[present], path)
+    return faults
+
+
+def _child(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
+    inner, nullable = unwrapped(avro)
+    faults: list[Fault] = []
+    if array.null_count and not nullable:
+        empty = rows[indices(pc.is_null(array))]
+        messages = pa.repeat(pa.scalar("is required and has no value"), len(empty))
+        faults.append(Fault(empty, where, "required", messages, pa.nulls(len(empty), pa.string())))
+    return faults + _inside(inner, array, rows, where)
+
+
+def _in_text(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
+    if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
+        return []
+    leaf = Column(where, avro, True, array.type)
+    return [fault.at(rows) for fault in typed_cells(leaf, array.view(pa.binary()), clean=False, has_nul=True)[1]]

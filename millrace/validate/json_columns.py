@@ -1,0 +1,121 @@
+"""The parsed JSON values of one column in, its typed values out. What is of the wrong type becomes null and a fault.
+
+The same rules as json_values, but a column at a time: only cells of an unexpected type are looked at one by one."""
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.columns import Column
+from millrace.validate.cells import blanked, is_nested, one_by_one, without_nul
+from millrace.validate.encoded import is_encoded, typed_integers
+from millrace.validate.faults import Fault, Found, indices, listed, worded
+from millrace.validate.json_values import Misfit, as_text, bare, fit
+from millrace.validate.text import Outcome, meaning, typed_text
+
+_NUMBERS = frozenset({int, float, Decimal})
+_EXPECTED: dict[str, frozenset[type]] = {
+    "int": frozenset({int}),
+    "long": frozenset({int}),
+    "float": _NUMBERS,
+    "double": _NUMBERS,
+    "boolean": frozenset({bool}),
+    "decimal": frozenset({str}) | _NUMBERS,
+}
+_TEXT = frozenset({str})
+_TEXT_OR_INTEGER = frozenset({str, int})
+
+
+def typed_values(column: Column, values: list[Any]) -> Outcome:
+    """One value of every row, None where there is none."""
+    if is_nested(column):
+        avro = bare(column.avro)
+        return one_by_one(column, values, lambda value: fit(avro, value))
+    name = meaning(column)
+    expected = _EXPECTED.get(name, _TEXT_OR_INTEGER if is_encoded(name) else _TEXT)
+    values, faults = _without_strangers(column, values, expected)
+    typed, found = _typed(column, name, values)
+    return typed, faults + found
+
+
+def _without_strangers(column: Column, values: list[Any], expected: frozenset[type]) -> tuple[list[Any], list[Fault]]:
+    strangers = set(map(type, values)) - expected - {type(None)}
+    if not strangers:
+        return values, []
+    kept, found = list(values), []
+    for row, value in enumerate(values):
+        if type(value) in strangers:
+            kept[row] = None
+            found.append(_stranger(column, row, value))
+    return kept, listed(found)
+
+
+def _stranger(column: Column, row: int, value: Any) -> Found:
+    try:
+        fit(bare(column.avro), value)
+    except Misfit as misfit:
+        return Found(row, column.name, misfit.rule, misfit.message, as_text(value))
+    raise AssertionError(f"{value!r} is accepted by itself and refused in its column")
+
+
+def _typed(column: Column, name: str, values: list[Any]) -> Outcome:
+    if name in ("int", "long"):
+        return _integers(column, values)
+    if name in ("float", "double"):
+        return _floats(column, values)
+    if name == "boolean":
+        return pa.array(values, pa.bool_()), []
+    if name == "decimal":
+        values = [None if value is None else str(value) for value in values]
+    if is_encoded(name) and int in set(map(type, values)):
+        return _moments(column, values)
+    return _text(column, values)
+
+
+def _text(column: Column, values: list[Any]) -> Outcome:
+    text = pa.array(values, pa.string())
+    faults: list[Fault] = []
+    if column.kind not in ("bytes", "fixed") or column.logical:
+        text, faults = without_nul(column, text)
+    typed, found = typed_text(column, text)
+    return typed, faults + found
+
+
+def _integers(column: Column, values: list[Any]) -> Outcome:
+    try:
+        return pa.array(values, column.arrow), []
+    except (OverflowError, pa.ArrowInvalid):
+        return one_by_one(column, values, lambda value: fit(bare(column.avro), value))
+
+
+def _floats(column: Column, values: list[Any]) -> Outcome:
+    wide = pa.array([None if value is None else _float(value) for value in values], pa.float64())
+    narrow = wide.cast(column.arrow)
+    overflown = indices(pc.is_inf(narrow).fill_null(False))
+    if not len(overflown):
+        return narrow, []
+    text = pa.array([as_text(values[row]) for row in overflown], pa.string())
+    fault = worded(overflown, column.name, "range", "", text, f" does not fit {column.kind}")
+    return blanked(narrow, overflown), [fault]
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def _moments(column: Column, values: list[Any]) -> Outcome:
+    """Some are integers in Avro's encoding, others text."""
+    limit = 1 << 63
+    wide = [value for value in values if type(value) is int and not -limit <= value < limit]
+    if wide:
+        return one_by_one(column, values, lambda value: fit(bare(column.avro), value))
+    numbers, found = typed_integers(
+        column, pa.array([value if type(value) is int else None for value in values], pa.int64())
+    )
+    text, more = _text(column, [value if type(value) is str else None for value in values])
+    return pc.coalesce(numbers, text), found + more
