@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from millrace.lake.schema import DeletionVectors, TableSpec
 from millrace.lake.table import LakeTable
-from millrace.model.columns import stored_schema
+from millrace.model.columns import arrow_schema
 from millrace.model.imports import ERROR_STORE
 from millrace.model.names import Home
 from millrace.model.table import Definition, TableDeclaration
@@ -87,4 +87,4 @@ def _vectors(table: TableDeclaration) -> DeletionVectors:
 
 def _spec(definition: Definition) -> TableSpec:
     table = definition.table
-    return TableSpec(table.name, stored_schema(definition.columns), table.primary_key, _vectors(table))
+    return TableSpec(table.name, arrow_schema(definition.columns), table.primary_key, _vectors(table))

@@ -12,7 +12,7 @@ from millrace.stream.flow import Flow
 from millrace.stream.jvm import outlive_none, remember
 from millrace.stream.plane import DataPlane, serve_metrics
 from millrace.stream.session import open_session
-from millrace.validate.errors_table import STORED_REJECTED_SCHEMA
+from millrace.validate.errors_table import ERRORS_SCHEMA
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT
 
@@ -37,7 +37,7 @@ def main() -> None:
         settings=settings.spark,
         raw_partitions=Topics(cluster).partitions(RAW_INPUT),
         accepted=DeltaSink(home),
-        rejected=ErrorStore(home, STORED_REJECTED_SCHEMA),
+        rejected=ErrorStore(home, ERRORS_SCHEMA),
         appender=appender,
     )
     port = serve_metrics(0)
