@@ -5,13 +5,14 @@ encodes them. A number that is no whole number is no int; a float becomes the de
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from millrace.model.columns import Column
 from millrace.validate.cells import holds_bytes, is_nested, typed_cells
-from millrace.validate.deep import broken_inside
+from millrace.validate.deep import broken_inside, declared
 from millrace.validate.encoded import is_encoded, typed_integers
 from millrace.validate.faults import Fault, Rows, indices, same
 from millrace.validate.halving import cast_each
@@ -22,7 +23,7 @@ from millrace.validate.text import Outcome, called, meaning
 
 def typed_column(column: Column, given: pa.Array) -> Outcome:
     """The column as declared, with null in the cells that have a fault."""
-    given = _plain(given)
+    given = plain(given)
     if pat.is_binary(given.type):
         return typed_cells(column, given, clean=False, has_nul=True)
     if is_nested(column):
@@ -33,7 +34,7 @@ def typed_column(column: Column, given: pa.Array) -> Outcome:
     return _cast(column, name, given)
 
 
-def _plain(given: pa.Array) -> pa.Array:
+def plain(given: pa.Array) -> pa.Array:
     """Without dictionaries; every kind of text and bytes as binary, so that broken text is found and not trusted."""
     if pat.is_dictionary(given.type):
         given = given.dictionary_decode()
@@ -51,14 +52,15 @@ def _plain(given: pa.Array) -> pa.Array:
 def _refused(column: Column, given: pa.Array, rows: Rows, why: str) -> list[Fault]:
     if not len(rows):
         return []
-    return [same(rows, column.name, "type", why, _as_text(given.take(pa.array(rows))))]
+    return [same(rows, column.name, "type", why, as_text(given.take(pa.array(rows))))]
 
 
-def _as_text(cells: pa.Array) -> pa.Array:
+def as_text(cells: pa.Array) -> pa.Array:
+    """Cells of any type as they may be shown, even where Python has no value for them."""
     try:
         return lossy(cells.cast(pa.string()))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        return lossy(pa.array([str(cell) for cell in cells], pa.string()))
+        return lossy(pa.array([cells.slice(row, 1).to_string() for row in range(len(cells))], pa.string()))
 
 
 def _impossible(column: Column, given: pa.Array) -> Outcome:
@@ -117,8 +119,24 @@ def _moment(column: Column, name: str, given: pa.Array) -> Outcome:
 
 
 def _nested(column: Column, given: pa.Array) -> Outcome:
-    values, faults = _each(column, given, column.arrow)
-    return values, faults + broken_inside(column.name, bare(column.avro), values)
+    """Cast with every inner value optional, so that a missing one is found by its path and not as a cast that failed."""
+    values, faults = _each(column, given, _optional(column.arrow))
+    inside = broken_inside(column.name, bare(column.avro), values)
+    broken = np.zeros(len(values), np.bool_)
+    for fault in inside:
+        broken[fault.rows] = True
+    kept = values.take(pa.array(np.arange(len(values)), mask=broken))
+    return declared(kept, column.arrow), faults + inside
+
+
+def _optional(kind: pa.DataType) -> pa.DataType:
+    if pat.is_struct(kind):
+        return pa.struct([pa.field(field.name, _optional(field.type)) for field in kind])
+    if pat.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _optional(kind.value_type)))
+    if pat.is_map(kind):
+        return pa.map_(kind.key_type, pa.field(kind.item_field.name, _optional(kind.item_type)))
+    return kind
 
 
 _Accepts = Callable[[pa.DataType], bool]

@@ -63,3 +63,18 @@ def _in_text(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]
         return []
     leaf = Column(where, avro, True, array.type)
     return [fault.at(rows) for fault in typed_cells(leaf, array.view(pa.binary()), clean=False, has_nul=True)[1]]
+
+
+def declared(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same memory, with inner values required where `kind` says so. A cast refuses that below a null; `array` is no slice."""
+    if pa.types.is_struct(kind):
+        children = [declared(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, 0, children)
+    if pa.types.is_list(kind):
+        children = [declared(array.values, kind.value_type)]
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, 0, children)
+    if pa.types.is_map(kind):
+        items = declared(array.items, kind.item_type)
+        entries = pa.StructArray.from_arrays([array.keys, items], fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, 0, [entries])
+    return array

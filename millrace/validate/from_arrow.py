@@ -5,13 +5,12 @@ from typing import Any
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as pat
 
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import Column
 from millrace.model.table import Definition
 from millrace.validate.absent import absent_column
-from millrace.validate.arrow_columns import typed_column
+from millrace.validate.arrow_columns import as_text, plain, typed_column
 from millrace.validate.faults import Fault, Rows, indices
 from millrace.validate.parsed import Originals, Parsed, Undecodable, long_keys, missing
 from millrace.validate.text import Outcome
@@ -49,23 +48,19 @@ def _typed(column: Column, is_key: bool, given: pa.Array) -> Outcome:
 
 
 def _as_json(table: pa.Table, rows: Rows) -> pa.Array:
-    picked = table.take(pa.array(rows))
-    columns = [_showable(column) for column in picked.columns]
-    names = picked.column_names
-    return pa.array(
-        [orjson.dumps(dict(zip(names, cells, strict=True)), default=_shown) for cells in zip(*columns, strict=True)],
-        pa.binary(),
-    )
+    picks = pa.array(rows)
+    columns = [_showable(plain(column.combine_chunks()).take(picks)) for column in table.columns]
+    names = table.column_names
+    texts = [orjson.dumps(dict(zip(names, cells, strict=True)), default=_shown) for cells in zip(*columns, strict=True)]
+    return pa.array(texts, pa.binary())
 
 
-def _showable(column: pa.ChunkedArray) -> list[Any]:
-    if pat.is_string(column.type):
-        column = column.combine_chunks().view(pa.binary())
+def _showable(cells: pa.Array) -> list[Any]:
     try:
-        return [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell for cell in column.to_pylist()]
+        return [_shown(cell) if isinstance(cell, bytes) else cell for cell in cells.to_pylist()]
     except (ValueError, OverflowError):
-        # Python's calendar ends with the year 9999, Arrow's does not.
-        return [str(cell) for cell in column]
+        # Python's calendar ends with the year 9999 and its text is UTF-8; Arrow's need not be.
+        return as_text(cells).to_pylist()
 
 
 def _shown(value: Any) -> str:

@@ -1,0 +1,146 @@
+"""A row's verdict never depends on its neighbours: judged alone or among others, it is the same, for any bytes."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.model.chunk import ChunkHeader, TextLayout
+from millrace.model.table import define, parse_table
+from millrace.validate.judge import Judged, judge
+
+FIELDS: list[dict[str, Any]] = [
+    {"name": "k", "type": "string"},
+    {"name": "i", "type": "int"},
+    {"name": "g", "type": ["null", "double"]},
+    {"name": "c", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}},
+    {"name": "d", "type": ["null", {"type": "int", "logicalType": "date"}]},
+    {"name": "s", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+    {"name": "b", "type": ["null", "boolean"]},
+    {"name": "y", "type": "bytes"},
+    {"name": "r", "type": ["null", {"type": "array", "items": "int"}]},
+]
+NAMES = tuple(field["name"] for field in FIELDS)
+TABLE = define("t", parse_table({"schema": {"type": "record", "name": "t", "fields": FIELDS}, "primary_key": ["k"]}), 1)
+LAYOUT = TextLayout(NAMES, ",", '"', "")
+
+CELLS = [
+    *(
+        b"",
+        b'""',
+        b"0",
+        b" 7 ",
+        b"-1",
+        b"+3",
+        b"2147483648",
+        b"1.5",
+        b"1.505",
+        b"1e400",
+        b"1e2",
+        b"nan",
+        b"inf",
+        b"0x1f",
+        b"x",
+    ),
+    *(
+        b"true",
+        b"NO",
+        b"2024-02-29",
+        b"2023-02-29",
+        b"2024-01-02T03:04:05.5Z",
+        b"2024-01-02 03:04:05+02:00",
+        b"9999999",
+    ),
+    *(
+        b'"[1,2]"',
+        b"[1]",
+        b'"[1,null]"',
+        b"\xff",
+        "é".encode(),
+        b"a\0b",
+        b'"two\nlines"',
+        b'"a""b"',
+        b"\xef\xbb\xbfq",
+        b"k" * 1025,
+    ),
+]
+cell = st.sampled_from(CELLS) | st.binary(max_size=6).map(lambda given: given.translate(None, b'",\r\n'))
+good = st.tuples(
+    *(
+        st.sampled_from(given)
+        for given in ([b"a", b"b"], [b"1"], [b"1.5", b""], [b"2.50"], [b""], [b""], [b"t", b""], [b"z"], [b""])
+    )
+)
+row = (
+    (good | st.tuples(*[cell] * len(NAMES)) | st.lists(cell, min_size=1, max_size=12).map(tuple))
+    .map(b",".join)
+    .filter(bool)
+)
+
+number = (
+    st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([0, 1, 1.5, 1e39, 19724])
+)
+value = (
+    st.none()
+    | st.booleans()
+    | number
+    | st.sampled_from(["a", "1.5", "2024-02-29", "2024-01-02T03:04:05Z", "a\0", "x", "é"])
+    | st.lists(st.integers(0, 3) | st.none(), max_size=2)
+)
+plain = {"k": "a", "i": 1, "c": "1.50", "y": "z"}
+record = (
+    st.just(plain)
+    | st.dictionaries(st.sampled_from([*NAMES, "odd"]), value).map(lambda given: {**plain, **given})
+    | st.dictionaries(st.sampled_from(NAMES), value)
+    | value
+)
+line = record.map(lambda given: json.dumps(given, ensure_ascii=False).encode()) | st.binary(
+    min_size=1, max_size=12
+).map(lambda given: given.translate(None, b"\r\n")).filter(lambda given: bool(given.strip()))
+
+
+def judged(encoding: str, body: bytes, rows: int, first_row: int) -> Judged:
+    layout = LAYOUT if encoding == "csv" else None
+    header = ChunkHeader("imp", 0, 1, TABLE.fingerprint, encoding, first_row, 1, rows, len(body), 0, layout)
+    return judge(header, body, TABLE)
+
+
+def by_row(result: Judged) -> dict[int, str]:
+    """Everything said about each row, except its line."""
+    assert result.verdict.failure is None
+    found = {row["_row"]: repr(row) for row in result.accepted.to_pylist()}
+    if result.rejected is not None:
+        for row in result.rejected.drop_columns(["line"]).to_pylist():
+            assert row["row"] not in found
+            found[row["row"]] = repr(row)
+    return found
+
+
+def check(encoding: str, rows: list[bytes]) -> None:
+    together = judged(encoding, b"\n".join(rows) + b"\n", len(rows), 1)
+    alone: dict[int, str] = {}
+    for number, text in enumerate(rows, 1):
+        alone |= by_row(judged(encoding, text + b"\n", 1, number))
+    assert by_row(together) == alone
+    assert sorted(alone) == list(range(1, len(rows) + 1))
+    raws = (
+        {}
+        if together.rejected is None
+        else dict(zip(*(together.rejected[name].to_pylist() for name in ("row", "raw")), strict=True))
+    )
+    assert all(raw == rows[number - 1] for number, raw in raws.items())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(row, min_size=1, max_size=6))
+def test_csv_rows(rows: list[bytes]) -> None:
+    check("csv", rows)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(line, min_size=1, max_size=6))
+def test_json_lines(rows: list[bytes]) -> None:
+    check("jsonl", rows)
