@@ -30,6 +30,8 @@ class ImportFault(TypedDict):
 
 
 class ImportDocument(TypedDict):
+    """An import that is only requested has no bytes, definition or version yet."""
+
     id: str
     tenant: str
     table: str
@@ -37,14 +39,15 @@ class ImportDocument(TypedDict):
     rows: Rows
     chunks: Chunks
     sinks: dict[str, SinkProgress]
-    bytes: int
-    file_name: str | None
     started_at: str | None
     ended_at: str | None
     error: ImportFault | None
-    definition: str
-    first_version: int
+    bytes: NotRequired[int]
+    file_name: NotRequired[str | None]
+    definition: NotRequired[str]
+    first_version: NotRequired[int]
     rows_per_second: NotRequired[float | None]
+    eta_seconds: NotRequired[float | None]
 
 
 class Reason(TypedDict):

@@ -20,6 +20,7 @@ SMALL_FILE_BYTES = 1 << 20
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 _TUS = {"Tus-Resumable": "1.0.0"}
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 def nobody(_sent: int) -> None:
@@ -61,10 +62,15 @@ class Patience:
     def pause_after(self, failed: Problem | Unreachable) -> None:
         """Raises the failure itself when it is for good or the time is up."""
         left = self._since + self._seconds - time.monotonic()
-        if not may_pass(failed) or left <= 0:
+        if left <= 0 or not (may_pass(failed) or _is_out_of_step(failed)):
             raise failed
         time.sleep(min(self._pause, left))
         self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
+
+
+def _is_out_of_step(failed: Problem | Unreachable) -> bool:
+    """Another offset, or a broken request that the platform has not let go of yet: asking again tells."""
+    return isinstance(failed, Problem) and failed.status == HTTPStatus.CONFLICT and failed.code in ("offset", "busy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +92,29 @@ class Upload:
             progress(offset)
             try:
                 offset = send_range(self.connection.endpoint, self.import_id, self.path, offset, self.length, progress)
-            except Problem as failed:
-                if failed.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+            except (Problem, Unreachable) as failed:
+                if _is_closed(failed):
                     break
-                if failed.status != HTTPStatus.CONFLICT:
-                    patience.pause_after(failed)
-                offset = self._resume_point(patience)
-            except Unreachable as failed:
                 patience.pause_after(failed)
                 offset = self._resume_point(patience)
         return cast(ImportDocument, self.connection.json("GET", f"/v1/imports/{path_part(self.import_id)}"))
 
     def _resume_point(self, patience: Patience) -> int:
-        """The platform's own offset; the end of the file when the import is over and takes no more."""
+        """The platform's own offset; the end of the file when the import takes no more."""
         while True:
             try:
                 response = self.connection.ok("HEAD", f"/v1/uploads/{path_part(self.import_id)}", headers=_TUS)
-                return int(response.headers["Upload-Offset"])
-            except Problem as failed:
-                if failed.status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE, HTTPStatus.CONFLICT):
+            except (Problem, Unreachable) as failed:
+                if _is_closed(failed):
                     return self.length
                 patience.pause_after(failed)
-            except Unreachable as failed:
-                patience.pause_after(failed)
+            else:
+                return self.length if "Upload-State" in response.headers else int(response.headers["Upload-Offset"])
+
+
+def _is_closed(failed: Problem | Unreachable) -> bool:
+    """Whether the import is over, however it ended; its document says how."""
+    return isinstance(failed, Problem) and (failed.code == "not_open" or failed.status in _GONE)
 
 
 def begin_upload(connection: Connection, path: Path, submission: Submission) -> Upload:

@@ -1,0 +1,97 @@
+"""Files and folders in, declarations out in the order to apply them; a folder's agreement names the tenant of its tables."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from millrace.model.errors import Invalid
+
+SUFFIXES = (".json", ".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A tenant's agreement, or with `table` a table."""
+
+    tenant: str
+    table: str | None
+    document: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.tenant if self.table is None else f"{self.tenant}/{self.table}"
+
+
+def read_declarations(paths: list[Path], tenant: str | None = None) -> list[Declaration]:
+    """Agreements before tables. A table's tenant: its own word, else `tenant`, else the agreement beside it."""
+    folders: dict[Path, list[tuple[Path, dict[str, Any]]]] = {}
+    for file in dict.fromkeys(file for path in paths for file in _files(path)):
+        folders.setdefault(file.parent, []).extend((file, document) for document in _documents(file))
+    agreements: list[Declaration] = []
+    tables: list[Declaration] = []
+    for documents in folders.values():
+        beside = [_agreement(document) for _, document in documents if _is_agreement(document)]
+        agreements += beside
+        tables += [
+            _table(file, document, tenant, beside) for file, document in documents if not _is_agreement(document)
+        ]
+    return agreements + tables
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
+        if not found:
+            raise Invalid(f"{path} holds no declaration.", remedy=f"Put {', '.join(SUFFIXES)} files there.")
+        yield from found
+    elif path.is_file():
+        yield path
+    else:
+        raise Invalid(f"{path} does not exist.", remedy="Give a file or a folder.")
+
+
+def _documents(file: Path) -> Iterator[dict[str, Any]]:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+        parsed = [json.loads(text)] if file.suffix.lower() == ".json" else list(yaml.safe_load_all(text))
+    except (ValueError, yaml.YAMLError) as failed:
+        raise Invalid(f"{file} cannot be read: {' '.join(str(failed).split())}.", remedy="Correct it.") from None
+    for document in parsed:
+        for each in document if isinstance(document, list) else [document]:
+            if isinstance(each, dict):
+                yield each
+            elif each is not None:
+                raise Invalid(f"{file} holds {each!r:.40} where a declaration should be.")
+
+
+def _is_agreement(document: dict[str, Any]) -> bool:
+    return "schema" not in document and bool({"client", "tenant"} & set(document))
+
+
+def _agreement(document: dict[str, Any]) -> Declaration:
+    rest = {name: value for name, value in document.items() if name not in ("tenant", "client")}
+    tenant = document.get("client", document.get("tenant"))
+    return Declaration(str(tenant), None, {"client": tenant, **rest})
+
+
+def _table(file: Path, document: dict[str, Any], tenant: str | None, beside: list[Declaration]) -> Declaration:
+    schema = document.get("schema")
+    if not isinstance(schema, dict):
+        raise Invalid(
+            f"{file} is neither an agreement nor a table.",
+            remedy="An agreement has `client`, a table has `schema` with an Avro record.",
+        )
+    owner = (
+        document.get("tenant") or tenant or (beside[0].tenant if len({each.tenant for each in beside}) == 1 else None)
+    )
+    if owner is None:
+        raise Invalid(
+            f"Nothing names the tenant of the table in {file}.",
+            remedy="Put `tenant` into the document, one agreement beside it, or give --tenant.",
+        )
+    rest = {name: value for name, value in document.items() if name != "tenant"}
+    return Declaration(str(owner), str(document.get("table") or schema.get("name") or ""), rest)

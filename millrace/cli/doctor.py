@@ -1,0 +1,117 @@
+"""The `doctor` command: every check says what it found and, where that is not well, what to do."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from millrace.cli.printing import print_json
+from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, Session
+from millrace.client import Millrace
+from millrace.client.endpoint import default_home
+from millrace.embed.jars import JAR_SETS, cache_folder
+from millrace.embed.java import find_java
+from millrace.model.errors import MillraceError, Unavailable
+
+LEAST_FREE_BYTES = 2 << 30
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`exit_code` is what the whole command ends with if this is the worst of the checks."""
+
+    name: str
+    found: str
+    remedy: str = ""
+    exit_code: int = 0
+
+
+def run(session: Session) -> int:
+    home = (session.home or default_home()).expanduser()
+    worst = 0
+    for check in _checks(session, home):
+        worst = EXIT_FAILED if EXIT_FAILED in (worst, check.exit_code) else max(worst, check.exit_code)
+        _say(session, check)
+    return worst
+
+
+def _checks(session: Session, home: Path) -> Iterator[Check]:
+    yield _asked("java", find_java, lambda java: f"Java {java.major} at {java.home}")
+    yield _jars()
+    yield _disk(home)
+    yield _writable(home)
+    yield from _platform(session)
+
+
+def _asked(name: str, ask: Callable[[], T], describe: Callable[[T], str]) -> Check:
+    try:
+        return Check(name, describe(ask()))
+    except MillraceError as failed:
+        unreachable = name == "platform" and isinstance(failed, Unavailable)
+        return Check(name, failed.message, failed.remedy, EXIT_UNREACHABLE if unreachable else EXIT_FAILED)
+
+
+def _jars() -> Check:
+    cached = cache_folder() / "jars"
+    missing = [name for name in sorted(JAR_SETS) if not any(cached.glob(f"{name}-*"))]
+    if missing:
+        return Check(
+            "jars", f"{', '.join(missing)} not in {cached}", "The first `millrace up` fetches them, or `make setup`."
+        )
+    return Check("jars", f"{', '.join(sorted(JAR_SETS))} in {cached}")
+
+
+def _disk(home: Path) -> Check:
+    free = shutil.disk_usage(_existing(home)).free
+    found = f"{free / (1 << 30):,.1f} GiB free for {home}"
+    return Check("disk", found) if free >= LEAST_FREE_BYTES else Check("disk", found, "Free some space.", EXIT_FAILED)
+
+
+def _writable(home: Path) -> Check:
+    nearest = _existing(home)
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Check(
+            "home", f"{nearest} is not writable", "Choose another with --home, or mend its owner.", EXIT_FAILED
+        )
+    return Check("home", f"{home} is writable")
+
+
+def _existing(path: Path) -> Path:
+    return next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+
+
+def _platform(session: Session) -> Iterator[Check]:
+    try:
+        connection = Millrace.from_home(session.home)
+    except MillraceError as failed:
+        code = EXIT_UNREACHABLE if isinstance(failed, Unavailable) else EXIT_FAILED
+        yield Check("platform", failed.message, failed.remedy, code)
+        return
+    with connection:
+        answered = _asked(
+            "platform", connection.health, lambda health: f"{health['status']} at {connection.endpoint.url}"
+        )
+        yield answered
+        if answered.exit_code:
+            return
+        for part, state in connection.health()["parts"].items():
+            well = state == "ok"
+            yield Check(
+                part, str(state), "" if well else "See the logs folder of the home.", 0 if well else EXIT_FAILED
+            )
+        yield _asked("token", connection.tenants, lambda tenants: f"accepted; {len(tenants)} tenants visible")
+
+
+def _say(session: Session, check: Check) -> None:
+    well = check.exit_code == 0
+    if session.json:
+        print_json({"check": check.name, "ok": well, "found": check.found, "remedy": check.remedy})
+        return
+    mark = "ok " if well and not check.remedy else "?? " if well else "BAD"
+    print(
+        f"{mark} {check.name:<11} {check.found}" + (f"\n                {check.remedy}" if check.remedy else ""),
+        flush=True,
+    )

@@ -1,0 +1,248 @@
+"""The command line, as a table: each command's name, arguments and help. What a command does is in the module it calls."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from millrace.cli.commands import Commands
+from millrace.cli.lazy import LazyModule
+from millrace.cli.session import Session
+
+if TYPE_CHECKING:
+    from millrace.cli import applying, asking, demo, doctor, importing, inspecting, tokens, up
+else:
+    applying, asking, demo, doctor, importing, inspecting, tokens, up = (
+        LazyModule(f"millrace.cli.{name}")
+        for name in ("applying", "asking", "demo", "doctor", "importing", "inspecting", "tokens", "up")
+    )
+
+EVERYWHERE = "With every command: --home FOLDER, --json (for programs), --debug (tracebacks)."
+EXITS = "Exit codes: 0 everything accepted is durable; 1 failed, cancelled or refused; 2 usage; 3 no platform there."
+
+app = typer.Typer(
+    cls=Commands,
+    help="Millrace: files in at one end; checked, ordered and counted rows in your tables at the other.",
+    epilog=EXITS,
+    no_args_is_help=True,
+    add_completion=False,
+    # Rich help costs as much time as everything else together.
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+token_app = typer.Typer(
+    help="Make, list and revoke access tokens.", no_args_is_help=True, epilog=EVERYWHERE, rich_markup_mode=None
+)
+app.add_typer(token_app, name="token")
+
+ImportId = Annotated[str, typer.Argument(metavar="IMPORT", help="The import's id.", show_default=False)]
+
+
+def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return app.command(name, epilog=EVERYWHERE)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the platform keeps everything. Default: MILLRACE_HOME, else ~/.millrace.", show_default=False
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Answer for programs: one JSON object a line.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    context.obj = Session(home, json)
+
+
+@command("up")
+def up_command(
+    context: typer.Context,
+    port: Annotated[
+        int, typer.Option(help="Of the REST API and the web page; 0 takes any free one.", min=0, max=65535)
+    ] = 8420,
+    host: Annotated[
+        str | None, typer.Option(help="Address to bind. Default: loopback only.", show_default=False)
+    ] = None,
+) -> None:
+    """Start the platform in the foreground.
+
+    Ctrl-C stops all of it; the data stays, and the next start goes on where it was."""
+    up.start(context.obj, port, host)
+
+
+@command("demo")
+def demo_command(
+    context: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="Check the numbers, stop everything and exit.")] = False,
+) -> None:
+    """See it work: two sample tenants, a million rows.
+
+    Starts a platform in --home, else in a temporary folder; Ctrl-C stops it."""
+    raise typer.Exit(demo.run(context.obj, once))
+
+
+@command("apply")
+def apply_command(
+    context: typer.Context,
+    file: Annotated[
+        list[Path], typer.Option("--file", "-f", help="A YAML or JSON file, or a folder of them.", show_default=False)
+    ],
+    more: Annotated[
+        list[Path] | None, typer.Argument(metavar="[PATH]...", help="More of them.", show_default=False)
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Of tables whose document names none.", show_default=False)] = None,
+) -> None:
+    """Declare tenants and tables.
+
+    What is already so stays as it is. A folder may hold an agreement and the tables of its tenant."""
+    raise typer.Exit(applying.run(context.obj, [*file, *(more or [])], tenant))
+
+
+@command("import")
+def import_command(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="TENANT/TABLE", show_default=False)],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Files, or - for standard input.", show_default=False)
+    ],
+    format: Annotated[str | None, typer.Option(help="csv, jsonl, avro or parquet.", show_default=False)] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Between the cells of a CSV row.", show_default=False)] = None,
+    quote: Annotated[str | None, typer.Option(help="Around cells that need it.", show_default=False)] = None,
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Whether the first row names the columns.", show_default=False),
+    ] = None,
+    null_text: Annotated[str | None, typer.Option(help="The cell that means null.", show_default=False)] = None,
+    encoding: Annotated[str | None, typer.Option(help="utf-8, utf-16 or latin-1.", show_default=False)] = None,
+    compression: Annotated[
+        str | None, typer.Option(help="gzip or zstd. Default: by file name.", show_default=False)
+    ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            help="The same key is the same import, however often it is sent. Several files: key:1, key:2 …",
+            show_default=False,
+        ),
+    ] = None,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the platform has the files.")] = False,
+    fail_on_rejects: Annotated[bool, typer.Option("--fail-on-rejects", help="Exit 1 if any row was rejected.")] = False,
+) -> None:
+    """Import files and wait until they are durable.
+
+    Where rows of several files have the same key, the later file wins. How a file is
+    written is declared with its table; the options say what differs."""
+    written = {
+        "format": format, "delimiter": delimiter, "quote": quote, "header": header,
+        "null_text": null_text, "encoding": encoding, "compression": compression,
+    }  # fmt: skip
+    order = importing.Order(target, tuple(files), written, idempotency_key, not no_wait, fail_on_rejects)
+    raise typer.Exit(importing.run(context.obj, order))
+
+
+@command("status")
+def status_command(
+    context: typer.Context,
+    import_id: Annotated[
+        str | None, typer.Argument(metavar="[IMPORT]", help="One import; else the latest.", show_default=False)
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow until it is over.")] = False,
+    limit: Annotated[int, typer.Option(help="How many of the latest.", min=1)] = 20,
+) -> None:
+    """Show how imports are doing."""
+    raise typer.Exit(inspecting.status(context.obj, import_id, watch, limit))
+
+
+@command("errors")
+def errors_command(
+    context: typer.Context,
+    import_id: ImportId,
+    limit: Annotated[
+        int | None, typer.Option(help="At most so many rows. Default: 20, all with --json.", min=1, show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write all of them to a .csv or .jsonl file.", show_default=False)
+    ] = None,
+) -> None:
+    """Show the rejected rows of an import, and why.
+
+    Each with its row number, its line, its original text and every reason."""
+    inspecting.errors(context.obj, import_id, limit, out)
+
+
+@command("cancel")
+def cancel_command(context: typer.Context, import_id: ImportId) -> None:
+    """Stop an import; rows that were already judged stay."""
+    inspecting.cancel(context.obj, import_id)
+
+
+@command("tables")
+def tables_command(
+    context: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[TENANT[/TABLE]]", help="Of one tenant, or one table closely.", show_default=False),
+    ] = None,
+) -> None:
+    """List the tables, or show one closely."""
+    inspecting.tables(context.obj, target)
+
+
+@command("query")
+def query_command(
+    context: typer.Context,
+    sql: Annotated[str, typer.Argument(help="A SELECT over tenant.table views.", show_default=False)],
+    max_rows: Annotated[int | None, typer.Option(help="At most so many rows.", min=1, show_default=False)] = None,
+) -> None:
+    """Ask the tables a question in SQL."""
+    asking.query(context.obj, sql, max_rows)
+
+
+@command("events")
+def events_command(
+    context: typer.Context,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they happen.")] = False,
+    after: Annotated[int, typer.Option(help="Only events after this number.", min=0)] = 0,
+    limit: Annotated[int, typer.Option(help="How many, without --follow.", min=1)] = 100,
+) -> None:
+    """Show what happened, as CloudEvents."""
+    asking.events(context.obj, follow, after, limit)
+
+
+@command("doctor")
+def doctor_command(context: typer.Context) -> None:
+    """Check this machine and the platform.
+
+    Java, jars, disk, home and every part of the platform, each with what to do about it."""
+    raise typer.Exit(doctor.run(context.obj))
+
+
+@token_app.command("create", epilog=EVERYWHERE)
+def token_create(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="To know it by.", show_default=False)],
+    tenant: Annotated[
+        str | None, typer.Option(help="What it may see. Default: everything.", show_default=False)
+    ] = None,
+) -> None:
+    """Make a token; it is shown this once."""
+    tokens.create(context.obj, name, tenant)
+
+
+@token_app.command("list", epilog=EVERYWHERE)
+def token_list(context: typer.Context) -> None:
+    """List tokens by name."""
+    tokens.show(context.obj)
+
+
+@token_app.command("delete", epilog=EVERYWHERE)
+def token_delete(context: typer.Context, name: Annotated[str, typer.Argument(show_default=False)]) -> None:
+    """Revoke a token."""
+    tokens.delete(context.obj, name)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,106 @@
+"""How commands speak on standard output: tables on a terminal, aligned lines in a pipe, JSON when asked for."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from millrace.client.documents import ImportDocument
+
+LEDGER = ("import", "file", "state", "read", "accepted", "rejected", "ignored", "durable", "seconds", "rows/s")
+_CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160))}
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")), flush=True)
+
+
+def readable(cell: object) -> str:
+    """For people: thousands set apart, two decimals, nothing for null."""
+    if isinstance(cell, bool) or cell is None:
+        return "" if cell is None else str(cell).lower()
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:,.2f}" if isinstance(cell, float) else str(cell)
+
+
+def exact(cell: object) -> str:
+    """For results: every digit, and null told from an empty text."""
+    return "null" if cell is None else str(cell).lower() if isinstance(cell, bool) else str(cell)
+
+
+def printable(text: str) -> str:
+    """Without characters that a terminal would obey."""
+    return text.translate(_CONTROLS)
+
+
+def print_table(
+    headers: Sequence[str], rows: Sequence[Sequence[object]], *, show: Callable[[object], str] = readable
+) -> None:
+    """Columns whose every cell is a number are set to the right."""
+    numeric = [bool(rows) and all(isinstance(row[at], int | float) for row in rows) for at in range(len(headers))]
+    cells = [[printable(show(cell)) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        table = Table(header_style="bold", box=None, pad_edge=False)
+        for header, right in zip(headers, numeric, strict=True):
+            table.add_column(header, justify="right" if right else "left", overflow="fold")
+        for row in cells:
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
+    for row in [list(headers), *cells]:
+        fields = zip(row, widths, numeric, strict=True)
+        print("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in fields).rstrip())
+
+
+def seconds_of(document: ImportDocument) -> float | None:
+    """How long an import took, or has taken by the platform's clock so far as it is known."""
+    started, ended = document["started_at"], document["ended_at"]
+    if started is None or ended is None:
+        return None
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
+
+
+def durable(document: ImportDocument) -> str:
+    """Per sink: durable chunks of those sent, and what is not as it should be."""
+    parts = []
+    for name, sink in document["sinks"].items():
+        text = f"{name} {sink['durable_chunks']}/{document['chunks']['sent']}"
+        text += f", {sink['parked_chunks']} parked" if sink["parked_chunks"] else ""
+        parts.append(text + (f", {sink['refused_rows']} refused" if sink["refused_rows"] else ""))
+    return "; ".join(parts)
+
+
+def ledger_row(document: ImportDocument) -> tuple[object, ...]:
+    """One import as the columns of LEDGER."""
+    rows, seconds = document["rows"], seconds_of(document)
+    rate = rows["read"] / seconds if seconds else document.get("rows_per_second")
+    return (
+        document["id"] or "-",
+        document.get("file_name") or "-",
+        document["state"],
+        rows["read"],
+        rows["accepted"],
+        rows["rejected"],
+        rows["ignored"],
+        durable(document),
+        "-" if seconds is None else round(seconds, 2),
+        "-" if rate is None else round(rate),
+    )
+
+
+def ledger_line(document: ImportDocument) -> str:
+    """The same as one line of a log."""
+    values = dict(zip(LEDGER, map(readable, ledger_row(document)), strict=True))
+    counts = ", ".join(f"{values[name]} {name}" for name in ("read", "accepted", "rejected", "ignored"))
+    target = f"{document['tenant']}/{document['table']}"
+    return (
+        f"{values['import']} {target} {values['file']}: {values['state']}; rows: {counts}; "
+        f"durable: {values['durable'] or '-'}; {values['seconds']} s; {values['rows/s']} rows/s"
+    )

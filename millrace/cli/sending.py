@@ -1,0 +1,84 @@
+"""Sends files to a table: admitted in the order given, so that later files win; up to four bodies travel at a time."""
+
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from millrace.cli.tracks import Track
+from millrace.client import Millrace, Submission, Unreachable, Upload
+from millrace.client.upload import SMALL_FILE_BYTES
+from millrace.model.errors import MillraceError
+
+PARALLEL_UPLOADS = 4
+STDIN = "-"
+
+
+class Sender(threading.Thread):
+    """Admits one track after the other and hands large bodies to threads of their own."""
+
+    def __init__(self, connection: Millrace, submission: Submission, tracks: list[Track]) -> None:
+        super().__init__(name="sender", daemon=True)
+        self._connection = connection
+        self._submission = submission
+        self._tracks = tracks
+        self._free = threading.Semaphore(PARALLEL_UPLOADS)
+        self._stopped: MillraceError | None = None
+
+    def stop(self, reason: MillraceError) -> None:
+        """Nothing more is admitted; what is under way goes on."""
+        self._stopped = reason
+
+    def run(self) -> None:
+        for number, track in enumerate(self._tracks, start=1):
+            with self._free:
+                if self._stopped is not None:
+                    track.fail(self._stopped)
+                    continue
+                upload = self._admit(track, self._keyed(number))
+            if upload is not None:
+                self._free.acquire()
+                threading.Thread(target=self._deliver, args=(track, upload), name=track.name, daemon=True).start()
+
+    def _keyed(self, number: int) -> Submission:
+        if len(self._tracks) == 1:
+            return self._submission
+        return replace(self._submission, idempotency_key=f"{self._submission.idempotency_key}:{number}")
+
+    def _admit(self, track: Track, submission: Submission) -> Upload | None:
+        """What is left to send: nothing, where one request does it all."""
+        try:
+            if track.size is None:
+                named = replace(submission, options=replace(submission.options, file_name="stdin"))
+                self._finish(track, self._connection.upload_stream(sys.stdin.buffer, named, track.progress)["id"])
+            elif track.size <= SMALL_FILE_BYTES:
+                self._finish(track, self._connection.upload_file(Path(track.name), submission, track.progress)["id"])
+            else:
+                upload = self._connection.begin_upload(Path(track.name), submission)
+                track.import_id = upload.import_id
+                return upload
+        except MillraceError as failed:
+            self._give_up(track, failed)
+        except OSError as failed:
+            self._give_up(track, MillraceError(f"{track.name} cannot be read: {failed.strerror}.", code="unreadable"))
+        return None
+
+    def _deliver(self, track: Track, upload: Upload) -> None:
+        try:
+            self._finish(track, upload.send(track.progress)["id"])
+        except MillraceError as failed:
+            self._give_up(track, failed)
+        except OSError as failed:
+            self._give_up(track, MillraceError(f"{track.name} cannot be read: {failed}.", code="unreadable"))
+        finally:
+            self._free.release()
+
+    def _finish(self, track: Track, import_id: str) -> None:
+        track.import_id = import_id
+        track.sent = track.size if track.size is not None else track.sent
+        track.delivered.set()
+
+    def _give_up(self, track: Track, failed: MillraceError) -> None:
+        if isinstance(failed, Unreachable):
+            self.stop(failed)
+        track.fail(failed)
