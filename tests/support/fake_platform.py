@@ -53,7 +53,8 @@ class FakePlatform:
             "chunks": {"sent": 1, "judged": 1}, "bytes": len(self.stored.get(import_id, b"")),
             "sinks": {"delta": {"durable_chunks": 1, "parked_chunks": 0, "refused_rows": 0}},
             "file_name": self.queries.get(import_id, {}).get("file_name"), "started_at": "2026-01-01T00:00:00Z",
-            "ended_at": "2026-01-01T00:00:02Z", "error": None, "definition": "d1", "first_version": 1, "rows_per_second": 1.5,
+            "ended_at": "2026-01-01T00:00:02Z", "error": None, "definition": "d1", "first_version": 1,
+            "rows_per_second": 1.5,
         }  # fmt: skip
         return {**data, **self.outcome}
 

@@ -1,0 +1,148 @@
+"""Any bytes, cut anywhere: the rows counted are the rows pyarrow parses, and pieces do not depend on how the bytes came."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.formats.csv_rows import row_spans
+from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
+from millrace.model.table import CsvDialect, Definition, TableDeclaration, define
+
+SMALL = Limits(piece_bytes=64, row_bytes=256, kept_bytes=32)
+BOM = b"\xef\xbb\xbf"
+
+tokens = st.sampled_from(
+    [b'"', b'""', b",", b"\n", b"\r", b"\r\n", b"\n\n", b"a", b"bc", b" ", b"\0", b"\xff", BOM, b"x" * 70, b'"y\ny"']
+)
+texts = st.lists(tokens, max_size=120).map(b"".join)
+sizes = st.lists(st.integers(1, 90), min_size=1, max_size=8)
+
+
+def table(*, header: bool = False) -> Definition:
+    fields = [{"name": name, "type": "string"} for name in ("a", "b")]
+    return define(
+        "t", TableDeclaration("x", {"type": "record", "name": "x", "fields": fields}, csv=CsvDialect(header)), 1
+    )
+
+
+def cut_all(text: bytes, steps: list[int], resume: dict[str, object] | None = None) -> list[Cut]:
+    cutter = open_cutter(table(), UploadOptions(), limits=SMALL, resume=resume)
+    cuts, at, turn = [], 0, 0
+    while at < len(text):
+        cuts += cutter.feed(text[at : at + steps[turn % len(steps)]])
+        at += steps[turn % len(steps)]
+        turn += 1
+    return [*cuts, *cutter.finish()]
+
+
+def parsed_rows(body: bytes) -> int:
+    """How many rows pyarrow finds, whatever their number of cells. (Its handler cannot be shown what is not UTF-8.)"""
+    body = body.replace(b"\xff", b"?")
+    wrong: list[object] = []
+
+    def skip(row: object) -> str:
+        wrong.append(row)
+        return "skip"
+
+    read = pacsv.ReadOptions(use_threads=False, block_size=len(body) + 1, column_names=["a", "b"])
+    parse = pacsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=True, invalid_row_handler=skip)
+    convert = pacsv.ConvertOptions(column_types={"a": pa.binary(), "b": pa.binary()})
+    try:
+        good = pacsv.read_csv(io.BytesIO(body), read, parse, convert)
+    except pa.ArrowInvalid as error:
+        assert "Empty CSV" in str(error)
+        return 0
+    return int(good.num_rows) + len(wrong)
+
+
+@given(texts.filter(lambda text: not text.startswith(BOM)))
+@settings(max_examples=250, deadline=None)
+def test_spans_are_the_rows_that_pyarrow_parses(text: bytes) -> None:
+    spans = row_spans(text, ",", '"')
+    rows = [text[start:end] for start, end in zip(spans.starts, spans.ends, strict=True)]
+    assert len(rows) == parsed_rows(text)
+    assert all(parsed_rows(b"\n" + row) == 1 for row in rows)
+
+
+@given(texts.filter(lambda text: not text.startswith(BOM)))
+@settings(max_examples=150, deadline=None)
+def test_lines_of_spans_are_the_line_ends_before_them(text: bytes) -> None:
+    spans = row_spans(text, ",", '"')
+    for start, line in zip(spans.starts, spans.lines, strict=True):
+        # A separator behind the prefix keeps its last line end from being one with what follows.
+        assert (
+            line
+            == len((text[:start] + b"|").decode("latin-1").replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
+        )
+
+
+@given(texts, sizes)
+@settings(max_examples=250, deadline=None)
+def test_every_piece_has_the_rows_that_pyarrow_parses(text: bytes, steps: list[int]) -> None:
+    row = 1
+    for cut in cut_all(text, steps):
+        assert cut.first_row == row
+        assert cut.rows == (1 if cut.oversize else parsed_rows(cut.body)) == len(row_spans_or_one(cut))
+        row += cut.rows
+
+
+def row_spans_or_one(cut: Cut) -> list[int]:
+    return [0] if cut.oversize else list(row_spans(cut.body, ",", '"').starts)
+
+
+@given(texts, sizes)
+@settings(max_examples=250, deadline=None)
+def test_pieces_do_not_depend_on_how_the_bytes_arrive(text: bytes, steps: list[int]) -> None:
+    assert cut_all(text, steps) == cut_all(text, [len(text) or 1])
+
+
+@given(texts)
+@settings(max_examples=250, deadline=None)
+def test_pieces_hold_every_row_of_the_text_once_and_in_order(text: bytes) -> None:
+    cuts = cut_all(text, [50])
+    plain = text
+    while plain.startswith(BOM):
+        plain = plain[len(BOM) :]
+    if any(cut.oversize for cut in cuts):
+        return
+    spans = row_spans(plain, ",", '"')
+    expected = [
+        (plain[start:end], line) for start, end, line in zip(spans.starts, spans.ends, spans.lines, strict=True)
+    ]
+    found = []
+    for cut in cuts:
+        inner = row_spans(cut.body, ",", '"')
+        found += [
+            (cut.body[start:end], cut.first_line - 1 + line)
+            for start, end, line in zip(inner.starts, inner.ends, inner.lines, strict=True)
+        ]
+    assert found == expected
+
+
+@given(texts, st.integers(0, 30))
+@settings(max_examples=250, deadline=None)
+def test_resuming_behind_any_piece_gives_the_remaining_pieces(text: bytes, stop: int) -> None:
+    cutter = open_cutter(table(), UploadOptions(), limits=SMALL)
+    cuts: list[Cut] = []
+    points = []
+    for source in (cutter.feed(text), cutter.finish()):
+        for cut in source:
+            cuts.append(cut)
+            points.append(cutter.resume_point())
+    point = points[stop % len(points)]
+    assert point is not None
+    assert point["offset"] == cuts[stop % len(cuts)].source_end
+    point = json.loads(json.dumps(point))
+    assert cut_all(text[point["offset"] :], [37], resume=point) == cuts[stop % len(cuts) + 1 :]
+
+
+@given(texts, sizes)
+@settings(max_examples=150, deadline=None)
+def test_pieces_stay_near_the_target(text: bytes, steps: list[int]) -> None:
+    for cut in cut_all(text, steps):
+        assert len(cut.body) <= SMALL.piece_bytes + 1 or cut.rows == 1
+        assert len(cut.body) <= (SMALL.kept_bytes if cut.oversize else SMALL.row_bytes + 1)

@@ -1,0 +1,245 @@
+"""CSV uploads: headers, encodings, broken quotes and rows over the limit."""
+
+import time
+import tracemalloc
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from millrace.formats.csv_rows import row_spans
+from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
+from millrace.formats.text_cut import MAX_UNCLOSED
+from millrace.model.errors import Invalid, TooLarge
+from millrace.model.table import CsvDialect, Definition, TableDeclaration, define
+
+MIB = 1 << 20
+
+
+def table(header: bool = True, **changes: Any) -> Definition:
+    fields: list[dict[str, Any]] = [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": "string"},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "size", "type": "int", "default": 3},
+    ]
+    schema = {"type": "record", "name": "x", "fields": fields}
+    dialect = CsvDialect(header=header, **changes.pop("csv", {}))
+    return define("t", TableDeclaration("x", schema, csv=dialect, **changes), 1)
+
+
+def cut(text: bytes, definition: Definition | None = None, **options: Any) -> list[Cut]:
+    return cut_pieces([text], definition, **options)
+
+
+def cut_pieces(pieces: Iterable[bytes], definition: Definition | None = None, **options: Any) -> list[Cut]:
+    limits = options.pop("limits", None)
+    cutter = open_cutter(definition or table(), UploadOptions(**options), limits=limits)
+    return [*(found for piece in pieces for found in cutter.feed(piece)), *cutter.finish()]
+
+
+def test_header_columns_may_come_in_any_order_with_spaces_and_quotes() -> None:
+    (found,) = cut(b'note, "x" ,name,id\n1,2,3,4\n', table(unknown_fields="ignore"))
+    assert found.layout is not None
+    assert found.layout.columns == ("note", '"x"', "name", "id")
+    assert (found.body, found.first_row, found.first_line, found.rows) == (b"1,2,3,4\n", 1, 2, 1)
+
+
+def test_columns_that_can_be_filled_may_be_absent() -> None:
+    (found,) = cut(b'"name",id\na,1')
+    assert found.layout is not None
+    assert found.layout.columns == ("name", "id")
+
+
+def test_without_header_the_declared_order_holds() -> None:
+    (found,) = cut(b"1,a,,2\n", table(header=False))
+    assert found.layout is not None
+    assert found.layout.columns == ("id", "name", "note", "size")
+    assert found.first_line == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (b"id,note\n", "lacks the column 'name'"),
+        (b"id,name,id\n", "'id' more than once"),
+        (b"id,name,colour\n", "'colour', which the table does not know"),
+        (b"ID,name\n", "lacks the column 'id'"),
+        (b"id;name;note\n", "separated by ';'"),
+        (b"id\tname\tnote\n", "separated by '\\t'"),
+        (b"id,na\xffme\n", "is not UTF-8"),
+        (b",".join(b"c%d" % n for n in range(100_000)) + b"\n", "more than 2004 columns"),
+        (b"x" * (5 * MIB), "longer than 4 MiB"),
+        (b'"id,name\n' + b"1,a\n" * (2 * MIB), "longer than 4 MiB"),
+    ],
+)
+def test_a_header_that_does_not_suit_is_refused_with_a_remedy(header: bytes, said: str) -> None:
+    with pytest.raises(Invalid, match=".") as refused:
+        cut(header + b"1,a\n")
+    assert said in str(refused.value)
+    assert refused.value.remedy
+
+
+def test_many_wrong_columns_are_named_in_part() -> None:
+    with pytest.raises(Invalid) as refused:
+        cut(b"id,name," + b",".join(b"c%d" % n for n in range(30)) + b"\n", file_name="big.csv")
+    assert "'c9' and 20 more" in refused.value.message
+    assert "'c10'" not in refused.value.message
+    assert "big.csv" in refused.value.message
+
+
+def test_a_missing_key_column_is_refused_even_if_nullable() -> None:
+    with pytest.raises(Invalid, match="'note'"):
+        cut(b"id,name\n1,a\n", table(primary_key=("note",)))
+
+
+def test_unknown_columns_that_share_a_name_stay_apart() -> None:
+    (found,) = cut(b"id,name,,\n1,a,,\n", table(unknown_fields="ignore"))
+    assert found.layout is not None
+    assert found.layout.columns == ("id", "name", "", "#4")
+
+
+@pytest.mark.parametrize("text", [b"", b"\n\r\n\n", b"\xef\xbb\xbf", b"id,name\n", b"id,name", b"\n\nid,name\n\n\n"])
+def test_an_upload_without_rows_is_one_piece_with_none(text: bytes) -> None:
+    (found,) = cut(text)
+    assert (found.rows, found.body, found.first_row, found.encoding) == (0, b"", 1, "csv")
+
+
+def test_marks_and_encodings_come_out_as_plain_utf8() -> None:
+    text = 'id,name\r\n1,"ä\nß"\r\n2,€\r\n'
+    expected = '1,"ä\nß"\r\n2,€\r\n'.encode()
+    for encoded in (text.encode("utf-8-sig"), text.encode("utf-16"), b"\xfe\xff" + text.encode("utf-16-be")):
+        assert cut_pieces(bytes([octet]) for octet in encoded)[0].body == expected
+    assert cut(text.encode("utf-16-le"), encoding="utf-16")[0].body == expected
+    latin = text.replace("€", "é")
+    assert cut(latin.encode("latin-1"), encoding="latin-1")[0].body == latin.encode()[len("id,name\r\n") :]
+
+
+def test_what_is_not_utf16_is_refused_with_its_line() -> None:
+    text = "id,name\n1,a\n2,".encode("utf-16") + b"\x00\xdc\x41\x00" + "\n".encode("utf-16-le")
+    with pytest.raises(Invalid, match="line 3"):
+        cut(text)
+    with pytest.raises(Invalid, match="UTF-16-LE"):
+        cut("id,name\n1,a\n".encode("utf-16") + b"x")
+
+
+def test_resume_points_exist_only_where_offsets_are_the_files_own() -> None:
+    assert cut(b"id,name\n1,a\n")[0].source_end == 12
+    assert cut(b"\xef\xbb\xbfid,name\n1,a\n")[0].source_end == 15
+    assert cut("id,name\n1,a\n".encode("utf-16"))[0].source_end is None
+
+
+def test_a_quote_that_never_closes_costs_its_line_only() -> None:
+    rows = b"".join(b'%d,"name %d"\n' % (n, n) for n in range(1000))
+    tail = b"7,seven\n" * (MIB // 2 + MIB // 4)
+    found = cut(b"id,name\n" + rows + b'7,"open\n' + tail)
+    odd = [piece for piece in found if piece.oversize]
+    assert len(odd) == 1
+    assert odd[0].oversize is not None
+    assert odd[0].oversize.rule == "unclosed_quote"
+    assert (odd[0].body, odd[0].first_row, odd[0].first_line, odd[0].rows) == (b'7,"open', 1001, 1002, 1)
+    assert "line 1002" in odd[0].oversize.message
+    assert sum(piece.rows for piece in found) == 1001 + len(tail) // 8
+    assert all(a.first_row + a.rows == b.first_row for a, b in zip(found, found[1:], strict=False))
+
+
+def test_a_line_over_the_limit_is_one_short_piece() -> None:
+    found = cut(b"id,name\n1,a\n2," + b"x" * (5 * MIB) + b"\r\n3,c\n")
+    assert [(piece.rows, piece.first_row, piece.first_line) for piece in found] == [(1, 1, 2), (1, 2, 3), (1, 3, 4)]
+    assert found[1].oversize is not None
+    assert found[1].oversize.rule == "row_too_long"
+    assert len(found[1].body) == 64 << 10
+    assert found[2].body == b"3,c\n"
+
+
+def test_rows_between_the_target_and_the_limit_stay_whole() -> None:
+    row = b'1,"' + b"y\n" * MIB + b'"\n'
+    found = cut(b"id,name\n" + row * 3)
+    assert [piece.body for piece in found] == [row] * 3
+    assert [piece.first_line for piece in found] == [2, 3 + MIB, 4 + 2 * MIB]
+
+
+def test_pieces_end_at_the_last_row_at_or_before_the_target() -> None:
+    found = cut(b"id,name\n" + b"12,4567\n" * MIB)
+    assert {len(piece.body) for piece in found} == {MIB}
+    assert sum(piece.rows for piece in found) == MIB
+
+
+def stream_of(total: int, first: bytes, line: bytes) -> Iterable[bytes]:
+    yield first
+    block = line * (MIB // len(line))
+    for _ in range(total // MIB):
+        yield block
+
+
+@pytest.mark.parametrize(
+    ("first", "line"),
+    [
+        (b'1,"open\n', b"2,some more text\n"),
+        (b'1,"open', b"no line end at all "),
+        (b"", b"\n"),
+        (b"1,", b'"'),
+        (b"", b"\r"),
+        (b'"', b'""'),
+    ],
+)
+def test_hostile_text_streams_through_in_bounded_memory_and_linear_time(first: bytes, line: bytes) -> None:
+    """64 MiB stand for a gigabyte: a quadratic cutter would need minutes."""
+    cutter = open_cutter(table(header=False), UploadOptions())
+    began = time.perf_counter()
+    tracemalloc.start()
+    for piece in stream_of(64 * MIB, first, line):
+        for _ in cutter.feed(piece):
+            pass
+    for _ in cutter.finish():
+        pass
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 150 * MIB
+    assert time.perf_counter() - began < 20
+
+
+def test_a_file_of_broken_quotes_is_refused_before_it_takes_for_ever() -> None:
+    small = Limits(piece_bytes=1024, row_bytes=4096, kept_bytes=64)
+    with pytest.raises(Invalid, match=f"More than {MAX_UNCLOSED} rows"):
+        cut(b'x","\n' * 20_000, table(header=False), limits=small)
+
+
+def test_too_many_bytes_are_refused() -> None:
+    with pytest.raises(TooLarge, match="1000 bytes"):
+        cut(b"id,name\n" + b"1,a\n" * 1000, max_plain_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"delimiter": ""},
+        {"quote": "ab"},
+        {"delimiter": "\n"},
+        {"quote": ","},
+        {"encoding": "ebcdic"},
+        {"file_type": "xlsx"},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(Invalid):
+        cut(b"", **options)
+
+
+def test_options_outweigh_the_table() -> None:
+    (found,) = cut(b"1;'a;b';-\n", header=False, delimiter=";", quote="'", null_text="-")
+    assert found.layout is not None
+    assert (found.layout.delimiter, found.layout.quote, found.layout.null_text) == (";", "'", "-")
+    assert len(row_spans(found.body, ";", "'").starts) == 1
+
+
+def test_invalid_utf8_and_nul_pass_through() -> None:
+    assert cut(b"id,name\n1,\xff\x00\n")[0].body == b"1,\xff\x00\n"
+
+
+def test_spans_and_lines_of_a_small_text() -> None:
+    text = b'a,"b\nc"\r\n\r\nd,e\rf'
+    spans = row_spans(text, ",", '"')
+    assert [text[s:e] for s, e in zip(spans.starts, spans.ends, strict=True)] == [b'a,"b\nc"', b"d,e", b"f"]
+    assert spans.lines.tolist() == [0, 3, 4]
+    assert len(row_spans(b"", ",", '"').starts) == 0

@@ -1,0 +1,149 @@
+"""Compaction and vacuum change no row a reader sees, also while others write."""
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from millrace.lake.compact import MOST_SMALL_FILES, plan, run
+from millrace.lake.keys import KEYS_FOLDER
+from millrace.lake.log import load
+from millrace.lake.store import Store
+from millrace.lake.table import LakeTable
+from millrace.lake.vacuum import vacuum
+from tests.support.lake import (
+    KEYED,
+    KEYLESS,
+    RivalStore,
+    apply_rows,
+    assert_keys_once_in_every_version,
+    content,
+    newest,
+    read_by_polars,
+    stage,
+    stage_chunks,
+)
+
+NOW = timedelta(0)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def scattered(tmp_path: Path) -> LakeTable:
+    table = LakeTable.open(tmp_path, KEYED)
+    for version in range(MOST_SMALL_FILES + 1):
+        apply_rows(table, [(10 * version + n, version) for n in range(12)])
+    return table
+
+
+def make_old(store: Store, hours: float) -> None:
+    then = time.time() - hours * 3600
+    for folder in ("", KEYS_FOLDER, "_millrace/runs", "_millrace/tmp"):
+        for entry in store.list(folder):
+            os.utime(store.path(entry.name), (then, then))
+
+
+def test_many_small_files_become_one(scattered: LakeTable) -> None:
+    before, snapshot = content(scattered), scattered.snapshot()
+    (rewrite,) = plan(snapshot)
+    version = run(scattered.store, KEYED, rewrite)
+    assert version == snapshot.version + 1
+    after = scattered.snapshot()
+    (file,) = after.files.values()
+    assert (file.rows, file.deletion_vector) == (len(before), None)
+    assert content(scattered) == read_by_polars(scattered.store.root) == before
+    assert plan(after) == []
+
+
+def test_compaction_says_that_no_data_changed(scattered: LakeTable) -> None:
+    (rewrite,) = plan(scattered.snapshot())
+    version = run(scattered.store, KEYED, rewrite)
+    text = scattered.store.read(f"_delta_log/{version:020}.json")
+    assert b'"dataChange":false' in text
+    assert b'"dataChange":true' not in text
+
+
+def test_a_file_more_than_a_quarter_dead_is_rewritten(tmp_path: Path) -> None:
+    table = LakeTable.open(tmp_path, KEYED)
+    apply_rows(table, [(key, 1) for key in range(100)])
+    apply_rows(table, [(key, 2) for key in range(25)])
+    assert plan(table.snapshot()) == []
+    apply_rows(table, [(key, 2) for key in range(25, 30)])
+    table.maintain()
+    assert sorted(file.rows for file in table.snapshot().files.values()) == [5, 25, 70]
+    assert content(table) == newest([*((key, 1) for key in range(100)), *((key, 2) for key in range(30))])
+
+
+def test_rows_that_die_during_a_rewrite_stay_dead(scattered: LakeTable) -> None:
+    batches = [[(key, 99) for key in range(5, 200, 3)], [(0, 100), (1, 100), (12, 5), (507, 100)]]
+    expected = newest([*content(scattered), *batches[0], *batches[1]])
+    (rewrite,) = plan(scattered.snapshot())
+    store = RivalStore(scattered.store.root, [lambda: apply_rows(scattered, batches.pop(0))] * 2)
+    assert run(store, KEYED, rewrite) == scattered.snapshot().version
+    assert content(scattered) == read_by_polars(store.root) == expected
+    assert_keys_once_in_every_version(scattered, first=MOST_SMALL_FILES)
+
+
+def test_a_rewrite_ends_when_one_of_its_files_is_gone(scattered: LakeTable) -> None:
+    rows = [(key, 99) for key in range(12)]
+    expected = newest([*content(scattered), *rows])
+    (rewrite,) = plan(scattered.snapshot())
+    store = RivalStore(scattered.store.root, [lambda: apply_rows(scattered, rows)])
+    assert run(store, KEYED, rewrite) is None
+    assert content(scattered) == expected
+
+
+def test_updates_after_compaction_find_the_moved_rows(scattered: LakeTable) -> None:
+    before = content(scattered)
+    LakeTable.open(scattered.store.root, KEYED).maintain()
+    updates = [(key, 200) for key in range(0, 500, 7)]
+    apply_rows(scattered, updates)
+    assert content(scattered) == newest([*before, *updates])
+    assert scattered.apply([stage(scattered.store, [(0, 0), (1, 0)])]).rows_added == 0
+    assert_keys_once_in_every_version(scattered, first=MOST_SMALL_FILES)
+
+
+def test_tables_without_key_are_compacted_and_still_know_their_chunks(tmp_path: Path) -> None:
+    table = LakeTable.open(tmp_path, KEYLESS)
+    chunks = {f"chunk {n}": [(n, n), (n, n)] for n in range(MOST_SMALL_FILES + 1)}
+    for chunk_id, rows in chunks.items():
+        table.apply([stage_chunks(table.store, {chunk_id: rows})])
+    before = content(table)
+    table.maintain()
+    assert len(table.snapshot().files) == 1
+    table.apply([stage_chunks(table.store, chunks, "again")])
+    assert content(table) == before
+
+
+def test_vacuum_deletes_what_has_been_unreferenced_for_the_retention(scattered: LakeTable) -> None:
+    store, before = scattered.store, content(scattered)
+    scattered.maintain()
+    old_version = load(store).version - 1
+    assert vacuum(store, HOUR, NOW) == [], "removed a moment ago: readers may still be at it"
+    assert content(scattered, old_version) == before
+    make_old(store, hours=2)
+    assert vacuum(store, HOUR, NOW) == [], "old, but seen unreferenced only a moment ago"
+    deleted = vacuum(store, NOW, NOW)
+    assert len([name for name in deleted if name.endswith(".parquet")]) == MOST_SMALL_FILES + 1
+    assert {entry.name for entry in store.list("")} >= {file.name for file in load(store).files.values()}
+    assert len(store.list(KEYS_FOLDER)) == len(load(store).files)
+    assert content(scattered) == read_by_polars(store.root) == before
+
+
+def test_vacuum_keeps_staged_files_vectors_and_what_it_is_told_to_keep(tmp_path: Path) -> None:
+    table = LakeTable.open(tmp_path, KEYED)
+    apply_rows(table, [(key, 1) for key in range(20_000)])
+    apply_rows(table, [(key, 2) for key in range(0, 20_000, 7)])
+    young, told = stage(table.store, [(1, 9)], prefix="young"), stage(table.store, [(2, 9)], prefix="told")
+    table.store.write("_millrace/tmp/abandoned", b"x")
+    assert vacuum(table.store, NOW, HOUR) == []
+    make_old(table.store, hours=2)
+    deleted = vacuum(table.store, NOW, HOUR, keep={told.path})
+    assert {young.path, young.sidecar, "_millrace/tmp/abandoned"} <= set(deleted)
+    assert any(entry.name.endswith(".bin") for entry in table.store.list(""))
+    table.apply([told])
+    assert content(table) == newest(
+        [*((key, 1) for key in range(20_000)), *((key, 2) for key in range(0, 20_000, 7)), (2, 9)]
+    )

@@ -1,0 +1,110 @@
+"""Declarations: seed 002's documents as they stand, and what is refused with a remedy."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millrace.model.columns import parse_columns, stored_schema
+from millrace.model.errors import Invalid
+from millrace.model.names import Home, checked_name, is_import_id, new_id
+from millrace.model.table import Definition, define, parse_agreement, parse_table
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def declaration(**changes: Any) -> dict[str, Any]:
+    fields = [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}]
+    return {"schema": {"type": "record", "name": "notes", "fields": fields}, "primary_key": ["id"], **changes}
+
+
+def test_seed_documents_are_taken_as_they_stand() -> None:
+    table = parse_table(json.loads((EXAMPLES / "client_b" / "data_file_configuration.json").read_text()))
+    assert table.name == "product_reviews"
+    assert table.primary_key == ("product_id", "review_id", "customer_id")
+    assert table.csv.header
+    assert table.max_file_bytes == 20 << 20
+    columns = {column.name: column for column in parse_columns(table.schema)}
+    assert columns["review_date"].arrow == pa.string()
+    assert columns["star_rating"].arrow == pa.int32()
+    agreement = json.loads((EXAMPLES / "client_b" / "service_agreement.json").read_text())
+    assert parse_agreement(agreement)[0] == "client_b"
+
+
+def test_a_definition_survives_its_file_and_is_named_by_what_it_says() -> None:
+    one = define("acme", parse_table(declaration()), 1)
+    assert Definition.from_json(one.to_json()) == one
+    assert define("acme", parse_table(declaration()), 2).fingerprint != one.fingerprint
+    assert define("other", parse_table(declaration()), 1).fingerprint != one.fingerprint
+
+
+def test_every_avro_type_has_a_place_in_the_sinks() -> None:
+    fields = [
+        {"name": "a", "type": "boolean"},
+        {"name": "b", "type": {"type": "enum", "name": "E", "symbols": ["X", "Y"]}},
+        {"name": "c", "type": {"type": "fixed", "name": "F", "size": 4}},
+        {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}},
+        {"name": "e", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "f", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "g", "type": {"type": "array", "items": ["null", "int"]}},
+        {"name": "h", "type": {"type": "map", "values": "double"}},
+        {"name": "i", "type": ["null", {"type": "record", "name": "R", "fields": [{"name": "x", "type": "float"}]}]},
+    ]
+    schema = stored_schema(parse_columns({"type": "record", "name": "t", "fields": fields}))
+    assert schema.field("d").type == pa.decimal128(10, 2)
+    assert schema.field("g").type == pa.list_(pa.field("element", pa.int32(), True))
+    assert schema.field("i").nullable
+    assert schema.names[-3:] == ["_version", "_import", "_row"]
+
+
+@pytest.mark.parametrize(
+    ("document", "word"),
+    [
+        (declaration(primary_key=["nope"]), "nope"),
+        (declaration(unknown_thing=1), "unknown_thing"),
+        (declaration(file_type="xlsx"), "xlsx"),
+        (declaration(max_file_size_mb="lots"), "lots"),
+        (declaration(csv={"delimiter": ";;"}), ";;"),
+        (declaration(csv={"delimiter": '"'}), "both"),
+        (declaration(sinks=["tape"]), "tape"),
+        (declaration(schema={"type": "array"}), "record"),
+        (declaration(schema={"type": "record", "name": "../x", "fields": [{"name": "a", "type": "int"}]}, primary_key=[]), "../x"),
+        (declaration(schema={"type": "record", "name": "t", "fields": [{"name": "a", "type": ["int", "string"]}]}, primary_key=[]), "union"),
+        (declaration(schema={"type": "record", "name": "t", "fields": [{"name": "_version", "type": "int"}]}, primary_key=[]), "_version"),
+        (declaration(schema={"type": "record", "name": "t", "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]}, primary_key=[]), "'A'"),
+    ],
+)  # fmt: skip
+def test_bad_declarations_are_refused_by_name(document: dict[str, Any], word: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse_table(document)
+    assert word in str(refused.value)
+
+
+@given(st.text(max_size=300))
+def test_no_name_leaves_its_folder(name: str) -> None:
+    home = Home(Path("/somewhere"))
+    try:
+        checked = checked_name("tenant", name)
+    except Invalid:
+        return
+    assert home.table(checked, checked).parent.parent == home.lake
+    assert len(checked) <= 63
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "a\x00", "a" * 300, "é", "-a", ".a", "a b", "a\n", None, 7])
+def test_hostile_names_are_refused(name: object) -> None:
+    with pytest.raises(Invalid):
+        checked_name("table", name)
+
+
+def test_ids_are_ordered_by_time_and_recognised() -> None:
+    first, second = new_id("imp"), new_id("imp")
+    assert first != second
+    assert first[:12] <= second[:12]
+    assert is_import_id(first)
+    assert not is_import_id(first + "x")
+    assert not is_import_id("imp_../../../../etc/passwd1234")
