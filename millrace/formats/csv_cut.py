@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from millrace.formats import bits
 from millrace.formats.csv_header import read_header
 from millrace.formats.csv_rows import LineEnds, line_ends
-from millrace.formats.pieces import ResumePoint, UploadOptions
+from millrace.formats.pieces import Limits, ResumePoint, UploadOptions
 from millrace.formats.text_cut import Tally, TextCutter
 from millrace.model.chunk import TextLayout
 from millrace.model.table import CsvDialect, Definition
@@ -49,7 +49,11 @@ def _tally(found: LineEnds, at: int | None) -> Tally | None:
 
 
 def csv_cutter(
-    definition: Definition, dialect: CsvDialect, options: UploadOptions, resume: ResumePoint | None = None
+    definition: Definition,
+    dialect: CsvDialect,
+    options: UploadOptions,
+    limits: Limits,
+    resume: ResumePoint | None = None,
 ) -> TextCutter:
     declared = tuple(column.name for column in definition.columns)
     columns = tuple(resume["columns"]) if resume else declared
@@ -59,4 +63,4 @@ def csv_cutter(
         return read_header(row, line, definition, layout, options.what)
 
     rule = CsvRows(dialect.delimiter, dialect.quote)
-    return TextCutter(rule, layout, read_head=read_head if dialect.header else None, resume=resume)
+    return TextCutter(rule, layout, limits, read_head=read_head if dialect.header else None, resume=resume)

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from millrace.model.chunk import Oversize, TextLayout
-
-KEPT_OF_OVERSIZE = 64 << 10
+from millrace.model.chunk import CHUNK_BYTES, MAX_ROW_BYTES, Oversize, TextLayout
 
 ResumePoint = dict[str, Any]
 
@@ -46,6 +44,20 @@ class UploadOptions:
     def what(self) -> str:
         """How messages call the upload."""
         return f"The file {self.file_name!r:.120}" if self.file_name else "The file"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long a piece should be at most, how long a single row may be, and what is kept of a longer one."""
+
+    piece_bytes: int = CHUNK_BYTES
+    row_bytes: int = MAX_ROW_BYTES
+    kept_bytes: int = 64 << 10
+
+    @property
+    def row_text(self) -> str:
+        whole, rest = divmod(self.row_bytes, 1 << 20)
+        return f"{self.row_bytes} bytes" if rest else f"{whole} MiB"
 
 
 class Cutter(Protocol):

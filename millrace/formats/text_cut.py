@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from millrace.formats.pieces import KEPT_OF_OVERSIZE, Cut, ResumePoint
-from millrace.model.chunk import CHUNK_BYTES, MAX_ROW_BYTES, Oversize, TextLayout
+from millrace.formats.pieces import Cut, Limits, ResumePoint
+from millrace.model.chunk import Oversize, TextLayout
 from millrace.model.errors import Invalid
 
 STEP_BYTES = 256 << 10
-# Each costs a scan of MAX_ROW_BYTES and makes little way: without a bound a crafted file would take quadratic time.
+# Each costs a scan of the longest allowed row and makes little way: a crafted file would take quadratic time.
 MAX_UNCLOSED = 1000
 _BOM = b"\xef\xbb\xbf"
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,7 @@ class TextCutter:
         self,
         rule: RowRule,
         layout: TextLayout | None,
+        limits: Limits,
         *,
         read_head: Callable[[bytes, int], TextLayout] | None = None,
         check_start: Callable[[bytes], None] | None = None,
@@ -63,10 +63,11 @@ class TextCutter:
     ) -> None:
         self._rule = rule
         self._layout = layout
+        self._limits = limits
         self._read_head = read_head
         self._check_start = check_start
         self._buffer = bytearray()
-        self._wanted = CHUNK_BYTES
+        self._wanted = self._limits.piece_bytes
         self._long_row: bytes | None = None
         self._offset, self._row, self._line, self._unclosed = 0, 1, 1, 0
         self._yielded = self._started = resume is not None
@@ -113,10 +114,10 @@ class TextCutter:
                     return
                 yield self._finish_long_row()
             elif tally := self._next_rows(last):
-                self._wanted = CHUNK_BYTES
+                self._wanted = self._limits.piece_bytes
                 yield from self._take(tally)
-            elif self._wanted < MAX_ROW_BYTES:
-                self._wanted *= 2
+            elif self._wanted < self._limits.row_bytes:
+                self._wanted = min(2 * self._wanted, self._limits.row_bytes)
             else:
                 yield from self._break_long_row()
 
@@ -125,15 +126,15 @@ class TextCutter:
         while self._buffer.startswith(_BOM):
             self._drop(len(_BOM))
         if self._check_start:
-            self._check_start(bytes(self._buffer[:CHUNK_BYTES]))
+            self._check_start(bytes(self._buffer[: self._limits.piece_bytes]))
 
     def _next_rows(self, last: bool) -> Tally | None:
         size = len(self._buffer)
         window = bytes(memoryview(self._buffer)[: self._wanted + 1])
         limit = min(self._wanted, size)
-        if self._read_head is not None or self._wanted > CHUNK_BYTES:
+        if self._read_head is not None or self._wanted > self._limits.piece_bytes:
             tally = self._rule.first_row(window, limit)
-        elif size > CHUNK_BYTES:
+        elif size > self._limits.piece_bytes:
             tally = self._rule.whole_rows(window, limit)
         else:
             return self._rule.all_rows(window)
@@ -174,12 +175,12 @@ class TextCutter:
         """The buffer holds more than a row may have, and no row end."""
         if self._read_head is not None:
             raise Invalid(
-                f"The header in line {self._line} is longer than {MAX_ROW_BYTES // _MIB} MiB.",
+                f"The header in line {self._line} is longer than {self._limits.row_text}.",
                 remedy="Check the quote and delimiter settings, or whether the file is CSV at all.",
             )
-        end = self._rule.first_line(bytes(self._buffer))
-        if end is None:
-            self._long_row = self._drop(KEPT_OF_OVERSIZE)
+        end = self._rule.first_line(bytes(self._buffer[: self._limits.row_bytes + 1]))
+        if end is None or end > self._limits.row_bytes:
+            self._long_row = self._drop(self._limits.kept_bytes)
             return
         self._unclosed += 1
         if self._unclosed > MAX_UNCLOSED:
@@ -187,9 +188,9 @@ class TextCutter:
                 f"More than {MAX_UNCLOSED} rows hold a quote that never closes, the last one in line {self._line}.",
                 remedy="Check the quote setting.",
             )
-        self._wanted = CHUNK_BYTES
-        message = f"The quote opened in line {self._line} does not close within {MAX_ROW_BYTES // _MIB} MiB"
-        body = self._drop(end)[:KEPT_OF_OVERSIZE]
+        self._wanted = self._limits.piece_bytes
+        message = f"The quote opened in line {self._line} does not close within {self._limits.row_text}"
+        body = self._drop(end).rstrip(b"\r\n")[: self._limits.kept_bytes]
         self._line += 1
         yield self._cut(body, 1, self._line - 1, Oversize("unclosed_quote", message))
 
@@ -205,8 +206,8 @@ class TextCutter:
 
     def _finish_long_row(self) -> Cut:
         body, self._long_row = self._long_row or b"", None
-        self._wanted = CHUNK_BYTES
+        self._wanted = self._limits.piece_bytes
         line = self._line
         self._line += 1
-        message = f"Line {line} is longer than {MAX_ROW_BYTES // _MIB} MiB"
+        message = f"Line {line} is longer than {self._limits.row_text}"
         return self._cut(body, 1, line, Oversize("row_too_long", message))

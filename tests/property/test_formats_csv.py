@@ -51,11 +51,9 @@ def parsed_rows(body: bytes) -> int:
     read = pacsv.ReadOptions(use_threads=False, block_size=len(body) + 1, column_names=["a", "b"])
     parse = pacsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=True, invalid_row_handler=skip)
     convert = pacsv.ConvertOptions(column_types={"a": pa.binary(), "b": pa.binary()})
-    try:
-        good = pacsv.read_csv(io.BytesIO(body), read, parse, convert)
-    except pa.ArrowInvalid as error:
-        assert "Empty CSV" in str(error)
+    if not body.strip(b"\r\n"):
         return 0
+    good = pacsv.read_csv(io.BytesIO(body), read, parse, convert)
     return int(good.num_rows) + len(wrong)
 
 

@@ -3,6 +3,7 @@
 import time
 import tracemalloc
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -74,7 +75,7 @@ def test_without_header_the_declared_order_holds() -> None:
     ],
 )
 def test_a_header_that_does_not_suit_is_refused_with_a_remedy(header: bytes, said: str) -> None:
-    with pytest.raises(Invalid, match=".") as refused:
+    with pytest.raises(Invalid) as refused:
         cut(header + b"1,a\n")
     assert said in str(refused.value)
     assert refused.value.remedy
@@ -140,7 +141,7 @@ def test_a_quote_that_never_closes_costs_its_line_only() -> None:
     assert (odd[0].body, odd[0].first_row, odd[0].first_line, odd[0].rows) == (b'7,"open', 1001, 1002, 1)
     assert "line 1002" in odd[0].oversize.message
     assert sum(piece.rows for piece in found) == 1001 + len(tail) // 8
-    assert all(a.first_row + a.rows == b.first_row for a, b in zip(found, found[1:], strict=False))
+    assert all(a.first_row + a.rows == b.first_row for a, b in pairwise(found))
 
 
 def test_a_line_over_the_limit_is_one_short_piece() -> None:

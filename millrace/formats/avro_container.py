@@ -1,0 +1,144 @@
+"""The parts of an Avro container file: header and blocks, from bytes and to bytes. Refuses what is not one, saying where."""
+
+import json
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import zstandard
+
+from millrace.model.errors import Invalid, TooLarge
+
+MAGIC = b"Obj\x01"
+SYNC_BYTES = 16
+MAX_HEADER_BYTES = 1 << 20
+MAX_BLOCK_BYTES = 64 << 20
+CODECS = ("null", "deflate", "snappy", "zstandard")
+_MAX_LONG_BYTES = 10
+_CRC_BYTES = 4
+
+
+class Short(Exception):
+    """More bytes are needed. Never leaves this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerHeader:
+    schema: dict[str, Any]
+    codec: str
+    sync: bytes
+
+    def framed(self) -> bytes:
+        """The header of a file whose blocks are not compressed."""
+        meta = {b"avro.schema": json.dumps(self.schema).encode(), b"avro.codec": b"null"}
+        pairs = b"".join(_sized(name) + _sized(value) for name, value in meta.items())
+        return MAGIC + write_long(len(meta)) + pairs + b"\0" + self.sync
+
+    def framed_block(self, rows: int, plain: bytes) -> bytes:
+        return write_long(rows) + _sized(plain) + self.sync
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads Avro's plain parts from the start of a buffer, or says that it is too short."""
+
+    buffer: bytearray
+    at: int = 0
+
+    def take(self, size: int) -> bytes:
+        if not 0 <= size <= len(self.buffer) - self.at:
+            raise Short
+        self.at += size
+        return bytes(memoryview(self.buffer)[self.at - size : self.at])
+
+    def long(self) -> int:
+        value = 0
+        for number in range(_MAX_LONG_BYTES):
+            octet = self.take(1)[0]
+            value |= (octet & 127) << 7 * number
+            if octet < 128:
+                return (value >> 1) ^ -(value & 1)
+        raise Invalid("It holds a number of more than 64 bits.")
+
+
+def write_long(value: int) -> bytes:
+    number, octets = value << 1, bytearray()
+    while number > 127:
+        octets.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*octets, number])
+
+
+def _sized(value: bytes) -> bytes:
+    return write_long(len(value)) + value
+
+
+def read_header(reader: Reader) -> ContainerHeader:
+    if reader.take(len(MAGIC)) != MAGIC:
+        raise Invalid("It does not begin like an Avro container file.", remedy="Name the file's true type.")
+    meta = _read_meta(reader)
+    codec = meta.get("avro.codec", b"null").decode("latin-1")
+    if codec not in CODECS:
+        raise Invalid(f"Its codec is {codec!r:.40}.", remedy=f"Write it with one of: {', '.join(CODECS)}.")
+    try:
+        schema = json.loads(meta.get("avro.schema", b""))
+    except (ValueError, RecursionError) as error:
+        raise Invalid("Its schema is not readable JSON.") from error
+    if not isinstance(schema, dict) or schema.get("type") != "record" or not isinstance(schema.get("fields"), list):
+        raise Invalid("Its schema is not a record.", remedy="Write rows as Avro records.")
+    return ContainerHeader(schema, codec, reader.take(SYNC_BYTES))
+
+
+def _read_meta(reader: Reader) -> dict[str, bytes]:
+    meta: dict[str, bytes] = {}
+    while count := reader.long():
+        if count < 0:
+            reader.long()
+        for _ in range(abs(count)):
+            name = reader.take(reader.long()).decode("latin-1")
+            meta[name] = reader.take(reader.long())
+    return meta
+
+
+def inflate(codec: str, data: bytes) -> bytes:
+    """A block without its compression. Refuses more than MAX_BLOCK_BYTES before they exist."""
+    try:
+        plain = _inflate(codec, data)
+    except (zlib.error, zstandard.ZstdError, pa.ArrowInvalid, OSError, Short) as error:
+        raise Invalid(f"It cannot be decompressed ({codec}): {error}.") from error
+    if len(plain) > MAX_BLOCK_BYTES:
+        raise _too_long()
+    return plain
+
+
+def _inflate(codec: str, data: bytes) -> bytes:
+    if codec == "deflate":
+        return zlib.decompressobj(wbits=-15).decompress(data, MAX_BLOCK_BYTES + 1)
+    if codec == "zstandard":
+        decoder = zstandard.ZstdDecompressor(max_window_size=MAX_BLOCK_BYTES)
+        return decoder.stream_reader(data, read_across_frames=True).read(MAX_BLOCK_BYTES + 1)
+    if codec == "snappy":
+        return _unsnap(data[:-_CRC_BYTES], int.from_bytes(data[-_CRC_BYTES:], "big"))
+    return data
+
+
+def _unsnap(data: bytes, checksum: int) -> bytes:
+    size = 0
+    for number, octet in enumerate(data[:5]):
+        size |= (octet & 127) << 7 * number
+        if octet < 128:
+            break
+    if size > MAX_BLOCK_BYTES:
+        raise _too_long()
+    plain: bytes = pa.decompress(data, decompressed_size=size, codec="snappy", asbytes=True)
+    if zlib.crc32(plain) != checksum:
+        raise zlib.error("the checksum differs")
+    return plain
+
+
+def _too_long() -> TooLarge:
+    return TooLarge(
+        f"It decompresses to more than {MAX_BLOCK_BYTES >> 20} MiB.",
+        remedy="Write the file with a smaller sync interval.",
+    )

@@ -1,0 +1,132 @@
+"""Avro container files into pieces: whole blocks, uncompressed, each piece a container file of its own.
+
+Refuses damaged files, and a writer's schema that cannot be resolved to the table's columns."""
+
+import io
+from collections.abc import Iterator
+
+import fastavro
+
+from millrace.formats.avro_blocks import Block, BlockReader
+from millrace.formats.avro_container import SYNC_BYTES, ContainerHeader
+from millrace.formats.avro_match import refuse_unresolvable
+from millrace.formats.pieces import Cut, Limits, ResumePoint, UploadOptions
+from millrace.model.chunk import Oversize
+from millrace.model.errors import Invalid, TooLarge
+from millrace.model.table import Definition
+
+
+class AvroCutter:
+    def __init__(
+        self, definition: Definition, options: UploadOptions, limits: Limits, resume: ResumePoint | None = None
+    ) -> None:
+        self._options = options
+        self._limits = limits
+        self._reader = BlockReader(
+            options.what, lambda header: refuse_unresolvable(header.schema, definition, options.what)
+        )
+        self._empty = ContainerHeader(definition.table.schema, "null", bytes(SYNC_BYTES))
+        self._waiting: list[Block] = []
+        self._offset: int | None = 0
+        self._row = 1
+        self._blocks = self._plain_bytes = 0
+        self._yielded = resume is not None
+        if resume is not None:
+            header = ContainerHeader(resume["schema"], resume["codec"], bytes.fromhex(resume["sync"]))
+            self._reader.resume(header, resume["offset"], resume["blocks"])
+            self._offset, self._row = resume["offset"], resume["row"]
+            self._blocks, self._plain_bytes = resume["blocks"], resume["plain_bytes"]
+
+    def feed(self, piece: bytes) -> Iterator[Cut]:
+        for block in self._reader.feed(piece):
+            waiting = sum(len(other.plain) for other in self._waiting)
+            self._refuse_too_much(self._plain_bytes + waiting + len(block.plain))
+            if waiting + len(block.plain) > self._limits.piece_bytes:
+                yield from self.drain()
+            if len(block.plain) > self._limits.row_bytes:
+                yield from self._split(block)
+            else:
+                self._waiting.append(block)
+
+    def finish(self) -> Iterator[Cut]:
+        yield from self.drain()
+        self._reader.finish()
+        if not self._yielded:
+            yield self._cut([])
+
+    def drain(self) -> Iterator[Cut]:
+        blocks, self._waiting = self._waiting, []
+        if not blocks:
+            return
+        self._leave_behind(blocks)
+        if any(block.rows for block in blocks):
+            yield self._cut([(block.rows, block.plain) for block in blocks if block.rows])
+
+    def resume_point(self) -> ResumePoint | None:
+        header = self._reader.header
+        if not self._yielded or header is None or self._offset is None:
+            return None
+        place = {"offset": self._offset, "row": self._row, "blocks": self._blocks, "plain_bytes": self._plain_bytes}
+        return {**place, "schema": header.schema, "codec": header.codec, "sync": header.sync.hex()}
+
+    def rows_cut(self) -> int:
+        return self._row - 1
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+    def _leave_behind(self, blocks: list[Block]) -> None:
+        self._offset = blocks[-1].end
+        self._blocks += len(blocks)
+        self._plain_bytes += sum(len(block.plain) for block in blocks)
+
+    def _cut(self, parts: list[tuple[int, bytes]], oversize: Oversize | None = None) -> Cut:
+        header = self._reader.header or self._empty
+        rows = sum(rows for rows, _ in parts)
+        body = header.framed() + b"".join(header.framed_block(rows, plain) for rows, plain in parts)
+        if oversize:
+            body = parts[0][1][: self._limits.kept_bytes]
+        first_row, self._row, self._yielded = self._row, self._row + rows, True
+        return Cut(body, "oversize" if oversize else "avro", first_row, 0, rows, None, oversize, self._offset)
+
+    def _split(self, block: Block) -> Iterator[Cut]:
+        """A block too long for one piece; nothing can be resumed between its pieces."""
+        bounds = [0, *self._row_ends(block)]
+        self._leave_behind([block])
+        end, self._offset = self._offset, None
+        first = 0
+        while first < block.rows:
+            last = first + 1
+            while last < block.rows and bounds[last + 1] - bounds[first] <= self._limits.piece_bytes:
+                last += 1
+            self._offset = end if last == block.rows else None
+            part = (last - first, block.plain[bounds[first] : bounds[last]])
+            too_long = last - first == 1 and len(part[1]) > self._limits.row_bytes
+            yield self._cut([part], self._oversize() if too_long else None)
+            first = last
+
+    def _oversize(self) -> Oversize:
+        return Oversize("row_too_long", f"Row {self._row} is longer than {self._limits.row_text}")
+
+    def _row_ends(self, block: Block) -> list[int]:
+        assert self._reader.header is not None
+        schema = fastavro.parse_schema(self._reader.header.schema)
+        stream, ends = io.BytesIO(block.plain), []
+        try:
+            for _ in range(block.rows):
+                fastavro.schemaless_reader(stream, schema, None)
+                ends.append(stream.tell())
+        except Exception as error:  # whatever a decoder raises on foreign bytes means the same
+            number = self._blocks + 1
+            raise Invalid(
+                f"{self._options.what}: Avro block {number} does not hold rows of the file's schema."
+            ) from error
+        return ends
+
+    def _refuse_too_much(self, plain_bytes: int) -> None:
+        limit = self._options.max_plain_bytes
+        if limit is not None and plain_bytes > limit:
+            raise TooLarge(
+                f"{self._options.what} decompresses to more than {limit} bytes.",
+                remedy="Split it, or raise the table's max_file_size_mb.",
+            )

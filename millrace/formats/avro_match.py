@@ -1,0 +1,46 @@
+"""Can rows of a writer's Avro schema become rows of the table? Refuses by column name; nested types are left to the rows."""
+
+from typing import Any
+
+from millrace.formats.matching import refuse_mismatch
+from millrace.model.columns import Column
+from millrace.model.errors import Invalid
+from millrace.model.table import Definition
+
+_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+_PROMOTIONS = {
+    "int": {"int", "long", "float", "double"},
+    "long": {"long", "float", "double"},
+    "float": {"float", "double"},
+    "string": {"string", "bytes"},
+    "bytes": {"string", "bytes"},
+}
+
+
+def refuse_unresolvable(schema: dict[str, Any], definition: Definition, what: str) -> None:
+    fields = {str(field.get("name")): field.get("type") for field in schema["fields"] if isinstance(field, dict)}
+    where = f"{what}: its Avro schema"
+    refuse_mismatch(list(fields), definition, where)
+    for column in definition.columns:
+        if column.name in fields and not _resolvable(fields[column.name], column):
+            written = ", ".join(sorted(_kinds(fields[column.name])))
+            raise Invalid(
+                f"{where} writes column {column.name!r} as {written}, the table has {column.kind}.",
+                remedy="Write it with the table's type, or one that Avro can promote to it.",
+            )
+
+
+def _resolvable(avro: Any, column: Column) -> bool:
+    """Whether some value of the written type can be one of the column's."""
+    return any(
+        (kind == "null" and column.nullable)
+        or kind not in _PRIMITIVES | {"record", "enum", "fixed", "array", "map"}
+        or column.kind in _PROMOTIONS.get(kind, {kind})
+        for kind in _kinds(avro)
+    )
+
+
+def _kinds(avro: Any) -> set[str]:
+    if isinstance(avro, list):
+        return set().union(*(_kinds(branch) for branch in avro))
+    return _kinds(avro["type"]) if isinstance(avro, dict) and "type" in avro else {str(avro)}

@@ -1,0 +1,159 @@
+"""gzip (many members) and zstd (many frames) in, plain bytes out, in bounded steps. Refuses garbage and bombs.
+
+A bomb is what has grown past 64 MiB at over 500 times its size; a zstd window may have 8 MiB, as RFC 8878 advises."""
+
+import zlib
+from collections.abc import Iterator
+from typing import Protocol
+
+import zstandard
+
+from millrace.model.errors import Invalid, TooLarge
+
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+MAX_RATIO = 500
+FREE_BYTES = 64 << 20
+_MIB = 1 << 20
+_SNIFFED = 4
+_OUT_STEP = 1 << 20
+_ZSTD_WINDOW = 8 << 20
+# 512 octets of zstd hold at most 16 MiB, as a block needs 4 and gives 128 KiB; its decoder has no limit of its own.
+_IN_STEP = {"gzip": 16 << 10, "zstd": 512}
+
+
+class BrokenOff(Exception):
+    """The stream ended before its own end mark. Never leaves this package."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+class Decompress:
+    """A stage that lets plain bytes pass: `kind` None means to look at the first bytes."""
+
+    def __init__(self, kind: str | None, what: str) -> None:
+        if kind not in (None, *_IN_STEP):
+            raise Invalid(f"{what} is said to be compressed with {kind!r}.", remedy=f"Known: {', '.join(_IN_STEP)}.")
+        self._kind = kind
+        self._what = what
+        self._head = b""
+        self._sniffing = True
+        self._member: _Member | None = None
+        self._read = self._written = 0
+
+    @property
+    def transparent(self) -> bool:
+        return self._kind is None
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        if self._sniffing:
+            self._head += piece
+            if len(self._head) >= _SNIFFED:
+                yield from self._start()
+        elif self._kind is None:
+            yield piece
+        else:
+            yield from self._inflate(piece)
+
+    def finish(self) -> Iterator[bytes]:
+        if self._sniffing:
+            yield from self._start()
+        if self._member is not None and self._kind is not None:
+            raise BrokenOff(self._kind)
+
+    def _start(self) -> Iterator[bytes]:
+        head, self._head, self._sniffing = self._head, b"", False
+        if self._kind is None:
+            self._kind = next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
+        if head:
+            yield from self.feed(head)
+
+    def _inflate(self, piece: bytes) -> Iterator[bytes]:
+        step = _IN_STEP[str(self._kind)]
+        for start in range(0, len(piece), step):
+            rest = piece[start : start + step]
+            self._read += len(rest)
+            while rest := self._between_members(rest):
+                yield from self._inflate_step(rest)
+                rest = self._end_member()
+
+    def _between_members(self, rest: bytes) -> bytes:
+        """Tapes and some writers pad with zeros; gzip's own tools pass over them."""
+        return rest.lstrip(b"\0") if self._member is None and self._kind == "gzip" and self._written else rest
+
+    def _inflate_step(self, rest: bytes) -> Iterator[bytes]:
+        if self._member is None:
+            self._member = _GzipMember() if self._kind == "gzip" else _ZstdFrame()
+        try:
+            for plain in self._member.steps(rest):
+                self._written += len(plain)
+                if self._written > FREE_BYTES and self._written > MAX_RATIO * self._read:
+                    self._refuse_bomb()
+                yield plain
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise Invalid(
+                f"{self._what} is no readable {self._kind} stream near octet {self._read}: {error}.",
+                remedy=f"Test it with '{self._kind} -t', and send it without compression if it is not compressed.",
+            ) from error
+
+    def _end_member(self) -> bytes:
+        if self._member is None or not self._member.ended:
+            return b""
+        rest, self._member = self._member.unused, None
+        return rest
+
+    def _refuse_bomb(self) -> None:
+        raise TooLarge(
+            f"{self._what} decompresses to more than {FREE_BYTES // _MIB} MiB at over {MAX_RATIO} times its size.",
+            remedy="Send it without compression.",
+        )
+
+
+class _Member(Protocol):
+    @property
+    def ended(self) -> bool: ...
+    @property
+    def unused(self) -> bytes: ...
+    def steps(self, data: bytes) -> Iterator[bytes]: ...
+
+
+class _GzipMember:
+    def __init__(self) -> None:
+        self._decoder = zlib.decompressobj(wbits=31)
+
+    @property
+    def ended(self) -> bool:
+        return self._decoder.eof
+
+    @property
+    def unused(self) -> bytes:
+        return self._decoder.unused_data
+
+    def steps(self, data: bytes) -> Iterator[bytes]:
+        more = True
+        while more:
+            plain = self._decoder.decompress(data, _OUT_STEP)
+            data = self._decoder.unconsumed_tail
+            if plain:
+                yield plain
+            # A full step may leave output inside the decoder though it has taken all input.
+            more = not self._decoder.eof and (bool(data) or len(plain) == _OUT_STEP)
+
+
+class _ZstdFrame:
+    def __init__(self) -> None:
+        self._decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+
+    @property
+    def ended(self) -> bool:
+        return self._decoder.eof
+
+    @property
+    def unused(self) -> bytes:
+        return self._decoder.unused_data
+
+    def steps(self, data: bytes) -> Iterator[bytes]:
+        plain = self._decoder.decompress(data)
+        if plain:
+            yield plain

@@ -1,0 +1,44 @@
+"""JSON Lines into pieces: the row rule, and a look at the start. Refuses a JSON array or one object over many lines."""
+
+import numpy as np
+
+from millrace.formats.csv_rows import LF
+from millrace.formats.line_rows import filled_lines
+from millrace.formats.pieces import Limits, ResumePoint, UploadOptions
+from millrace.formats.text_cut import Tally, TextCutter
+from millrace.model.errors import Invalid
+
+_SPACES = b" \t\r\n"
+_REMEDY = "Send JSON Lines: one object per line, no commas between them (jq -c '.[]' makes it from an array)."
+
+
+class JsonLines:
+    encoding = "jsonl"
+
+    def whole_rows(self, window: bytes, limit: int) -> Tally | None:
+        end = window.rfind(b"\n", 0, limit) + 1
+        return self.all_rows(window[:end]) if end else None
+
+    def first_row(self, window: bytes, limit: int) -> Tally | None:
+        end = window.find(b"\n", 0, limit) + 1
+        return self.all_rows(window[:end]) if end else None
+
+    def all_rows(self, body: bytes) -> Tally:
+        octets = np.frombuffer(body, np.uint8)
+        feeds = np.flatnonzero(octets == LF)
+        filled = filled_lines(octets, np.append(0, feeds + 1), np.append(feeds, len(body)))
+        return Tally(len(body), int(np.count_nonzero(filled)), len(feeds))
+
+    def first_line(self, window: bytes) -> int | None:
+        return window.find(b"\n") + 1 or None
+
+
+def json_lines_cutter(options: UploadOptions, limits: Limits, resume: ResumePoint | None = None) -> TextCutter:
+    def check_start(text: bytes) -> None:
+        start = text.lstrip(_SPACES)
+        if start.startswith(b"["):
+            raise Invalid(f"{options.what} is a JSON array.", remedy=_REMEDY)
+        if start.partition(b"\n")[0].strip(_SPACES) == b"{" and b"\n" in start:
+            raise Invalid(f"{options.what} is JSON with an object over many lines.", remedy=_REMEDY)
+
+    return TextCutter(JsonLines(), None, limits, check_start=check_start, resume=resume)

@@ -1,0 +1,158 @@
+"""Parquet files into pieces: spooled to disk as they arrive, read as Arrow batches at the end, each piece an IPC stream.
+
+Refuses what is not Parquet, and columns that do not suit the table, by name and type."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millrace.formats.matching import refuse_mismatch
+from millrace.formats.pieces import Cut, Limits, ResumePoint, UploadOptions
+from millrace.model.chunk import Oversize
+from millrace.model.columns import arrow_schema
+from millrace.model.errors import Invalid, TooLarge, Unavailable
+from millrace.model.table import Definition
+
+# Dictionary pages let every row of a batch repeat one long value: small batches bound that, and are joined again.
+_BATCH_ROWS = 1024
+_READ_BUFFER = 1 << 20
+
+
+class ParquetCutter:
+    def __init__(self, definition: Definition, options: UploadOptions, limits: Limits, spool_dir: Path | None) -> None:
+        self._definition = definition
+        self._options = options
+        self._limits = limits
+        self._spool = tempfile.NamedTemporaryFile(dir=spool_dir, prefix="parquet-", buffering=0)  # noqa: SIM115
+        self._row = 1
+        self._plain_bytes = 0
+
+    def feed(self, piece: bytes) -> Iterator[Cut]:
+        view = memoryview(piece)
+        try:
+            while view:
+                view = view[self._spool.write(view) :]
+        except OSError as error:
+            remedy = "Free some disk space and send the file again."
+            raise Unavailable(f"{self._options.what} cannot be kept: {error.strerror}.", remedy=remedy) from error
+        yield from ()
+
+    def finish(self) -> Iterator[Cut]:
+        try:
+            if self._spool.tell():
+                yield from self._read()
+            if self._row == 1:
+                yield self._cut(arrow_schema(self._definition.columns), [])
+        except (pa.ArrowException, OSError) as error:
+            raise Invalid(
+                f"{self._options.what} cannot be read as Parquet after {self._row - 1} rows: {error}"[:400],
+                remedy="Send the whole file again; if that fails too, write it again or name its true type.",
+            ) from error
+        finally:
+            self.close()
+
+    def drain(self) -> Iterator[Cut]:
+        """Nothing can be read of a Parquet file before its end."""
+        yield from ()
+
+    def resume_point(self) -> ResumePoint | None:
+        return None
+
+    def rows_cut(self) -> int:
+        return self._row - 1
+
+    def close(self) -> None:
+        self._spool.close()
+
+    def _read(self) -> Iterator[Cut]:
+        with pq.ParquetFile(self._spool.name, pre_buffer=False, buffer_size=_READ_BUFFER) as file:
+            names = self._checked_names(file.schema_arrow)
+            joined: list[pa.RecordBatch] = []
+            size = 0
+            for batch in self._small_batches(file, names):
+                if joined and size + batch.nbytes > self._limits.piece_bytes:
+                    yield self._cut(joined[0].schema, joined)
+                    joined, size = [], 0
+                if batch.num_rows == 1 and batch.nbytes > self._limits.row_bytes:
+                    yield self._oversize(batch)
+                else:
+                    joined.append(batch)
+                    size += batch.nbytes
+            if joined:
+                yield self._cut(joined[0].schema, joined)
+
+    def _small_batches(self, file: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            row_bytes = group.total_byte_size / max(1, group.num_rows)
+            rows = max(1, min(_BATCH_ROWS, int(self._limits.piece_bytes / max(1, row_bytes))))
+            for batch in file.iter_batches(rows, row_groups=[number], columns=names, use_threads=False):
+                yield from self._halved(_plain(batch))
+
+    def _halved(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if batch.nbytes <= self._limits.piece_bytes or batch.num_rows <= 1:
+            yield batch
+            return
+        middle = batch.num_rows // 2
+        yield from self._halved(batch.slice(0, middle))
+        yield from self._halved(batch.slice(middle))
+
+    def _checked_names(self, schema: pa.Schema) -> list[str]:
+        where = f"{self._options.what}: its Parquet schema"
+        refuse_mismatch(schema.names, self._definition, where)
+        declared = {column.name: column for column in self._definition.columns if column.name in schema.names}
+        wrong = [
+            f"{name!r} is {schema.field(name).type}, the table has {column.arrow}"
+            for name, column in declared.items()
+            if not _castable(schema.field(name).type, column.arrow)
+        ]
+        if wrong:
+            shown = "; ".join(wrong[:10]) + (f" and {len(wrong) - 10} more" if len(wrong) > 10 else "")
+            raise Invalid(f"{where} has columns of other types: {shown}.", remedy="Write them with the table's types.")
+        return list(declared) or schema.names[:1]
+
+    def _cut(self, schema: pa.Schema, batches: list[pa.RecordBatch]) -> Cut:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, schema) as stream:
+            for batch in batches:
+                stream.write_batch(batch)
+        body = sink.getvalue().to_pybytes()
+        self._refuse_too_much(len(body))
+        rows = sum(batch.num_rows for batch in batches)
+        self._row += rows
+        return Cut(body, "arrow", self._row - rows, 0, rows)
+
+    def _oversize(self, batch: pa.RecordBatch) -> Cut:
+        reason = Oversize("row_too_long", f"Row {self._row} is longer than {self._limits.row_text}")
+        body = json.dumps(batch.to_pylist()[0], default=str, ensure_ascii=False).encode(errors="replace")
+        self._row += 1
+        return Cut(body[: self._limits.kept_bytes], "oversize", self._row - 1, 0, 1, None, reason)
+
+    def _refuse_too_much(self, size: int) -> None:
+        self._plain_bytes += size
+        limit = self._options.max_plain_bytes
+        if limit is not None and self._plain_bytes > limit:
+            raise TooLarge(
+                f"{self._options.what} decompresses to more than {limit} bytes.",
+                remedy="Split it, or raise the table's max_file_size_mb.",
+            )
+
+
+def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
+    try:
+        pa.array([], given).cast(wanted)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Without dictionaries, which every piece would have to repeat."""
+    columns = [
+        column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
