@@ -207,17 +207,25 @@ class Topics:
 
 
 def end_offsets(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition."""
+    """First and next offset of each partition. Patient with a partition whose leader has only just been chosen."""
     consumer = Consumer({**cluster.client_config(), "group.id": "millrace-offsets", "log_level": 2})
+    deadline = time.monotonic() + REQUEST_SECONDS
     try:
         known = partition_count(consumer, topic)
-        return {
-            n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=REQUEST_SECONDS) for n in range(known)
-        }
-    except KafkaException as error:
-        raise _unavailable(error) from error
+        return {number: _watermarks(consumer, TopicPartition(topic, number), deadline) for number in range(known)}
     finally:
         consumer.close()
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition, deadline: float) -> tuple[int, int]:
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=REQUEST_SECONDS)
+            return low, high
+        except KafkaException as error:
+            if time.monotonic() > deadline:
+                raise _unavailable(error) from error
+            time.sleep(0.1)
 
 
 def _unavailable(error: KafkaException) -> Unavailable:

@@ -1,0 +1,168 @@
+"""Avro container uploads."""
+
+import io
+import json
+import zlib
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from millrace.formats.avro_container import write_long
+from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
+from millrace.model.errors import Invalid, TooLarge
+from millrace.model.table import Definition, TableDeclaration, define
+
+SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "x",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "name", "type": "string"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+    ],
+}
+ROWS = [{"id": n, "name": f"name {n * 7919}", "note": None if n % 3 else "x"} for n in range(40_000)]
+SMALL = Limits(piece_bytes=60_000, row_bytes=200_000, kept_bytes=100)
+
+
+def table(**changes: Any) -> Definition:
+    return define("t", TableDeclaration("x", SCHEMA, file_type="avro", **changes), 1)
+
+
+def container(codec: str = "null", schema: Any = None, rows: Any = None, interval: int = 16_000) -> bytes:
+    out = io.BytesIO()
+    fastavro.writer(
+        out, schema or SCHEMA, ROWS if rows is None else rows, codec, interval, sync_marker=bytes(range(16))
+    )
+    return out.getvalue()
+
+
+def cut(data: bytes, step: int = 65_536, limits: Limits = SMALL, **options: Any) -> list[Cut]:
+    cutter = open_cutter(table(), UploadOptions(**options), limits=limits)
+    pieces = (data[at : at + step] for at in range(0, len(data), step))
+    return [*(found for piece in pieces for found in cutter.feed(piece)), *cutter.finish()]
+
+
+def rows_of(cuts: list[Cut]) -> list[Any]:
+    return [row for piece in cuts for row in fastavro.reader(io.BytesIO(piece.body))]
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate", "zstandard"])
+def test_pieces_are_container_files_that_hold_every_row(codec: str) -> None:
+    found = cut(container(codec))
+    assert rows_of(found) == ROWS
+    assert [piece.first_row for piece in found] == [1 + sum(p.rows for p in found[:n]) for n in range(len(found))]
+    assert len(found) > 5
+    assert all(len(piece.body) < SMALL.piece_bytes + 1000 for piece in found)
+    assert all((piece.encoding, piece.first_line) == ("avro", 0) for piece in found)
+
+
+def test_snappy_blocks_are_read() -> None:
+    data = container(rows=ROWS[:100], interval=1_000_000)
+    header, block = data.split(bytes(range(16)))[:2]
+    plain = block[block.index(b"\x00\x0cname 0") :]
+    packed = pa.compress(plain, codec="snappy", asbytes=True) + zlib.crc32(plain).to_bytes(4, "big")
+    header = header.replace(b"\x14avro.codec\x08null", b"\x14avro.codec\x0csnappy")
+    sync = bytes(range(16))
+    data = header + sync + write_long(100) + write_long(len(packed)) + packed + sync
+    assert rows_of(cut(data)) == ROWS[:100]
+    with pytest.raises(Invalid, match="block 1"):
+        cut(data[:-20] + bytes(4) + sync)
+
+
+def test_pieces_do_not_depend_on_how_the_bytes_arrive() -> None:
+    data = container("deflate")
+    assert cut(data, 977) == cut(data, len(data))
+
+
+def test_resuming_behind_any_piece_gives_the_remaining_pieces() -> None:
+    data = container("deflate")
+    cutter = open_cutter(table(), UploadOptions(), limits=SMALL)
+    cuts, points = [], []
+    for source in (cutter.feed(data), cutter.finish()):
+        for piece in source:
+            cuts.append(piece)
+            points.append(json.loads(json.dumps(cutter.resume_point())))
+    for number, point in enumerate(points):
+        assert point["offset"] == cuts[number].source_end
+        again = open_cutter(table(), UploadOptions(), limits=SMALL, resume=point)
+        assert [*again.feed(data[point["offset"] :]), *again.finish()] == cuts[number + 1 :]
+
+
+def test_a_block_too_long_for_a_piece_is_split_between_rows() -> None:
+    rows = [*ROWS[:5000], {"id": -1, "name": "y" * 300_000, "note": None}, *ROWS[5000:10_000]]
+    found = cut(container(rows=rows, interval=10_000_000))
+    assert sum(piece.rows for piece in found) == len(rows)
+    odd = [piece for piece in found if piece.oversize]
+    assert [(piece.first_row, piece.rows, len(piece.body)) for piece in odd] == [(5001, 1, 100)]
+    assert rows_of([piece for piece in found if not piece.oversize]) == ROWS[:10_000]
+    assert all(len(piece.body) < SMALL.piece_bytes + 1000 for piece in found)
+    assert [piece.source_end is None for piece in found] == [True] * (len(found) - 1) + [False]
+
+
+@pytest.mark.parametrize("data", [b"", container(rows=[])])
+def test_an_upload_without_rows_is_one_piece_with_none(data: bytes) -> None:
+    (found,) = cut(data)
+    assert found.rows == 0
+    assert rows_of([found]) == []
+
+
+def test_missing_unknown_and_unresolvable_columns_are_refused_by_name() -> None:
+    def written(*fields: tuple[str, Any]) -> bytes:
+        schema = {"type": "record", "name": "x", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+        return container(schema=schema, rows=[])
+
+    with pytest.raises(Invalid, match="lacks the column 'name'"):
+        cut(written(("id", "long")))
+    with pytest.raises(Invalid, match="'colour', which the table does not know"):
+        cut(written(("id", "long"), ("name", "string"), ("colour", "string")))
+    with pytest.raises(Invalid, match="column 'id' as string, the table has long"):
+        cut(written(("id", "string"), ("name", "string")))
+    assert cut(written(("name", "bytes"), ("id", ["null", "int"])))[0].rows == 0
+
+
+def test_damaged_files_are_refused_with_the_block() -> None:
+    data = container(rows=ROWS[:3000])
+    sync = bytes(range(16))
+    assert data.count(sync) == 6
+    second = data.index(sync, data.index(sync) + 16) + 16
+    with pytest.raises(Invalid, match="not begin like an Avro container"):
+        cut(b"PK\x03\x04 what is this")
+    with pytest.raises(Invalid, match="inside its Avro header"):
+        cut(data[:40])
+    with pytest.raises(Invalid, match="ends inside Avro block 2"):
+        cut(data[: second + 100])
+    with pytest.raises(Invalid, match="block 1. Its sync mark"):
+        cut(data[: second - 1] + b"?" + data[second:])
+    with pytest.raises(Invalid, match="block 2. It claims"):
+        cut(data[:second] + write_long(5) + write_long(1 << 40) + data[second:])
+    with pytest.raises(Invalid, match="codec is 'lzo'"):
+        cut(data.replace(b"\x08null", b"\x06lzo"))
+    deflated = container("deflate", rows=ROWS[:3000])
+    first = deflated.index(sync) + 16
+    with pytest.raises(Invalid, match="block 1. It cannot be decompressed"):
+        cut(deflated[: first + 5] + b"\xff" * 50 + deflated[first + 55 :])
+
+
+def test_a_broken_off_file_gives_its_complete_blocks_first() -> None:
+    data = container()
+    cutter = open_cutter(table(), UploadOptions(), limits=SMALL)
+    found = list(cutter.feed(data[:-100]))
+    with pytest.raises(Invalid, match="ends inside Avro block"):
+        for piece in cutter.finish():
+            found.append(piece)
+    rows = rows_of(found)
+    assert len(rows) > 38_000
+    assert rows == ROWS[: len(rows)]
+
+
+def test_a_bomb_in_a_block_is_refused() -> None:
+    rows = [{"id": n, "name": "z" * 1_000_000, "note": None} for n in range(70)]
+    data = container("deflate", rows=rows, interval=1 << 30)
+    assert len(data) < 1_000_000
+    with pytest.raises(TooLarge, match="64 MiB"):
+        cut(data)
+    with pytest.raises(TooLarge, match="10000000 bytes"):
+        cut(container("deflate", rows=rows), max_plain_bytes=10_000_000)
