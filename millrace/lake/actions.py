@@ -1,4 +1,4 @@
-"""The words of Delta's log as values: JSON actions in, frozen values out, and back. Keeps what it does not use of a file."""
+"""The words of Delta's log as values: JSON actions in, frozen values out, and back. Refuses unknown protocols."""
 
 import time
 import uuid
@@ -195,7 +195,7 @@ class Protocol:
         unknown = self.features - WRITER_FEATURES
         if unknown or (self.reader, self.writer) not in {(1, 1), (1, 2), (3, 7)}:
             raise Unavailable(
-                f"The Delta table at {where} needs reader {self.reader}, writer {self.writer}, features {sorted(unknown)}.",
+                f"Table {where!r} asks for reader {self.reader}, writer {self.writer}, features {sorted(unknown)}.",
                 remedy="Another writer changed its protocol: restore the table, or declare a new generation.",
             )
 

@@ -23,20 +23,25 @@ REWRITTEN_PREFIX = "rewritten"
 
 
 def file_actions(
-    store: Store, snapshot: Snapshot, spec: TableSpec, added: Sequence[AddFile], dead: Mapping[str, Dead]
+    store: Store,
+    snapshot: Snapshot,
+    spec: TableSpec,
+    added: Sequence[AddFile],
+    dead: Mapping[str, Dead],
+    data_change: bool = True,
 ) -> list[Action]:
-    """Adds the files without their dead rows, and takes the dead rows out of live files. Files wholly dead disappear."""
+    """Adds files without their dead rows, and takes dead rows out of live files. Files wholly dead disappear."""
     touched = {path: snapshot.files[path] for path in dead if path in snapshot.files}
-    actions = [remove_action(file) for file in touched.values()]
+    actions = [remove_action(file, data_change) for file in touched.values()]
     partly: dict[str, AddFile] = {}
     for file in (*touched.values(), *added):
         losers = dead.get(file.path)
         if losers is None:
-            actions.append(file.to_json())
+            actions.append(file.to_json(data_change))
         elif len(losers) + file.dead_rows < _rows(store, file):
             partly[file.path] = replace(file, rows=_rows(store, file))
     marked = _rewritten(store, spec, partly, dead) if spec.deletion_vectors == "never" else _marked(store, partly, dead)
-    return actions + [file.to_json() for file in marked]
+    return actions + [file.to_json(data_change) for file in marked]
 
 
 def declaration(snapshot: Snapshot, spec: TableSpec, actions: Sequence[Action]) -> list[Action]:

@@ -1,4 +1,4 @@
-"""Parquet checkpoints of the log: a snapshot's parts in, one file out, and back. Ends replay at a bounded number of commits.
+"""Parquet checkpoints of the log: a snapshot's parts in, one file out, and back, so that replay is short.
 Tombstones are left out: only this package vacuums, and it keeps its own record.
 """
 

@@ -55,7 +55,8 @@ def load_vector(store: Store, vector: DeletionVector) -> BitMap:
         )
     if len(positions) != vector.cardinality:
         raise Corrupt(
-            f"Deletion vector {vector.identity} of {store.root} has {len(positions)} positions, not {vector.cardinality}."
+            f"Deletion vector {vector.identity} has {len(positions)} positions, not {vector.cardinality}.",
+            remedy=f"Restore the table at {store.root}.",
         )
     return positions
 

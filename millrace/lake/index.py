@@ -81,9 +81,9 @@ class KeyIndex:
         return known
 
     def tidy(self, snapshot: Snapshot, most_rows: int | None = None) -> None:
-        """Merges levels that are full, of at most `most_rows` rows, and deletes runs that no longer serve."""
+        """Merges levels that are full and deletes runs that no longer serve; with a limit, only merges up to it."""
         selection = self._select(snapshot)
-        if _due(selection.sources, most_rows) is None:
+        if most_rows is not None and _due(selection.sources, most_rows) is None:
             return
         self._runs = None
         selection = self._select(snapshot, again=True)

@@ -1,16 +1,20 @@
-"""Key columns in, a 128-bit hash per row out (two uint64 lanes), vectorised. The function is ours and never changes:
-hashes are stored beside every data file. Equal hash counts as equal key; widening a column (int to long, float to double)
-keeps the hash. Refuses nested types.
+"""Key columns in, a 128-bit hash per row out (two uint64 lanes). The function is ours and never changes: hashes are
+stored beside every data file. Equal hash counts as equal key; widening a column (int to long, float to double) keeps
+it. Refuses nested types.
 """
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millrace.model.errors import Invalid
+
 U64 = npt.NDArray[np.uint64]
+Cells = Any  # a pyarrow Array or ChunkedArray
 
 # Above this length a cell is digested first, so that the word loop below stays short whatever the cells hold.
 LONGEST_WORDWISE_BYTES = 128
@@ -30,7 +34,7 @@ _CANONICAL_NAN = np.float64("nan")
 
 
 class Lanes:
-    """The two running lanes of a block of rows; absorbing a word is a bijection of it, so one-word keys never collide."""
+    """The running lanes of a block of rows; absorbing a word is a bijection of it, so one-word keys never collide."""
 
     __slots__ = ("lanes",)
 
@@ -42,7 +46,7 @@ class Lanes:
 
     def absorb(self, words: U64 | np.uint64) -> None:
         for number, lane in enumerate(self.lanes):
-            lane ^= words * _SPREAD[number]
+            np.bitwise_xor(lane, words * _SPREAD[number], out=lane)
             _finalise(lane, number)
 
     def absorb_at(self, rows: npt.NDArray[np.intp], words: U64) -> None:
@@ -62,7 +66,7 @@ def _finalise(lane: U64, number: int) -> None:
     lane ^= lane >> third
 
 
-def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[U64, U64]:
+def hash_keys(columns: Sequence[Cells]) -> tuple[U64, U64]:
     """The hash of each row's key; the columns' order matters, their names do not."""
     arrays = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
     rows = len(arrays[0])
@@ -74,7 +78,7 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[U64, U64]:
     return first, second
 
 
-def _hash_block(arrays: Sequence[pa.Array]) -> Lanes:
+def _hash_block(arrays: Sequence[Cells]) -> Lanes:
     lanes = Lanes(len(arrays[0]))
     for array in arrays:
         before = tuple(lane.copy() for lane in lanes.lanes) if array.null_count else None
@@ -88,12 +92,12 @@ def _hash_block(arrays: Sequence[pa.Array]) -> Lanes:
     return lanes
 
 
-def _absorb_column(lanes: Lanes, array: pa.Array) -> None:
+def _absorb_column(lanes: Lanes, array: Cells) -> None:
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         _absorb_bytes(lanes, array.cast(pa.large_string()), "string")
     elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
-        _absorb_bytes(lanes, array.cast(pa.binary()).cast(pa.large_binary()), "binary")
+        _absorb_bytes(lanes, array.cast(pa.large_binary()), "binary")
     elif pa.types.is_decimal(kind):
         _absorb_decimal(lanes, array)
     elif pa.types.is_dictionary(kind):
@@ -104,7 +108,7 @@ def _absorb_column(lanes: Lanes, array: pa.Array) -> None:
         lanes.absorb(words)
 
 
-def _words_of(array: pa.Array) -> tuple[str, U64]:
+def _words_of(array: Cells) -> tuple[str, U64]:
     kind = array.type
     if pa.types.is_integer(kind):
         return "int", _as_words(array, pa.int64())
@@ -120,17 +124,17 @@ def _words_of(array: pa.Array) -> tuple[str, U64]:
         return "timestamp", _as_words(array.cast(pa.timestamp("us", tz=kind.tz), safe=False), pa.int64())
     if pa.types.is_time(kind):
         return "time", _as_words(array.cast(pa.time64("us"), safe=False), pa.int64())
-    raise TypeError(f"a column of type {kind} cannot be part of a primary key; use a scalar type")
+    raise Invalid(f"A column of type {kind} cannot be part of a primary key.", remedy="Use columns of scalar types.")
 
 
-def _as_words(array: pa.Array, integer: pa.DataType) -> U64:
+def _as_words(array: Cells, integer: pa.DataType) -> U64:
     values = array.cast(integer, safe=False)
     filled = values.fill_null(0) if values.null_count else values
     words: U64 = filled.to_numpy(zero_copy_only=False).view(np.uint64)
     return words
 
 
-def _absorb_decimal(lanes: Lanes, array: pa.Array) -> None:
+def _absorb_decimal(lanes: Lanes, array: Cells) -> None:
     wide = array.cast(pa.decimal128(38, array.type.scale))
     halves = np.frombuffer(wide.buffers()[1], dtype="<u8")[2 * wide.offset : 2 * (wide.offset + len(wide))]
     lanes.absorb(np.uint64(_TAGS["decimal"] | array.type.scale << 8))
@@ -138,7 +142,7 @@ def _absorb_decimal(lanes: Lanes, array: pa.Array) -> None:
     lanes.absorb(halves[1::2].copy())
 
 
-def _absorb_bytes(lanes: Lanes, array: pa.Array, family: str) -> None:
+def _absorb_bytes(lanes: Lanes, array: Cells, family: str) -> None:
     offsets = np.frombuffer(array.buffers()[1], dtype="<i8")[array.offset : array.offset + len(array) + 1]
     raw = array.buffers()[2]
     begin, end = int(offsets[0]), int(offsets[-1])
@@ -161,7 +165,7 @@ def _digest_long_cells(
     data: npt.NDArray[np.uint8],
     rows: npt.NDArray[np.intp],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    view = memoryview(data)
+    view = data.data
     digests = b"".join(
         hashlib.blake2b(view[starts[row] : starts[row] + lengths[row]], digest_size=16).digest() for row in rows
     )

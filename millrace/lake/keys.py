@@ -1,4 +1,4 @@
-"""Key files: sorted key hashes of one data file (its sidecar) or of many (a merged run), each with file, position, version.
+"""Key files: the sorted key hashes of one data file (its sidecar) or of many (a merged run), with position and version.
 Arrays in, an immutable file out, and back as memory maps. A damaged file reads as none.
 """
 

@@ -110,16 +110,15 @@ def fold(snapshot: Snapshot, actions: Iterable[Action], version: int) -> Snapsho
 
 def checkpoint_if_due(store: Store, snapshot: Snapshot, chunk_memory: timedelta, log_retention: timedelta) -> Snapshot:
     """Writes a checkpoint every few versions, forgets expired chunk ids and old log files. Failing costs only time."""
-    if snapshot.version == 0 or snapshot.version % CHECKPOINT_INTERVAL or snapshot.metadata is None:
+    metadata = snapshot.metadata
+    if snapshot.version == 0 or snapshot.version % CHECKPOINT_INTERVAL or metadata is None:
         return snapshot
     oldest_ms = now_ms() - chunk_memory // timedelta(milliseconds=1)
     kept = {chunk: done for chunk, done in snapshot.transactions.items() if done.updated_ms >= oldest_ms}
     snapshot = replace(snapshot, transactions=kept)
     # The commit stands without its checkpoint; the next one that is due tries again.
     with suppress(OSError):
-        write_checkpoint(
-            store, snapshot.version, snapshot.protocol, snapshot.metadata, snapshot.files.values(), kept.values()
-        )
+        write_checkpoint(store, snapshot.version, snapshot.protocol, metadata, snapshot.files.values(), kept.values())
         clean(store, log_retention)
     return snapshot
 

@@ -38,7 +38,7 @@ _SCALARS: Mapping[pa.DataType, str] = {
     pa.date32(): "date",
 }
 _ARROW_SCALARS: Mapping[str, pa.DataType] = {
-    **{name: kind for kind, name in reversed(_SCALARS.items())},
+    **{name: kind for kind, name in reversed(list(_SCALARS.items()))},
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
@@ -98,7 +98,7 @@ def arrow_schema(schema_json: str) -> pa.Schema:
     return pa.schema([_arrow_field(field) for field in orjson.loads(schema_json)["fields"]])
 
 
-def _arrow_field(field: dict[str, Any]) -> pa.Field:
+def _arrow_field(field: dict[str, Any]) -> Any:
     return pa.field(field["name"], _arrow_type(field["type"]))
 
 
@@ -119,7 +119,7 @@ def _schema_json(fields: tuple[dict[str, Any], ...]) -> str:
     return orjson.dumps({"type": "struct", "fields": fields}).decode()
 
 
-def _delta_field(field: pa.Field) -> dict[str, Any]:
+def _delta_field(field: Any) -> dict[str, Any]:
     # Presence is judged before rows get here; a Delta invariant would only shut simpler writers out.
     return {"name": field.name, "type": _delta_type(field.type, field.name), "nullable": True, "metadata": {}}
 

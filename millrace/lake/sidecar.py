@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millrace.lake.keyhash import hash_keys
+from millrace.lake.keyhash import Cells, hash_keys
 from millrace.lake.keys import KeyFile, sidecar_name, write_keys
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.store import Store
@@ -64,7 +64,7 @@ def write_data_file(
     """Stages the rows. Of a key that occurs twice only the row of the greatest version, then the last, is written."""
     if not _PREFIX.fullmatch(name_prefix):
         raise Invalid(f"{name_prefix!r:.60} cannot start a file name.", remedy="Use letters, digits, '.', '-' and '_'.")
-    if VERSION_COLUMN not in table.column_names:
+    if key and VERSION_COLUMN not in table.column_names:
         raise Invalid(
             f"The rows of {name_prefix!r} have no column {VERSION_COLUMN!r}.", remedy="Add it before staging."
         )
@@ -89,7 +89,7 @@ def write_data_file(
 
 
 def sorted_keys(
-    hashes: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]], versions: pa.ChunkedArray
+    hashes: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]], versions: Cells
 ) -> tuple[KeyFile, npt.NDArray[np.intp]]:
     """The rows that win within a file, sorted by hash, and the positions of those that do not."""
     h1, h2 = hashes
@@ -109,13 +109,14 @@ def sorted_keys(
 def encode_parquet(table: pa.Table) -> memoryview:
     """The table as one Parquet file that plain readers understand."""
     is_small = table.num_rows < SMALL_FILE_ROWS
+    dictionary: Any = not is_small and _repeating_columns(table)
     sink = pa.BufferOutputStream()
     pq.write_table(
         _storable(table),
         sink,
         compression="snappy" if is_small else "zstd",
         compression_level=None if is_small else 1,
-        use_dictionary=False if is_small else _repeating_columns(table) or False,
+        use_dictionary=dictionary,
         store_schema=False,
         row_group_size=ROW_GROUP_ROWS,
         coerce_timestamps="us",

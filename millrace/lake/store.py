@@ -1,4 +1,4 @@
-"""Files of one table under a root folder: names in, bytes out. The only module of the lake that touches the file system.
+"""Files of one table under a root folder: names in, bytes out. All file access of the lake goes through here.
 Everything appears whole or not at all (temp file, then link or rename); refuses names that leave the root.
 """
 
@@ -6,7 +6,7 @@ import mmap
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -50,17 +50,13 @@ class Store:
         """The files directly in a folder, sorted by name; none if there is no such folder."""
         prefix = f"{folder}/" if folder else ""
         found = []
-        try:
-            with os.scandir(self.path(prefix + ".").rstrip(".") if folder else self.root) as entries:
-                for entry in entries:
-                    try:
-                        if entry.is_file():
-                            status = entry.stat()
-                            found.append(Entry(prefix + entry.name, status.st_size, status.st_mtime))
-                    except FileNotFoundError:
-                        continue
-        except FileNotFoundError:
-            return []
+        with suppress(FileNotFoundError), os.scandir(self.path(folder) if folder else self.root) as entries:
+            for entry in entries:
+                # A file may be deleted while the folder is read.
+                with suppress(FileNotFoundError):
+                    if entry.is_file():
+                        status = entry.stat()
+                        found.append(Entry(prefix + entry.name, status.st_size, status.st_mtime))
         return sorted(found, key=lambda entry: entry.name)
 
     def read(self, name: str) -> bytes:
@@ -111,10 +107,8 @@ class Store:
 
     def delete(self, name: str) -> None:
         """A file that is not there counts as deleted."""
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(self.path(name))
-        except FileNotFoundError:
-            return
 
     @contextmanager
     def _temporary(self) -> Iterator[tuple[BinaryIO, str]]:
@@ -128,10 +122,8 @@ class Store:
             with file:
                 yield file, temporary
         finally:
-            try:
+            with suppress(FileNotFoundError):
                 os.unlink(temporary)
-            except FileNotFoundError:
-                pass
 
     def _flush(self, file: BinaryIO) -> None:
         file.flush()

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from millrace.lake.actions import Action
 from millrace.lake.changes import declaration, file_actions
+from millrace.lake.compact import plan, run
 from millrace.lake.decide import Decision, as_add, decide_keyed, decide_keyless
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.store import Store
-from millrace.model.errors import Unavailable
+from millrace.model.errors import Corrupt, Unavailable
 
 # Key files merged within a commit; larger merges wait for `maintain`, so that no commit pays for them.
 INLINE_MERGE_ROWS = 50_000
@@ -89,12 +90,13 @@ class LakeTable:
         )
 
     def maintain(self) -> None:
-        """Merges key files, whatever their size; other calls go on meanwhile."""
-        if not self.spec.key:
-            return
-        KeyIndex(self.store, self.spec.key).tidy(self.snapshot())
-        with self._lock:
-            self._index.reopen()
+        """Compacts what is worth it and merges key files, whatever their size; other calls go on meanwhile."""
+        for rewrite in plan(self.snapshot()):
+            run(self.store, self.spec, rewrite)
+        if self.spec.key:
+            KeyIndex(self.store, self.spec.key).tidy(self.snapshot())
+            with self._lock:
+                self._index.reopen()
 
     def _decide(self, files: Sequence[StagedFile]) -> Decision:
         if self.spec.key:
@@ -102,10 +104,20 @@ class LakeTable:
         return decide_keyless(self._snapshot, files)
 
     def _actions(self, decision: Decision) -> list[Action]:
+        for file in decision.added:
+            self._refuse_unless_whole(file)
         added = [as_add(file) for file in decision.added]
         changes = file_actions(self.store, self._snapshot, self.spec, added, decision.dead)
         changes += [transaction.to_json() for transaction in decision.transactions]
         return [*declaration(self._snapshot, self.spec, changes), *changes]
+
+    def _refuse_unless_whole(self, file: StagedFile) -> None:
+        # Readers trust the size in the log: with a wrong one some return fewer rows and no error.
+        if not self.store.exists(file.path) or self.store.size(file.path) != file.size:
+            raise Corrupt(
+                f"Staged file {self.store.path(file.path)} is not there with its {file.size} bytes.",
+                remedy="Stage its chunks again.",
+            )
 
     def _after_commit(self) -> None:
         self._snapshot = checkpoint_if_due(self.store, self._snapshot, self.spec.chunk_memory, self.spec.log_retention)

@@ -20,9 +20,14 @@ def test_exactly_one_of_many_writers_gets_the_name(tmp_path: Path, durable: bool
 def test_a_write_that_fails_half_way_leaves_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.write("kept", b"old")
-    with pytest.raises(OSError, match="disk full"), store.creating("kept") as file:
-        file.write(b"new, but only a pa")
-        raise OSError("disk full")
+
+    def write_half() -> None:
+        with store.creating("kept") as file:
+            file.write(b"new, but only a pa")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_half()
     assert store.read("kept") == b"old"
     assert store.list(TEMPORARY_FOLDER) == []
 

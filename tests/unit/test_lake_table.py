@@ -173,7 +173,7 @@ def test_added_columns_arrive_with_the_next_commit(tmp_path: Path) -> None:
 def test_a_changed_type_is_refused(tmp_path: Path) -> None:
     apply_rows(LakeTable.open(tmp_path, KEYED), [(1, 1)])
     other = replace(KEYED, schema=pa.schema([("id", pa.string()), ("text", pa.string())]))
-    with pytest.raises(Clash, match="'id'.*long, not string"):
+    with pytest.raises(Clash, match=r"'id'.*long, not string"):
         LakeTable.open(tmp_path, other).apply([])
 
 

@@ -1,0 +1,101 @@
+"""Small and worn data files in, one fresh file out, with the same live rows. Changes no row that a reader sees.
+Rows that die while a file is rewritten die in the new file too; a file that disappears meanwhile ends the attempt.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from millrace.lake.actions import AddFile, remove_action
+from millrace.lake.changes import declaration, file_actions
+from millrace.lake.decide import Dead, as_add, dead_positions
+from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
+from millrace.lake.read import read_live_rows
+from millrace.lake.schema import TableSpec
+from millrace.lake.sidecar import StagedFile, write_data_file
+from millrace.lake.store import Store
+
+SMALL_FILE_ROWS = 100_000
+MOST_SMALL_FILES = 50
+WORN_SHARE = 0.25
+# What one rewrite holds in memory.
+MOST_ROWS = 1_000_000
+MOST_BYTES = 128 << 20
+MOST_ATTEMPTS = 100
+COMPACTED_PREFIX = "compacted"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Files, as they were when planned, whose live rows become one file."""
+
+    files: tuple[AddFile, ...]
+
+
+def plan(snapshot: Snapshot) -> list[Rewrite]:
+    """What is worth rewriting: many small files, and files more than a quarter dead."""
+    known = [file for file in snapshot.files.values() if file.rows > 0]
+    worn = [file for file in known if file.dead_rows > WORN_SHARE * file.rows]
+    small = [file for file in known if file.live_rows < SMALL_FILE_ROWS]
+    chosen = {file.path: file for file in (*worn, *(small if len(small) > MOST_SMALL_FILES else ()))}
+    groups = _grouped(chosen.values())
+    return [Rewrite(group) for group in groups if len(group) > 1 or group[0] in worn]
+
+
+def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
+    """The version in which the files were exchanged; None if another writer removed one of them first."""
+    planned = {file.path: dead_positions(store, file) for file in rewrite.files}
+    live = [read_live_rows(store, file, planned[file.path]) for file in rewrite.files]
+    merged = pa.concat_tables(live, promote_options="default").combine_chunks()
+    staged = write_data_file(store, merged, spec.key, COMPACTED_PREFIX)
+    snapshot = Snapshot()
+    for _ in range(MOST_ATTEMPTS):
+        snapshot = refresh(store, snapshot)
+        dead = _died_meanwhile(store, snapshot, rewrite, planned)
+        if dead is None or (len(dead) and staged.rows != merged.num_rows):
+            return None
+        try:
+            return _exchange(store, spec, snapshot, rewrite, staged, dead)
+        except Conflict:
+            continue
+    return None
+
+
+def _exchange(
+    store: Store, spec: TableSpec, snapshot: Snapshot, rewrite: Rewrite, staged: StagedFile, dead: Dead
+) -> int:
+    losers = {staged.path: dead} if len(dead) else {}
+    actions = [remove_action(snapshot.files[file.path], data_change=False) for file in rewrite.files]
+    actions += file_actions(store, snapshot, spec, [as_add(staged)], losers, data_change=False)
+    committed = commit(store, snapshot, [*declaration(snapshot, spec, actions), *actions])
+    return checkpoint_if_due(store, committed, spec.chunk_memory, spec.log_retention).version
+
+
+def _died_meanwhile(store: Store, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap]) -> Dead | None:
+    """Positions in the new file of rows that have died since they were read; None if a file is gone."""
+    died, offset = [np.empty(0, dtype=np.uint32)], 0
+    for file in rewrite.files:
+        current = snapshot.files.get(file.path)
+        if current is None:
+            return None
+        if current.deletion_vector != file.deletion_vector:
+            newly = np.asarray((dead_positions(store, current) - planned[file.path]).to_array())
+            skipped = np.searchsorted(np.asarray(planned[file.path].to_array()), newly)
+            died.append((newly - skipped + offset).astype(np.uint32))
+        offset += file.rows - len(planned[file.path])
+    return np.concatenate(died)
+
+
+def _grouped(files: Iterable[AddFile]) -> list[tuple[AddFile, ...]]:
+    groups: list[list[AddFile]] = []
+    rows = size = 0
+    for file in files:
+        rows, size = rows + file.live_rows, size + file.size
+        if not groups or rows > MOST_ROWS or size > MOST_BYTES:
+            groups.append([])
+            rows, size = file.live_rows, file.size
+        groups[-1].append(file)
+    return [tuple(group) for group in groups]

@@ -1,0 +1,64 @@
+"""Deletes files that nothing refers to any more: those seen unreferenced for longer than the retention and older than
+the grace. What the caller still needs (staged, not yet committed) it names in `keep`.
+"""
+
+from collections.abc import Container
+from datetime import timedelta
+
+import orjson
+
+from millrace.lake.actions import now_ms
+from millrace.lake.deletion_vectors import vector_file
+from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, read_keys
+from millrace.lake.log import Snapshot, load
+from millrace.lake.store import TEMPORARY_FOLDER, Entry, Store
+
+# When each file was first seen unreferenced: the log's own tombstones would have to be kept for every marked row.
+RECORD = "_millrace/unreferenced.json"
+
+
+def vacuum(store: Store, retention: timedelta, grace: timedelta, keep: Container[str] = ()) -> list[str]:
+    """Deletes and returns the names. Readers that started within the retention still find every file."""
+    # Listed before the log is read: whatever was committed by then is seen as referenced.
+    data, sidecars, runs = store.list(""), store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
+    snapshot = load(store)
+    now, seen = now_ms() / 1000, _first_seen(store)
+    referenced = _referenced(snapshot)
+    idle = {
+        entry.name: min(seen.get(entry.name, now), now)
+        for entry in data
+        if entry.name.endswith((".parquet", ".bin")) and entry.name not in referenced and entry.name not in keep
+    }
+    is_old = {entry.name for entry in (*data, *sidecars, *runs) if entry.modified_at <= now - grace.total_seconds()}
+    gone = {name for name, since in idle.items() if since <= now - retention.total_seconds() and name in is_old}
+    kept_data = {entry.name for entry in data} - gone
+    orphans = {e.name for e in sidecars if e.name in is_old and _data_file(e) not in kept_data}
+    useless = {e.name for e in runs if e.name in is_old and not _covers_any(store, e.name, snapshot)}
+    leftovers = {e.name for e in store.list(TEMPORARY_FOLDER) if e.modified_at <= now - grace.total_seconds()}
+    deleted = sorted(gone | orphans | useless | leftovers)
+    for name in deleted:
+        store.delete(name)
+    store.write(RECORD, orjson.dumps({name: since for name, since in idle.items() if name not in gone}))
+    return deleted
+
+
+def _referenced(snapshot: Snapshot) -> set[str]:
+    vectors = [file.deletion_vector for file in snapshot.files.values() if file.deletion_vector]
+    return {file.name for file in snapshot.files.values()} | {name for v in vectors if (name := vector_file(v))}
+
+
+def _first_seen(store: Store) -> dict[str, float]:
+    try:
+        seen: dict[str, float] = orjson.loads(store.read(RECORD))
+    except (FileNotFoundError, orjson.JSONDecodeError):
+        return {}
+    return seen
+
+
+def _data_file(sidecar: Entry) -> str:
+    return sidecar.name.removeprefix(f"{KEYS_FOLDER}/").removesuffix(".keys")
+
+
+def _covers_any(store: Store, run: str, snapshot: Snapshot) -> bool:
+    keys = read_keys(store, run)
+    return keys is not None and any(path in snapshot.files for path in keys.files)
