@@ -66,9 +66,8 @@ def test_a_broken_off_stream_gives_its_complete_rows_first(kind: str) -> None:
     opened = cutter(file_name="rows.csv")
     data = compress(kind, TEXT)
     found = list(opened.feed(data[: len(data) * 3 // 4]))
-    with pytest.raises(Invalid, match="'rows.csv' ends in the middle") as refused:
-        for piece in opened.finish():
-            found.append(piece)
+    with pytest.raises(Invalid, match=r"'rows\.csv' ends in the middle") as refused:
+        found.extend(opened.finish())
     rows = sum(piece.rows for piece in found)
     assert f"the {kind} stream after {rows} rows" in refused.value.message
     assert 20_000 < rows < 60_000
@@ -83,7 +82,11 @@ def test_garbage_is_refused(kind: str) -> None:
         cut(TEXT, compression=kind)
     with pytest.raises(Invalid, match=f"no readable {kind} stream"):
         cut(data + b"and something else")
-    with pytest.raises(Invalid):
+
+
+def test_damage_in_the_middle_is_refused() -> None:
+    data = gzip.compress(TEXT)
+    with pytest.raises(Invalid, match="no readable gzip stream"):
         cut(data[:2000] + bytes(2000) + data[4000:])
 
 
@@ -95,7 +98,7 @@ def test_an_unknown_compression_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["gzip", "zstd"])
 def test_a_bomb_is_refused(kind: str) -> None:
     packer: Any = zlib.compressobj(9, wbits=31) if kind == "gzip" else zstandard.ZstdCompressor().compressobj()
-    bomb = b"".join(packer.compress(bytes(MIB)) for _ in range(400)) + packer.flush()
+    bomb = b"".join(packer.compress(bytes(MIB)) for _ in range(100)) + packer.flush()
     assert len(bomb) < MIB
     with pytest.raises(TooLarge, match="more than 64 MiB at over 500 times"):
         cut(bomb)
