@@ -1,0 +1,117 @@
+"""A whole platform for a test: `millrace up` in a temporary home, with handles on its processes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from millrace.client import FileOptions, Millrace, Submission
+from millrace.model.names import Home
+from tests.support.waiting import wait_until
+
+READY_SECONDS = 120.0
+END_SECONDS = 120.0
+
+
+class RunningPlatform:
+    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
+        self.home = Home(home)
+        self._environ = {**os.environ, **environ, "MILLRACE_HOME": str(home)}
+        self._log = home / "up.log"
+        self.client: Millrace
+
+    def start(self) -> None:
+        self.home.root.mkdir(parents=True, exist_ok=True)
+        said = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            argv = [sys.executable, "-m", "millrace.cli.main", "up", "--port", "0"]
+            self.process = subprocess.Popen(argv, env=self._environ, stdout=log, stderr=subprocess.STDOUT)
+        wait_until(lambda: self._is_ready(said), READY_SECONDS, "the platform to be ready")
+        self.client = Millrace.from_home(self.home.root, {})
+
+    def _is_ready(self, said: int) -> bool:
+        assert self.process.poll() is None, self._log.read_text()[-3000:]
+        return "ready http://" in self._log.read_text()[said:]
+
+    def stop(self) -> None:
+        self.client.close()
+        self.process.terminate()
+        self.process.wait(60)
+
+    def cli(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[str]":
+        argv = [sys.executable, "-m", "millrace.cli.main", *words]
+        ran = subprocess.run(argv, env=self._environ, input=stdin, capture_output=True, timeout=180, check=False)
+        return subprocess.CompletedProcess(argv, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    def part(self, name: str) -> psutil.Process:
+        """A running part: kafka, server, data-plane, or jvm (Spark's)."""
+        marks = {
+            "kafka": "kafka.Kafka",
+            "server": "millrace.api",
+            "data-plane": "millrace.stream",
+            "jvm": "SparkSubmit",
+        }
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                words = process.cmdline()
+            except psutil.Error:
+                continue
+            if marks[name] in " ".join(words) and "leash" not in " ".join(words[:5]):
+                return process
+        raise AssertionError(f"no {name} is running")
+
+    def workers(self) -> list[psutil.Process]:
+        """The Python workers that Spark forked."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                parent = process.parent()
+                if parent is not None and "millrace.stream.daemon" in " ".join(parent.cmdline()):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def declare(self, tenant: str, document: Mapping[str, Any]) -> str:
+        """Applies a tenant with one table; the table as TENANT/TABLE."""
+        self.client.apply_tenant(tenant, {"client": tenant})
+        name = document.get("table", document["schema"]["name"])
+        self.client.apply_table(tenant, name, document)
+        return f"{tenant}/{name}"
+
+    def send(self, target: str, path: Path, **options: Any) -> dict[str, Any]:
+        """Uploads a file and waits for the import's end."""
+        tenant, table = target.split("/")
+        key = options.pop("idempotency_key", None)
+        more = {"idempotency_key": key} if key else {}
+        begun = self.client.upload_file(path, Submission(tenant, table, FileOptions(**options), **more))
+        return self.ended(begun["id"])
+
+    def ended(self, import_id: str, seconds: float = END_SECONDS) -> dict[str, Any]:
+        def over() -> Any:
+            document = self.client.import_(import_id, wait=5)
+            return document if document["state"] in ("completed", "failed", "cancelled") else None
+
+        return dict(wait_until(over, seconds, f"{import_id} to end"))
+
+
+@contextmanager
+def running_platform(home: Path, **environ: str) -> Iterator[RunningPlatform]:
+    platform = RunningPlatform(home, environ)
+    platform.start()
+    try:
+        yield platform
+    finally:
+        platform.stop()
+
+
+def record(name: str, *fields: tuple[str, Any], key: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
+    """A table's declaration."""
+    schema = {"type": "record", "name": name, "fields": [{"name": column, "type": kind} for column, kind in fields]}
+    return json.loads(json.dumps({"schema": schema, "primary_key": list(key), **more}))
