@@ -6,6 +6,7 @@ from multiprocessing.connection import Connection
 
 from millrace.model.chunk import ChunkHeader
 from millrace.model.table import Definition
+from millrace.stream.failpoint import die_if_poisoned
 from millrace.validate.judge import Judged, fail, judge
 
 TRIES = 2
@@ -43,4 +44,5 @@ def _attempt(header: ChunkHeader, body: bytes, definition: Definition) -> Judged
 
 def _judge_and_send(pipe: Connection, header: ChunkHeader, body: bytes, definition: Definition) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    die_if_poisoned(body)
     pipe.send(judge(header, body, definition))

@@ -19,6 +19,7 @@ from millrace.model.facts import Judged as JudgedFact
 from millrace.model.facts import to_dict
 from millrace.model.names import Home, chunk_id
 from millrace.model.table import Definition
+from millrace.stream.failpoint import die_if_poisoned
 from millrace.stream.isolate import judge_alone
 from millrace.validate.errors_table import stored_rejected
 from millrace.validate.judge import Judged, fail, ignore, judge
@@ -66,7 +67,10 @@ def _judge(
     except Corrupt as error:
         return fail(header, b"", definition, str(error))
     # A task that is tried again may hold a chunk that kills its worker: then each is judged in a process of its own.
-    return judge_alone(header, body, definition) if cautious else judge(header, body, definition)
+    if cautious:
+        return judge_alone(header, body, definition)
+    die_if_poisoned(body)
+    return judge(header, body, definition)
 
 
 @lru_cache(maxsize=4096)
