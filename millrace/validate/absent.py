@@ -12,7 +12,7 @@ from millrace.validate.text import Outcome
 def absent_column(column: Column, is_key: bool, rows: int) -> Outcome:
     value = _default(column)
     if value is not None:
-        return pa.concat_arrays([pa.array([value], column.arrow)] * rows) if rows else pa.nulls(0, column.arrow), []
+        return pa.array([value], column.arrow).take(pa.array(np.zeros(rows, np.int64))), []
     empty = pa.nulls(rows, column.arrow)
     if rows and (is_key or not column.nullable):
         return empty, [missing(column, is_key, np.arange(rows, dtype=np.int64))]

@@ -14,10 +14,8 @@ from millrace.model.columns import Column
 from millrace.validate.cells import holds_bytes, is_nested, typed_cells
 from millrace.validate.deep import broken_inside, declared
 from millrace.validate.encoded import is_encoded, typed_integers
-from millrace.validate.faults import Fault, Rows, indices, same
+from millrace.validate.faults import Fault, Rows, indices, lossy, same
 from millrace.validate.halving import cast_each
-from millrace.validate.json_values import bare
-from millrace.validate.parsed import lossy
 from millrace.validate.text import Outcome, called, meaning
 
 
@@ -121,7 +119,7 @@ def _moment(column: Column, name: str, given: pa.Array) -> Outcome:
 def _nested(column: Column, given: pa.Array) -> Outcome:
     """Cast with every inner value optional, so that a missing one is found by its path and not as a cast that failed."""
     values, faults = _each(column, given, _optional(column.arrow))
-    inside = broken_inside(column.name, bare(column.avro), values)
+    inside = broken_inside(column.name, column.avro, values)
     broken = np.zeros(len(values), np.bool_)
     for fault in inside:
         broken[fault.rows] = True

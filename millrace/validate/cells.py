@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.model.columns import Column
-from millrace.validate.faults import Fault, Found, Rows, indices, listed, same
-from millrace.validate.json_values import Misfit, as_text, bare, fit
-from millrace.validate.parsed import lossy
+from millrace.validate.faults import Fault, Found, Rows, indices, listed, lossy, same
+from millrace.validate.json_values import Misfit, as_text, fit
 from millrace.validate.text import Outcome, typed_text
 
 _NESTED = ("record", "array", "map")
@@ -77,8 +76,7 @@ def blanked(cells: pa.Array, rows: Rows) -> pa.Array:
 
 
 def _nested(column: Column, text: pa.Array) -> Outcome:
-    avro = bare(column.avro)
-    return one_by_one(column, text.to_pylist(), lambda cell: fit(avro, _json(cell)))
+    return one_by_one(column, text.to_pylist(), lambda cell: fit(column.avro, _json(cell)))
 
 
 def _json(cell: str) -> object:

@@ -69,7 +69,7 @@ def _parse(body: bytes, layout: TextLayout, wanted: set[str]) -> tuple[pa.Table,
     # Names are places, so that a file may name an ignored column twice.
     names = [str(place) for place in range(len(layout.columns))]
     included = [str(place) for place in _included(layout, wanted)]
-    if not body.strip(b"\r\n"):
+    if body[:1] in b"\r\n" and not body.strip(b"\r\n"):
         table = pa.table({name: pa.array([], pa.binary()) for name in included})
     else:
         # pyarrow would swallow a BOM that is part of the chunk's first cell.

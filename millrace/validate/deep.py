@@ -66,7 +66,7 @@ def _in_text(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]
 
 
 def declared(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same memory, with inner values required where `kind` says so. A cast refuses that below a null; `array` is no slice."""
+    """The same memory, with inner values required where `kind` says so: a cast refuses that below a null. No slices."""
     if pa.types.is_struct(kind):
         children = [declared(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, 0, children)

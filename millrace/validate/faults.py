@@ -79,6 +79,19 @@ def clipped(text: pa.Array, length: int) -> pa.Array:
     return pc.utf8_slice_codeunits(text, 0, length)
 
 
+def lossy(cells: pa.Array) -> pa.Array:
+    """The beginning of each cell as text, whatever its bytes are."""
+    if pa.types.is_string(cells.type):
+        return clipped(cells, MAX_VALUE)
+    return pa.array(
+        [
+            None if cell is None else cell.decode("utf-8", "replace")
+            for cell in pc.binary_slice(cells, 0, MAX_VALUE * 4).to_pylist()
+        ],
+        pa.string(),
+    )
+
+
 def shown(text: pa.Array) -> pa.Array:
     """Text short enough for a sentence."""
     if len(text) == 0 or pc.max(pc.binary_length(text)).as_py() <= MAX_SHOWN:

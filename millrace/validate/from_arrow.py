@@ -60,7 +60,7 @@ def _showable(cells: pa.Array) -> list[Any]:
         return [_shown(cell) if isinstance(cell, bytes) else cell for cell in cells.to_pylist()]
     except (ValueError, OverflowError):
         # Python's calendar ends with the year 9999 and its text is UTF-8; Arrow's need not be.
-        return as_text(cells).to_pylist()
+        return list(as_text(cells).to_pylist())
 
 
 def _shown(value: Any) -> str:

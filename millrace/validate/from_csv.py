@@ -14,6 +14,7 @@ from millrace.validate.absent import absent_column
 from millrace.validate.cells import is_utf8, typed_cells
 from millrace.validate.csv_cells import Cells, read_cells
 from millrace.validate.faults import Fault, Rows, indices
+from millrace.validate.open_quote import unclosed_quote
 from millrace.validate.parsed import Originals, Parsed, Undecodable, long_keys, missing, slices
 from millrace.validate.text import Outcome
 
@@ -28,7 +29,7 @@ def parse_csv(header: ChunkHeader, body: bytes, definition: Definition) -> Parse
     except pa.ArrowInvalid as error:
         raise Undecodable(f"The chunk cannot be read as CSV: {error}") from error
     has_nul = b"\0" in body
-    columns, faults = [], _miscounted(cells, layout)
+    columns, faults = [], _miscounted(cells, layout) + unclosed_quote(body, layout, cells)
     for column in definition.columns:
         is_key = column.name in definition.table.primary_key
         given = cells.columns.get(column.name)

@@ -77,8 +77,8 @@ def _exact(line: bytes) -> Any:
     value = orjson.loads(line)
     try:
         return json.loads(line, parse_float=Decimal)
-    except ValueError:
-        # An integer of thousands of digits: too long for the standard library, and for every column.
+    except (ValueError, RecursionError):
+        # An integer of thousands of digits, or nesting of hundreds of levels: more than any column may hold.
         return value
 
 

@@ -12,7 +12,7 @@ from millrace.model.columns import Column
 from millrace.validate.cells import blanked, is_nested, one_by_one, without_nul
 from millrace.validate.encoded import is_encoded, typed_integers
 from millrace.validate.faults import Fault, Found, indices, listed, worded
-from millrace.validate.json_values import Misfit, as_text, bare, fit
+from millrace.validate.json_values import Misfit, as_text, fit
 from millrace.validate.text import Outcome, meaning, typed_text
 
 _NUMBERS = frozenset({int, float, Decimal})
@@ -31,8 +31,7 @@ _TEXT_OR_INTEGER = frozenset({str, int})
 def typed_values(column: Column, values: list[Any]) -> Outcome:
     """One value of every row, None where there is none."""
     if is_nested(column):
-        avro = bare(column.avro)
-        return one_by_one(column, values, lambda value: fit(avro, value))
+        return one_by_one(column, values, lambda value: fit(column.avro, value))
     name = meaning(column)
     expected = _EXPECTED.get(name, _TEXT_OR_INTEGER if is_encoded(name) else _TEXT)
     values, faults = _without_strangers(column, values, expected)
@@ -54,7 +53,7 @@ def _without_strangers(column: Column, values: list[Any], expected: frozenset[ty
 
 def _stranger(column: Column, row: int, value: Any) -> Found:
     try:
-        fit(bare(column.avro), value)
+        fit(column.avro, value)
     except Misfit as misfit:
         return Found(row, column.name, misfit.rule, misfit.message, as_text(value))
     raise AssertionError(f"{value!r} is accepted by itself and refused in its column")
@@ -87,7 +86,7 @@ def _integers(column: Column, values: list[Any]) -> Outcome:
     try:
         return pa.array(values, column.arrow), []
     except (OverflowError, pa.ArrowInvalid):
-        return one_by_one(column, values, lambda value: fit(bare(column.avro), value))
+        return one_by_one(column, values, lambda value: fit(column.avro, value))
 
 
 def _floats(column: Column, values: list[Any]) -> Outcome:
@@ -113,7 +112,7 @@ def _moments(column: Column, values: list[Any]) -> Outcome:
     limit = 1 << 63
     wide = [value for value in values if type(value) is int and not -limit <= value < limit]
     if wide:
-        return one_by_one(column, values, lambda value: fit(bare(column.avro), value))
+        return one_by_one(column, values, lambda value: fit(column.avro, value))
     numbers, found = typed_integers(
         column, pa.array([value if type(value) is int else None for value in values], pa.int64())
     )

@@ -85,7 +85,10 @@ def as_text(value: Any) -> str:
         return value
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return str(value)
-    return orjson.dumps(value, default=str).decode()
+    try:
+        return orjson.dumps(value, default=str).decode()
+    except TypeError:
+        return "…"  # nested deeper than can be written, or a number longer than 64 bits inside
 
 
 def _integer(avro: Avro, value: Any, where: str) -> int:

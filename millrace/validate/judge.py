@@ -4,7 +4,7 @@ A row's verdict depends on the row and the definition alone. A chunk that cannot
 an exception; it keeps one rejected record with the beginning of its body."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from millrace.validate.from_arrow import parse_arrow
 from millrace.validate.from_avro import parse_avro
 from millrace.validate.from_csv import parse_csv
 from millrace.validate.from_jsonl import parse_jsonl
+from millrace.validate.json_values import bare
 from millrace.validate.parsed import Parsed, Undecodable
 
 MAX_FAILED_BYTES = 64 * 1024
@@ -41,6 +42,7 @@ class Judged:
 
 def judge(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
     """The verdict on every row of a chunk whose body is decompressed and has the checksum of its header."""
+    definition = _plainly_typed(definition)
     if header.oversize is not None:
         return _refused_whole(header, body, definition, header.oversize.rule, header.oversize.message, failure=None)
     try:
@@ -56,6 +58,12 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
     lines = np.zeros(len(bad), np.int64) if originals.lines is None else originals.lines + header.first_line
     rejected = pa.table([header.first_row + bad, lines, originals.raw, reasons], schema=REJECTED_SCHEMA)
     return Judged(_accepted(header, parsed, definition, bad), rejected, _verdict(header, rejected=len(bad)))
+
+
+def _plainly_typed(definition: Definition) -> Definition:
+    """Types may be written with needless wrapping; everything below looks at them without."""
+    columns = tuple(replace(column, avro=bare(column.avro)) for column in definition.columns)
+    return definition if columns == definition.columns else replace(definition, columns=columns)
 
 
 def ignore(header: ChunkHeader, definition: Definition) -> Judged:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.model.columns import Column
-from millrace.validate.faults import MAX_VALUE, Fault, Rows, clipped, indices, same
+from millrace.validate.faults import Fault, Rows, indices, lossy, same
 
 MAX_KEY_BYTES = 1024
 
@@ -55,19 +55,6 @@ def long_keys(column: Column, values: pa.Array) -> list[Fault]:
     rows = indices(pc.greater(lengths, MAX_KEY_BYTES).fill_null(False))
     message = f"is longer than the {MAX_KEY_BYTES} bytes a primary key may have"
     return [same(rows, column.name, "key_length", message, lossy(values.take(pa.array(rows))))]
-
-
-def lossy(cells: pa.Array) -> pa.Array:
-    """The beginning of each cell as text, whatever its bytes are."""
-    if pa.types.is_string(cells.type):
-        return clipped(cells, MAX_VALUE)
-    return pa.array(
-        [
-            None if cell is None else cell.decode("utf-8", "replace")
-            for cell in pc.binary_slice(cells, 0, MAX_VALUE * 4).to_pylist()
-        ],
-        pa.string(),
-    )
 
 
 def slices(body: bytes, starts: Rows, ends: Rows, rows: Rows) -> pa.Array:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from millrace.model.columns import Column
 from millrace.validate import moments
-from millrace.validate.faults import Fault, Rows, indices, same, worded
+from millrace.validate.faults import Fault, Rows, indices, lossy, same, worded
 from millrace.validate.halving import cast_each
 
 Outcome = tuple[pa.Array, list[Fault]]
@@ -167,7 +167,15 @@ def _fixed(column: Column, text: pa.Array) -> Outcome:
     size = column.avro["size"]
     wrong = indices(pc.not_equal(pc.binary_length(text), size).fill_null(False))
     faults = (
-        [same(wrong, column.name, "length", f"is not {size} bytes long", text.take(pa.array(wrong)))]
+        [
+            same(
+                wrong,
+                column.name,
+                "length",
+                f"is not {size} bytes long",
+                lossy(text.view(pa.binary()).take(pa.array(wrong))),
+            )
+        ]
         if len(wrong)
         else []
     )

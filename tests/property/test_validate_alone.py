@@ -1,11 +1,15 @@
-"""A row's verdict never depends on its neighbours: judged alone or among others, it is the same, for any bytes."""
+"""A row's verdict never depends on its neighbours, and whatever the bytes are, there is a verdict and no exception."""
 
+import io
 import json
 from typing import Any
 
+import fastavro
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millrace.formats.csv_rows import row_spans
+from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.table import define, parse_table
 from millrace.validate.judge import Judged, judge
@@ -134,13 +138,62 @@ def check(encoding: str, rows: list[bytes]) -> None:
     assert all(raw == rows[number - 1] for number, raw in raws.items())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(row, min_size=1, max_size=6))
 def test_csv_rows(rows: list[bytes]) -> None:
     check("csv", rows)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(line, min_size=1, max_size=6))
 def test_json_lines(rows: list[bytes]) -> None:
     check("jsonl", rows)
+
+
+def counted(result: Judged, rows: int) -> None:
+    rejected = 0 if result.rejected is None else result.rejected.num_rows
+    assert result.verdict.failure is None
+    assert result.accepted.num_rows + rejected == rows
+    result.accepted.validate(full=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([b'"', b",", b"\n", b"\r", b"a", b"1", b"\xff", b"\0", b" "]) | st.binary(max_size=3),
+        max_size=60,
+    )
+)
+def test_any_bytes_are_judged_as_csv(parts: list[bytes]) -> None:
+    body = b"".join(parts)
+    rows = len(row_spans(body, ",", '"').starts)
+    counted(judged("csv", body, rows, 1), rows)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(line | st.sampled_from([b"\n", b"\r", b"{", b"}", b" "]) | st.binary(max_size=3), max_size=12))
+def test_any_bytes_are_judged_as_json_lines(parts: list[bytes]) -> None:
+    body = b"".join(parts)
+    rows = len(line_spans(body).starts)
+    counted(judged("jsonl", body, rows, 1), rows)
+
+
+def _container() -> bytes:
+    sink = io.BytesIO()
+    rows = [{"k": "key", "i": number} for number in range(20)]
+    fields = [{"name": "k", "type": "string"}, {"name": "i", "type": "int"}]
+    fastavro.writer(sink, {"type": "record", "name": "w", "fields": fields}, rows)
+    return sink.getvalue()
+
+
+CONTAINER = _container()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(CONTAINER) - 1), st.integers(0, 255)), min_size=1, max_size=4))
+def test_a_damaged_avro_file_is_a_verdict(changes: list[tuple[int, int]]) -> None:
+    body = bytearray(CONTAINER)
+    for place, octet in changes:
+        body[place] = octet
+    result = judged("avro", bytes(body), 20, 1)
+    assert result.verdict.accepted + result.verdict.rejected == 20

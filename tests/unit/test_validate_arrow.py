@@ -98,19 +98,23 @@ def moment(*parts: int) -> dt.datetime:
         ("bytes", pa.array([b"\xff\0"], pa.large_binary()), [b"\xff\0"]),
         (ENUM, pa.array(["RED", "BLUE"]), ["RED", ("enum", "'BLUE' is not one of: RED, GREEN")]),
         (DECIMAL, pa.array([Decimal("1.500"), Decimal("1.505")]), [Decimal("1.50"), ("type", "does not fit decimal")]),
-        (DECIMAL, pa.array([1.25, 1.125]), [Decimal("1.25"), ("range", "1.125 does not fit decimal(5,2): 3 digits before and 2 after the point")]),
+        (DECIMAL, pa.array([1.25, 1.125]),
+         [Decimal("1.25"), ("range", "1.125 does not fit decimal(5,2): 3 digits before and 2 after the point")]),
         (DATE, pa.array([dt.date(2024, 1, 2)]), [dt.date(2024, 1, 2)]),
-        (DATE, pa.array([19724, 99999999]), [dt.date(2024, 1, 2), ("range", "99999999 is not a date (YYYY-MM-DD): it must be -719162 to 2932896")]),
+        (DATE, pa.array([19724, 99999999]),
+         [dt.date(2024, 1, 2), ("range", "99999999 is not a date (YYYY-MM-DD): it must be -719162 to 2932896")]),
         (DATE, pa.array([moment(2024, 1, 2)]), [("type", "of type timestamp[us, tz=UTC] cannot become a date (YYYY-MM-DD)")]),
         (TIME_MS, pa.array([dt.time(0, 0, 1)], pa.time64("us")), [1000]),
         (TIME_US, pa.array([dt.time(0, 0, 1)], pa.time32("ms")), [1_000_000]),
-        (STAMP, pa.array([1000, 1001], pa.timestamp("ns")), [moment(1970, 1, 1, 0, 0, 0, 1), ("type", "does not fit timestamp-micros")]),
+        (STAMP, pa.array([1000, 1001], pa.timestamp("ns")),
+         [moment(1970, 1, 1, 0, 0, 0, 1), ("type", "does not fit timestamp-micros")]),
         (STAMP_MS, pa.array([1], pa.timestamp("s", tz="Europe/Prague")), [moment(1970, 1, 1, 0, 0, 1)]),
         (STAMP_MS, pa.array([1500], pa.int64()), [moment(1970, 1, 1, 0, 0, 1, 500000)]),
         (STAMP, pa.array([dt.date(1970, 1, 2)]), [moment(1970, 1, 2)]),
         (RECORD, pa.array([{"x": 1, "y": "a"}, {"x": None, "y": None}, None, {"x": 2, "y": "\0"}]),
          [{"x": 1, "y": "a"}, ("required", "x is required and has no value"), None, ("nul", "y contains a NUL character")]),
-        ({"type": "array", "items": "long"}, pa.array([[1, 2], [3, None], []]), [[1, 2], ("required", "[] is required and has no value"), []]),
+        ({"type": "array", "items": "long"}, pa.array([[1, 2], [3, None], []]),
+         [[1, 2], ("required", "[] is required and has no value"), []]),
         ({"type": "map", "values": "long"}, pa.array([[("a", 1)], [("b", None)]], pa.map_(pa.string(), pa.int64())),
          [[("a", 1)], ("required", ".value is required and has no value")]),
         (RECORD, pa.array([5]), [("type", "of type int64 cannot become a record")]),
@@ -156,15 +160,19 @@ def test_a_truncated_stream_fails_the_chunk() -> None:
 
 def test_avro_records_of_every_type() -> None:
     types = {
-        "i": "int", "l": "long", "f": "float", "g": "double", "b": "boolean", "s": "string", "y": "bytes", "n": ["null", "int"],
-        "e": ENUM, "x": {"type": "fixed", "name": "fx", "size": 2}, "c": DECIMAL, "d": DATE, "tm": TIME_MS, "tu": TIME_US,
-        "sm": STAMP_MS, "su": STAMP, "u": UUID, "r": RECORD, "a": {"type": "array", "items": "int"}, "m": {"type": "map", "values": "int"},
+        "i": "int", "l": "long", "f": "float", "g": "double", "b": "boolean", "s": "string", "y": "bytes",
+        "n": ["null", "int"], "e": ENUM, "x": {"type": "fixed", "name": "fx", "size": 2}, "c": DECIMAL, "d": DATE,
+        "tm": TIME_MS, "tu": TIME_US,
+        "sm": STAMP_MS, "su": STAMP, "u": UUID, "r": RECORD,
+        "a": {"type": "array", "items": "int"}, "m": {"type": "map", "values": "int"},
     }  # fmt: skip
     fields = [{"name": name, "type": avro} for name, avro in types.items()]
     schema = {"type": "record", "name": "w", "fields": fields}
     record = {
-        "i": 1, "l": 2, "f": 0.5, "g": 1.5, "b": True, "s": "é", "y": b"\xff", "n": None, "e": "RED", "x": b"ab", "c": Decimal("1.25"),
-        "d": dt.date(2024, 1, 2), "tm": dt.time(0, 0, 1), "tu": dt.time(0, 0, 2), "sm": moment(2024, 1, 2), "su": moment(2024, 1, 3),
+        "i": 1, "l": 2, "f": 0.5, "g": 1.5, "b": True, "s": "é", "y": b"\xff", "n": None, "e": "RED",
+        "x": b"ab", "c": Decimal("1.25"),
+        "d": dt.date(2024, 1, 2), "tm": dt.time(0, 0, 1), "tu": dt.time(0, 0, 2),
+        "sm": moment(2024, 1, 2), "su": moment(2024, 1, 3),
         "u": "123e4567-e89b-12d3-a456-426614174000", "r": {"x": 1, "y": None}, "a": [1, 2], "m": {"k": 1},
     }  # fmt: skip
     result = judged(table(*fields), container(schema, [record, record]), 2, "avro")
@@ -176,10 +184,12 @@ def test_avro_records_of_every_type() -> None:
 def test_avro_files_of_an_older_or_newer_schema() -> None:
     writer = {
         "type": "record", "name": "w",
-        "fields": [{"name": "a", "type": ["null", "long"]}, {"name": "_version", "type": "long"}, {"name": "e", "type": ENUM}, {"name": "e2", "type": "e"}],
+        "fields": [{"name": "a", "type": ["null", "long"]}, {"name": "_version", "type": "long"},
+                   {"name": "e", "type": ENUM}, {"name": "e2", "type": "e"}],
     }  # fmt: skip
     definition = table(
-        {"name": "a", "type": "int"}, {"name": "b", "type": "string", "default": "none"}, {"name": "e", "type": "string"}, {"name": "e2", "type": "string"}
+        {"name": "a", "type": "int"}, {"name": "b", "type": "string", "default": "none"},
+        {"name": "e", "type": "string"}, {"name": "e2", "type": "string"},
     )  # fmt: skip
     records = [{"a": a, "_version": 1, "e": "RED", "e2": "GREEN"} for a in (1, None, 2**40)]
     result = judged(definition, container(writer, records), 3, "avro")

@@ -322,7 +322,8 @@ def test_a_required_key_column_does_not_take_an_empty_cell_for_text() -> None:
 
 def test_columns_by_name_with_absent_and_unknown_ones() -> None:
     definition = table(
-        column("string", "a"), column("int", "b", default=7), column(["null", "long"], "c"), column(DATE, "d", default="2024-01-01"),
+        column("string", "a"), column("int", "b", default=7), column(["null", "long"], "c"),
+        column(DATE, "d", default="2024-01-01"),
         unknown_fields="ignore",
     )  # fmt: skip
     result = judged(definition, b"1,x,2\n", 1, "odd", "a", "odd")
@@ -418,3 +419,35 @@ def test_many_bad_rows_keep_their_own_bytes() -> None:
     assert [row[0]["value"] for row in result.rejected["reasons"].to_pylist()] == [f"x{i}" for i in bad]
     assert isinstance(result.accepted["b"], pa.ChunkedArray)
     assert result.accepted["b"].to_pylist() == [f"r{i}" for i in range(10_000) if i % 3]
+
+
+@pytest.mark.parametrize(
+    ("body", "closed"),
+    [
+        (b'a,1\nb,"2\n', False),
+        (b'a,1\nb,"2\nc,3\n', False),
+        (b'a,1\n"b,2\nc,3\n', False),
+        (b'a,1\nb,"2', False),
+        (b'a,1\nb,"x""\n', False),
+        (b'a,1\nb,"x\n"\n', True),
+        (b'a,1\nb,"x"', True),
+        (b'a,1\nb"",x"\n', True),
+        (b'a,1\n"b"" ",""""\n', True),
+    ],
+)
+def test_a_quote_that_never_closes_rejects_the_last_row(body: bytes, closed: bool) -> None:
+    definition = table(column("string", "a"), column("string", "b"))
+    result = judged(definition, body, 2)
+    assert result.accepted["_row"].to_pylist() == ([1, 2] if closed else [1])
+    if result.rejected is not None:
+        assert "unclosed_quote" in [reason["rule"] for reason in result.rejected["reasons"][0].as_py()]
+
+
+def test_bytes_of_the_wrong_length_need_not_be_text() -> None:
+    result = judged(table(column(FIXED), column("int", "i")), b"\xff\xfe,1\n\xff\xfe\xfd,2\n", 2)
+    assert result.accepted["c"].to_pylist() == [b"\xff\xfe\xfd"]
+
+
+def test_types_written_with_needless_wrapping() -> None:
+    result = judged(table(column({"type": {"type": "int", "logicalType": "date"}})), b"2024-01-02\n", 1)
+    assert result.accepted["c"].to_pylist() == [dt.date(2024, 1, 2)]

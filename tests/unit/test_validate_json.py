@@ -167,3 +167,20 @@ def test_of_a_key_written_twice_the_last_counts() -> None:
 
 def test_an_empty_chunk() -> None:
     assert judged(table({"name": "a", "type": "int"}), b"", 0).verdict.rows == 0
+
+
+def test_values_nested_too_deep_or_too_long_are_reasons() -> None:
+    definition = table(
+        {"name": "a", "type": DECIMAL}, {"name": "r", "type": ["null", {"type": "array", "items": "int"}]}
+    )
+    deep = b"[" * 600 + b"]" * 600
+    lines = [
+        b'{"a":1,"q":%s}' % deep,
+        b'{"a":1,"r":%s}' % deep,
+        b'{"a":%s}' % (b"9" * 5000),
+        b'{"a":1,"r":[%s]}' % (b"9" * 25),
+        b'{"a":1}',
+    ]
+    result = judged(definition, b"\n".join(lines) + b"\n", 5)
+    assert result.accepted["_row"].to_pylist() == [5]
+    assert [row[0][1] for row in reasons(result)] == ["unknown_field", "type", "json", "range"]
