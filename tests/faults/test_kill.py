@@ -49,7 +49,7 @@ class Sending:
 
 def judged_some(platform: RunningPlatform, tenant: str) -> bool:
     items = platform.client.imports(tenant=tenant, limit=1)
-    return bool(items) and 0 < items[0]["chunks"]["judged"]
+    return bool(items) and items[0]["chunks"]["judged"] > 0
 
 
 def begun(platform: RunningPlatform, tenant: str) -> bool:

@@ -72,7 +72,7 @@ class Writers:
         return landed
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(rows, min_size=10, max_size=10),
     steps,
@@ -97,7 +97,7 @@ def test_a_keyed_table_is_a_dictionary(
         assert content(table) == newest(known)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.lists(st.lists(st.integers(0, 8), min_size=1, max_size=4, unique=True), min_size=1, max_size=3), max_size=6
