@@ -115,11 +115,8 @@ def _review_file(path: Path, number: int) -> SampleFile:
 
 PRAISE = ["Boils in two minutes, pours well.", "Größe passt, très bien, 良い.", "A gift; she says: fine, thanks."]
 ENDINGS = [
-    ', kept all.
-
-""Again!"" The lid, though, rattles, and the handle gets hot, so mind it.',
-    ", sent one back.
-No complaint, none at all.",
+    ', kept all.\n\n""Again!"" The lid, though, rattles, and the handle gets hot, so mind it.',
+    ", sent one back.\nNo complaint, none at all.",
     ', would buy more. ""Slow post"", sadly.',
 ]
 
