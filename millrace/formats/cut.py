@@ -30,7 +30,7 @@ def open_cutter(
     dialect = _dialect(definition.table.csv, options)
     stages = [] if resume else _stages(file_type, dialect, options)
     if options.max_plain_bytes is not None:
-        stages.insert(1, Meter(options.max_plain_bytes, options.what, resume["offset"] if resume else 0))
+        stages.append(Meter(options.max_plain_bytes, options.what, resume["offset"] if resume else 0))
     cutter = _cutter(file_type, definition, dialect, options, resume, limits or Limits(), spool_dir)
     return Pipeline(stages, cutter, options.what)
 

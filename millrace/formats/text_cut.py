@@ -132,6 +132,8 @@ class TextCutter:
         size = len(self._buffer)
         window = bytes(memoryview(self._buffer)[: self._wanted + 1])
         limit = min(self._wanted, size)
+        if self._read_head is not None and window[0] in b"\r\n":
+            return self._blank_lines(window)
         if self._read_head is not None or self._wanted > self._limits.piece_bytes:
             tally = self._rule.first_row(window, limit)
         elif size > self._limits.piece_bytes:
@@ -139,6 +141,13 @@ class TextCutter:
         else:
             return self._rule.all_rows(window)
         return self._rule.all_rows(window) if tally is None and last and size <= self._wanted else tally
+
+    def _blank_lines(self, window: bytes) -> Tally:
+        """All those before the header at once: one by one, each would cost a scan of the window."""
+        size = len(window) - len(window.lstrip(b"\r\n"))
+        if 1 < size == len(window) and window.endswith(b"\r"):
+            size -= 1
+        return Tally(size, 0, self._rule.all_rows(window[:size]).lines)
 
     def _take(self, tally: Tally) -> Iterator[Cut]:
         body = self._drop(tally.end)

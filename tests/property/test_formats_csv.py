@@ -92,6 +92,13 @@ def row_spans_or_one(cut: Cut) -> list[int]:
     return [0] if cut.oversize else list(row_spans(cut.body, ",", '"').starts)
 
 
+def test_a_byte_order_mark_at_the_start_of_a_later_piece_stays_text() -> None:
+    text = b"a" * 63 + b"\n" + BOM + b'"x\ny",b\n'
+    first, second = cut_all(text, [len(text)])
+    assert (first.rows, second.rows) == (1, 2) == (1, parsed_rows(second.body))
+    assert second.first_line + int(row_spans(second.body, ",", '"').lines[0]) == 2
+
+
 @given(texts, sizes)
 @settings(max_examples=250, deadline=None)
 def test_pieces_do_not_depend_on_how_the_bytes_arrive(text: bytes, steps: list[int]) -> None:

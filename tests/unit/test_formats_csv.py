@@ -106,6 +106,13 @@ def test_an_upload_without_rows_is_one_piece_with_none(text: bytes) -> None:
     assert (found.rows, found.body, found.first_row, found.encoding) == (0, b"", 1, "csv")
 
 
+@pytest.mark.parametrize("blank", [b"\n", b"\r", b"\r\n", b"\n\r\n\r", b"\r\n" * MIB, b"\r" * (MIB + 1), b"\n\r" * MIB])
+def test_blank_lines_before_the_header_count_as_lines(blank: bytes) -> None:
+    (found,) = cut(blank + b"id,name\n1,a\n")
+    lines = len(blank.replace(b"\r\n", b"\n"))
+    assert (found.rows, found.first_line) == (1, lines + 2)
+
+
 def test_marks_and_encodings_come_out_as_plain_utf8() -> None:
     text = 'id,name\r\n1,"ä\nß"\r\n2,€\r\n'
     expected = '1,"ä\nß"\r\n2,€\r\n'.encode()
@@ -153,6 +160,11 @@ def test_a_line_over_the_limit_is_one_short_piece() -> None:
     assert found[2].body == b"3,c\n"
 
 
+def test_the_end_of_a_line_over_the_limit_may_come_in_two_pieces() -> None:
+    found = cut_pieces([b"id,name\n2," + b"x" * (5 * MIB) + b"\r", b"\n3,c\n"])
+    assert [(piece.rows, piece.first_line, piece.body[:3]) for piece in found] == [(1, 2, b"2,x"), (1, 3, b"3,c")]
+
+
 def test_rows_between_the_target_and_the_limit_stay_whole() -> None:
     row = b'1,"' + b"y\n" * MIB + b'"\n'
     found = cut(b"id,name\n" + row * 3)
@@ -174,19 +186,23 @@ def stream_of(total: int, first: bytes, line: bytes) -> Iterable[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("first", "line"),
+    ("first", "line", "header"),
     [
-        (b'1,"open\n', b"2,some more text\n"),
-        (b'1,"open', b"no line end at all "),
-        (b"", b"\n"),
-        (b"1,", b'"'),
-        (b"", b"\r"),
-        (b'"', b'""'),
+        (b'1,"open\n', b"2,some more text\n", False),
+        (b'1,"open', b"no line end at all ", False),
+        (b"1,", b'"', False),
+        (b'"', b'""', False),
+        (b"", b"\n", False),
+        (b"", b"\r", False),
+        (b"", b"\n", True),
+        (b"", b"\r\n", True),
     ],
 )
-def test_hostile_text_streams_through_in_bounded_memory_and_linear_time(first: bytes, line: bytes) -> None:
+def test_hostile_text_streams_through_in_bounded_memory_and_linear_time(
+    first: bytes, line: bytes, header: bool
+) -> None:
     """64 MiB stand for a gigabyte: a quadratic cutter would need minutes."""
-    cutter = open_cutter(table(header=False), UploadOptions())
+    cutter = open_cutter(table(header), UploadOptions())
     began = time.perf_counter()
     tracemalloc.start()
     for piece in stream_of(64 * MIB, first, line):
