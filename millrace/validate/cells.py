@@ -1,6 +1,6 @@
 """Cells as bytes in, a column's typed values out: text that is no UTF-8 or holds a NUL is set aside before it is read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ def _json(cell: str) -> object:
         raise Misfit("json", f"is not valid JSON: {error}") from error
 
 
-def one_by_one(column: Column, given: list[Any], read: Callable[[Any], object]) -> Outcome:
+def one_by_one(column: Column, given: Sequence[Any], read: Callable[[Any], object]) -> Outcome:
     """Values of a type too deep to be read as a column, each read by itself."""
     values: list[object] = []
     bad: list[Found] = []

@@ -59,6 +59,14 @@ def _without_rows(body: bytes, layout: TextLayout, rows: Rows) -> bytes:
     return b"\n".join(body[start:end] for start, end in zip(spans.starts[kept], spans.ends[kept], strict=True))
 
 
+def _guarded(body: bytes) -> bytes:
+    """pyarrow swallows a BOM that is part of the first cell, and takes an empty last cell for a quoted one if no line end
+    follows it."""
+    if body.startswith(_BOM):
+        body = b"\n" + body
+    return body if body.endswith((b"\n", b"\r")) else body + b"\n"
+
+
 def _parse(body: bytes, layout: TextLayout, wanted: set[str]) -> tuple[pa.Table, Rows, Rows]:
     strays: list[tuple[int, int]] = []
 
@@ -72,8 +80,7 @@ def _parse(body: bytes, layout: TextLayout, wanted: set[str]) -> tuple[pa.Table,
     if body[:1] in b"\r\n" and not body.strip(b"\r\n"):
         table = pa.table({name: pa.array([], pa.binary()) for name in included})
     else:
-        # pyarrow would swallow a BOM that is part of the chunk's first cell.
-        text = b"\n" + body if body.startswith(_BOM) else body
+        text = _guarded(body)
         table = pacsv.read_csv(
             pa.BufferReader(text),
             pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(text) + 1),

@@ -4,8 +4,9 @@ Every line is parsed by itself. Of a key written twice the last value counts. A 
 default, else null; a field the table does not know is a fault, or ignored where the table says so."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,11 @@ def parse_jsonl(header: ChunkHeader, body: bytes, definition: Definition) -> Par
     if faults:
         bad = np.concatenate([fault.rows for fault in faults])
         positions = np.delete(np.arange(len(lines), dtype=np.int64), bad)
-    found = _unknown(objects, definition) if definition.table.unknown_fields == "reject" else []
+    picked, exact = _picked(objects, definition.columns)
+    found = _unknown(objects, definition) if definition.table.unknown_fields == "reject" and not exact else []
     columns = []
-    for column in definition.columns:
-        values, more = _typed(column, column.name in definition.table.primary_key, objects)
+    for column, given in zip(definition.columns, picked, strict=True):
+        values, more = _typed(column, column.name in definition.table.primary_key, given)
         columns.append(values)
         found += more
     faults += [fault.at(positions) for fault in found]
@@ -92,6 +94,17 @@ def _has_decimal(avro: Avro) -> bool:
     )
 
 
+def _picked(objects: list[Object], columns: tuple[Column, ...]) -> tuple[list[Sequence[Any]], bool]:
+    """The values of each column, and whether every object has the table's fields and no others."""
+    names = [column.name for column in columns]
+    if len(names) > 1 and objects:
+        try:
+            return list(zip(*map(itemgetter(*names), objects), strict=True)), set(map(len, objects)) == {len(names)}
+        except KeyError:
+            pass
+    return [[given.get(column.name, column.default) for given in objects] for column in columns], False
+
+
 def _unknown(objects: list[Object], definition: Definition) -> list[Fault]:
     known = {column.name for column in definition.columns}
     found = []
@@ -106,9 +119,7 @@ def _unknown(objects: list[Object], definition: Definition) -> list[Fault]:
     return listed(found)
 
 
-def _typed(column: Column, is_key: bool, objects: list[Object]) -> Outcome:
-    name, default = column.name, column.default
-    values = [given.get(name, default) for given in objects]
+def _typed(column: Column, is_key: bool, values: Sequence[Any]) -> Outcome:
     faults: list[Fault] = []
     if (is_key or not column.nullable) and None in values:
         absent = np.array([row for row, value in enumerate(values) if value is None], np.int64)

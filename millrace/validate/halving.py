@@ -3,16 +3,31 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 
-from millrace.validate.faults import Rows
+from millrace.validate.faults import Rows, indices
 
 
 def cast_each(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
     """The array as `target`, and the positions of the cells that are none. Each cell is judged by the same cast."""
     parts: list[pa.Array] = []
     bad: list[int] = []
-    _halve(array, 0, target, parts, bad)
-    return pa.concat_arrays(parts) if parts else pa.nulls(0, target), np.array(bad, np.int64)
+    survivors, lost = _survivors(array, target)
+    _halve(survivors, 0, target, parts, bad)
+    return pa.concat_arrays(parts), np.union1d(lost, np.array(bad, np.int64))
+
+
+def _survivors(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
+    """Numbers that do not come back from an integer type as they went are blanked at once, so that many of them cost no
+    more than one; the rest is left to the cast that checks."""
+    none = np.empty(0, np.int64)
+    if not pat.is_integer(target) or not (pat.is_integer(array.type) or pat.is_floating(array.type)):
+        return array, none
+    there = pc.cast(array, target, safe=False)
+    kept = pc.equal(pc.cast(there, array.type, safe=False), array)
+    if pc.all(kept).as_py() is not False:
+        return array, none
+    return pc.if_else(kept, array, pa.scalar(None, array.type)), indices(pc.invert(kept).fill_null(False))
 
 
 def _halve(array: pa.Array, start: int, target: pa.DataType, parts: list[pa.Array], bad: list[int]) -> None:

@@ -2,6 +2,7 @@
 
 The same rules as json_values, but a column at a time: only cells of an unexpected type are looked at one by one."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -28,7 +29,7 @@ _TEXT = frozenset({str})
 _TEXT_OR_INTEGER = frozenset({str, int})
 
 
-def typed_values(column: Column, values: list[Any]) -> Outcome:
+def typed_values(column: Column, values: Sequence[Any]) -> Outcome:
     """One value of every row, None where there is none."""
     if is_nested(column):
         return one_by_one(column, values, lambda value: fit(column.avro, value))
@@ -39,7 +40,9 @@ def typed_values(column: Column, values: list[Any]) -> Outcome:
     return typed, faults + found
 
 
-def _without_strangers(column: Column, values: list[Any], expected: frozenset[type]) -> tuple[list[Any], list[Fault]]:
+def _without_strangers(
+    column: Column, values: Sequence[Any], expected: frozenset[type]
+) -> tuple[Sequence[Any], list[Fault]]:
     strangers = set(map(type, values)) - expected - {type(None)}
     if not strangers:
         return values, []
@@ -59,7 +62,7 @@ def _stranger(column: Column, row: int, value: Any) -> Found:
     raise AssertionError(f"{value!r} is accepted by itself and refused in its column")
 
 
-def _typed(column: Column, name: str, values: list[Any]) -> Outcome:
+def _typed(column: Column, name: str, values: Sequence[Any]) -> Outcome:
     if name in ("int", "long"):
         return _integers(column, values)
     if name in ("float", "double"):
@@ -73,7 +76,7 @@ def _typed(column: Column, name: str, values: list[Any]) -> Outcome:
     return _text(column, values)
 
 
-def _text(column: Column, values: list[Any]) -> Outcome:
+def _text(column: Column, values: Sequence[Any]) -> Outcome:
     text = pa.array(values, pa.string())
     faults: list[Fault] = []
     if column.kind not in ("bytes", "fixed") or column.logical:
@@ -82,15 +85,17 @@ def _text(column: Column, values: list[Any]) -> Outcome:
     return typed, faults + found
 
 
-def _integers(column: Column, values: list[Any]) -> Outcome:
+def _integers(column: Column, values: Sequence[Any]) -> Outcome:
     try:
         return pa.array(values, column.arrow), []
     except (OverflowError, pa.ArrowInvalid):
         return one_by_one(column, values, lambda value: fit(column.avro, value))
 
 
-def _floats(column: Column, values: list[Any]) -> Outcome:
-    wide = pa.array([None if value is None else _float(value) for value in values], pa.float64())
+def _floats(column: Column, values: Sequence[Any]) -> Outcome:
+    if not set(map(type, values)) <= {float, type(None)}:
+        values = [None if value is None else _float(value) for value in values]
+    wide = pa.array(values, pa.float64())
     narrow = wide.cast(column.arrow)
     overflown = indices(pc.is_inf(narrow).fill_null(False))
     if not len(overflown):
@@ -107,7 +112,7 @@ def _float(value: Any) -> float:
         return float("inf")
 
 
-def _moments(column: Column, values: list[Any]) -> Outcome:
+def _moments(column: Column, values: Sequence[Any]) -> Outcome:
     """Some are integers in Avro's encoding, others text."""
     limit = 1 << 63
     wide = [value for value in values if type(value) is int and not -limit <= value < limit]

@@ -304,6 +304,12 @@ def test_empty_cells_with_the_empty_null_text() -> None:
     ]
 
 
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_an_empty_last_cell_is_null_whatever_ends_the_file(end: bytes) -> None:
+    definition = table(column("string", "a"), column(["null", "string"], "b"))
+    assert judged(definition, b'"x",' + end, 1).accepted["b"].to_pylist() == [None]
+
+
 def test_a_key_needs_a_value_of_bounded_length() -> None:
     definition = table(column(["null", "string"], "k"), column("int", "v"), key=["k"])
     long = b"k" * 1025
