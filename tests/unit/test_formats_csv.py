@@ -165,6 +165,27 @@ def test_the_end_of_a_line_over_the_limit_may_come_in_two_pieces() -> None:
     assert [(piece.rows, piece.first_line, piece.body[:3]) for piece in found] == [(1, 2, b"2,x"), (1, 3, b"3,c")]
 
 
+def test_a_line_end_of_two_octets_across_the_target_is_not_torn() -> None:
+    small = Limits(piece_bytes=8, row_bytes=64, kept_bytes=8)
+    found = cut(b"1,a\r\n2,\r\n3,c\r\n", table(header=False), limits=small)
+    assert [(piece.body, piece.first_line) for piece in found] == [(b"1,a\r\n", 1), (b"2,\r\n", 2), (b"3,c\r\n", 3)]
+    torn = cut(b"1,aaaa\r\n2,bbbbb\r\n3,c\r\n", table(header=False), limits=small)
+    assert [(piece.body, piece.first_line) for piece in torn] == [
+        (b"1,aaaa\r\n", 1),
+        (b"2,bbbbb\r\n", 2),
+        (b"3,c\r\n", 3),
+    ]
+
+
+@pytest.mark.parametrize("size", [63, 64, 65])
+def test_a_line_just_over_the_limit_is_too_long_not_unclosed(size: int) -> None:
+    small = Limits(piece_bytes=8, row_bytes=64, kept_bytes=8)
+    first, second = cut(b"x" * size + b"\n3,c\n" + b"\n" * 100, table(header=False), limits=small)
+    assert first.rows == 1
+    assert (first.oversize.rule if first.oversize else None) == (None if size < 64 else "row_too_long")
+    assert (second.body[:4], second.first_line) == (b"3,c\n", 2)
+
+
 def test_rows_between_the_target_and_the_limit_stay_whole() -> None:
     row = b'1,"' + b"y\n" * MIB + b'"\n'
     found = cut(b"id,name\n" + row * 3)
