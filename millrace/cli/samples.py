@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 Numbers = npt.NDArray[np.int64]
 
 SPEED_HEADER = "PROVINCECODE,DEVICEID,IFINDEX,FRAME,SLOT,PORT,ONUINDEX,ONUID,TIME,SPEEDIN,SPEEDOUT"
-SPEED_FILES, SPEED_ROWS, SPEED_UPDATES = 3, 350_000, 50_000
+SPEED_FILES, SPEED_ROWS = 3, 350_000
 REVIEW_HEADER = (
     "marketplace,customer_id,review_id,product_id,product_parent,product_title,product_category,star_rating,"
     "helpful_votes,total_votes,vine,verified_purchase,review_headline,review_body,review_date"
@@ -46,16 +46,20 @@ class Sample:
     answer: list[object]
 
 
-def speed_sample(folder: Path) -> Sample:
-    """The last file's last rows update the first rows of the first file, so the newest of each must win."""
-    files = [_speed_file(folder / f"onu-{number + 1}.csv", number) for number in range(SPEED_FILES)]
-    keys = sum(file.rows - len(file.bad) for file in files) - SPEED_UPDATES
+def speed_sample(folder: Path, rows: int = SPEED_ROWS) -> Sample:
+    """The last seventh of the last file updates the first rows of the first, so the newest of each must win."""
+    updates = rows // 7
+    files = [
+        _speed_file(folder / f"onu-{number + 1}.csv", number, rows, updates if number == SPEED_FILES - 1 else 0)
+        for number in range(SPEED_FILES)
+    ]
+    keys = sum(file.rows - len(file.bad) for file in files) - updates
     question = "select count(*) as onus, count(*) filter (where TIME >= '2024-02') as updated from client_a.analytics"
-    return Sample("client_a", "analytics", tuple(files), keys, question, [keys, SPEED_UPDATES])
+    return Sample("client_a", "analytics", tuple(files), keys, question, [keys, updates])
 
 
-def review_sample(folder: Path) -> Sample:
-    files = [_review_file(folder / f"reviews-{number + 1}.csv", number) for number in range(REVIEW_FILES)]
+def review_sample(folder: Path, rows: int = REVIEW_ROWS) -> Sample:
+    files = [_review_file(folder / f"reviews-{number + 1}.csv", number, rows) for number in range(REVIEW_FILES)]
     keys = sum(file.rows - len(file.bad) for file in files)
     question = (
         "select count(*) as reviews, count(*) filter (where contains(review_body, chr(10))) as with_line_breaks "
@@ -64,53 +68,58 @@ def review_sample(folder: Path) -> Sample:
     return Sample("client_b", "product_reviews", tuple(files), keys, question, [keys, keys])
 
 
-def _speed_file(path: Path, number: int) -> SampleFile:
+def _speed_file(path: Path, number: int, rows: int, updates: int) -> SampleFile:
     rng = np.random.default_rng(100 + number)
-    onu = np.arange(number * SPEED_ROWS, (number + 1) * SPEED_ROWS)
-    updates = SPEED_UPDATES if number == SPEED_FILES - 1 else 0
-    onu[SPEED_ROWS - updates :] = np.arange(updates)
-    updated = np.arange(SPEED_ROWS) >= SPEED_ROWS - updates
+    onu = np.arange(number * rows, (number + 1) * rows)
+    onu[rows - updates :] = np.arange(updates)
+    month = np.where(np.arange(rows) < rows - updates, 1, 2)
+    ranges = ((1, 1 << 28), (0, 4), (0, 16), (0, 32), (0, 128))
     lines = _lines(
         _text(onu % 63 + 1),
         _joined(["10.", _text(onu // 65_536 % 256), ".", _text(onu // 256 % 256), ".", _text(onu % 256)]),
-        *(
-            _text(rng.integers(low, high, SPEED_ROWS))
-            for low, high in ((1, 1 << 28), (0, 4), (0, 16), (0, 32), (0, 128))
-        ),
+        *(_text(rng.integers(low, high, rows)) for low, high in ranges),
         _text(onu),
-        _joined(
-            ["2024-", _padded(np.where(updated, 2, 1)), "-", _padded(onu % 28 + 1), " ", _padded(onu % 24), ":00:00"]
-        ),
-        _text(np.round(rng.random(SPEED_ROWS) * 1e6, 3)),
-        _text(np.round(rng.random(SPEED_ROWS) * 1e6, 3)),
+        _joined(["2024-", _padded(month), "-", _padded(onu % 28 + 1), " ", _padded(onu % 24), ":00:00"]),
+        _text(np.round(rng.random(rows) * 1e6, 3)),
+        _text(np.round(rng.random(rows) * 1e6, 3)),
     )
     # Rows that are updated later, or update, stay good: then the table's size follows from the counts.
-    return _write(path, SPEED_HEADER, lines, SPEED_SPOILS, rng, (SPEED_UPDATES, SPEED_ROWS - SPEED_UPDATES))
+    return _write(
+        path,
+        SPEED_HEADER,
+        lines,
+        SPEED_SPOILS,
+        rng.choice(np.arange(rows // 7, rows - rows // 7), _bad(SPEED_SPOILS), replace=False),
+    )
 
 
-def _review_file(path: Path, number: int) -> SampleFile:
+def _review_file(path: Path, number: int, rows: int) -> SampleFile:
     rng = np.random.default_rng(200 + number)
-    ids = np.arange(number * REVIEW_ROWS, (number + 1) * REVIEW_ROWS)
-    product = _text(rng.integers(0, 5_000, REVIEW_ROWS))
-    stars, votes = rng.integers(1, 6, REVIEW_ROWS), rng.integers(0, 500, REVIEW_ROWS)
+
+    def picked(choices: list[str]) -> pa.Array:
+        return pa.array(choices).take(pa.array(rng.integers(0, len(choices), rows)))
+
+    ids = np.arange(number * rows, (number + 1) * rows)
+    product = _text(rng.integers(0, 5_000, rows))
+    stars, votes = rng.integers(1, 6, rows), rng.integers(0, 500, rows)
     lines = _lines(
-        pa.repeat("US", REVIEW_ROWS),
-        _text(rng.integers(10_000, 9_000_000, REVIEW_ROWS)),
+        pa.repeat("US", rows),
+        _text(rng.integers(10_000, 9_000_000, rows)),
         _joined(["R", _text(ids)]),
         _joined(["B", product]),
-        _text(rng.integers(1, 1 << 30, REVIEW_ROWS)),
+        _text(rng.integers(1, 1 << 30, rows)),
         _joined(['"Kettle, ', product, ' cups, ""Classic"""']),
-        _picked(rng, ["Kitchen", "Garden", '"Books, used"', "Toys"]),
+        picked(["Kitchen", "Garden", '"Books, used"', "Toys"]),
         _text(stars),
         _text(votes),
-        _text(votes + rng.integers(0, 50, REVIEW_ROWS)),
-        _picked(rng, ["Y", "N"]),
-        _picked(rng, ["Y", "N"]),
+        _text(votes + rng.integers(0, 50, rows)),
+        picked(["Y", "N"]),
+        picked(["Y", "N"]),
         _joined(['"', _text(stars), ' stars, said the ""neighbour"""']),
-        _joined(['"', _picked(rng, PRAISE), "\nBought ", _text(votes % 9 + 1), _picked(rng, ENDINGS), '"']),
+        _joined(['"', picked(PRAISE), "\nBought ", _text(votes % 9 + 1), picked(ENDINGS), '"']),
         _joined(["2015-", _padded(ids % 12 + 1), "-", _padded(ids % 28 + 1)]),
-    )  # fmt: skip
-    return _write(path, REVIEW_HEADER, lines, REVIEW_SPOILS, rng, (0, REVIEW_ROWS))
+    )
+    return _write(path, REVIEW_HEADER, lines, REVIEW_SPOILS, rng.choice(rows, _bad(REVIEW_SPOILS), replace=False))
 
 
 PRAISE = ["Boils in two minutes, pours well.", "Größe passt, très bien, 良い.", "A gift; she says: fine, thanks."]
@@ -142,16 +151,13 @@ REVIEW_SPOILS: tuple[Spoil, ...] = (
 )
 
 
-def _write(
-    path: Path,
-    header: str,
-    lines: pa.Array,
-    spoils: tuple[Spoil, ...],
-    rng: np.random.Generator,
-    among: tuple[int, int],
-) -> SampleFile:
-    """Spoils some rows of the range `among`, the same number in each way, and writes the file."""
-    chosen = np.sort(rng.choice(np.arange(*among), len(spoils) * BAD_OF_EACH_KIND, replace=False))
+def _bad(spoils: tuple[Spoil, ...]) -> int:
+    return len(spoils) * BAD_OF_EACH_KIND
+
+
+def _write(path: Path, header: str, lines: pa.Array, spoils: tuple[Spoil, ...], chosen: Numbers) -> SampleFile:
+    """Spoils the chosen rows, the same number in each way, and writes the file."""
+    chosen = np.sort(chosen)
     spoiled = [
         _spoiled(line, spoils[at % len(spoils)]) for at, line in enumerate(lines.take(pa.array(chosen)).to_pylist())
     ]
@@ -192,7 +198,3 @@ def _text(numbers: npt.NDArray[np.generic]) -> pa.Array:
 
 def _padded(numbers: Numbers) -> pa.Array:
     return pc.utf8_lpad(_text(numbers), 2, "0")
-
-
-def _picked(rng: np.random.Generator, choices: list[str]) -> pa.Array:
-    return pa.array(choices).take(pa.array(rng.integers(0, len(choices), REVIEW_ROWS)))

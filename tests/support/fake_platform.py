@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(201, None, {"Location": f"/v1/uploads/{import_id}", "Upload-Offset": offset})
         else:
             self.fake.bodies.append(json.loads(body or b"null"))
-            self._reply(200, self.fake.answers.get(("POST", path), self.fake.document(path.split("/")[3])))
+            self._reply(200, self.fake.answers.get(("POST", path)) or self.fake.document(path.split("/")[3]))
 
     def do_PUT(self) -> None:
         self.fake.bodies.append(json.loads(self._body()))

@@ -1,0 +1,199 @@
+"""What scripts rely on: exit codes, JSON on standard output, sentences on standard error."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, fake_platform
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+MISSING = {"code": "no_table", "detail": "There is no table acme/readings.", "remedy": "Apply its declaration first."}
+
+
+@pytest.fixture
+def fake() -> Iterator[FakePlatform]:
+    with fake_platform() as platform:
+        platform.answers["GET", "/v1/health"] = {"status": "ok", "parts": {"kafka": "ok"}}
+        yield platform
+
+
+@pytest.fixture
+def home(fake: FakePlatform, tmp_path: Path) -> Path:
+    (tmp_path / "client.json").write_text(json.dumps({"url": fake.url, "token": TOKEN}))
+    return tmp_path
+
+
+@pytest.fixture
+def millrace(home: Path) -> Run:
+    def run(*args: str, stdin: str = "", **environ: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "millrace.cli.main", *args],
+            env={"MILLRACE_HOME": str(home), "PATH": "", "HOME": str(home), **environ},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> str:
+    path = tmp_path / "rows.csv"
+    path.write_text("id,name\n1,a\n2,b\n3,c\n")
+    return str(path)
+
+
+def test_an_import_that_is_durable_exits_0_with_one_line(fake: FakePlatform, millrace: Run, rows: str) -> None:
+    done = millrace("import", "acme/readings", rows)
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+    assert "completed; rows: 3 read, 3 accepted, 0 rejected, 0 ignored; durable: delta 1/1; 2.00 s" in done.stdout
+    assert fake.stored["imp_1"] == Path(rows).read_bytes()
+
+
+def test_json_is_one_document_a_line_in_the_order_of_the_arguments(
+    fake: FakePlatform, millrace: Run, rows: str, tmp_path: Path
+) -> None:
+    large = tmp_path / "large.csv"
+    large.write_bytes(b"1,a\n" * 600_000)
+    done = millrace("import", "acme/readings", str(large), rows, "--json", "--idempotency-key", "night")
+    assert done.returncode == 0, done.stderr
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(d["id"], d["file_name"], d["state"]) for d in documents] == [
+        ("imp_1", "large.csv", "completed"), ("imp_2", "rows.csv", "completed"),
+    ]  # fmt: skip
+    assert fake.keys == {"night:1": "imp_1", "night:2": "imp_2"}
+    assert fake.stored["imp_1"] == large.read_bytes()
+    assert done.stderr == ""
+
+
+def test_imports_are_admitted_in_the_order_of_the_arguments(fake: FakePlatform, millrace: Run, tmp_path: Path) -> None:
+    names = [f"{number}.csv" for number in range(12)]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_bytes(b"1,a\n" * (400_000 if number % 3 else 1))
+    done = millrace("import", "acme/readings", *(str(tmp_path / name) for name in names))
+    assert done.returncode == 0, done.stderr
+    assert [fake.queries[f"imp_{number + 1}"]["file_name"] for number in range(12)] == names
+
+
+def test_options_tell_how_a_file_is_written(fake: FakePlatform, millrace: Run, rows: str) -> None:
+    options = ["--no-header", "--delimiter", ";", "--null-text", "NULL", "--encoding", "latin-1", "--format", "csv"]
+    assert millrace("import", "acme/readings", rows, *options).returncode == 0
+    assert fake.queries["imp_1"] == {
+        "format": "csv", "header": "false", "delimiter": ";", "null_text": "NULL", "encoding": "latin-1",
+        "file_name": "rows.csv",
+    }  # fmt: skip
+
+
+def test_standard_input_is_imported(fake: FakePlatform, millrace: Run) -> None:
+    done = millrace("import", "acme/readings", "-", stdin="id,name\n1,a\n")
+    assert done.returncode == 0, done.stderr
+    assert fake.stored["imp_1"] == b"id,name\n1,a\n"
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_an_import_that_did_not_complete_exits_1_and_says_why(
+    fake: FakePlatform, millrace: Run, rows: str, state: str
+) -> None:
+    fake.outcome = {"state": state, "error": {"code": "x", "message": "It broke.", "remedy": "Mend it."}}
+    done = millrace("import", "acme/readings", rows)
+    assert done.returncode == 1
+    assert "It broke. Mend it." in done.stderr
+
+
+def test_rejects_fail_only_on_demand(fake: FakePlatform, millrace: Run, rows: str) -> None:
+    fake.outcome = {"rows": {"read": 3, "accepted": 2, "rejected": 1, "ignored": 0}}
+    assert millrace("import", "acme/readings", rows).returncode == 0
+    assert millrace("import", "acme/readings", rows, "--fail-on-rejects").returncode == 1
+
+
+def test_a_refused_file_exits_1_without_a_traceback(fake: FakePlatform, millrace: Run, rows: str) -> None:
+    fake.refusals = [Refuse(200, {"status": "ok", "parts": {}}), Refuse(404, MISSING)]
+    done = millrace("import", "acme/readings", rows, "--json")
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert (document["state"], document["error"]["code"]) == ("failed", "no_table")
+    assert "There is no table acme/readings. Apply its declaration first." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["import", "acme", "rows.csv"],
+        ["import", "acme/readings", "missing.csv"],
+        ["import", "acme/readings"],
+        ["nonsense"],
+    ],
+)
+def test_wrong_usage_exits_2(millrace: Run, line: list[str]) -> None:
+    assert millrace(*line).returncode == 2
+
+
+@pytest.mark.parametrize("line", [["status"], ["import", "acme/readings", "ROWS"], ["query", "select 1"], ["doctor"]])
+def test_a_platform_that_is_away_exits_3_with_the_remedy(home: Path, millrace: Run, rows: str, line: list[str]) -> None:
+    (home / "client.json").write_text(json.dumps({"url": "http://127.0.0.1:9", "token": TOKEN}))
+    done = millrace(*[rows if word == "ROWS" else word for word in line], JAVA_HOME="")
+    # A machine without Java is what the doctor reports first.
+    assert done.returncode == 3 or (line == ["doctor"] and "Java" in done.stdout)
+    assert "millrace up" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_home_without_a_platform_exits_3(millrace: Run, tmp_path: Path) -> None:
+    done = millrace("status", "--home", str(tmp_path / "empty"))
+    assert done.returncode == 3
+    assert "No platform has been started" in done.stderr
+
+
+def test_a_wrong_token_exits_1(home: Path, fake: FakePlatform, millrace: Run) -> None:
+    (home / "client.json").write_text(json.dumps({"url": fake.url, "token": "mr_other"}))
+    done = millrace("status")
+    assert (done.returncode, done.stderr) == (1, "No valid token.\nGive one.\n")
+
+
+def test_the_environment_names_a_platform_elsewhere(fake: FakePlatform, millrace: Run) -> None:
+    done = millrace("status", "imp_1", "--json", MILLRACE_URL=fake.url, MILLRACE_TOKEN="mr_other", MILLRACE_HOME="")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize(
+    "line", [["--json", "status", "imp_1"], ["status", "--json", "imp_1"], ["status", "imp_1", "--json"]]
+)
+def test_global_options_are_understood_anywhere(fake: FakePlatform, millrace: Run, line: list[str]) -> None:
+    fake.answers["GET", "/v1/tenants/acme/tables/readings"] = {"location": "somewhere"}
+    done = millrace(*line)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {**fake.document("imp_1"), "location": "somewhere"}
+
+
+def test_no_wait_returns_while_the_platform_works(fake: FakePlatform, millrace: Run, rows: str) -> None:
+    fake.outcome = {"state": "processing", "ended_at": None}
+    done = millrace("import", "acme/readings", rows, "--no-wait", "--json")
+    assert (done.returncode, json.loads(done.stdout)["state"]) == (0, "processing")
+
+
+def test_errors_come_page_by_page_as_json_lines(fake: FakePlatform, millrace: Run) -> None:
+    found = [{"row": n, "line": n + 1, "raw": "1,\x1b[31mx", "reasons": []} for n in range(1, 6)]
+    fake.pages = {None: {"items": found[:3], "next": "c"}, "c": {"items": found[3:], "next": None}}
+    done = millrace("errors", "imp_1", "--json")
+    assert [json.loads(line) for line in done.stdout.splitlines()] == found
+    shown = millrace("errors", "imp_1", "--limit", "3")
+    assert "row 3, line 4: 1,\\x1b[31mx" in shown.stdout
+    assert "\x1b" not in shown.stdout
+
+
+def test_a_query_prints_every_digit(fake: FakePlatform, millrace: Run) -> None:
+    result = {
+        "columns": [{"name": "n", "type": "BIGINT"}, {"name": "x", "type": "DOUBLE"}],
+        "rows": [[1234567, 0.12345]],
+    }
+    fake.answers["POST", "/v1/query"] = {**result, "truncated": False, "seconds": 0.01}
+    assert millrace("query", "select 1").stdout.split() == ["n", "x", "1234567", "0.12345"]
+    assert fake.bodies == [{"sql": "select 1"}]
