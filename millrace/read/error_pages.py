@@ -1,0 +1,66 @@
+"""Rejected rows of one import, page by page: a cursor in, rows with their reasons and the next cursor out.
+
+A cursor is the place of the last row shown. So every row that was there when the first page was read comes exactly once, on
+whatever page, while others arrive or files are compacted. Refuses cursors that are not ours."""
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from millrace.model.errors import Invalid
+from millrace.model.names import Home
+from millrace.read.rejected import BEGINNING, Place, rejected_rows
+
+MOST_ITEMS = 1000
+# A page ends early when its rows are large.
+MOST_PAGE_BYTES = 8 << 20
+REASON_BYTES = 200
+
+_CURSOR = re.compile(r"(\d{1,10})\.(\d{1,19})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorPage:
+    """`items` are {"row", "line", "raw", "reasons"}; `next` asks for what follows, None if nothing does yet."""
+
+    items: list[dict[str, Any]]
+    next: str | None
+
+
+def page(home: Home, tenant: str, table: str, import_id: str, cursor: str | None, limit: int) -> ErrorPage:
+    """Up to `limit` rejected rows behind the cursor, in the order of the user's file."""
+    after = BEGINNING if not cursor else _place(cursor)
+    limit = max(1, min(limit, MOST_ITEMS))
+    items: list[dict[str, Any]] = []
+    size = 0
+    for rejected in rejected_rows(home.table_errors(tenant, table), import_id, after):
+        for row in rejected.rows.slice(0, limit - len(items) + 1).to_pylist():
+            size += len(row["raw"]) + REASON_BYTES * len(row["reasons"])
+            if len(items) == limit or (items and size > MOST_PAGE_BYTES):
+                return ErrorPage(items, _cursor(after))
+            after = Place(rejected.chunk, row["row"])
+            items.append(shown(row))
+    return ErrorPage(items, None)
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """A stored row as people see it: bytes that are no UTF-8 become U+FFFD."""
+    return {**row, "raw": row["raw"].decode("utf-8", "replace")}
+
+
+def _cursor(place: Place) -> str:
+    return base64.urlsafe_b64encode(f"{place.chunk}.{place.row}".encode()).decode().rstrip("=")
+
+
+def _place(cursor: str) -> Place:
+    try:
+        found = _CURSOR.fullmatch(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode())
+    except (binascii.Error, ValueError):
+        found = None
+    if found is None:
+        raise Invalid(
+            f"{cursor[:40]!r} is no cursor.", remedy='Send back what a page gave as "next", or none.', code="bad_cursor"
+        )
+    return Place(int(found[1]), int(found[2]))

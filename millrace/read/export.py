@@ -1,0 +1,61 @@
+"""All rejected rows of one import as a stream of CSV or JSON lines, in the order of the user's file, in bounded memory.
+
+In CSV each reason is a line, and a cell that a spreadsheet would take for a formula gets a single quote in front; JSON lines
+and the store keep every byte as it came."""
+
+import io
+from collections.abc import Iterator
+from itertools import chain
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from millrace.model.errors import Invalid
+from millrace.model.names import Home
+from millrace.read.error_pages import shown
+from millrace.read.rejected import rejected_rows
+
+CSV_COLUMNS = ["row", "line", "column", "rule", "message", "value", "raw"]
+# What Excel, LibreOffice and Google Sheets start a formula with, or skip before one; the wide forms are folded by some.
+FORMULA_START = "^[=+\\-@\t\r\n\\x00＝＋－＠]"
+
+
+def export(home: Home, tenant: str, table: str, import_id: str, format: str = "csv") -> Iterator[bytes]:
+    """Pieces of the file; a CSV one has a header even when nothing was rejected."""
+    if format not in ("csv", "jsonl"):
+        raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
+    found = rejected_rows(home.table_errors(tenant, table), import_id)
+    if format == "jsonl":
+        return (_json_lines(rejected.rows) for rejected in found)
+    header = ",".join(f'"{name}"' for name in CSV_COLUMNS).encode() + b"\n"
+    return chain([header], (_csv(rejected.rows) for rejected in found))
+
+
+def _json_lines(rows: pa.RecordBatch) -> bytes:
+    return b"".join(orjson.dumps(shown(row), option=orjson.OPT_APPEND_NEWLINE) for row in rows.to_pylist())
+
+
+def _csv(rows: pa.RecordBatch) -> bytes:
+    reasons = rows["reasons"]
+    parents = pc.list_parent_indices(reasons)
+    flat = pc.list_flatten(reasons)
+    texts = [pc.struct_field(flat, name) for name in ("column", "rule", "message", "value")]
+    cells = [_harmless(column) for column in (*texts, _decoded(rows["raw"]).take(parents))]
+    lines = pa.table([rows["row"].take(parents), rows["line"].take(parents), *cells], names=CSV_COLUMNS)
+    out = io.BytesIO()
+    pyarrow.csv.write_csv(lines, out, pyarrow.csv.WriteOptions(include_header=False))
+    return out.getvalue()
+
+
+def _harmless(cells: pa.Array) -> pa.Array:
+    is_formula = pc.match_substring_regex(cells, FORMULA_START)
+    return pc.if_else(is_formula, pc.binary_join_element_wise("'", cells, ""), cells)
+
+
+def _decoded(raw: pa.Array) -> pa.Array:
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode("utf-8", "replace") for value in raw.to_pylist()], pa.string())

@@ -1,0 +1,206 @@
+"""A user's SQL over the tables that user may read: names, columns and text in, rows out, within limits.
+
+It runs in a process of its own that sees only the files of the tables it names; see statement.py for what it refuses."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millrace.lake.log import load
+from millrace.lake.read import LiveFile, live_files
+from millrace.lake.store import Store
+from millrace.model.errors import Invalid, MillraceError, TooLarge, Unavailable
+from millrace.read.duckdb_types import duckdb_type
+
+# Each may take its memory limit; more would wait for the same cores anyway.
+MOST_AT_ONCE = 4
+LONGEST_WAIT_SECONDS = 2.0
+_slots = threading.BoundedSemaphore(MOST_AT_ONCE)
+_KINDS: dict[str, type[MillraceError]] = {kind.__name__: kind for kind in (Invalid, TooLarge, Unavailable)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadableTable:
+    """A table the caller may read. `columns` are its stored columns: the declared ones, then the platform's own."""
+
+    tenant: str
+    table: str
+    columns: pa.Schema
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`seconds` counts from the start of the process, `bytes` is the size of the rows as JSON."""
+
+    seconds: float = 30
+    memory_mb: int = 512
+    rows: int = 10_000
+    threads: int = 2
+    bytes: int = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """`columns` are (name, DuckDB type). `truncated`: there was more than the limits on rows or bytes allow."""
+
+    columns: list[tuple[str, str]]
+    rows: list[list[Any]]
+    truncated: bool
+    seconds: float
+
+
+def run_query(readable: Sequence[ReadableTable], sql: str, limits: Limits) -> QueryResult:
+    """The rows of one SELECT over "tenant"."table" views, or the reason why not."""
+    started = time.monotonic()
+    by_name = {(table.tenant, table.table): table for table in readable}
+    with _slot(), _child() as child:
+        deadline = _Deadline(child, limits.seconds)
+        with deadline:
+            result = _converse(child, by_name, sql, limits)
+        if deadline.passed:
+            raise TooLarge(
+                f"The query took longer than {limits.seconds:g} s.",
+                remedy="Filter or aggregate more, or read fewer tables at once.",
+                code="query_timeout",
+            )
+    if result is None:
+        raise Invalid(
+            "The query ended the process that ran it.",
+            remedy="Simplify the query, or read less at once.",
+            code="query_crashed",
+        )
+    if "error" in result:
+        error = result["error"]
+        raise _KINDS[error["kind"]](error["message"], remedy=error["remedy"], code=error["code"])
+    columns = [(name, kind) for name, kind in result["columns"]]
+    return QueryResult(columns, result["rows"], result["truncated"], round(time.monotonic() - started, 4))
+
+
+def _converse(
+    child: "subprocess.Popen[bytes]", by_name: dict[tuple[str, str], ReadableTable], sql: str, limits: Limits
+) -> dict[str, Any] | None:
+    """The child's last word; None if it ended without one."""
+    job = {
+        "sql": sql,
+        "readable": list(by_name),
+        "seconds": limits.seconds,
+        "memory_mb": limits.memory_mb,
+        "rows": limits.rows,
+        "threads": limits.threads,
+        "bytes": limits.bytes,
+    }
+    with suppress(BrokenPipeError), tempfile.NamedTemporaryFile(prefix="millrace-query-", suffix=".parquet") as dead:
+        _tell(child, job)
+        reply = _hear(child)
+        if reply is None or "error" in reply:
+            return reply
+        _tell(child, _tables([by_name[tenant, table] for tenant, table in reply["needs"]], dead))
+        return _hear(child)
+    return None
+
+
+def _tables(tables: Sequence[ReadableTable], dead: IO[bytes]) -> dict[str, Any]:
+    """What the child needs to read the tables; dead positions go into the file `dead`."""
+    described, marked = [], []
+    for table in tables:
+        store = Store(table.root)
+        files = live_files(store, load(store))
+        marked += [file for file in files if file.dead is not None]
+        described.append(
+            {
+                "tenant": table.tenant,
+                "table": table.table,
+                "columns": [(field.name, duckdb_type(field.type)) for field in table.columns],
+                "whole": [file.path for file in files if file.dead is None],
+                "marked": [file.path for file in files if file.dead is not None],
+            }
+        )
+    if marked:
+        pq.write_table(_dead_positions(marked), dead.name, compression="lz4")
+    return {"tables": described, "dead": dead.name if marked else None}
+
+
+def _dead_positions(files: Sequence[LiveFile]) -> pa.Table:
+    positions = [np.asarray(file.dead, np.int64) for file in files]
+    indices = np.repeat(np.arange(len(files), dtype=np.int32), [len(dead) for dead in positions])
+    paths = pa.DictionaryArray.from_arrays(pa.array(indices), pa.array([file.path for file in files]))
+    return pa.table({"file": paths, "position": np.concatenate(positions)})
+
+
+@contextmanager
+def _slot() -> Iterator[None]:
+    if not _slots.acquire(timeout=LONGEST_WAIT_SECONDS):
+        raise Unavailable(f"{MOST_AT_ONCE} queries are running.", remedy="Try again in a moment.", code="query_busy")
+    try:
+        yield
+    finally:
+        _slots.release()
+
+
+@contextmanager
+def _child() -> Iterator["subprocess.Popen[bytes]"]:
+    # Nothing of our environment: it may hold secrets. Our import path instead of site packages starts faster.
+    environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "LANG": "C.UTF-8"}
+    child = subprocess.Popen(
+        [sys.executable, "-S", "-P", "-m", "millrace.read.query_child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=os.sep,
+        env=environment,
+    )
+    try:
+        yield child
+    finally:
+        child.kill()
+        for pipe in (child.stdin, child.stdout):
+            with suppress(BrokenPipeError):
+                if pipe is not None:
+                    pipe.close()
+        child.wait()
+
+
+class _Deadline:
+    """Kills a process that is still running when the time is up."""
+
+    def __init__(self, child: "subprocess.Popen[bytes]", seconds: float) -> None:
+        self.passed = False
+        self._child = child
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+
+    def _end(self) -> None:
+        self.passed = True
+        self._child.kill()
+
+
+def _tell(child: "subprocess.Popen[bytes]", message: dict[str, Any]) -> None:
+    assert child.stdin is not None
+    child.stdin.write(orjson.dumps(message) + b"\n")
+    child.stdin.flush()
+
+
+def _hear(child: "subprocess.Popen[bytes]") -> dict[str, Any] | None:
+    assert child.stdout is not None
+    line = child.stdout.readline()
+    return orjson.loads(line) if line.endswith(b"\n") else None

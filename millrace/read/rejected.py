@@ -1,0 +1,193 @@
+"""An import's rejected rows out of the error store, in the order of the user's file: by chunk, then by row.
+
+Files may interleave chunks, hold them in any order and, once compacted, hold other imports too: what their chunk column
+says decides. Only what the next rows need is opened, so memory does not grow with the number of rows."""
+
+import heapq
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from millrace.lake.actions import AddFile
+from millrace.lake.deletion_vectors import load_vector
+from millrace.lake.log import load
+from millrace.lake.store import Store
+
+SHOWN_COLUMNS = ["row", "line", "raw", "reasons"]
+MOST_OPEN_FILES = 16
+BATCH_BYTES = 4 << 20
+MOST_BATCH_ROWS = 4096
+# Encoded sizes hide how often a value repeats. A chunk's rows are known to be small together, so is any such few.
+FEW_ROWS = 64
+MOST_REASONS = 20_000
+
+_IMPORT_PREFIX = re.compile(r"imp_[0-9a-z]{26}-")
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a rejected row stands in its import."""
+
+    chunk: int
+    row: int
+
+
+BEGINNING = Place(-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Some rejected rows of one chunk, in order; the columns are SHOWN_COLUMNS."""
+
+    chunk: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Run:
+    """Rows of one chunk that follow each other in one file."""
+
+    first: Place
+    path: str
+    positions: Positions = field(compare=False)
+
+
+def rejected_rows(root: Path, import_id: str, after: Place = BEGINNING) -> Iterator[Rejected]:
+    """The rejected rows behind a place, as the error store has them now."""
+    store = Store(root)
+    files = {store.path(file.name): file for file in load(store).files.values() if _may_hold(file, import_id)}
+    spans = {path: _chunk_span(path, import_id) for path in files}
+    waiting = sorted((span[0], path) for path, span in spans.items() if span is not None and span[1] >= after.chunk)
+    waiting.reverse()
+    readers = _Readers()
+    runs: list[_Run] = []
+    while waiting or runs:
+        # A run may go out once no file that was not looked into yet can hold an earlier chunk.
+        while waiting and (not runs or waiting[-1][0] <= runs[0].first.chunk):
+            _, path = waiting.pop()
+            for run in _runs(store, files[path], import_id, after):
+                heapq.heappush(runs, run)
+        if runs:
+            run = heapq.heappop(runs)
+            for rows in readers.read(run.path, run.positions):
+                yield from (Rejected(run.first.chunk, piece) for piece in _in_pieces(rows))
+
+
+def _may_hold(file: AddFile, import_id: str) -> bool:
+    """Files are named by the import they hold, unless compaction put several together."""
+    return file.name.startswith(f"{import_id}-") or _IMPORT_PREFIX.match(file.name) is None
+
+
+@lru_cache(maxsize=1 << 16)
+def _chunk_span(path: str, import_id: str) -> tuple[int, int] | None:
+    """The first and the last chunk in a file, by its footer; None if the import is not in it. Files never change."""
+    footer = pq.read_metadata(path, memory_map=True)
+    columns = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
+    low, high = [], []
+    for index in range(footer.num_row_groups):
+        group = footer.row_group(index)
+        imports = group.column(columns["_import"]).statistics
+        if imports is not None and imports.has_min_max and not imports.min <= import_id <= imports.max:
+            continue
+        chunks = group.column(columns["chunk"]).statistics
+        known = chunks is not None and chunks.has_min_max
+        low.append(int(chunks.min) if known else 0)
+        high.append(int(chunks.max) if known else np.iinfo(np.int32).max)
+    return (min(low), max(high)) if low else None
+
+
+def _runs(store: Store, file: AddFile, import_id: str, after: Place) -> Iterable[_Run]:
+    path, is_compacted = store.path(file.name), not file.name.startswith(f"{import_id}-")
+    with pq.ParquetFile(path, memory_map=True) as parquet:
+        keys = parquet.read(["chunk", "row", "_import"] if is_compacted else ["chunk", "row"], use_threads=False)
+    chunk, row = _integers(keys["chunk"]), _integers(keys["row"])
+    wanted = (chunk > after.chunk) | ((chunk == after.chunk) & (row > after.row))
+    if is_compacted:
+        wanted &= np.asarray(pc.equal(keys["_import"], import_id))
+    if file.deletion_vector is not None:
+        wanted[np.asarray(load_vector(store, file.deletion_vector).to_array())] = False
+    positions = np.flatnonzero(wanted)
+    chunk, row = chunk[positions], row[positions]
+    cuts = np.flatnonzero((chunk[1:] != chunk[:-1]) | (row[1:] < row[:-1])) + 1
+    for part in np.split(np.arange(len(positions)), cuts):
+        if len(part):
+            yield _Run(Place(int(chunk[part[0]]), int(row[part[0]])), path, positions[part])
+
+
+def _integers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    # to_numpy and pa.array import pandas, which would be most of the first page's time.
+    return np.from_dlpack(column.combine_chunks())
+
+
+def _as_arrow(positions: Positions) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(positions), [None, pa.py_buffer(positions)])
+
+
+def _in_pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A few wide rows may have more reasons than many narrow ones."""
+    reasons = np.from_dlpack(rows["reasons"].offsets)
+    start = 0
+    while start < rows.num_rows:
+        stop = max(start + 1, int(np.searchsorted(reasons, reasons[start] + MOST_REASONS, side="right")) - 1)
+        yield rows.slice(start, stop - start)
+        start = stop
+
+
+class _Readers:
+    """Reads rows at rising positions of several files by turns, going on in each where it was left."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, _Reader] = OrderedDict()
+
+    def read(self, path: str, positions: Positions) -> Iterator[pa.RecordBatch]:
+        reader = self._open.pop(path, None)
+        if reader is None or reader.start > positions[0]:
+            reader = _Reader(path, int(positions[0]), len(positions))
+        self._open[path] = reader
+        if len(self._open) > MOST_OPEN_FILES:
+            self._open.popitem(last=False)
+        yield from reader.read(positions)
+
+
+class _Reader:
+    """A file's rows in batches of bounded size; `start` is the first position that it still has."""
+
+    def __init__(self, path: str, position: int, chunk_rows: int) -> None:
+        parquet = pq.ParquetFile(path, memory_map=True)
+        groups = [parquet.metadata.row_group(index) for index in range(parquet.metadata.num_row_groups)]
+        starts = np.cumsum([0, *(group.num_rows for group in groups)])
+        first = int(np.searchsorted(starts, position, side="right")) - 1
+        row_bytes = max(1, *(group.total_byte_size // max(1, group.num_rows) for group in groups))
+        most_rows = min(MOST_BATCH_ROWS, max(FEW_ROWS, chunk_rows))
+        self.start = int(starts[first])
+        self._batch: pa.RecordBatch | None = None
+        self._batches = parquet.iter_batches(
+            batch_size=int(np.clip(BATCH_BYTES // row_bytes, 1, most_rows)),
+            row_groups=range(first, len(groups)),
+            columns=SHOWN_COLUMNS,
+            use_threads=False,
+        )
+
+    def read(self, positions: Positions) -> Iterator[pa.RecordBatch]:
+        while len(positions):
+            if self._batch is None:
+                self._batch = next(self._batches)
+            end = self.start + self._batch.num_rows
+            here = int(np.searchsorted(positions, end))
+            if here:
+                yield self._batch.take(_as_arrow(positions[:here] - self.start))
+                positions = positions[here:]
+            if len(positions):
+                self.start, self._batch = end, None

@@ -1,0 +1,61 @@
+"""Tables as DuckDB views: columns, live files and dead positions in, SQL out. Every name and path is quoted here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """A table at one version. `columns` are (name, DuckDB type); `marked` are the files that have dead positions."""
+
+    columns: tuple[tuple[str, str], ...]
+    whole: tuple[str, ...]
+    marked: tuple[str, ...]
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> "TableFiles":
+        columns = tuple((name, kind) for name, kind in data["columns"])
+        return TableFiles(columns, tuple(data["whole"]), tuple(data["marked"]))
+
+
+def view_query(table: TableFiles, dead_table: str) -> str:
+    """The table's live rows. `dead_table` is the quoted name of a table (file, position)."""
+    parts = []
+    if table.whole:
+        parts.append(f"SELECT {_outputs(table)} FROM {_read(table, table.whole)} AS f")
+    if table.marked:
+        is_dead = "f.filename = d.file AND f.file_row_number = d.position"
+        source = f"{_read(table, table.marked)} AS f ANTI JOIN {dead_table} AS d ON {is_dead}"
+        parts.append(f"SELECT {_outputs(table)} FROM {source}")
+    return " UNION ALL ".join(parts) or f"SELECT {_nulls(table)} WHERE false"
+
+
+def identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def texts(values: Sequence[str]) -> str:
+    return "[" + ", ".join(text(value) for value in values) + "]"
+
+
+def _read(table: TableFiles, paths: Sequence[str]) -> str:
+    # Read under names of our own: a declared column may be called "filename", as DuckDB's column for the path is.
+    # A file older than a column gives null for it.
+    fields = ", ".join(
+        f"{text(name)}: {{'name': 'c{index}', 'type': {text(kind)}, 'default_value': NULL}}"
+        for index, (name, kind) in enumerate(table.columns)
+    )
+    return f"read_parquet({texts(paths)}, schema = MAP {{{fields}}})"
+
+
+def _outputs(table: TableFiles) -> str:
+    return ", ".join(f"f.c{index} AS {identifier(name)}" for index, (name, _) in enumerate(table.columns))
+
+
+def _nulls(table: TableFiles) -> str:
+    return ", ".join(f"CAST(NULL AS {kind}) AS {identifier(name)}" for name, kind in table.columns)
