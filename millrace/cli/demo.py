@@ -91,8 +91,7 @@ def _show(session: Session, connection: Millrace, samples: list[Sample]) -> list
 def _import(session: Session, connection: Millrace, samples: list[Sample]) -> list[Imported]:
     """Both tenants at once, each tenant's files in order."""
     tracks = [
-        [Track(str(file.path), file.path.stat().st_size, sample.tenant, sample.table) for file in sample.files]
-        for sample in samples
+        [Track(file.path.name, file.path, sample.tenant, sample.table) for file in sample.files] for sample in samples
     ]
     for sample, of_sample in zip(samples, tracks, strict=True):
         Sender(connection, Submission(sample.tenant, sample.table), of_sample).start()

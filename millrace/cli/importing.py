@@ -10,7 +10,7 @@ import typer
 
 from millrace.cli.board import Board, board_for
 from millrace.cli.printing import LEDGER, ledger_line, ledger_row, print_json, print_table
-from millrace.cli.sending import STDIN, Sender
+from millrace.cli.sending import Sender
 from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, Session
 from millrace.cli.tracks import Track
 from millrace.client import FileOptions, Millrace, Problem, Submission, Unreachable
@@ -18,6 +18,7 @@ from millrace.client.connection import PATIENCE_SECONDS, may_pass
 from millrace.client.upload import new_key
 from millrace.model.errors import MillraceError, Unavailable
 
+STDIN = "-"
 WATCHED_AT_ONCE = 16
 """Documents asked for in one round: with thousands of files only the oldest unfinished ones are interesting."""
 
@@ -36,7 +37,7 @@ class Order:
 
 def run(session: Session, order: Order) -> int:
     tenant, table = split_target(order.target)
-    tracks = [Track(name, _size(name), tenant, table) for name in order.files]
+    tracks = [Track(name, _path(name), tenant, table) for name in order.files]
     submission = Submission(tenant, table, FileOptions(**order.written), order.idempotency_key or new_key())
     with Millrace.from_home(session.home) as connection:
         # Asked first, so that a platform that is not there is said at once and not after the patience of an upload.
@@ -59,12 +60,12 @@ def split_target(target: str) -> tuple[str, str]:
     return tenant, table
 
 
-def _size(name: str) -> int | None:
+def _path(name: str) -> Path | None:
     if name == STDIN:
         return None
     if not Path(name).is_file():
         raise typer.BadParameter(f"{name} is not a file.")
-    return Path(name).stat().st_size
+    return Path(name)
 
 
 def follow(connection: Millrace, tracks: list[Track], board: Board, *, wait: bool = True) -> None:

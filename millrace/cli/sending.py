@@ -3,7 +3,6 @@
 import sys
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 from millrace.cli.tracks import Track
 from millrace.client import Millrace, Submission, Unreachable, Upload
@@ -11,7 +10,6 @@ from millrace.client.upload import SMALL_FILE_BYTES
 from millrace.model.errors import MillraceError
 
 PARALLEL_UPLOADS = 4
-STDIN = "-"
 
 
 class Sender(threading.Thread):
@@ -48,13 +46,13 @@ class Sender(threading.Thread):
     def _admit(self, track: Track, submission: Submission) -> Upload | None:
         """What is left to send: nothing, where one request does it all."""
         try:
-            if track.size is None:
+            if track.path is None or track.size is None:
                 named = replace(submission, options=replace(submission.options, file_name="stdin"))
                 self._finish(track, self._connection.upload_stream(sys.stdin.buffer, named, track.progress)["id"])
             elif track.size <= SMALL_FILE_BYTES:
-                self._finish(track, self._connection.upload_file(Path(track.name), submission, track.progress)["id"])
+                self._finish(track, self._connection.upload_file(track.path, submission, track.progress)["id"])
             else:
-                upload = self._connection.begin_upload(Path(track.name), submission)
+                upload = self._connection.begin_upload(track.path, submission)
                 track.import_id = upload.import_id
                 return upload
         except MillraceError as failed:

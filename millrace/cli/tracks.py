@@ -1,6 +1,7 @@
 """One file on its way: what the sending thread and the watching thread know about it."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event
 
 from millrace.client.documents import ImportDocument, is_over
@@ -10,17 +11,21 @@ from millrace.model.errors import MillraceError
 
 @dataclass(slots=True)
 class Track:
-    """`size` is None for a stream. `import_id` is set once the import is admitted."""
+    """Without a path it is standard input. `import_id` is set once the import is admitted."""
 
     name: str
-    size: int | None
+    path: Path | None
     tenant: str
     table: str
     sent: int = 0
     import_id: str | None = None
     document: ImportDocument | None = None
     failure: MillraceError | None = None
+    size: int | None = field(init=False)
     delivered: Event = field(default_factory=Event)
+
+    def __post_init__(self) -> None:
+        self.size = None if self.path is None else self.path.stat().st_size
 
     def progress(self, sent: int) -> None:
         self.sent = sent

@@ -1,0 +1,1 @@
+"""Figures of a running platform: `python -m bench [NAME…]` prints a table and writes build/bench.json."""

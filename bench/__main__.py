@@ -1,0 +1,66 @@
+"""Runs the benches named, or all, one after the other; exits 1 if a figure misses its target."""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+
+from bench import (
+    demo,
+    end_to_end,
+    memory_5gb,
+    million_rejects,
+    mouse_behind_whale,
+    partitions,
+    small_idle,
+    thousand_tables,
+    up,
+    update_50k,
+    update_all,
+)
+from bench.figure import Figure, failed
+from bench.platform import BUILD
+from millrace.cli.printing import print_table
+
+BENCHES: dict[str, Callable[[], list[Figure]]] = {
+    "up": up.run,
+    "small_idle": small_idle.run,
+    "end_to_end": end_to_end.run,
+    "update_all": update_all.run,
+    "update_50k": update_50k.run,
+    "mouse_behind_whale": mouse_behind_whale.run,
+    "partitions": partitions.run,
+    "thousand_tables": thousand_tables.run,
+    "million_rejects": million_rejects.run,
+    "memory_5gb": memory_5gb.run,
+    "demo": demo.run,
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        print(f"There is no bench {unknown[0]!r}; there are {', '.join(BENCHES)}.", file=sys.stderr)
+        return 2
+    figures: list[Figure] = []
+    for name in names or BENCHES:
+        print(f"{name} …", file=sys.stderr, flush=True)
+        figures += _figures(name)
+        BUILD.mkdir(exist_ok=True)
+        (BUILD / "bench.json").write_text(json.dumps([figure.as_json() for figure in figures], indent=2) + "\n")
+    rows = [(f.name, f.value, f.unit, f.target, "yes" if f.ok else "NO", f.note) for f in figures]
+    print_table(("figure", "value", "unit", "target", "met", "note"), rows)
+    return 0 if all(figure.ok for figure in figures) else 1
+
+
+def _figures(name: str) -> list[Figure]:
+    """What went wrong in one bench must not cost the figures of the others."""
+    try:
+        return BENCHES[name]()
+    except Exception as error:
+        traceback.print_exc()
+        return [failed(name, str(error))]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""Tenant A's rows as files, made once by the shared generator and kept under build/; the limit by the shared script.
+
+Refuses to guess: without the two scripts it says where to put them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+
+from millrace.model.errors import Missing
+
+REPOSITORY = Path(__file__).parents[1]
+ALL_ROWS = 5_000_000
+
+
+def scripts_folder() -> Path:
+    """MILLRACE_BENCH_DATA, else ../shared/bench beside the repository."""
+    named = os.environ.get("MILLRACE_BENCH_DATA")
+    folder = Path(named) if named else REPOSITORY.parent / "shared" / "bench"
+    if not (folder / "onu.py").is_file() or not (folder / "limit.py").is_file():
+        raise Missing(
+            f"{folder} does not hold onu.py and limit.py.", remedy="Set MILLRACE_BENCH_DATA to the folder that does."
+        )
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    folder: Path
+
+    def rows(self, count: int, first: int = 0) -> Path:
+        """So many rows with consecutive ONUIDs from `first` on."""
+        path = self.folder / f"onu-{count}-{first}.csv"
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial")
+            subprocess.run([sys.executable, scripts_folder() / "onu.py", str(count), partial, str(first)], check=True)
+            partial.rename(path)
+        return path
+
+    def large(self, least_bytes: int) -> Path:
+        """One file of at least that size, every key once."""
+        path = self.folder / f"large-{least_bytes}.csv"
+        if path.exists():
+            return path
+        partial = path.with_suffix(".partial")
+        partial.unlink(missing_ok=True)
+        first = 0
+        while not partial.exists() or partial.stat().st_size < least_bytes:
+            _append_body(self.rows(ALL_ROWS, first), partial)
+            if first:
+                self.rows(ALL_ROWS, first).unlink()
+            first += ALL_ROWS
+        return partial.rename(path)
+
+    def sampled(self, files: list[Path], count: int, phase: int) -> Path:
+        """Rows spread evenly over files, with other speeds: the same keys, updated."""
+        path = self.folder / f"sampled-{count}-{phase}.csv"
+        tables = [_every(file, count // len(files), phase) for file in files]
+        pcsv.write_csv(pa.concat_tables(tables), path, pcsv.WriteOptions(quoting_style="needed"))
+        return path
+
+    def spoiled(self, bad: int, good: int) -> Path:
+        """Rows whose IFINDEX is no number, then good ones."""
+        path = self.folder / f"spoiled-{bad}-{good}.csv"
+        if not path.exists():
+            table = _read(self.rows(bad + good))
+            is_bad = pa.array(np.arange(table.num_rows) < bad)
+            wrong = pc.if_else(is_bad, "none", table["IFINDEX"].cast(pa.string()))
+            table = table.set_column(table.schema.get_field_index("IFINDEX"), "IFINDEX", wrong)
+            pcsv.write_csv(table, path, pcsv.WriteOptions(quoting_style="needed"))
+        return path
+
+
+def limit_rows_per_second(path: Path) -> float:
+    """What pyarrow alone reaches on every core of this machine, now."""
+    command = [sys.executable, str(scripts_folder() / "limit.py"), str(path)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(json.loads(printed)["rows_per_second"])
+
+
+def _append_body(part: Path, whole: Path) -> None:
+    with part.open("rb") as source, whole.open("ab") as target:
+        if target.tell():
+            source.readline()
+        shutil.copyfileobj(source, target, 1 << 24)
+
+
+def _read(path: Path) -> pa.Table:
+    return pcsv.read_csv(
+        path, convert_options=pcsv.ConvertOptions(column_types={"PROVINCECODE": pa.string(), "TIME": pa.string()})
+    )
+
+
+def _every(path: Path, count: int, phase: int) -> pa.Table:
+    table = _read(path)
+    table = table.take(np.arange(phase, table.num_rows, table.num_rows // count)[:count])
+    faster = pc.add(table["SPEEDIN"], 1.0)
+    return table.set_column(table.schema.get_field_index("SPEEDIN"), "SPEEDIN", faster)

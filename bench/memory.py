@@ -1,0 +1,81 @@
+"""Peak resident memory of every process of a platform, sampled while a block runs, by the part it plays."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+
+from bench.figure import Figure, at_most
+
+SAMPLE_SECONDS = 0.1
+# What one process of each part may take. JVMs: heap, direct memory and ~300 MB of code, metaspace and threads.
+BOUNDS_MB = {
+    "server": 300,
+    "broker": 1000,
+    "spark_jvm": 1600,
+    "data_plane": 500,
+    "python_worker": 600,
+    "supervisor": 200,
+}
+
+
+class Peaks:
+    """The largest process of each part so far, in MB."""
+
+    def __init__(self, root: int) -> None:
+        self._root = psutil.Process(root)
+        self._ended = threading.Event()
+        self._mb: dict[str, float] = {}
+
+    def sample(self) -> None:
+        while not self._ended.wait(SAMPLE_SECONDS):
+            with suppress(psutil.Error):
+                for process in (self._root, *self._root.children(recursive=True)):
+                    self._note(process)
+
+    def _note(self, process: psutil.Process) -> None:
+        with suppress(psutil.Error):
+            part = _part(process, self._root.pid)
+            self._mb[part] = max(self._mb.get(part, 0.0), process.memory_info().rss / 1e6)
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def __getitem__(self, part: str) -> float:
+        return self._mb[part]
+
+    def figures(self, name: str) -> list[Figure]:
+        """The server's under the bench's own name, each other's behind a dot."""
+        parts = sorted(self._mb, key=lambda part: (part != "server", part))
+        return [
+            at_most(name if part == "server" else f"{name}.{part}", self._mb[part], "MB", BOUNDS_MB.get(part, 200))
+            for part in parts
+        ]
+
+
+@contextmanager
+def peak_memory(root: int) -> Iterator[Peaks]:
+    peaks = Peaks(root)
+    thread = threading.Thread(target=peaks.sample, daemon=True)
+    thread.start()
+    try:
+        yield peaks
+    finally:
+        peaks.stop()
+        thread.join()
+
+
+def _part(process: psutil.Process, root: int) -> str:
+    if process.pid == root:
+        return "supervisor"
+    line = " ".join(process.cmdline())
+    if "kafka.Kafka" in line:
+        return "broker"
+    if "millrace.api" in line:
+        return "server"
+    if process.name() == "java":
+        return "spark_jvm"
+    if "daemon" in line or "worker" in line:
+        return "python_worker"
+    return "data_plane" if "millrace.stream" in line else "other"
