@@ -77,6 +77,7 @@ def test_a_file_more_than_a_quarter_dead_is_rewritten(tmp_path: Path) -> None:
 
 
 def test_rows_that_die_during_a_rewrite_stay_dead(scattered: LakeTable) -> None:
+    apply_rows(scattered, [(10 * version + 2, 98) for version in range(MOST_SMALL_FILES)])
     batches = [[(key, 99) for key in range(5, 200, 3)], [(0, 100), (1, 100), (12, 5), (507, 100)]]
     expected = newest([*content(scattered), *batches[0], *batches[1]])
     (rewrite,) = plan(scattered.snapshot())

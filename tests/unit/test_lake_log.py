@@ -9,8 +9,9 @@ from pathlib import Path
 import deltalake
 import pytest
 
+from millrace.lake.actions import AddFile, DeletionVector, remove_action
 from millrace.lake.checkpoint import LOG_FOLDER
-from millrace.lake.log import CHECKPOINT_INTERVAL, Conflict, Snapshot, clean, commit, commit_name, load, refresh
+from millrace.lake.log import CHECKPOINT_INTERVAL, Conflict, Snapshot, clean, commit, commit_name, fold, load, refresh
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.errors import Corrupt
@@ -109,6 +110,16 @@ def test_a_version_is_committed_once(tmp_path: Path) -> None:
     first = load(store)
     second = commit(store, first, [])
     assert refresh(store, first) == second == load(store)
+
+
+def test_a_remove_takes_only_the_file_with_its_own_deletion_vector() -> None:
+    old = AddFile("a", 1, 9, 0, DeletionVector("i", "old", None, 4, 1))
+    new = replace(old, deletion_vector=DeletionVector("i", "new", None, 4, 2))
+    before = fold(Snapshot(), [old.to_json()], 0)
+    marked = fold(before, [new.to_json(), remove_action(old)], 1)
+    assert marked.files["a"].deletion_vector == new.deletion_vector
+    assert fold(marked, [remove_action(old)], 2).files == marked.files
+    assert fold(marked, [remove_action(new)], 2).files == {}
 
 
 def test_an_incomplete_checkpoint_is_passed_over(updated: LakeTable) -> None:

@@ -40,6 +40,12 @@ def test_the_greatest_version_wins_in_whatever_order_it_comes(tmp_path: Path, sp
     assert_keys_once_in_every_version(table)
 
 
+def test_files_applied_together_are_judged_by_version_not_by_their_order(tmp_path: Path) -> None:
+    table = LakeTable.open(tmp_path, KEYED)
+    apply_rows(table, [(1, 9), (2, 3), (3, 4)], [(1, 3), (2, 9), (3, 5)], [(1, 5), (2, 5), (3, 3)])
+    assert content(table) == [(1, 9), (2, 9), (3, 5)]
+
+
 def test_of_two_rows_in_one_file_the_last_wins_and_the_table_stays_plain(tmp_path: Path) -> None:
     table = LakeTable.open(tmp_path, KEYED)
     rows = arrow_rows([(1, 5), (2, 5), (1, 5), (1, 3)])
