@@ -18,7 +18,9 @@ _COUNTERS: dict[str, Counter] = {
     "rows_judged": Counter("millrace_rows_judged_total", "Rows by verdict", ["verdict"]),
     "chunks_durable": Counter("millrace_chunks_durable_total", "Chunks durable in a sink", ["sink"]),
     "import_settled": Counter("millrace_imports_settled_total", "Imports that have ended", ["state"]),
-    "query_restarted": Counter("millrace_query_restarts_total", "Streaming queries started again after a failure", ["query"]),
+    "query_restarted": Counter(
+        "millrace_query_restarts_total", "Streaming queries started again after a failure", ["query"]
+    ),
     "trouble": Counter("millrace_errors_total", "Failures by kind", ["kind"]),
 }
 _GAUGES: dict[str, Gauge] = {
@@ -58,7 +60,11 @@ def log(event: str, level: int = logging.INFO, **fields: Any) -> None:
 
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = {"at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"), "level": record.levelname, "event": record.getMessage()}
+        line = {
+            "at": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname,
+            "event": record.getMessage(),
+        }
         line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)

@@ -93,7 +93,7 @@ class Sessions:
     async def begin(
         self, tenant: str, table: str, options: dict[str, Any], length: int | None, key: str | None
     ) -> Session | Import:
-        """A session for a new import, or the import that the same idempotency key began and that has all its bytes already."""
+        """A session for a new import, or the import that the same key began before and that has all its bytes."""
         body = {"options": options, "length": None if options.get("compression") else length, "idempotency_key": key}
         admitted = await self._platform.applied(ops.BEGIN_IMPORT, tenant, table, body, new_id("imp"))
         imp = self._import(admitted.result["import"])

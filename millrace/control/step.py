@@ -1,6 +1,6 @@
-"""The controller's rules: step(state, op, append time) -> (state, effects, answer). Pure, so the same log gives the same state.
+"""The controller's rules: step(state, op, append time) -> (state, effects, answer). Pure: the same log gives the same state.
 
-`State` is what one op can see: its tenant, its table, its import. Whatever is not allowed raises Refused and changes nothing."""
+`State` is what one op can see: its tenant, its table, its import. What is not allowed raises Refused and changes nothing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

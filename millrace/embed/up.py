@@ -1,15 +1,19 @@
 """`millrace up`: the whole platform on this machine, in order: broker, server, data plane."""
 
+import fcntl
 import json
 import os
 import secrets
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from millrace.embed.broker import Broker, BrokerMemory
 from millrace.embed.jars import jar_folder
+from millrace.embed.java import find_java
 from millrace.embed.ports import free_ports, is_free
 from millrace.embed.process import Child, Launch
 from millrace.embed.supervisor import Event, Happening, RestartPolicy, Supervisor
@@ -29,6 +33,11 @@ def run_up(home: Path, port: int, host: str | None = None) -> None:
     place = Home(settings.home)
     place.root.mkdir(parents=True, exist_ok=True)
     place.logs.mkdir(exist_ok=True)
+    with _sole_owner(place):
+        _run(place, settings, port, host)
+
+
+def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
     address = host or settings.api.host
     url = f"http://{address}:{_settled_port(place, port)}"
     _leave_client_file(place, url)
@@ -55,7 +64,22 @@ def _data_plane(place: Home, settings: Settings, bootstrap: str) -> Child:
     ready = place.root / "run" / "stream.json"
     ready.unlink(missing_ok=True)
     argv = (sys.executable, "-m", "millrace.stream", bootstrap)
-    return Child(Launch("data-plane", argv, place.logs / "data-plane.log", is_ready=ready.exists, ready_seconds=90))
+    # Spark's launcher looks for Java in fewer places than we do.
+    java = {"JAVA_HOME": str(find_java().home)}
+    log = place.logs / "data-plane.log"
+    return Child(Launch("data-plane", argv, log, env=java, is_ready=ready.exists, ready_seconds=90))
+
+
+@contextmanager
+def _sole_owner(place: Home) -> Iterator[None]:
+    """Two platforms on one home would end each other's processes."""
+    with (place.root / "up.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            remedy = "Stop the other `millrace up`, or choose another --home."
+            raise Clash(f"A platform is running in {place.root} already.", remedy=remedy) from None
+        yield
 
 
 def _answers(url: str) -> bool:

@@ -131,14 +131,11 @@ class _GzipMember:
         return self._decoder.unused_data
 
     def steps(self, data: bytes) -> Iterator[bytes]:
-        more = True
-        while more:
+        while data:
             plain = self._decoder.decompress(data, _OUT_STEP)
             data = self._decoder.unconsumed_tail
             if plain:
                 yield plain
-            # A full step may leave output inside the decoder though it has taken all input.
-            more = not self._decoder.eof and (bool(data) or len(plain) == _OUT_STEP)
 
 
 class _ZstdFrame:

@@ -138,6 +138,10 @@ def _complex_type(avro: dict[str, Any], kind: str, where: str, depth: int) -> pa
         if not isinstance(avro.get("size"), int) or avro["size"] < 0:
             raise Invalid(f"Column {where!r} is a fixed without a size.")
         return pa.binary()
+    return _nested_type(avro, kind, where, depth)
+
+
+def _nested_type(avro: dict[str, Any], kind: str, where: str, depth: int) -> pa.DataType:
     if kind == "array":
         return pa.list_(_nested("element", avro.get("items"), where, depth))
     if kind == "map":

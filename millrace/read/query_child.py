@@ -55,7 +55,7 @@ def answer(job: dict[str, Any], given: BinaryIO, out: BinaryIO) -> None:
 
 
 def _result(job: dict[str, Any], given: BinaryIO, out: BinaryIO) -> bytes:
-    connection = _open(job["memory_mb"], job["threads"])
+    connection = open_database(job["memory_mb"], job["threads"])
     statements = connection.extract_statements(job["sql"])
     if len(statements) != 1:
         raise Invalid(f"The text holds {len(statements)} statements.", remedy="Send one SELECT.", code="query_refused")
@@ -65,12 +65,12 @@ def _result(job: dict[str, Any], given: BinaryIO, out: BinaryIO) -> bytes:
     out.flush()
     tables = json.loads(given.readline())
     _make_views(connection, uses, tables)
-    _lock_database(connection, [path for table in tables["tables"] for path in (*table["whole"], *table["marked"])])
+    lock_database(connection, [path for table in tables["tables"] for path in (*table["whole"], *table["marked"])])
     _limit_process(job["memory_mb"])
     return _run(connection, statements[0], job)
 
 
-def _open(memory_mb: int, threads: int) -> duckdb.DuckDBPyConnection:
+def open_database(memory_mb: int, threads: int) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -100,7 +100,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, uses: Sequence[TableUse],
         connection.execute(f"{view} AS {view_query(files[use.table], DEAD_TABLE)}")
 
 
-def _lock_database(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
+def lock_database(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
     connection.execute(f"SET allowed_paths = {texts(paths)}")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

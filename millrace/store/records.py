@@ -39,11 +39,11 @@ def positions(connection: Connection, log: str) -> dict[int, int]:
     rows = connection.execute(
         select(t.positions.c.partition, t.positions.c.next_offset).where(t.positions.c.log == log)
     )
-    return {partition: offset for partition, offset in rows}
+    return {row.partition: row.next_offset for row in rows}
 
 
 def advance(connection: Connection, log: str, before: dict[int, int], after: dict[int, int]) -> None:
-    """Moves the log's positions, unless another process has moved them meanwhile: then nothing of this transaction may stay."""
+    """Moves the log's positions, unless another process has done so meanwhile: then this transaction must not stay."""
     for partition, offset in after.items():
         if partition not in before:
             connection.execute(insert(t.positions).values(log=log, partition=partition, next_offset=offset))

@@ -84,11 +84,14 @@ class Flow:
         return {f"kafka.{name}": str(value) for name, value in self.cluster.client_config().items()}
 
     def _start(self, name: str, writer: object) -> StreamingQuery:
+        # Looking for new records costs the broker and the JVM; only the paths of small imports are worth a quick look.
+        self.spark.conf.set("spark.sql.streaming.pollingDelay", "25ms" if name in _QUICK else "100ms")
         located = writer.queryName(name).option("checkpointLocation", str(self.home.checkpoints / name))  # type: ignore[attr-defined]
         query: StreamingQuery = located.start()
         return query
 
 
+_QUICK = ("validate-quick", "sink-delta")
 _CONSUMER = {
     "startingOffsets": "earliest",
     "failOnDataLoss": "true",

@@ -35,7 +35,6 @@ def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> Sp
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
         "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
-        "spark.sql.streaming.pollingDelay": "25ms",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "5",

@@ -104,7 +104,22 @@ def _unfit(column: Column, text: pa.Array, bad: Rows, shape: str, limits: str) -
     return faults
 
 
+def _all_plain(text: pa.Array, target: pa.DataType) -> pa.Array | None:
+    """The whole column by Arrow's cast, which is the faster one and, but for 0x…, takes no cell that polars would refuse."""
+    data = text.buffers()[2]
+    letters = data.to_pybytes() if data is not None else b""
+    if b"x" in letters or b"X" in letters:
+        return None
+    try:
+        return pc.cast(text, target)
+    except pa.ArrowInvalid:
+        return None
+
+
 def _integer(column: Column, text: pa.Array) -> Outcome:
+    plain = _all_plain(text, column.arrow)
+    if plain is not None:
+        return plain, []
     values, bad = _trimming(_polars(pl.Int32 if column.kind == "int" else pl.Int64), text)
     return values, _unfit(column, text, bad, _WHOLE, f"{column.kind} ({_RANGE[column.kind]})")
 

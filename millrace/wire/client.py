@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from millrace.model.errors import Unavailable
 from millrace.wire.topics import MAX_RECORD_BYTES, Topic

@@ -1,4 +1,4 @@
-"""The table log on a real broker: nothing is evaluated before it has been through Kafka, and a replay gives the same state."""
+"""The table log on a real broker: nothing is evaluated before it went through Kafka; a replay gives the same state."""
 
 import asyncio
 import threading

@@ -125,8 +125,9 @@ def test_marks_and_encodings_come_out_as_plain_utf8() -> None:
 
 def test_what_is_not_utf16_is_refused_with_its_line() -> None:
     text = "id,name\n1,a\n2,".encode("utf-16") + b"\x00\xdc\x41\x00" + "\n".encode("utf-16-le")
-    with pytest.raises(Invalid, match="line 3"):
-        cut(text)
+    for step in (1, len(text)):
+        with pytest.raises(Invalid, match="line 3"):
+            cut_pieces(text[at : at + step] for at in range(0, len(text), step))
     with pytest.raises(Invalid, match="UTF-16-LE"):
         cut("id,name\n1,a\n".encode("utf-16") + b"x")
 

@@ -22,6 +22,10 @@ def declaration(**changes: Any) -> dict[str, Any]:
     return {"schema": {"type": "record", "name": "notes", "fields": fields}, "primary_key": ["id"], **changes}
 
 
+def record(*fields: dict[str, Any], name: str = "t") -> dict[str, Any]:
+    return declaration(schema={"type": "record", "name": name, "fields": list(fields)}, primary_key=[])
+
+
 def test_seed_documents_are_taken_as_they_stand() -> None:
     table = parse_table(json.loads((EXAMPLES / "client_b" / "data_file_configuration.json").read_text()))
     assert table.name == "product_reviews"
@@ -72,12 +76,12 @@ def test_every_avro_type_has_a_place_in_the_sinks() -> None:
         (declaration(csv={"delimiter": '"'}), "both"),
         (declaration(sinks=["tape"]), "tape"),
         (declaration(schema={"type": "array"}), "record"),
-        (declaration(schema={"type": "record", "name": "../x", "fields": [{"name": "a", "type": "int"}]}, primary_key=[]), "../x"),
-        (declaration(schema={"type": "record", "name": "t", "fields": [{"name": "a", "type": ["int", "string"]}]}, primary_key=[]), "union"),
-        (declaration(schema={"type": "record", "name": "t", "fields": [{"name": "_version", "type": "int"}]}, primary_key=[]), "_version"),
-        (declaration(schema={"type": "record", "name": "t", "fields": [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]}, primary_key=[]), "'A'"),
+        (record({"name": "a", "type": "int"}, name="../x"), "../x"),
+        (record({"name": "a", "type": ["int", "string"]}), "union"),
+        (record({"name": "_version", "type": "int"}), "_version"),
+        (record({"name": "a", "type": "int"}, {"name": "A", "type": "int"}), "'A'"),
     ],
-)  # fmt: skip
+)
 def test_bad_declarations_are_refused_by_name(document: dict[str, Any], word: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_table(document)
