@@ -62,8 +62,9 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
 
 def _plainly_typed(definition: Definition) -> Definition:
     """Types may be written with needless wrapping; everything below looks at them without."""
-    columns = tuple(replace(column, avro=bare(column.avro)) for column in definition.columns)
-    return definition if columns == definition.columns else replace(definition, columns=columns)
+    if all(bare(column.avro) is column.avro for column in definition.columns):
+        return definition
+    return replace(definition, columns=tuple(replace(column, avro=bare(column.avro)) for column in definition.columns))
 
 
 def ignore(header: ChunkHeader, definition: Definition) -> Judged:
