@@ -29,9 +29,9 @@ class ContainerHeader:
     codec: str
     sync: bytes
 
-    def framed(self) -> bytes:
-        """The header of a file whose blocks are not compressed."""
-        meta = {b"avro.schema": json.dumps(self.schema).encode(), b"avro.codec": b"null"}
+    def framed(self, name: str) -> bytes:
+        """The header of a file whose blocks are not compressed, and whose record is called as its reader calls it."""
+        meta = {b"avro.schema": json.dumps({**self.schema, "name": name}).encode(), b"avro.codec": b"null"}
         pairs = b"".join(_sized(name) + _sized(value) for name, value in meta.items())
         return MAGIC + write_long(len(meta)) + pairs + b"\0" + self.sync
 

@@ -83,7 +83,9 @@ class AvroCutter:
     def _cut(self, parts: list[tuple[int, bytes]], oversize: Oversize | None = None) -> Cut:
         header = self._reader.header or self._empty
         rows = sum(rows for rows, _ in parts)
-        body = header.framed() + b"".join(header.framed_block(rows, plain) for rows, plain in parts)
+        body = header.framed(self._empty.schema.get("name", "row")) + b"".join(
+            header.framed_block(rows, plain) for rows, plain in parts
+        )
         if oversize:
             body = parts[0][1][: self._limits.kept_bytes]
         first_row, self._row, self._yielded = self._row, self._row + rows, True

@@ -14,6 +14,7 @@ from millrace.model.imports import ERROR_STORE
 from millrace.model.names import Home
 from millrace.model.table import Definition, TableDeclaration
 from millrace.sink.contract import Group
+from millrace.sink.upkeep import Upkeep
 
 OPEN_TABLES = 2048
 
@@ -23,9 +24,9 @@ class DeltaSink:
 
     name = "delta"
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, upkeep: Upkeep) -> None:
         self._home = home
-        self._tables = OpenTables()
+        self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[Group]) -> None:
         for (tenant, table), of_table in _by_table(groups):
@@ -33,8 +34,7 @@ class DeltaSink:
             definition = max(
                 (_definition(self._home.root, group.definition) for group in of_table), key=lambda d: d.revision
             )
-            lake = self._tables.get(self._home.table(tenant, table), _spec(definition))
-            lake.apply([group.file for group in of_table if group.file is not None])
+            self._tables.apply(self._home.table(tenant, table), _spec(definition), of_table)
 
 
 class ErrorStore:
@@ -42,24 +42,29 @@ class ErrorStore:
 
     name = ERROR_STORE
 
-    def __init__(self, home: Home, schema: pa.Schema) -> None:
+    def __init__(self, home: Home, schema: pa.Schema, upkeep: Upkeep) -> None:
         self._home = home
         self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
-        self._tables = OpenTables()
+        self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[Group]) -> None:
         for (tenant, table), of_table in _by_table(groups):
-            lake = self._tables.get(self._home.table_errors(tenant, table), self._spec)
-            lake.apply([group.file for group in of_table if group.file is not None])
+            self._tables.apply(self._home.table_errors(tenant, table), self._spec, of_table)
 
 
 class OpenTables:
     """Handles on the tables written last; a handle holds its table's log position, so a commit costs what it adds."""
 
-    def __init__(self) -> None:
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._upkeep = upkeep
         self._open: OrderedDict[Path, LakeTable] = OrderedDict()
 
-    def get(self, root: Path, spec: TableSpec) -> LakeTable:
+    def apply(self, root: Path, spec: TableSpec, groups: list[Group]) -> None:
+        files = [group.file for group in groups if group.file is not None]
+        self._get(root, spec).apply(files)
+        self._upkeep.note(root, spec, sum(file.rows for file in files))
+
+    def _get(self, root: Path, spec: TableSpec) -> LakeTable:
         table = self._open.pop(root, None)
         if table is None or table.spec != spec:
             table = LakeTable.open(root, spec)

@@ -8,10 +8,12 @@ from millrace.model.names import Home
 from millrace.observe import log, log_to_stderr
 from millrace.settings import Settings
 from millrace.sink.delta import DeltaSink, ErrorStore
+from millrace.sink.upkeep import Upkeep
 from millrace.stream.flow import Flow
 from millrace.stream.jvm import outlive_none, remember
 from millrace.stream.plane import DataPlane, serve_metrics
 from millrace.stream.session import open_session
+from millrace.stream.tidying import keep_tidy
 from millrace.validate.errors_table import ERRORS_SCHEMA
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT
@@ -30,14 +32,15 @@ def main() -> None:
     spark = open_session(settings.spark, spark_jars(), scratch)
     remember(home, spark)
     appender = Appender(cluster)
+    upkeep = Upkeep()
     flow = Flow(
         spark=spark,
         cluster=cluster,
         home=home,
         settings=settings.spark,
         raw_partitions=Topics(cluster).partitions(RAW_INPUT),
-        accepted=DeltaSink(home),
-        rejected=ErrorStore(home, ERRORS_SCHEMA),
+        accepted=DeltaSink(home, upkeep),
+        rejected=ErrorStore(home, ERRORS_SCHEMA, upkeep),
         appender=appender,
     )
     port = serve_metrics(0)
@@ -47,6 +50,7 @@ def main() -> None:
         (home.root / "run" / "stream.json").write_text(json.dumps({"metrics_port": port}))
         log("data_plane_ready", metrics_port=port)
 
+    keep_tidy(spark, upkeep)
     DataPlane(flow.queries(), home, appender).run(ready)
     spark.stop()
     appender.close()

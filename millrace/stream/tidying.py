@@ -1,0 +1,31 @@
+"""Upkeep of tables as Spark tasks beside the queries: the driver only decides what is due."""
+
+import threading
+import time
+
+from pyspark.sql import SparkSession
+
+from millrace.observe import log, observe
+from millrace.sink.upkeep import Upkeep, tidy
+
+LOOK_SECONDS = 5.0
+POOL = "upkeep"
+
+
+def keep_tidy(spark: SparkSession, upkeep: Upkeep) -> None:
+    """Starts the thread that tidies what is due, one table at a time. It ends with the process."""
+    threading.Thread(target=_run, args=(spark, upkeep), name="upkeep", daemon=True).start()
+
+
+def _run(spark: SparkSession, upkeep: Upkeep) -> None:
+    context = spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", POOL)
+    while True:
+        time.sleep(LOOK_SECONDS)
+        for root, spec in upkeep.take_due():
+            try:
+                context.parallelize([(root, spec)], 1).foreach(lambda table: tidy(*table))
+                log("table_tidied", table=str(root))
+            except Exception as error:
+                # The table stands as it was; it is due again after further commits.
+                observe("trouble", kind="upkeep", table=str(root), error=f"{type(error).__name__}: {error}"[:500])
