@@ -85,6 +85,12 @@ def test_a_wrong_checksum_is_refused() -> None:
         cut(repacked("snappy", lambda plain: snap(plain)[:-4] + bytes(4)))
 
 
+def test_the_writers_name_for_its_record_does_not_matter() -> None:
+    data = container(schema={**SCHEMA, "name": "Other", "namespace": "com.example"}, rows=ROWS[:10])
+    (found,) = cut(data)
+    assert list(fastavro.reader(io.BytesIO(found.body), fastavro.parse_schema(SCHEMA))) == ROWS[:10]
+
+
 def test_pieces_do_not_depend_on_how_the_bytes_arrive() -> None:
     data = container("deflate")
     assert cut(data, 977) == cut(data, len(data))
