@@ -99,7 +99,8 @@ def test_every_kind_of_value_survives_as_json(tmp_path: Path) -> None:
         [
             ("id", pa.int64()), ("flag", pa.bool_()), ("small", pa.int32()), ("real", pa.float32()), ("wide", pa.float64()),
             ("raw", pa.binary()), ("day", pa.date32()), ("moment", pa.timestamp("us", tz="UTC")),
-            ("price", pa.decimal128(38, 4)), ("tags", pa.list_(pa.field("element", pa.string()))), ("counts", pa.map_(pa.string(), pa.int64())),
+            ("price", pa.decimal128(38, 4)), ("tags", pa.list_(pa.field("element", pa.string()))),
+            ("counts", pa.map_(pa.string(), pa.int64())),
             ("place", pa.struct([("x", pa.float64()), ("na\"me's", pa.string())])),
         ]
     )  # fmt: skip
