@@ -12,7 +12,8 @@ WHALE_ROWS = 6_600_000
 def run() -> list[Figure]:
     with bench_platform() as bench:
         whale, mouse = bench.data.rows(WHALE_ROWS), bench.data.rows(1, 95_000_000)
-        bench.declare("small", "client_m")
+        bench.declare_tenant("client_m")
+        bench.declare_table("small", "client_m")
         bench.load(mouse, "small", "client_m")
         loading = threading.Thread(target=bench.load, args=(whale,))
         loading.start()

@@ -28,9 +28,11 @@ class Bench:
     connection: Millrace
     data: Data
 
-    def declare(self, table: str = TABLE, tenant: str = TENANT) -> None:
-        """Tenant A's table as in the examples, without its limit on file size."""
+    def declare_tenant(self, tenant: str = TENANT) -> None:
         self.connection.apply_tenant(tenant, {**_example("service_agreement"), "client": tenant})
+
+    def declare_table(self, table: str = TABLE, tenant: str = TENANT) -> None:
+        """Tenant A's table as in the examples, without its limit on file size."""
         declaration = {**_example("data_file_configuration"), "table": table}
         del declaration["max_file_size_mb"]
         self.connection.apply_table(tenant, table, declaration)
@@ -58,7 +60,8 @@ def bench_platform(**environ: str) -> Iterator[Bench]:
     try:
         with running_platform(home, environ) as running, Millrace.from_home(home) as connection:
             bench = Bench(running, connection, Data(BUILD / "bench-data"))
-            bench.declare()
+            bench.declare_tenant()
+            bench.declare_table()
             yield bench
     finally:
         shutil.rmtree(home, ignore_errors=True)

@@ -18,7 +18,7 @@ def run() -> list[Figure]:
         path = bench.data.rows(100, 300_000_000)
         bench.load(path)
         before = _partitions(bench.running.home)
-        list(pool.map(lambda n: bench.declare(f"t{n}"), range(TABLES)))
+        list(pool.map(lambda n: bench.declare_table(f"t{n}"), range(TABLES)))
         watch = _Watch(bench)
         begun = time.perf_counter()
         sent = set(pool.map(lambda n: _submit(bench, path, f"t{n}"), range(TABLES)))

@@ -12,6 +12,7 @@ import httpx2
 
 from millrace.client.endpoint import Endpoint, find_endpoint
 from millrace.client.errors import Problem, Unreachable, problem_from
+from millrace.model.errors import Invalid
 
 PATIENCE_SECONDS = 120.0
 _TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
@@ -23,15 +24,7 @@ class Connection:
 
     def __init__(self, url: str, token: str) -> None:
         self.endpoint = Endpoint(url.rstrip("/"), token)
-        # The raw sender of uploads knows no proxies, so nothing here uses them either.
-        self._http = httpx2.Client(
-            base_url=self.endpoint.url,
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=_TIMEOUT,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
-            trust_env=False,
-            verify=url.startswith("https:"),
-        )
+        self._http = _http_client(self.endpoint)
 
     @classmethod
     def from_home(cls, home: Path | None = None, environ: Mapping[str, str] = os.environ) -> Self:
@@ -88,6 +81,21 @@ class Connection:
 
     def _unreachable(self, failed: httpx2.TransportError) -> Unreachable:
         return Unreachable(self.endpoint.url, str(failed) or type(failed).__name__)
+
+
+def _http_client(endpoint: Endpoint) -> httpx2.Client:
+    try:
+        # The raw sender of uploads knows no proxies, so nothing here uses them either.
+        return httpx2.Client(
+            base_url=endpoint.url,
+            headers={"Authorization": f"Bearer {endpoint.token}"},
+            timeout=_TIMEOUT,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
+            trust_env=False,
+            verify=endpoint.url.startswith("https:"),
+        )
+    except httpx2.InvalidURL as refused:
+        raise Invalid(f"{endpoint.url!r} is not an address: {refused}.", remedy="Write http://HOST:PORT.") from refused
 
 
 def may_pass(failed: Problem | Unreachable) -> bool:

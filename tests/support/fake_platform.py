@@ -33,6 +33,13 @@ class Refuse:
 
 
 @dataclass
+class Stall:
+    """The platform takes so many bytes and then no more until `released` is set."""
+
+    after: int
+
+
+@dataclass
 class FakePlatform:
     url: str = ""
     stored: dict[str, bytearray] = field(default_factory=dict)
@@ -41,11 +48,12 @@ class FakePlatform:
     queries: dict[str, dict[str, str]] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
-    patch_faults: list[Cut | Refuse] = field(default_factory=list)
+    patch_faults: list[Cut | Refuse | Stall] = field(default_factory=list)
     refusals: list[Refuse] = field(default_factory=list)
     outcome: dict[str, Any] = field(default_factory=dict)
     answers: dict[tuple[str, str], Any] = field(default_factory=dict)
     pages: dict[str | None, Any] = field(default_factory=dict)
+    released: threading.Event = field(default_factory=threading.Event)
 
     def document(self, import_id: str) -> dict[str, Any]:
         data = {
@@ -79,6 +87,7 @@ def fake_platform() -> Iterator[FakePlatform]:
         try:
             yield platform
         finally:
+            platform.released.set()
             server.shutdown()
             thread.join()
 
@@ -146,13 +155,21 @@ class _Handler(BaseHTTPRequestHandler):
             kept += self.rfile.read(min(fault.after, length))
             del kept[fault.keeps :]
             self._hang_up()
+        elif isinstance(fault, Stall):
+            kept += self.rfile.read(fault.after)
+            self.fake.released.wait(30)
+            self._hang_up()
         else:
             kept += self.rfile.read(length)
             self._reply(204, None, {"Upload-Offset": str(len(kept))})
 
     def _answer_get(self, path: str) -> None:
         query = dict(parse_qsl(urlsplit(self.path).query))
-        if path.endswith("/errors"):
+        if path == "/v1/events/stream":
+            self._stream_events(int(self.headers.get("Last-Event-ID", 0)))
+        elif path.endswith("/errors/export"):
+            self._reply(200, query["format"].encode())
+        elif path.endswith("/errors"):
             self._reply(200, self.fake.pages[query.get("cursor")])
         elif ("GET", path) in self.fake.answers:
             self._reply(200, self.fake.answers["GET", path])
@@ -160,6 +177,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(200, self.fake.document(path.split("/")[3]))
         else:
             self._reply(404, {"code": "missing", "detail": f"{path} does not exist.", "remedy": "Look again."})
+
+    def _stream_events(self, after: int) -> None:
+        """One event a connection, then it breaks off without a proper end."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        text = f': hello\n\nid: {after + 1}\nevent: x\ndata: {{"id": "e{after + 1}"}}\n\n'.encode()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
+        self._hang_up()
 
     def _refused(self) -> bool:
         self.fake.requests.append((self.command, self.path))

@@ -1,6 +1,7 @@
 """What scripts rely on: exit codes, JSON on standard output, sentences on standard error."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -8,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, fake_platform
+from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, Stall, fake_platform
+from tests.support.waiting import wait_until
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 MISSING = {"code": "no_table", "detail": "There is no table acme/readings.", "remedy": "Apply its declaration first."}
 
@@ -197,3 +200,41 @@ def test_a_query_prints_every_digit(fake: FakePlatform, millrace: Run) -> None:
     fake.answers["POST", "/v1/query"] = {**result, "truncated": False, "seconds": 0.01}
     assert millrace("query", "select 1").stdout.split() == ["n", "x", "1234567", "0.12345"]
     assert fake.bodies == [{"sql": "select 1"}]
+
+
+def test_apply_says_what_became_of_each_document(fake: FakePlatform, millrace: Run) -> None:
+    fake.answers["PUT", "/v1/tenants/client_a"] = {"revision": 2, "changed": False}
+    done = millrace("apply", "-f", str(EXAMPLES / "client_a"), str(EXAMPLES / "client_b"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "tenant client_a unchanged", "tenant client_b created",
+        "table client_a/analytics created", "table client_b/product_reviews created",
+    ]  # fmt: skip
+
+
+def test_a_declaration_that_nobody_has_evaluated_exits_3(fake: FakePlatform, millrace: Run) -> None:
+    fake.answers["PUT", "/v1/tenants/client_a"] = {"op": "op_1", "state": "requested"}
+    done = millrace("apply", "-f", str(EXAMPLES / "client_a" / "service_agreement.json"), "--json")
+    assert (done.returncode, json.loads(done.stdout)["outcome"]) == (3, "requested")
+
+
+def test_rejected_rows_are_written_to_a_file_by_its_suffix(millrace: Run, tmp_path: Path) -> None:
+    assert millrace("errors", "imp_1", "--out", str(tmp_path / "bad.jsonl")).returncode == 0
+    assert (tmp_path / "bad.jsonl").read_text() == "jsonl"
+    assert millrace("errors", "imp_1", "--out", str(tmp_path / "bad.xls")).returncode == 2
+
+
+def test_an_interrupt_cancels_what_is_not_yet_sent(fake: FakePlatform, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "large.csv").write_bytes(b"1,a\n" * 3_000_000)
+    fake.patch_faults = [Stall(100)]
+    fake.outcome = {"state": "receiving", "ended_at": None}
+    command = [sys.executable, "-m", "millrace.cli.main", "import", "acme/readings", str(tmp_path / "large.csv")]
+    environ = {"MILLRACE_HOME": str(home), "PATH": ""}
+    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as running:
+        wait_until(lambda: ("GET", "/v1/imports/imp_1?wait=1") in fake.requests, 30, "the import is watched")
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "imp_1" in said
+    assert ("POST", "/v1/imports/imp_1/cancel") in fake.requests
+    assert "Traceback" not in said
