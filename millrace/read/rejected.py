@@ -120,7 +120,7 @@ def _runs(store: Store, file: AddFile, import_id: str, after: Place) -> Iterable
         wanted[np.asarray(load_vector(store, file.deletion_vector).to_array())] = False
     positions = np.flatnonzero(wanted)
     chunk, row = chunk[positions], row[positions]
-    cuts = np.flatnonzero((chunk[1:] != chunk[:-1]) | (row[1:] < row[:-1])) + 1
+    cuts = np.flatnonzero(chunk[1:] != chunk[:-1]) + 1
     for part in np.split(np.arange(len(positions)), cuts):
         if len(part):
             yield _Run(Place(int(chunk[part[0]]), int(row[part[0]])), path, positions[part])
