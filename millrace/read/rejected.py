@@ -159,6 +159,8 @@ class _Readers:
         if len(self._open) > MOST_OPEN_FILES:
             self._open.popitem(last=False)
         yield from reader.read(positions)
+        if positions[-1] + 1 == reader.rows:
+            self._open.pop(path, None)
 
 
 class _Reader:
@@ -171,6 +173,7 @@ class _Reader:
         first = int(np.searchsorted(starts, position, side="right")) - 1
         row_bytes = max(1, *(group.total_byte_size // max(1, group.num_rows) for group in groups))
         most_rows = min(MOST_BATCH_ROWS, max(FEW_ROWS, chunk_rows))
+        self.rows = int(starts[-1])
         self.start = int(starts[first])
         self._batch: pa.RecordBatch | None = None
         self._batches = parquet.iter_batches(
