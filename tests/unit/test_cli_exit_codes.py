@@ -238,3 +238,10 @@ def test_an_interrupt_cancels_what_is_not_yet_sent(fake: FakePlatform, home: Pat
     assert "imp_1" in said
     assert ("POST", "/v1/imports/imp_1/cancel") in fake.requests
     assert "Traceback" not in said
+
+
+def test_a_stream_that_the_platform_cannot_take_now_exits_3(fake: FakePlatform, millrace: Run) -> None:
+    fake.refusals = [Refuse(200, {"status": "ok", "parts": {}}), Refuse(503, {"detail": "Kafka is away."})]
+    done = millrace("import", "acme/readings", "-", stdin="id\n1\n")
+    assert done.returncode == 3
+    assert "Kafka is away." in done.stderr
