@@ -13,7 +13,9 @@ from millrace.model.imports import ADMITTED, CANCELLED, FAILED, PROCESSING, STOP
 from millrace.model.ops import Op
 from millrace.model.table import Definition, TableDeclaration, define
 
-DEFAULT_MAX_BYTES = 1 << 40
+DEFAULT_MAX_BYTES = 64 << 30
+# Each row that cannot be cut (an unclosed quote, a row over the limit) takes up to two chunks of its own.
+SPARE_CHUNKS = 2001
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ def _begin_import(state: State, op: Op, at_us: int, partition: int) -> Step:
             f"The file has {length:,} bytes; {op.tenant}/{op.subject} takes at most {limit:,}.",
             remedy="Split the file, or raise max_file_size_mb.",
         )
-    versions = -(-limit // CHUNK_BYTES) + 1
+    versions = _most_chunks(limit if length is None else length)
     first = max(at_us, table.last_version + 1)
     imp = Import(
         id=op.id,
@@ -173,6 +175,11 @@ def _begin_import(state: State, op: Op, at_us: int, partition: int) -> Step:
     event = Announce("import.admitted", imp.id, {"table": f"{op.tenant}/{op.subject}", "definition": imp.definition})
     after = replace(state, table=replace(table, last_version=first + versions - 1), imp=imp)
     return after, (event,), {"import": imp.id, "repeated": False}
+
+
+def _most_chunks(size: int) -> int:
+    """Two neighbouring chunks together hold more than one chunk's worth, and text in another encoding may double."""
+    return 2 * -(-2 * size // CHUNK_BYTES) + SPARE_CHUNKS
 
 
 def _begun_before(state: State, before: Import, op: Op) -> Step:

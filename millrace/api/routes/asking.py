@@ -43,7 +43,6 @@ def _run(platform: Platform, caller: Caller, question: Question) -> QueryResult:
     readable = [
         ReadableTable(d.tenant, d.table.name, stored_schema(d.columns), platform.home.table(d.tenant, d.table.name))
         for d in definitions
-        if d.table.name in question.sql
     ]
     limits = platform.settings.query
     return run_query(

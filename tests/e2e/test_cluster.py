@@ -1,0 +1,93 @@
+"""The same data plane on a Spark standalone master with two executor processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pyspark
+import pytest
+
+from millrace.embed.java import find_java
+from millrace.embed.ports import accepts, free_ports
+from tests.support.platform import record, running_platform
+from tests.support.waiting import wait_until
+
+ROWS = 300_000
+SPARK_HOME = Path(pyspark.__file__).parent
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """A master and two workers of one core each, on loopback."""
+    port = free_ports(1)[0]
+    url = f"spark://127.0.0.1:{port}"
+    base = "org.apache.spark.deploy"
+    daemons = [
+        (f"{base}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"),
+        *((f"{base}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0",
+           "--work-dir", str(tmp_path / f"worker-{number}"), url) for number in (1, 2)),
+    ]  # fmt: skip
+    environ = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    environ["PYSPARK_PYTHON"] = sys.executable
+    started = []
+    with (tmp_path / "spark.log").open("wb") as log:
+        for daemon in daemons:
+            argv = [str(SPARK_HOME / "bin" / "spark-class"), *daemon]
+            process = subprocess.Popen(argv, env=environ, stdout=log, stderr=log, start_new_session=True)
+            started.append(process)
+            if daemon is daemons[0]:
+                wait_until(lambda: accepts(port), 60, "the master to listen")
+    yield url
+    for process in reversed(started):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+
+def test_two_executors_share_the_work(master: str, tmp_path: Path) -> None:
+    ui = free_ports(1)[0]
+    options = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(ui),
+    }
+    environ = {"MILLRACE_SPARK__MASTER": master, "MILLRACE_SPARK__OPTIONS": json.dumps(options)}
+    path = tmp_path / "numbers.csv"
+    ids = pl.int_range(ROWS, eager=True)
+    pl.DataFrame({"id": ids, "text": ids.cast(str).str.zfill(60)}).write_csv(path)
+    with running_platform(tmp_path / "home", **environ) as platform:
+        target = platform.declare("spread", record("numbers", ("id", "long"), ("text", "string"), key=("id",)))
+        ended = platform.send(target, path)
+        assert ended["state"] == "completed", ended["error"]
+        assert ended["rows"]["accepted"] == ROWS
+        stored = pl.scan_delta(str(platform.home.table("spread", "numbers")))
+        assert stored.select(pl.len(), pl.col("id").n_unique().alias("keys")).collect().row(0) == (ROWS, ROWS)
+        executors = [one for one in _executors(ui) if one["id"] != "driver"]
+        assert len(executors) == 2
+        assert all(one["completedTasks"] > 0 for one in executors), executors
+
+
+def _executors(ui: int) -> list[dict[str, object]]:
+    base = f"http://127.0.0.1:{ui}/api/v1/applications"
+
+    def ask(url: str) -> list[dict[str, object]]:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return list(json.load(answer))
+        except urllib.error.URLError:
+            return []
+
+    application = wait_until(lambda: ask(base), 30, "Spark's REST interface")[0]["id"]
+    return ask(f"{base}/{application}/executors")
