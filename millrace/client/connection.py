@@ -35,6 +35,10 @@ class Connection:
     def close(self) -> None:
         self._http.close()
 
+    @property
+    def is_closed(self) -> bool:
+        return self._http.is_closed
+
     def __enter__(self) -> Self:
         return self
 

@@ -125,9 +125,9 @@ class Millrace(Connection):
     def follow_events(
         self, *, after: int | None = None, patience: float = PATIENCE_SECONDS
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Each event with its number as it happens; a broken stream is taken up where it stopped."""
+        """Each event with its number as it happens, until closed; a broken stream is taken up where it stopped."""
         last, heard = after, time.monotonic()
-        while True:
+        while not self.is_closed:
             try:
                 for number, event in self.server_sent("/v1/events/stream", last):
                     last, heard = number, time.monotonic()

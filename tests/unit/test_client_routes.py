@@ -114,6 +114,13 @@ def test_a_broken_event_stream_is_taken_up_where_it_stopped(platform: Millrace) 
     assert heard == [(7, {"id": "e7"}), (8, {"id": "e8"}), (9, {"id": "e9"})]
 
 
+def test_events_end_with_the_connection(platform: Millrace) -> None:
+    events = platform.follow_events(after=0)
+    next(events)
+    platform.close()
+    assert list(events) == []
+
+
 def test_errors_stop_at_the_limit(fake: FakePlatform, platform: Millrace) -> None:
     rows = [{"row": n} for n in range(4)]
     fake.pages = {None: {"items": rows[:2], "next": "c"}, "c": {"items": rows[2:3], "next": "d"}}
