@@ -22,6 +22,12 @@ from millrace.model.names import Home
 from millrace.settings import Settings
 
 DEFAULT_PORT = 8420
+# Chunks are allocated and freed by the megabyte; handing each back to the kernel costs more than judging it.
+_REUSE_MEMORY = {
+    "MALLOC_MMAP_THRESHOLD_": str(64 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+    "MALLOC_ARENA_MAX": "2",
+}
 _POLICY = RestartPolicy(budget=60, window_seconds=120.0)
 
 
@@ -57,7 +63,8 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
 def _server(place: Home, bootstrap: str, url: str) -> Child:
     host, port = url.removeprefix("http://").rsplit(":", 1)
     argv = (sys.executable, "-m", "millrace.api", bootstrap, host, port)
-    return Child(Launch("server", argv, place.logs / "server.log", is_ready=lambda: _answers(url), ready_seconds=60))
+    log = place.logs / "server.log"
+    return Child(Launch("server", argv, log, env=_REUSE_MEMORY, is_ready=lambda: _answers(url), ready_seconds=60))
 
 
 def _data_plane(place: Home, settings: Settings, bootstrap: str) -> Child:
@@ -65,9 +72,9 @@ def _data_plane(place: Home, settings: Settings, bootstrap: str) -> Child:
     ready.unlink(missing_ok=True)
     argv = (sys.executable, "-m", "millrace.stream", bootstrap)
     # Spark's launcher looks for Java in fewer places than we do.
-    java = {"JAVA_HOME": str(find_java().home)}
+    environ = {**_REUSE_MEMORY, "JAVA_HOME": str(find_java().home)}
     log = place.logs / "data-plane.log"
-    return Child(Launch("data-plane", argv, log, env=java, is_ready=ready.exists, ready_seconds=90))
+    return Child(Launch("data-plane", argv, log, env=environ, is_ready=ready.exists, ready_seconds=90))
 
 
 @contextmanager

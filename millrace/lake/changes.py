@@ -91,5 +91,5 @@ def _rewritten(store: Store, spec: TableSpec, files: Mapping[str, AddFile], dead
     written = []
     for path, file in files.items():
         table = read_live_rows(store, file, dead_positions(store, file) | BitMap(dead[path]))
-        written.append(as_add(write_data_file(store, table, spec.key, REWRITTEN_PREFIX)))
+        written.append(as_add(write_data_file(store, table, spec.key, REWRITTEN_PREFIX, tightly=True)))
     return written

@@ -50,7 +50,7 @@ def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
     planned = {file.path: dead_positions(store, file) for file in rewrite.files}
     live = [read_live_rows(store, file, planned[file.path]) for file in rewrite.files]
     merged = pa.concat_tables(live, promote_options="default").combine_chunks()
-    staged = write_data_file(store, merged, spec.key, COMPACTED_PREFIX)
+    staged = write_data_file(store, merged, spec.key, COMPACTED_PREFIX, tightly=True)
     snapshot = Snapshot()
     for _ in range(MOST_ATTEMPTS):
         snapshot = refresh(store, snapshot)

@@ -14,6 +14,7 @@ from millrace.stream.jvm import outlive_none, remember
 from millrace.stream.plane import DataPlane, serve_metrics
 from millrace.stream.session import open_session
 from millrace.stream.tidying import keep_tidy
+from millrace.stream.warm import warm_up
 from millrace.validate.errors_table import ERRORS_SCHEMA
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT
@@ -31,6 +32,7 @@ def main() -> None:
     home.stops.mkdir(parents=True, exist_ok=True)
     spark = open_session(settings.spark, spark_jars(), scratch)
     remember(home, spark)
+    warm_up(spark)
     appender = Appender(cluster)
     upkeep = Upkeep()
     flow = Flow(

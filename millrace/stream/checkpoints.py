@@ -1,5 +1,6 @@
 """How far each query has durably come, read from its checkpoint: the live position is ahead of what a restart needs."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ class CheckpointWatch:
     def __init__(self, query: str, folder: Path) -> None:
         self._query = query
         self._folder = folder
+        self._commits = folder / "commits"
         self._seen = -1
 
     def look(self) -> Checkpointed | None:
         """The query's position, if it has moved since the last look."""
-        newest = _newest(self._folder / "commits")
+        newest = _newest(self._commits)
         if newest is None or newest == self._seen:
             return None
         ends = _offsets(self._folder / "offsets" / str(newest))
@@ -33,7 +35,7 @@ class CheckpointWatch:
 
 def _newest(folder: Path) -> int | None:
     try:
-        return max((int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()), default=None)
+        return max((int(name) for name in os.listdir(folder) if name.isdigit()), default=None)
     except FileNotFoundError:
         return None
 
