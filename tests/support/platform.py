@@ -94,11 +94,10 @@ class RunningPlatform:
         return self.ended(begun["id"])
 
     def ended(self, import_id: str, seconds: float = END_SECONDS) -> dict[str, Any]:
-        def over() -> Any:
-            document = self.client.import_(import_id, wait=5)
-            return document if document["state"] in ("completed", "failed", "cancelled") else None
-
-        return dict(wait_until(over, seconds, f"{import_id} to end"))
+        """The import's document once it is over; patient with a platform that is being restarted."""
+        document = self.client.wait(import_id, timeout=seconds)
+        assert document["state"] in ("completed", "failed", "cancelled"), f"not within {seconds:g} s: {document}"
+        return dict(document)
 
 
 @contextmanager
