@@ -18,9 +18,9 @@ from millrace.observe import gauge, observe
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import advance, find_import, positions
-from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics
+from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics, end_offsets
 from millrace.wire.envelope import pack, unpack
-from millrace.wire.topics import PROGRESS, RAW_INPUT, TABLE_OPS
+from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 
 BATCH = 500
 TRIM_SECONDS = 30.0
@@ -121,6 +121,7 @@ class Accountant:
         before |= {(PROGRESS, partition): offset for partition, offset in self._positions.items()}
         try:
             self._topics.trim(before)
+            self._measure_lag()
         except Unavailable:
             observe("trouble", kind="trim")
         with self._store.read() as connection:
@@ -130,6 +131,13 @@ class Accountant:
         gauge("open_imports", len(unsettled))
         with self._settling:
             self._asked &= unsettled
+
+    def _measure_lag(self) -> None:
+        ends = {topic: end_offsets(self._cluster, topic) for topic in (RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR)}
+        for query, checkpoint in self._checkpoints.items():
+            for topic, partitions in checkpoint.ends.items():
+                behind = sum(ends[topic][int(partition)][1] - offset for partition, offset in partitions.items())
+                gauge("lag", behind, topic=topic, query=query)
 
 
 def _settle_op(imp: Import, failure: str | None) -> Op:

@@ -11,6 +11,7 @@ from zlib import crc32
 from sqlalchemy import select, update
 
 from millrace.account.accountant import Accountant
+from millrace.api.sweeping import clear_staging, sweep
 from millrace.api.tokens import Tokens
 from millrace.control.controller import Controller
 from millrace.control.definitions import DefinitionFiles
@@ -18,7 +19,7 @@ from millrace.model.errors import REFUSALS, Refused, Unavailable
 from millrace.model.imports import ADMITTED
 from millrace.model.names import Home, new_id
 from millrace.model.ops import EXPIRE_IMPORT, Applied, Op
-from millrace.observe import gauge, log, observe
+from millrace.observe import log, observe
 from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import Store, insert_new
@@ -27,6 +28,7 @@ from millrace.wire.envelope import pack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
 
 ANSWER_SECONDS = 10.0
+SWEEP_SECONDS = 600.0
 UPLOAD_THREADS = 16
 
 
@@ -57,6 +59,7 @@ class Platform:
         self._threads: list[threading.Thread] = []
 
     def start(self, *, controller: bool = True) -> None:
+        clear_staging(self.home)
         self._renew_leases()
         if controller:
             self._thread("controller", self._run_controller)
@@ -143,6 +146,7 @@ class Platform:
 
     def _run_timer(self) -> None:
         lease = self.settings.api.lease_seconds
+        swept = time.monotonic()
         while not self._stopping.wait(min(1.0, lease / 4)):
             self.alive["timer"] = time.monotonic()
             before = time.time_ns() // 1000 - lease * 1_000_000
@@ -155,7 +159,9 @@ class Platform:
                 expired = list(connection.execute(silent))
             for row in expired:
                 self._append(Op(new_id("op"), EXPIRE_IMPORT, row.tenant, row.id, {"idle_seconds": lease}))
-            gauge("unsent_events", 0)
+            if time.monotonic() > swept + SWEEP_SECONDS:
+                swept = time.monotonic()
+                sweep(self.store, self.home)
 
     def _thread(self, name: str, work: Callable[[], None]) -> None:
         def keep_working() -> None:

@@ -4,9 +4,10 @@ While the server lives, a broken upload goes on where its bytes stopped; after a
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from sqlalchemy import select
 
@@ -25,6 +26,7 @@ from millrace.upload.gateway import Resume, Upload
 
 PIECE_BYTES = 1 << 20
 REMEMBER_SECONDS = 0.5
+T = TypeVar("T")
 
 
 class Session:
@@ -38,6 +40,7 @@ class Session:
         self.length = length
         self.upload = upload
         self.busy = asyncio.Lock()
+        self.is_broken = False
 
     @property
     def offset(self) -> int:
@@ -57,23 +60,27 @@ class Session:
             await self._feed(b"".join(held))
 
     async def _feed(self, piece: bytes) -> None:
-        try:
-            await self._loop.run_in_executor(self._platform.uploads, self.upload.feed, piece)
-        except Refused as refusal:
-            raise await self._give_up(refusal) from refusal
+        await self._work(partial(self.upload.feed, piece))
         if time.monotonic() - self._remembered > REMEMBER_SECONDS:
             self._remembered = time.monotonic()
             await asyncio.to_thread(remember, self._platform, self.imp.id, self.length, self.upload.confirmed)
 
     async def end(self) -> None:
-        try:
-            sent = await self._loop.run_in_executor(self._platform.uploads, self.upload.finish)
-        except Refused as refusal:
-            raise await self._give_up(refusal) from refusal
-        finally:
-            self.upload.close()
+        sent = await self._work(self.upload.finish)
+        self.upload.close()
         body = {"chunks": sent.chunks, "rows": sent.rows, "bytes": sent.plain_bytes}
         await self._platform.applied(ops.END_IMPORT, self.imp.tenant, self.imp.id, body)
+
+    async def _work(self, work: Callable[[], T]) -> T:
+        try:
+            return await self._loop.run_in_executor(self._platform.uploads, work)
+        except Refused as refusal:
+            self.upload.close()
+            raise await self._give_up(refusal) from refusal
+        except BaseException:
+            # Some chunks may not have reached Kafka: the upload can only go on behind the last that did.
+            self.is_broken = True
+            raise
 
     async def _give_up(self, refusal: Refused) -> Refused:
         """The import fails with the reason that its uploader is told."""
@@ -94,18 +101,18 @@ class Sessions:
         self, tenant: str, table: str, options: dict[str, Any], length: int | None, key: str | None
     ) -> Session | Import:
         """A session for a new import, or the import that the same key began before and that has all its bytes."""
-        body = {"options": options, "length": None if options.get("compression") else length, "idempotency_key": key}
+        body = {"options": options, "length": length, "idempotency_key": key}
         admitted = await self._platform.applied(ops.BEGIN_IMPORT, tenant, table, body, new_id("imp"))
         imp = self._import(admitted.result["import"])
         if admitted.result["repeated"] and not imp.accepts_chunks:
             return imp
         known = self._open.get(imp.id)
-        return known if known is not None else await self._start(imp, length, None)
+        return known if known is not None and not known.is_broken else await self._start(imp, length, None)
 
     async def resume(self, import_id: str) -> Session:
         """The session of an upload that broke off, if the import still takes chunks."""
         known = self._open.get(import_id)
-        if known is not None:
+        if known is not None and not known.is_broken:
             return known
         imp = self._import(import_id)
         if not imp.accepts_chunks:

@@ -98,9 +98,8 @@ class Controller:
                 insert_new(connection, t.closings, [{"import_id": import_id}])
             case Announce():
                 event = cloud_event(effect, op, number, at_us)
-                connection.execute(
-                    insert(t.events).values(id=event["id"], tenant=op.tenant, event=event, published=False)
-                )
+                row = {"id": event["id"], "tenant": op.tenant, "event": event, "kept_from": at_us // 1_000_000}
+                connection.execute(insert(t.events).values(**row, published=False))
 
     def _relay(self) -> None:
         with self._store.read() as connection:

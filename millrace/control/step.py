@@ -14,6 +14,8 @@ from millrace.model.ops import Op
 from millrace.model.table import Definition, TableDeclaration, define
 
 DEFAULT_MAX_BYTES = 64 << 30
+# A compressed file that swells more than this is refused while it is read.
+MOST_INFLATION = 500
 # Each row that cannot be cut (an unclosed quote, a row over the limit) takes up to two chunks of its own.
 SPARE_CHUNKS = 2001
 
@@ -157,7 +159,7 @@ def _begin_import(state: State, op: Op, at_us: int, partition: int) -> Step:
             f"The file has {length:,} bytes; {op.tenant}/{op.subject} takes at most {limit:,}.",
             remedy="Split the file, or raise max_file_size_mb.",
         )
-    versions = _most_chunks(limit if length is None else length)
+    versions = _most_chunks(limit if length is None else min(limit, length * MOST_INFLATION))
     first = max(at_us, table.last_version + 1)
     imp = Import(
         id=op.id,

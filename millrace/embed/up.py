@@ -55,7 +55,8 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
         children.append(broker.child)
         bootstrap = broker.bootstrap_servers
     jar_folder("spark")
-    children += [_server(place, bootstrap, url), _data_plane(place, settings, bootstrap)]
+    # Spark takes longest to start: it does so beside the server, which is ready only when both are.
+    children += [_data_plane(place, bootstrap), _server(place, bootstrap, url)]
     supervisor = Supervisor(children, _POLICY, _tell)
     supervisor.run(lambda: print(f"ready {url}", flush=True))
 
@@ -64,17 +65,24 @@ def _server(place: Home, bootstrap: str, url: str) -> Child:
     host, port = url.removeprefix("http://").rsplit(":", 1)
     argv = (sys.executable, "-m", "millrace.api", bootstrap, host, port)
     log = place.logs / "server.log"
-    return Child(Launch("server", argv, log, env=_REUSE_MEMORY, is_ready=lambda: _answers(url), ready_seconds=60))
+    return Child(
+        Launch(
+            "server", argv, log, env=_REUSE_MEMORY, is_ready=lambda: _flows(place) and _answers(url), ready_seconds=90
+        )
+    )
 
 
-def _data_plane(place: Home, settings: Settings, bootstrap: str) -> Child:
-    ready = place.root / "run" / "stream.json"
-    ready.unlink(missing_ok=True)
+def _flows(place: Home) -> bool:
+    return place.data_plane.exists()
+
+
+def _data_plane(place: Home, bootstrap: str) -> Child:
+    place.data_plane.unlink(missing_ok=True)
     argv = (sys.executable, "-m", "millrace.stream", bootstrap)
     # Spark's launcher looks for Java in fewer places than we do.
     environ = {**_REUSE_MEMORY, "JAVA_HOME": str(find_java().home)}
     log = place.logs / "data-plane.log"
-    return Child(Launch("data-plane", argv, log, env=environ, is_ready=ready.exists, ready_seconds=90))
+    return Child(Launch("data-plane", argv, log, env=environ))
 
 
 @contextmanager

@@ -84,6 +84,11 @@ class Home:
         return self.root / "control.db"
 
     @property
+    def data_plane(self) -> Path:
+        """Where the data plane says that it is ready, and on which port it shows its metrics."""
+        return self.root / "run" / "stream.json"
+
+    @property
     def client(self) -> Path:
         return self.root / "client.json"
 

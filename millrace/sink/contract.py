@@ -3,7 +3,7 @@
 Not guaranteed to it: that a group comes once, that versions rise, that a batch is cut the same way after a restart.
 Guaranteed by it: after `write` returns, the rows of every group are durable and the greatest version of each key is read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,4 +30,13 @@ class Group:
 class Sink(Protocol):
     name: str
 
-    def write(self, groups: Sequence[Group]) -> None: ...
+    def write(self, groups: Sequence[Group]) -> None:
+        """Makes the groups, all of one table, durable."""
+
+
+def by_table(groups: Iterable[Group]) -> list[list[Group]]:
+    """The groups of each table together, small tables first: what is quickly done should not wait for what is not."""
+    found: dict[tuple[str, str], list[Group]] = {}
+    for group in groups:
+        found.setdefault((group.tenant, group.table), []).append(group)
+    return sorted(found.values(), key=lambda of_table: sum(group.file.rows for group in of_table if group.file))

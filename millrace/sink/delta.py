@@ -1,7 +1,7 @@
 """The Delta sink: staged files become part of their tables, one commit per batch and table, the last version winning."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,12 +29,10 @@ class DeltaSink:
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[Group]) -> None:
-        for (tenant, table), of_table in _by_table(groups):
-            # The newest definition of the batch has every column that an older one has.
-            definition = max(
-                (_definition(self._home.root, group.definition) for group in of_table), key=lambda d: d.revision
-            )
-            self._tables.apply(self._home.table(tenant, table), _spec(definition), of_table)
+        # The newest definition of the batch has every column that an older one has.
+        definition = max((_definition(self._home.root, group.definition) for group in groups), key=lambda d: d.revision)
+        root = self._home.table(definition.tenant, definition.table.name)
+        self._tables.apply(root, _spec(definition), groups)
 
 
 class ErrorStore:
@@ -48,8 +46,7 @@ class ErrorStore:
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[Group]) -> None:
-        for (tenant, table), of_table in _by_table(groups):
-            self._tables.apply(self._home.table_errors(tenant, table), self._spec, of_table)
+        self._tables.apply(self._home.table_errors(groups[0].tenant, groups[0].table), self._spec, groups)
 
 
 class OpenTables:
@@ -59,7 +56,7 @@ class OpenTables:
         self._upkeep = upkeep
         self._open: OrderedDict[Path, LakeTable] = OrderedDict()
 
-    def apply(self, root: Path, spec: TableSpec, groups: list[Group]) -> None:
+    def apply(self, root: Path, spec: TableSpec, groups: Sequence[Group]) -> None:
         files = [group.file for group in groups if group.file is not None]
         self._get(root, spec).apply(files)
         self._upkeep.note(root, spec, sum(file.rows for file in files))
@@ -72,13 +69,6 @@ class OpenTables:
         if len(self._open) > OPEN_TABLES:
             self._open.popitem(last=False)
         return table
-
-
-def _by_table(groups: Sequence[Group]) -> Iterable[tuple[tuple[str, str], list[Group]]]:
-    by_table: dict[tuple[str, str], list[Group]] = {}
-    for group in groups:
-        by_table.setdefault((group.tenant, group.table), []).append(group)
-    return by_table.items()
 
 
 @lru_cache(maxsize=4096)

@@ -108,6 +108,7 @@ events = Table(
     Column("tenant", Text, nullable=False),
     Column("event", JSON, nullable=False),
     Column("published", Boolean, nullable=False, default=False),
+    Column("kept_from", BigInteger, nullable=False),
     sqlite_autoincrement=True,
 )
 Index("events_unpublished", events.c.published)

@@ -2,8 +2,10 @@
 
 import json
 import sys
+import time
 
 from millrace.embed.jars import spark_jars
+from millrace.model.errors import Unavailable
 from millrace.model.names import Home
 from millrace.observe import log, log_to_stderr
 from millrace.settings import Settings
@@ -18,6 +20,8 @@ from millrace.stream.warm import warm_up
 from millrace.validate.errors_table import ERRORS_SCHEMA
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT
+
+TOPICS_SECONDS = 60.0
 
 
 def main() -> None:
@@ -40,7 +44,7 @@ def main() -> None:
         cluster=cluster,
         home=home,
         settings=settings.spark,
-        raw_partitions=Topics(cluster).partitions(RAW_INPUT),
+        raw_partitions=_wait_for_topics(cluster),
         accepted=DeltaSink(home, upkeep),
         rejected=ErrorStore(home, ERRORS_SCHEMA, upkeep),
         appender=appender,
@@ -48,14 +52,26 @@ def main() -> None:
     port = serve_metrics(0)
 
     def ready() -> None:
-        (home.root / "run").mkdir(exist_ok=True)
-        (home.root / "run" / "stream.json").write_text(json.dumps({"metrics_port": port}))
+        home.data_plane.parent.mkdir(exist_ok=True)
+        home.data_plane.write_text(json.dumps({"metrics_port": port}))
         log("data_plane_ready", metrics_port=port)
 
     keep_tidy(spark, upkeep)
     DataPlane(flow.queries(), home, appender).run(ready)
     spark.stop()
     appender.close()
+
+
+def _wait_for_topics(cluster: Cluster) -> int:
+    """The server makes the topics; it starts at the same time."""
+    topics, deadline = Topics(cluster), time.monotonic() + TOPICS_SECONDS
+    while True:
+        try:
+            return topics.partitions(RAW_INPUT)
+        except Unavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 if __name__ == "__main__":

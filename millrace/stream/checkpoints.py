@@ -20,10 +20,10 @@ class CheckpointWatch:
         self._commits = folder / "commits"
         self._seen = -1
 
-    def look(self) -> Checkpointed | None:
-        """The query's position, if it has moved since the last look."""
+    def look(self, *, again: bool = False) -> Checkpointed | None:
+        """The query's position, if it has moved since the last look or is to be told `again`."""
         newest = _newest(self._commits)
-        if newest is None or newest == self._seen:
+        if newest is None or (newest == self._seen and not again):
             return None
         ends = _offsets(self._folder / "offsets" / str(newest))
         if ends is None:

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millrace.model.facts import Durable, to_dict
 from millrace.model.names import Home
 from millrace.settings import SparkSettings
-from millrace.sink.contract import Group, Sink
+from millrace.sink.contract import Group, Sink, by_table
 from millrace.stream.task import OUTPUT_DDL, JudgeChunks
 from millrace.wire.client import Appender, Cluster
 from millrace.wire.envelope import pack, unpack
@@ -26,6 +26,7 @@ from millrace.wire.topics import (
     quick_partitions,
 )
 
+TELL_SECONDS = 150.0
 Start = Callable[[], StreamingQuery]
 
 
@@ -65,12 +66,16 @@ class Flow:
         def deliver(batch: DataFrame, _batch_id: int) -> None:
             # 4. The reports of this batch.
             groups = [Group.from_dict(unpack(bytes(row.value))) for row in batch.collect()]
-            # 5. Durable in the sink: one commit per table.
-            sink.write(groups)
-            # 6. Only then the fact that they are.
-            chunks = tuple(chunk for group in groups for chunk in group.chunks)
-            if chunks:
-                self.appender.append_now(PROGRESS, sink.name.encode(), pack(to_dict(Durable(sink.name, chunks))), 0)
+            told = []
+            for of_table in by_table(groups):
+                # 5. Durable in the sink: one commit per table.
+                sink.write(of_table)
+                # 6. Only then the fact that they are.
+                fact = Durable(sink.name, tuple(chunk for group in of_table for chunk in group.chunks))
+                told.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
+            # 7. The batch is over when Kafka has every fact.
+            for fact_told in told:
+                fact_told.result(TELL_SECONDS)
 
         reports = self._read({"subscribe": topic}, 2000).select("value")
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)

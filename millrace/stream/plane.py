@@ -18,6 +18,7 @@ from millrace.wire.envelope import pack
 from millrace.wire.topics import PROGRESS
 
 LOOK_SECONDS = 0.05
+TELL_AGAIN_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
 
@@ -41,11 +42,14 @@ class DataPlane:
     def run(self, on_ready: Callable[[], None]) -> None:
         for sign in (signal.SIGTERM, signal.SIGINT):
             signal.signal(sign, lambda *_: self._stopping.set())
-        looked = 0.0
+        looked = told = 0.0
         self._keep_running()
         on_ready()
         while not self._stopping.wait(LOOK_SECONDS):
-            self._tell_checkpoints()
+            # Told again now and then: a ledger that was restarted knows nothing of positions that no longer move.
+            again = time.monotonic() - told > TELL_AGAIN_SECONDS
+            told = time.monotonic() if again else told
+            self._tell_checkpoints(again)
             if time.monotonic() - looked > 1.0:
                 looked = time.monotonic()
                 self._keep_running()
@@ -69,9 +73,9 @@ class DataPlane:
                 running.query = running.start()
                 log("query_started", query=name)
 
-    def _tell_checkpoints(self) -> None:
+    def _tell_checkpoints(self, again: bool) -> None:
         for watch in self._watches:
-            moved = watch.look()
+            moved = watch.look(again=again)
             if moved is not None:
                 self._appender.append(PROGRESS, moved.query.encode(), pack(to_dict(moved)), 0)
 

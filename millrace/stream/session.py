@@ -45,7 +45,12 @@ def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> Sp
         "spark.log.level": "WARN",
         **settings.options,
     }
-    builder = SparkSession.builder.appName("millrace").master(settings.master or f"local[{cores},4]")
+    builder = SparkSession.builder.appName("millrace").master(settings.master or f"local[{_slots(cores)},4]")
     for name, value in options.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _slots(cores: int) -> int:
+    """More tasks at once than cores: a large file's tasks must leave room for a small one's, which the kernel then shares."""
+    return 2 * cores + 2

@@ -50,7 +50,7 @@ class JudgeChunks:
                     continue
                 definition = _definition(self.home, header.definition)
                 group = groups.setdefault(header.definition, Group(home, definition))
-                group.add(header, _judge(header, payload, definition, stopped, cautious))
+                group.add(_judge(header, payload, definition, stopped, cautious))
                 if group.rows >= GROUP_ROWS:
                     yield from groups.pop(header.definition).stage()
         for group in groups.values():
@@ -87,7 +87,7 @@ class Group:
         self._judged: list[Judged] = []
         self.rows = 0
 
-    def add(self, header: ChunkHeader, judged: Judged) -> None:
+    def add(self, judged: Judged) -> None:
         self._judged.append(judged)
         # An ignored or failed chunk still takes room in the report.
         self.rows += judged.verdict.accepted + 1000

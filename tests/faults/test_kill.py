@@ -120,3 +120,14 @@ def test_a_chunk_that_kills_its_worker_fails_its_import_only(platform: RunningPl
     assert ended["error"]["code"] == "chunk_failed"
     assert ended["rows"] == {"read": 1, "accepted": 0, "rejected": 1, "ignored": 0}
     assert platform.ended(other["id"], 180)["state"] == "completed"
+
+
+def test_an_import_that_was_stopping_when_the_server_died_still_ends(platform: RunningPlatform, file: Path) -> None:
+    platform.declare("stopped", record("speeds", *SPEEDS, key=("id",)))
+    import_id = platform.client.upload_file(file, Submission("stopped", "speeds"))["id"]
+    platform.client.cancel(import_id)
+    platform.part("server").kill()
+    ended = platform.ended(import_id, 180)
+    rows = ended["rows"]
+    assert ended["state"] == "cancelled"
+    assert rows["read"] == rows["accepted"] + rows["rejected"] + rows["ignored"]

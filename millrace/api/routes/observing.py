@@ -50,7 +50,7 @@ def _parts(platform: Platform) -> dict[str, str]:
 
 def _stream_metrics(platform: Platform) -> bytes:
     try:
-        port = json.loads((platform.home.root / "run" / "stream.json").read_text())["metrics_port"]
+        port = json.loads(platform.home.data_plane.read_text())["metrics_port"]
         return httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=2.0).content
     except (OSError, ValueError, httpx2.HTTPError) as error:
         raise Unavailable(

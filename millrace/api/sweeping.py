@@ -1,0 +1,37 @@
+"""Forgets what nobody can ask for any more: answered requests, published events, stop marks, files of dead uploads."""
+
+import time
+from datetime import timedelta
+
+from sqlalchemy import delete, func, select
+
+from millrace.model.names import Home
+from millrace.observe import gauge
+from millrace.store import tables as t
+from millrace.store.engine import Store
+
+REQUESTS_KEPT = timedelta(days=1)
+EVENTS_KEPT = timedelta(days=7)
+# Longer than any chunk of a stopped import can still be on its way.
+STOPS_KEPT = timedelta(days=7)
+
+
+def sweep(store: Store, home: Home) -> None:
+    now = time.time()
+    oldest_request = int((now - REQUESTS_KEPT.total_seconds()) * 1_000_000)
+    oldest_event = now - EVENTS_KEPT.total_seconds()
+    with store.write() as connection:
+        connection.execute(delete(t.requests).where(t.requests.c.applied, t.requests.c.requested_us < oldest_request))
+        connection.execute(delete(t.events).where(t.events.c.published, t.events.c.kept_from < oldest_event))
+        unsent = select(func.count()).select_from(t.events).where(t.events.c.published.is_(False))
+        gauge("unsent_events", connection.execute(unsent).scalar_one())
+    for mark in home.stops.iterdir():
+        if mark.stat().st_mtime < now - STOPS_KEPT.total_seconds():
+            mark.unlink(missing_ok=True)
+
+
+def clear_staging(home: Home) -> None:
+    """What was spooled for an upload does not outlive the server that received it."""
+    if home.staging.is_dir():
+        for spooled in home.staging.iterdir():
+            spooled.unlink(missing_ok=True)
