@@ -52,6 +52,7 @@ class Platform:
         self.uploads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
         self.accountant = Accountant(self.store, cluster, self.appender)
         self.closed: set[str] = set()
+        self._pinned: dict[str, int] = {}
         self.alive: dict[str, float] = {}
         self._waiting: dict[str, Future[Applied]] = {}
         self._listeners: list[Callable[[list[Applied]], None]] = []
@@ -119,9 +120,13 @@ class Platform:
 
     def _partition(self, tenant: str) -> int:
         """A tenant's ops share one partition for good: the one it was first given."""
-        with self.store.read() as connection:
-            pinned = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == tenant)).scalar()
-        return crc32(tenant.encode()) % self._op_partitions if pinned is None else int(pinned)
+        if tenant not in self._pinned:
+            with self.store.read() as connection:
+                pinned = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == tenant)).scalar()
+            if pinned is None:
+                return crc32(tenant.encode()) % self._op_partitions
+            self._pinned[tenant] = int(pinned)
+        return self._pinned[tenant]
 
     def _run_controller(self) -> None:
         controller = Controller(self.store, self.cluster, self.appender, self.definitions, self._on_applied)

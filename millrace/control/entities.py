@@ -1,6 +1,6 @@
 """What one op can see, read from and written to the control store."""
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from millrace.control.step import State, Table, Tenant
 from millrace.model import ops
@@ -27,7 +27,7 @@ def save(connection: Connection, before: State, after: State, at_us: int) -> Non
     if after.tenant is not None and after.tenant is not before.tenant:
         _save_tenant(connection, after.tenant)
     if after.table is not None and after.table is not before.table:
-        _save_table(connection, after.table)
+        _save_table(connection, before.table, after.table)
     if after.imp is not None and after.imp is not before.imp:
         upsert(connection, t.imports, import_row(after.imp, at_us))
         if after.imp.is_over:
@@ -35,13 +35,22 @@ def save(connection: Connection, before: State, after: State, at_us: int) -> Non
                 connection.execute(delete(facts).where(facts.c.import_id == after.imp.id))
 
 
+_TENANT = select(t.tenants).where(t.tenants.c.name == bindparam("tenant_name"))
+_TABLE = select(t.tables).where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
+_RESERVE = (
+    update(t.tables)
+    .where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
+    .values(last_version=bindparam("reserved"))
+)
+
+
 def _find_tenant(connection: Connection, name: str) -> Tenant | None:
-    row = connection.execute(select(t.tenants).where(t.tenants.c.name == name)).first()
+    row = connection.execute(_TENANT, {"tenant_name": name}).first()
     return None if row is None else Tenant(row.name, row.partition, row.agreement, row.revision)
 
 
 def _find_table(connection: Connection, tenant: str, name: str) -> Table | None:
-    row = connection.execute(select(t.tables).where(t.tables.c.tenant == tenant, t.tables.c.name == name)).first()
+    row = connection.execute(_TABLE, {"of_tenant": tenant, "table_name": name}).first()
     if row is None:
         return None
     return Table(row.tenant, row.name, Definition.from_json(row.definition.encode()), row.last_version, row.defined_us)
@@ -65,7 +74,11 @@ def _save_tenant(connection: Connection, tenant: Tenant) -> None:
     )
 
 
-def _save_table(connection: Connection, table: Table) -> None:
+def _save_table(connection: Connection, before: Table | None, table: Table) -> None:
+    if before is not None and before.definition is table.definition:
+        reserved = {"of_tenant": table.tenant, "table_name": table.name, "reserved": table.last_version}
+        connection.execute(_RESERVE, reserved)
+        return
     names = connection.execute(
         select(t.tables.c.name).where(t.tables.c.tenant == table.tenant, t.tables.c.folded_name == table.name.lower())
     )

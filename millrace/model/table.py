@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from millrace.model.columns import Column, parse_columns
@@ -77,8 +78,14 @@ class Definition:
 
     @staticmethod
     def from_json(body: bytes) -> "Definition":
-        data = json.loads(body)
-        return define(data["tenant"], TableDeclaration.from_dict(data["table"]), data["revision"])
+        return _from_json(body)
+
+
+# Definitions are immutable and few are in use at a time; reading one again and again would cost more than what it judges.
+@lru_cache(maxsize=4096)
+def _from_json(body: bytes) -> Definition:
+    data = json.loads(body)
+    return define(data["tenant"], TableDeclaration.from_dict(data["table"]), data["revision"])
 
 
 def define(tenant: str, table: TableDeclaration, revision: int) -> Definition:

@@ -3,11 +3,11 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.dml import Insert
 from sqlalchemy.sql.schema import Table as SqlTable
 
 from millrace.store.tables import metadata
@@ -38,20 +38,30 @@ class Store:
 def insert_new(connection: Connection, table: SqlTable, rows: list[dict[str, Any]]) -> None:
     """Inserts the rows whose key is not there yet."""
     if rows:
-        connection.execute(_insert(connection, table).on_conflict_do_nothing(), rows)
+        connection.execute(_insert_new(connection.dialect.name, table), rows)
 
 
 def upsert(connection: Connection, table: SqlTable, row: dict[str, Any]) -> None:
+    """Inserts the row, or replaces the one with its key. The row names every column."""
+    connection.execute(_upsert(connection.dialect.name, table), row)
+
+
+# Built once: making a statement costs more than running it.
+@cache
+def _upsert(dialect: str, table: SqlTable) -> Any:
+    statement = _insert(dialect, table)
     keys = [column.name for column in table.primary_key]
-    statement = _insert(connection, table).values(row)
-    changed = {name: value for name, value in row.items() if name not in keys}
-    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed))
+    replaced = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=replaced)
 
 
-def _insert(connection: Connection, table: SqlTable) -> Any:
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement: Insert = dialect.insert(table)
-    return statement
+@cache
+def _insert_new(dialect: str, table: SqlTable) -> Any:
+    return _insert(dialect, table).on_conflict_do_nothing()
+
+
+def _insert(dialect: str, table: SqlTable) -> Any:
+    return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
 def _open(url: str) -> Engine:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from millrace.model.errors import Clash
 from millrace.model.imports import Counts, Import
@@ -24,14 +24,19 @@ def to_import(row: Mapping[Any, Any]) -> Import:
     return Import(**{**values, "table": table, "sinks": tuple(values["sinks"]), "counts": Counts(**values["counts"])})
 
 
+_BY_ID = select(t.imports).where(t.imports.c.id == bindparam("import_id"))
+_BY_KEY = select(t.imports).where(
+    t.imports.c.tenant == bindparam("of_tenant"), t.imports.c.idempotency_key == bindparam("key")
+)
+
+
 def find_import(connection: Connection, import_id: str) -> Import | None:
-    row = connection.execute(select(t.imports).where(t.imports.c.id == import_id)).first()
+    row = connection.execute(_BY_ID, {"import_id": import_id}).first()
     return None if row is None else to_import(row._mapping)
 
 
 def find_by_key(connection: Connection, tenant: str, key: str) -> Import | None:
-    wanted = select(t.imports).where(t.imports.c.tenant == tenant, t.imports.c.idempotency_key == key)
-    row = connection.execute(wanted).first()
+    row = connection.execute(_BY_KEY, {"of_tenant": tenant, "key": key}).first()
     return None if row is None else to_import(row._mapping)
 
 

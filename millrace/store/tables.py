@@ -36,6 +36,8 @@ tables = Table(
     Column("defined_us", BigInteger, nullable=False),
 )
 
+Index("tables_by_folded_name", tables.c.tenant, tables.c.folded_name, unique=True)
+
 imports = Table(
     "imports",
     metadata,

@@ -53,7 +53,8 @@ class DataPlane:
             if time.monotonic() - looked > 1.0:
                 looked = time.monotonic()
                 self._keep_running()
-                self._measure()
+                if again:
+                    self._measure()
         for running in self._queries.values():
             if running.query is not None:
                 running.query.stop()

@@ -89,8 +89,8 @@ class Group:
 
     def add(self, judged: Judged) -> None:
         self._judged.append(judged)
-        # An ignored or failed chunk still takes room in the report.
-        self.rows += judged.verdict.accepted + 1000
+        # A rejected row weighs several accepted ones, with its text and its reasons; every chunk takes room in the report.
+        self.rows += judged.verdict.accepted + 4 * judged.verdict.rejected + 1000
 
     def stage(self) -> Iterator[pa.RecordBatch]:
         """1. Accepted rows into a file of the table. 2. Rejected rows into a file of the error store. 3. The report."""
