@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from millrace.account.ledger import first_failure, fold, has_settled
 from millrace.model.errors import Unavailable
-from millrace.model.facts import Checkpointed, from_dict, imports_of
+from millrace.model.facts import Checkpointed, from_dict
 from millrace.model.imports import STOPPING, TERMINAL, Import
 from millrace.model.names import new_id
 from millrace.model.ops import SETTLE_IMPORT, Op
@@ -24,6 +24,7 @@ from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, V
 
 BATCH = 500
 TRIM_SECONDS = 30.0
+_STOPPING = select(t.imports.c.id).where(t.imports.c.state == STOPPING)
 
 
 class Accountant:
@@ -61,19 +62,19 @@ class Accountant:
         facts = [from_dict(unpack(record.value)) for record in records]
         after = {record.partition: record.offset + 1 for record in records}
         with self._store.write() as connection:
-            fold(connection, facts, time.time_ns() // 1000)
+            folded = fold(connection, facts, time.time_ns() // 1000)
             advance(connection, PROGRESS, self._positions, after)
         self._positions |= after
-        touched = imports_of(facts)
-        for fact in facts:
-            if isinstance(fact, Checkpointed):
-                self._checkpoints[fact.query] = fact
-                touched |= self._stopping_imports()
+        touched = {import_id for import_id, imp in folded.items() if imp.announced or imp.state == STOPPING}
+        passed = {fact.query: fact for fact in facts if isinstance(fact, Checkpointed)}
+        if passed:
+            self._checkpoints |= passed
+            touched |= self._stopping_imports()
         self._settle(touched)
 
     def _stopping_imports(self) -> set[str]:
         with self._store.read() as connection:
-            return set(connection.execute(select(t.imports.c.id).where(t.imports.c.state == STOPPING)).scalars())
+            return set(connection.execute(_STOPPING).scalars())
 
     def recheck(self, import_ids: set[str]) -> None:
         """Looks at imports again: their end op may have come after their last fact. Called from any thread."""

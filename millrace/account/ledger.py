@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from millrace.model.chunk import Verdict
 from millrace.model.facts import Durable, Fact, Judged
@@ -15,10 +15,17 @@ from millrace.store import tables as t
 from millrace.store.engine import insert_new
 from millrace.store.records import find_import
 
+_SAVE = (
+    update(t.imports)
+    .where(t.imports.c.id == bindparam("of_import"))
+    .values(counts=bindparam("counts"), durable=bindparam("durable"), touched_us=bindparam("touched_us"))
+)
 
-def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> None:
+
+def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str, Import]:
+    """Counts what is new in the facts; the imports they speak of, as they are then, unless they are over."""
     verdicts: dict[str, dict[int, Verdict]] = defaultdict(dict)
-    durable: dict[tuple[str, str], set[int]] = defaultdict(set)
+    durable: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     for fact in facts:
         match fact:
             case Judged(judged):
@@ -28,21 +35,27 @@ def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> None:
                         verdicts[verdict.import_id][verdict.number] = verdict
             case Durable(sink, chunks):
                 for import_id, number in chunks:
-                    durable[import_id, sink].add(number)
-    for import_id, by_number in verdicts.items():
-        _count(connection, import_id, by_number, now_us)
-    for (import_id, sink), numbers in durable.items():
-        _count_durable(connection, import_id, sink, numbers, now_us)
+                    durable[import_id][sink].add(number)
+    folded = {}
+    for import_id in verdicts.keys() | durable.keys():
+        imp = find_import(connection, import_id)
+        if imp is None or imp.is_over:
+            continue
+        counts = _count(connection, imp, verdicts[import_id]) if import_id in verdicts else imp.counts
+        made = {sink: _newly_durable(connection, import_id, sink, them) for sink, them in durable[import_id].items()}
+        total = {**imp.durable, **{sink: imp.durable.get(sink, 0) + new for sink, new in made.items()}}
+        told = {"counts": asdict(counts), "durable": total, "touched_us": now_us, "of_import": import_id}
+        connection.execute(_SAVE, told)
+        folded[import_id] = replace(imp, counts=counts, durable=total)
+    return folded
 
 
 def _was_ignored(verdict: Verdict) -> bool:
     return verdict.ignored > 0
 
 
-def _count(connection: Connection, import_id: str, verdicts: dict[int, Verdict], now_us: int) -> None:
-    imp = find_import(connection, import_id)
-    if imp is None or imp.is_over:
-        return
+def _count(connection: Connection, imp: Import, verdicts: dict[int, Verdict]) -> Counts:
+    import_id = imp.id
     known = (t.chunks.c.import_id == import_id, t.chunks.c.number.in_(list(verdicts)))
     told = {row.number: row for row in connection.execute(select(t.chunks).where(*known))}
     new = [verdict for number, verdict in verdicts.items() if number not in told]
@@ -58,10 +71,10 @@ def _count(connection: Connection, import_id: str, verdicts: dict[int, Verdict],
             _added(counts, [verdict]), chunks=counts.chunks, read=counts.read, ignored=counts.ignored - verdict.rows
         )
     counts = replace(counts, failed_chunks=counts.failed_chunks + _mark_contradictions(connection, verdicts, told))
-    _save(connection, import_id, {"counts": asdict(counts)}, now_us)
     for verdict_name in ("accepted", "rejected", "ignored"):
         gained = getattr(counts, verdict_name) - getattr(imp.counts, verdict_name)
         observe("rows_judged", max(gained, 0), verdict=verdict_name)
+    return counts
 
 
 def _mark_contradictions(connection: Connection, verdicts: dict[int, Verdict], told: dict[int, Row[Any]]) -> int:
@@ -96,22 +109,13 @@ def _added(counts: Counts, verdicts: Iterable[Verdict]) -> Counts:
     return counts
 
 
-def _count_durable(connection: Connection, import_id: str, sink: str, numbers: set[int], now_us: int) -> None:
-    imp = find_import(connection, import_id)
-    if imp is None or imp.is_over:
-        return
+def _newly_durable(connection: Connection, import_id: str, sink: str, numbers: set[int]) -> int:
     facts = t.durable_chunks
     known = (facts.c.import_id == import_id, facts.c.sink == sink, facts.c.number.in_(list(numbers)))
-    told = set(connection.execute(select(facts.c.number).where(*known)).scalars())
-    new = numbers - told
-    if new:
-        connection.execute(insert(facts), [{"import_id": import_id, "sink": sink, "number": n} for n in new])
-        observe("chunks_durable", len(new), sink=sink)
-        _save(connection, import_id, {"durable": {**imp.durable, sink: imp.durable.get(sink, 0) + len(new)}}, now_us)
-
-
-def _save(connection: Connection, import_id: str, values: dict[str, object], now_us: int) -> None:
-    connection.execute(update(t.imports).where(t.imports.c.id == import_id).values(**values, touched_us=now_us))
+    new = numbers - set(connection.execute(select(facts.c.number).where(*known)).scalars())
+    insert_new(connection, facts, [{"import_id": import_id, "sink": sink, "number": number} for number in new])
+    observe("chunks_durable", len(new), sink=sink)
+    return len(new)
 
 
 def has_settled(connection: Connection, imp: Import, passed: dict[str, int]) -> bool:

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from zlib import crc32
 
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from millrace.account.accountant import Accountant
 from millrace.api.sweeping import clear_staging, sweep
@@ -23,10 +23,11 @@ from millrace.observe import log, observe
 from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import Store, insert_new
-from millrace.wire.client import Appender, Cluster, Topics
+from millrace.wire.client import Appended, Appender, Cluster, Topics
 from millrace.wire.envelope import pack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
 
+SOON_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
 SWEEP_SECONDS = 600.0
 UPLOAD_THREADS = 16
@@ -87,8 +88,13 @@ class Platform:
         waiting: Future[Applied] = Future()
         self._waiting[op.id] = waiting
         try:
-            await asyncio.to_thread(self._append, op)
-            return await asyncio.wait_for(asyncio.wrap_future(waiting), ANSWER_SECONDS)
+            await asyncio.wrap_future(self._append(op))
+            answer = asyncio.wrap_future(waiting)
+            done, _ = await asyncio.wait([answer], timeout=SOON_SECONDS)
+            if not done:
+                # Only an op that nobody has evaluated yet needs to be known as requested.
+                await asyncio.to_thread(self._note_requested, op)
+            return await asyncio.wait_for(answer, ANSWER_SECONDS)
         except TimeoutError:
             return op.id
         finally:
@@ -105,7 +111,10 @@ class Platform:
             )
         return raise_refusal(outcome)
 
-    def _append(self, op: Op) -> None:
+    def _append(self, op: Op) -> "Future[Appended]":
+        return self.appender.append(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partition(op.tenant))
+
+    def _note_requested(self, op: Op) -> None:
         request = {
             "id": op.id,
             "kind": op.kind,
@@ -116,7 +125,6 @@ class Platform:
         }
         with self.store.write() as connection:
             insert_new(connection, t.requests, [request])
-        self.appender.append_now(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partition(op.tenant))
 
     def _partition(self, tenant: str) -> int:
         """A tenant's ops share one partition for good: the one it was first given."""
@@ -155,10 +163,11 @@ class Platform:
         while not self._stopping.wait(min(1.0, lease / 4)):
             self.alive["timer"] = time.monotonic()
             before = time.time_ns() // 1000 - lease * 1_000_000
+            seen_us = func.coalesce(t.uploads.c.seen_us, t.imports.c.begun_us)
             silent = (
                 select(t.imports.c.id, t.imports.c.tenant)
-                .join(t.uploads, t.uploads.c.import_id == t.imports.c.id)
-                .where(t.imports.c.state == ADMITTED, t.uploads.c.seen_us < before)
+                .outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
+                .where(t.imports.c.state == ADMITTED, seen_us < before)
             )
             with self.store.read() as connection:
                 expired = list(connection.execute(silent))

@@ -35,7 +35,7 @@ class Session:
     def __init__(self, platform: Platform, imp: Import, length: int | None, upload: Upload) -> None:
         self._platform = platform
         self._loop = asyncio.get_running_loop()
-        self._remembered = 0.0
+        self._remembered = time.monotonic()
         self.imp = imp
         self.length = length
         self.upload = upload
@@ -119,11 +119,10 @@ class Sessions:
             raise Clash(f"Import {import_id} is {imp.state}.", remedy="Begin a new import.", code="not_open")
         with self._platform.store.read() as connection:
             row = connection.execute(select(t.uploads).where(t.uploads.c.import_id == import_id)).first()
-        if row is None:
-            raise Missing(f"There is no upload {import_id}.", code="no_upload")
-        confirmed = Resume(**row.confirmed) if row.confirmed else None
+        confirmed = Resume(**row.confirmed) if row is not None and row.confirmed else None
         # Without the cutter's state the file must come again from its start; chunks already there are not doubled.
-        return await self._start(imp, row.length, confirmed if confirmed and confirmed.cutter else None)
+        resumable = confirmed if confirmed and confirmed.cutter else None
+        return await self._start(imp, None if row is None else row.length, resumable)
 
     def restart(self, session: Session) -> None:
         """Forgets what arrived, so that the upload can come again from its start."""
@@ -142,8 +141,11 @@ class Sessions:
         )
         session = Session(platform, imp, length, upload)
         self._open[imp.id] = session
-        await asyncio.to_thread(remember, platform, imp.id, length, confirmed)
         return session
+
+    async def keep(self, session: Session) -> None:
+        """From now on the upload can be resumed, also after a restart of the server."""
+        await asyncio.to_thread(remember, self._platform, session.imp.id, session.length, session.upload.confirmed)
 
     def _definition(self, imp: Import) -> Definition:
         return Definition.from_json(self._platform.home.definition(imp.definition).read_bytes())

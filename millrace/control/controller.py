@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
 from millrace.control.definitions import DefinitionFiles
-from millrace.control.entities import load, save
+from millrace.control.entities import forget_facts, load, save
 from millrace.control.step import Announce, Close, Effect, Publish, refuse_unknown, step
 from millrace.model import ops
 from millrace.model.errors import Refused
@@ -22,6 +23,8 @@ from millrace.wire.envelope import pack, pack_close, unpack
 from millrace.wire.topics import EVENTS, RAW_INPUT, TABLE_OPS
 
 BATCH = 500
+# Whoever asks for these hears of the import itself; nobody asks for the op.
+_UNASKED = (ops.END_IMPORT, ops.SETTLE_IMPORT)
 EVENT_SOURCE = "millrace"
 
 
@@ -60,8 +63,10 @@ class Controller:
         """1. Evaluate each op against what all earlier ones left. 2. Store the outcome, its effects and the log position
         in one transaction. 3. Tell who waits. 4. Carry out the effects that leave the store."""
         after = dict(self._positions)
+        kept = _Kept()
         with self._store.write() as connection:
-            applied = [self._apply_one(connection, record) for record in records]
+            applied = [self._apply_one(connection, record, kept) for record in records]
+            kept.write(connection)
             for record in records:
                 after[record.partition] = record.offset + 1
             moved = {
@@ -70,36 +75,39 @@ class Controller:
             advance(connection, TABLE_OPS, self._positions, moved)
         self._positions = after
         self._on_applied(applied)
-        self._relay()
+        if kept.events or kept.closings:
+            self._relay()
 
-    def _apply_one(self, connection: Connection, record: Record) -> Applied:
+    def _apply_one(self, connection: Connection, record: Record, kept: "_Kept") -> Applied:
         op, at_us = Op.from_dict(unpack(record.value)), record.at_ms * 1000
         try:
             refuse_unknown(op)
             before = load(connection, op)
             after, effects, result = step(before, op, at_us, record.partition)
             save(connection, before, after, at_us)
+            if after.imp is not None and after.imp.is_over:
+                kept.over.append(after.imp.id)
             for number, effect in enumerate(effects):
-                self._keep(connection, effect, op, number, at_us)
+                self._keep(effect, op, number, at_us, kept)
             applied = Applied(op.id, result)
         except Refused as refusal:
             applied = Applied(op.id, {}, {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy})
         observe("op_applied", kind=op.kind, refused=applied.refusal is not None)
-        if op.kind != ops.SETTLE_IMPORT:
-            upsert(connection, t.requests, _request(op, at_us, applied))
+        if op.kind not in _UNASKED:
+            kept.requests.append(_request(op, at_us, applied))
         return applied
 
-    def _keep(self, connection: Connection, effect: Effect, op: Op, number: int, at_us: int) -> None:
+    def _keep(self, effect: Effect, op: Op, number: int, at_us: int, kept: "_Kept") -> None:
         match effect:
             case Publish(definition):
                 # Before the commit: nobody may be able to name a definition that a worker cannot read.
                 self._definitions.publish(definition)
             case Close(import_id):
-                insert_new(connection, t.closings, [{"import_id": import_id}])
+                kept.closings.append({"import_id": import_id})
             case Announce():
                 event = cloud_event(effect, op, number, at_us)
                 row = {"id": event["id"], "tenant": op.tenant, "event": event, "kept_from": at_us // 1_000_000}
-                connection.execute(insert(t.events).values(**row, published=False))
+                kept.events.append({**row, "published": False})
 
     def _relay(self) -> None:
         with self._store.read() as connection:
@@ -129,6 +137,25 @@ class Controller:
         with self._store.write() as connection:
             connection.execute(update(t.imports).where(t.imports.c.id == import_id).values(markers=markers))
             connection.execute(delete(t.closings).where(t.closings.c.import_id == import_id))
+
+
+@dataclass
+class _Kept:
+    """What a batch of ops leaves besides its entities, written in one go."""
+
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    closings: list[dict[str, Any]] = field(default_factory=list)
+    over: list[str] = field(default_factory=list)
+
+    def write(self, connection: Connection) -> None:
+        if self.requests:
+            upsert(connection, t.requests, self.requests)
+        if self.events:
+            connection.execute(insert(t.events), self.events)
+        insert_new(connection, t.closings, self.closings)
+        if self.over:
+            forget_facts(connection, self.over)
 
 
 def cloud_event(announce: Announce, op: Op, number: int, at_us: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ _ABOUT_IMPORTS = (ops.END_IMPORT, ops.CANCEL_IMPORT, ops.EXPIRE_IMPORT, ops.FAIL
 
 
 def load(connection: Connection, op: Op) -> State:
-    tenant = _find_tenant(connection, op.tenant)
+    tenant = None if op.kind in _ABOUT_IMPORTS else _find_tenant(connection, op.tenant)
     table = _find_table(connection, op.tenant, op.subject) if op.kind in _ABOUT_TABLES else None
     imp = find_import(connection, op.subject) if op.kind in _ABOUT_IMPORTS else None
     key = op.body.get("idempotency_key") if op.kind == ops.BEGIN_IMPORT else None
@@ -30,9 +30,12 @@ def save(connection: Connection, before: State, after: State, at_us: int) -> Non
         _save_table(connection, before.table, after.table)
     if after.imp is not None and after.imp is not before.imp:
         upsert(connection, t.imports, import_row(after.imp, at_us))
-        if after.imp.is_over:
-            for facts in (t.chunks, t.durable_chunks, t.uploads):
-                connection.execute(delete(facts).where(facts.c.import_id == after.imp.id))
+
+
+def forget_facts(connection: Connection, import_ids: list[str]) -> None:
+    """What was only needed until these imports were over."""
+    for facts in (t.chunks, t.durable_chunks, t.uploads):
+        connection.execute(delete(facts).where(facts.c.import_id.in_(import_ids)))
 
 
 _TENANT = select(t.tenants).where(t.tenants.c.name == bindparam("tenant_name"))

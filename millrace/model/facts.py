@@ -1,6 +1,5 @@
 """Facts about chunks, as they stand on `progress`. Each has an identity, so that telling it again changes nothing."""
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,15 +44,3 @@ def from_dict(data: dict[str, Any]) -> Fact:
             return Durable(data["sink"], tuple((import_id, number) for import_id, number in data["chunks"]))
         case _:
             return Checkpointed(data["query"], data["ends"], data["starts"])
-
-
-def imports_of(facts: Iterable[Fact]) -> set[str]:
-    """The imports that the facts speak of."""
-    named: set[str] = set()
-    for fact in facts:
-        match fact:
-            case Judged(verdicts):
-                named.update(verdict.import_id for verdict in verdicts)
-            case Durable(_, chunks):
-                named.update(import_id for import_id, _ in chunks)
-    return named

@@ -41,9 +41,9 @@ def insert_new(connection: Connection, table: SqlTable, rows: list[dict[str, Any
         connection.execute(_insert_new(connection.dialect.name, table), rows)
 
 
-def upsert(connection: Connection, table: SqlTable, row: dict[str, Any]) -> None:
-    """Inserts the row, or replaces the one with its key. The row names every column."""
-    connection.execute(_upsert(connection.dialect.name, table), row)
+def upsert(connection: Connection, table: SqlTable, rows: dict[str, Any] | list[dict[str, Any]]) -> None:
+    """Inserts rows, or replaces those with their keys. A row names every column."""
+    connection.execute(_upsert(connection.dialect.name, table), rows)
 
 
 # Built once: making a statement costs more than running it.

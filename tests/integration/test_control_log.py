@@ -23,6 +23,7 @@ from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.wire.client import Cluster, LogReader, Topics, end_offsets
+from millrace.wire.envelope import pack
 from millrace.wire.topics import EVENTS, RAW_INPUT, TABLE_OPS
 from tests.support.waiting import wait_until
 
@@ -132,7 +133,7 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
     stopped.set()
     for controller in controllers:
         controller.run(stopped)
-    asyncio.run(_send(one, "rival"))
+    send(one, "rival")
     reader = LogReader(one.cluster, TABLE_OPS, {})
     records = wait_until(lambda: reader.poll(500, 1.0), 10, "the op to arrive")
     reader.close()
@@ -143,10 +144,9 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
     assert len(applied) == 1
 
 
-async def _send(platform: Platform, tenant: str) -> None:
-    await asyncio.to_thread(
-        platform._append, ops.Op(new_id("op"), ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
-    )
+def send(platform: Platform, tenant: str) -> None:
+    op = ops.Op(new_id("op"), ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
+    platform.appender.append_now(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0)
 
 
 def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Platform]) -> None:

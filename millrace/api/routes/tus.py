@@ -41,6 +41,7 @@ async def create_upload(
     if not isinstance(begun, Session):
         headers = {**VERSION, "Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
         return Response(status_code=201, headers=headers)
+    await sessions.keep(begun)
     if request.headers.get("content-type") == BODY_TYPE and begun.offset == 0:
         await _receive(request, begun)
     return Response(status_code=201, headers={**_state(begun), "Location": f"/v1/uploads/{begun.imp.id}"})
