@@ -2,11 +2,12 @@
 
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from millrace.account.ledger import first_failure, fold, has_settled
 from millrace.model.errors import Unavailable
@@ -37,6 +38,7 @@ class Accountant:
         self._topics = Topics(cluster)
         self._checkpoints: dict[str, Checkpointed] = {}
         self._asked: set[str] = set()
+        self._pinned: dict[str, int] = {}
         self._trimmed_at = time.monotonic()
         self._settling = threading.Lock()
 
@@ -48,7 +50,7 @@ class Accountant:
             )
         reader = LogReader(self._cluster, PROGRESS, self._positions)
         try:
-            self._settle(set(unsettled))
+            self.recheck(set(unsettled))
             while not stopping.is_set():
                 records = reader.poll(BATCH, 0.1)
                 if records:
@@ -65,12 +67,11 @@ class Accountant:
             folded = fold(connection, facts, time.time_ns() // 1000)
             advance(connection, PROGRESS, self._positions, after)
         self._positions |= after
-        touched = {import_id for import_id, imp in folded.items() if imp.announced or imp.state == STOPPING}
         passed = {fact.query: fact for fact in facts if isinstance(fact, Checkpointed)}
+        self._checkpoints |= passed
+        self._settle(folded.values())
         if passed:
-            self._checkpoints |= passed
-            touched |= self._stopping_imports()
-        self._settle(touched)
+            self.recheck(self._stopping_imports())
 
     def _stopping_imports(self) -> set[str]:
         with self._store.read() as connection:
@@ -78,26 +79,31 @@ class Accountant:
 
     def recheck(self, import_ids: set[str]) -> None:
         """Looks at imports again: their end op may have come after their last fact. Called from any thread."""
-        self._settle(import_ids)
-
-    def _settle(self, import_ids: set[str]) -> None:
-        with self._settling:
-            self._ask_to_settle(import_ids - self._asked)
-
-    def _ask_to_settle(self, import_ids: set[str]) -> None:
-        passed = self._passed()
-        for import_id in import_ids:
+        if import_ids:
             with self._store.read() as connection:
-                imp = find_import(connection, import_id)
-                if imp is None or not has_settled(connection, imp, passed):
-                    continue
-                failure = first_failure(connection, import_id) if imp.counts.failed_chunks else None
-                row = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == imp.tenant)).one()
-            self._asked.add(import_id)
-            record = pack(_settle_op(imp, failure).to_dict())
-            asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, row.partition)
-            asked.add_done_callback(partial(self._ask_again_if_lost, import_id))
-            observe("import_settled", state=imp.final or "ended")
+                found = [find_import(connection, import_id) for import_id in import_ids]
+            self._settle(imp for imp in found if imp is not None)
+
+    def _settle(self, imports: Iterable[Import]) -> None:
+        passed = self._passed()
+        with self._settling, self._store.read() as connection:
+            for imp in imports:
+                if imp.id not in self._asked and has_settled(connection, imp, passed):
+                    failure = first_failure(connection, imp.id) if imp.counts.failed_chunks else None
+                    self._ask_to_settle(imp, failure, self._partition(connection, imp.tenant))
+
+    def _ask_to_settle(self, imp: Import, failure: str | None, partition: int) -> None:
+        self._asked.add(imp.id)
+        record = pack(_settle_op(imp, failure).to_dict())
+        asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, partition)
+        asked.add_done_callback(partial(self._ask_again_if_lost, imp.id))
+        observe("import_settled", state=imp.final or "ended")
+
+    def _partition(self, connection: Connection, tenant: str) -> int:
+        if tenant not in self._pinned:
+            pinned = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == tenant)).scalar_one()
+            self._pinned[tenant] = int(pinned)
+        return self._pinned[tenant]
 
     def _ask_again_if_lost(self, import_id: str, asked: "Future[Appended]") -> None:
         if asked.exception() is not None:

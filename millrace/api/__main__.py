@@ -20,7 +20,13 @@ def main() -> None:
     platform.tokens.keep(settings.admin_token(), "admin", None)
     # A stop must not wait for ever for those who follow events.
     uvicorn.run(
-        make_app(platform), host=host, port=port, log_config=None, access_log=False, timeout_graceful_shutdown=3
+        make_app(platform),
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=3,
     )
 
 

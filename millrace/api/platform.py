@@ -146,9 +146,9 @@ class Platform:
             waiting = self._waiting.get(one.op_id)
             if waiting is not None and not waiting.done():
                 waiting.set_result(one)
-        touched = {a.result["import"] for a in applied if "import" in a.result and "state" not in a.result}
-        if touched:
-            self.accountant.recheck(touched)
+        # What neither begins nor stops an import says that all of it has been received.
+        received = [a.result for a in applied if "import" in a.result and not {"state", "repeated"} & a.result.keys()]
+        self.accountant.recheck({result["import"] for result in received})
         for listener in self._listeners:
             listener(applied)
 
