@@ -47,13 +47,15 @@ class Session:
         return self.upload.received
 
     async def take(self, pieces: AsyncIterator[bytes]) -> None:
-        """Feeds the body of a request as it arrives, in pieces large enough to be worth a thread's turn."""
+        """Feeds the body of a request as it arrives, in pieces large enough to be worth a thread's turn.
+
+        A slow upload is fed in smaller ones, so that it is seen to be alive."""
         held: list[bytes] = []
         size = 0
         async for piece in pieces:
             held.append(piece)
             size += len(piece)
-            if size >= PIECE_BYTES:
+            if size >= PIECE_BYTES or self._is_due():
                 await self._feed(b"".join(held))
                 held, size = [], 0
         if held:
@@ -61,9 +63,12 @@ class Session:
 
     async def _feed(self, piece: bytes) -> None:
         await self._work(partial(self.upload.feed, piece))
-        if time.monotonic() - self._remembered > REMEMBER_SECONDS:
+        if self._is_due():
             self._remembered = time.monotonic()
             await asyncio.to_thread(remember, self._platform, self.imp.id, self.length, self.upload.confirmed)
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._remembered > REMEMBER_SECONDS
 
     async def end(self) -> None:
         sent = await self._work(self.upload.finish)
@@ -124,10 +129,15 @@ class Sessions:
         resumable = confirmed if confirmed and confirmed.cutter else None
         return await self._start(imp, None if row is None else row.length, resumable)
 
-    def restart(self, session: Session) -> None:
-        """Forgets what arrived, so that the upload can come again from its start."""
-        self._open.pop(session.imp.id, None)
+    async def from_start(self, session: Session) -> Session | Import:
+        """A session that has received nothing, for a file that comes whole; the import itself if it takes no chunks now."""
+        if session.offset == 0:
+            return session
+        imp = self._import(session.imp.id)
+        if not imp.accepts_chunks:
+            return imp
         session.upload.close()
+        return await self._start(imp, session.length, None)
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
         definition = await asyncio.to_thread(self._definition, imp)

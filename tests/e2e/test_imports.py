@@ -1,7 +1,9 @@
 """Files in at one end; checked, counted and durable rows at the other."""
 
+import http.client
 import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import deltalake
 import duckdb
@@ -11,6 +13,7 @@ import pytest
 from millrace.wire.client import Cluster, end_offsets
 from millrace.wire.topics import EVENTS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 from tests.support.platform import RunningPlatform, record
+from tests.support.waiting import wait_until
 
 PEOPLE = record("people", ("id", "long"), ("name", "string"), ("age", ["null", "int"]), key=("id",))
 
@@ -133,3 +136,26 @@ def test_events_tell_the_story_of_an_import_once(platform: RunningPlatform, tmp_
 def test_metrics_are_there(platform: RunningPlatform, path: str) -> None:
     text = platform.client.ok("GET", path).text
     assert "millrace_" in text
+
+
+def test_a_repeated_request_after_a_break_sends_the_file_from_its_start(
+    platform: RunningPlatform, tmp_path: Path
+) -> None:
+    target = platform.declare("broken", {**PEOPLE, "primary_key": []})
+    body = b"id,name,age\n" + b"".join(b"%d,%s,1\n" % (n, b"x" * 60) for n in range(60_000))
+    route = f"/v1/tenants/{target.replace('/', '/tables/')}/imports"
+    endpoint = urlsplit(platform.client.endpoint.url)
+    connection = http.client.HTTPConnection(str(endpoint.hostname), endpoint.port)
+    connection.putrequest("POST", route)
+    connection.putheader("Authorization", f"Bearer {platform.client.endpoint.token}")
+    connection.putheader("Idempotency-Key", "again")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders()
+    connection.send(body[: len(body) // 2])
+    wait_until(lambda: platform.client.imports(tenant="broken", limit=1), 20, "the import to begin")
+    connection.close()
+    again = platform.client.ok("POST", route, content=body, headers={"Idempotency-Key": "again"}).json()
+    ended = platform.ended(again["id"])
+    assert ended["rows"] == {"read": 60_000, "accepted": 60_000, "rejected": 0, "ignored": 0}
+    stored = people(platform, "broken")
+    assert (stored.height, stored["id"].n_unique()) == (60_000, 60_000)

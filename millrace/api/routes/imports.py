@@ -49,17 +49,18 @@ async def import_file(
     caller.must_see(tenant)
     length = int(request.headers["content-length"]) if request.headers.get("content-length", "").isdigit() else None
     begun = await sessions.begin(tenant, table, options, length, idempotency_key)
-    if not isinstance(begun, Session):
-        async for _ in request.stream():
-            pass
-        return shown_import(platform, caller, begun.id)
-    async with begun.busy:
-        if begun.offset:
-            sessions.restart(begun)
-            begun = await sessions.resume(begun.imp.id)
-        await begun.take(request.stream())
-        await begun.end()
-    return await asyncio.to_thread(shown_import, platform, caller, begun.imp.id)
+    if isinstance(begun, Session):
+        async with begun.busy:
+            fresh = await sessions.from_start(begun)
+            if isinstance(fresh, Session):
+                await fresh.take(request.stream())
+                await fresh.end()
+                return await asyncio.to_thread(shown_import, platform, caller, fresh.imp.id)
+            begun = fresh
+    # All of it is here already: the body is read only so that its sender hears the answer.
+    async for _ in request.stream():
+        pass
+    return await asyncio.to_thread(shown_import, platform, caller, begun.id)
 
 
 @router.get("/imports")
