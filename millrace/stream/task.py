@@ -20,7 +20,7 @@ from millrace.model.facts import to_dict
 from millrace.model.names import Home, chunk_id
 from millrace.model.table import Definition
 from millrace.stream.failpoint import die_if_poisoned
-from millrace.stream.isolate import judge_alone
+from millrace.stream.isolate import SECONDS, doomed_after, judge_alone
 from millrace.validate.errors_table import stored_rejected
 from millrace.validate.judge import Judged, fail, ignore, judge
 from millrace.wire.envelope import pack, unpack_rows, unpack_stamp
@@ -70,7 +70,8 @@ def _judge(
     if cautious:
         return judge_alone(header, body, definition)
     die_if_poisoned(body)
-    return judge(header, body, definition)
+    with doomed_after(SECONDS):
+        return judge(header, body, definition)
 
 
 @lru_cache(maxsize=4096)

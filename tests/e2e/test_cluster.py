@@ -1,4 +1,4 @@
-"""The same data plane on a Spark standalone master with two executor processes."""
+"""The same platform grown: Spark standalone with two executors, a Kafka cluster of its own, PostgreSQL as control store."""
 
 import json
 import os
@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
+import psycopg
 import pyspark
 import pytest
 
+from millrace.embed.broker import Broker
 from millrace.embed.java import find_java
 from millrace.embed.ports import accepts, free_ports
 from tests.support.platform import record, running_platform
@@ -55,7 +57,17 @@ def master(tmp_path: Path) -> Iterator[str]:
         process.wait(10)
 
 
-def test_two_executors_share_the_work(master: str, tmp_path: Path) -> None:
+@pytest.fixture
+def store_url(postgres_dsn: str) -> str:
+    """A database of its own."""
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute("create database grown")
+    address, _, _ = postgres_dsn.partition("?")
+    base, _, _ = address.rpartition("/")
+    return f"{base}/grown".replace("postgresql://", "postgresql+psycopg://")
+
+
+def test_two_executors_share_the_work(master: str, kafka: Broker, store_url: str, tmp_path: Path) -> None:
     ui = free_ports(1)[0]
     options = {
         "spark.executor.memory": "512m",
@@ -63,7 +75,12 @@ def test_two_executors_share_the_work(master: str, tmp_path: Path) -> None:
         "spark.ui.enabled": "true",
         "spark.ui.port": str(ui),
     }
-    environ = {"MILLRACE_SPARK__MASTER": master, "MILLRACE_SPARK__OPTIONS": json.dumps(options)}
+    environ = {
+        "MILLRACE_SPARK__MASTER": master,
+        "MILLRACE_SPARK__OPTIONS": json.dumps(options),
+        "MILLRACE_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "MILLRACE_STORE_URL": store_url,
+    }
     path = tmp_path / "numbers.csv"
     ids = pl.int_range(ROWS, eager=True)
     pl.DataFrame({"id": ids, "text": ids.cast(str).str.zfill(60)}).write_csv(path)
@@ -75,6 +92,8 @@ def test_two_executors_share_the_work(master: str, tmp_path: Path) -> None:
         stored = pl.scan_delta(str(platform.home.table("spread", "numbers")))
         assert stored.select(pl.len(), pl.col("id").n_unique().alias("keys")).collect().row(0) == (ROWS, ROWS)
         executors = [one for one in _executors(ui) if one["id"] != "driver"]
+        assert not platform.home.broker.exists()
+        assert not platform.home.store.exists()
         assert len(executors) == 2
         assert all(one["completedTasks"] > 0 for one in executors), executors
 
