@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from millrace.model.errors import Invalid
+from millrace.model.names import checked_name
 
 SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -75,7 +76,7 @@ def _is_agreement(document: dict[str, Any]) -> bool:
 def _agreement(document: dict[str, Any]) -> Declaration:
     rest = {name: value for name, value in document.items() if name not in ("tenant", "client")}
     tenant = document.get("client", document.get("tenant"))
-    return Declaration(str(tenant), None, {"client": tenant, **rest})
+    return Declaration(checked_name("tenant", tenant), None, {"client": tenant, **rest})
 
 
 def _table(file: Path, document: dict[str, Any], tenant: str | None, beside: list[Declaration]) -> Declaration:
@@ -94,4 +95,5 @@ def _table(file: Path, document: dict[str, Any], tenant: str | None, beside: lis
             remedy="Put `tenant` into the document, one agreement beside it, or give --tenant.",
         )
     rest = {name: value for name, value in document.items() if name != "tenant"}
-    return Declaration(str(owner), str(document.get("table") or schema.get("name") or ""), rest)
+    name = checked_name("table", document.get("table") or schema.get("name"))
+    return Declaration(checked_name("tenant", owner), name, rest)
