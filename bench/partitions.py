@@ -1,6 +1,6 @@
 """The same load with 4 raw-input partitions against 1."""
 
-from bench.data import ALL_ROWS
+from bench.data import ALL_ROWS, WARMING_ROWS
 from bench.figure import Figure, at_least
 from bench.platform import bench_platform
 
@@ -12,5 +12,5 @@ def run() -> list[Figure]:
 
 def _seconds(partitions: int) -> float:
     with bench_platform(MILLRACE_KAFKA__RAW_PARTITIONS=str(partitions)) as bench:
-        bench.load(bench.data.rows(1000, 90_000_000))
+        bench.load(bench.data.rows(WARMING_ROWS, 90_000_000))
         return bench.load(bench.data.rows(ALL_ROWS))

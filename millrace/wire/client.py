@@ -183,6 +183,7 @@ class Topics:
         self._admin = AdminClient({**cluster.client_config(), "log_level": 2})
 
     def ensure(self, topics: Iterable[Topic], replication: int) -> None:
+        """Creates the topics that are missing and returns when every broker question about them is answered."""
         wanted = [NewTopic(t.name, t.partitions, replication, config=t.config) for t in topics]
         for future in self._admin.create_topics(wanted, request_timeout=REQUEST_SECONDS).values():
             try:
@@ -190,6 +191,19 @@ class Topics:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise _unavailable(error) from error
+        deadline = time.monotonic() + REQUEST_SECONDS
+        for topic in wanted:
+            self._wait_for(topic.topic, deadline)
+
+    def _wait_for(self, topic: str, deadline: float) -> None:
+        while True:
+            try:
+                self.partitions(topic)
+                return
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def partitions(self, topic: str) -> int:
         return partition_count(self._admin, topic)
