@@ -50,6 +50,16 @@ class Session:
         """Feeds the body of a request as it arrives, in pieces large enough to be worth a thread's turn.
 
         A slow upload is fed in smaller ones, so that it is seen to be alive."""
+        rest = await self._take_most(pieces)
+        if rest:
+            await self._feed(rest)
+
+    async def take_whole(self, pieces: AsyncIterator[bytes]) -> None:
+        """The same for a body that is the rest of the file: its last piece and its end take one turn of a thread."""
+        await self._finish(partial(self.upload.finish_with, await self._take_most(pieces)))
+
+    async def _take_most(self, pieces: AsyncIterator[bytes]) -> bytes:
+        """Feeds all but the last, unfinished piece, which is returned."""
         held: list[bytes] = []
         size = 0
         async for piece in pieces:
@@ -58,8 +68,7 @@ class Session:
             if size >= PIECE_BYTES or self._is_due():
                 await self._feed(b"".join(held))
                 held, size = [], 0
-        if held:
-            await self._feed(b"".join(held))
+        return b"".join(held)
 
     async def _feed(self, piece: bytes) -> None:
         await self._work(partial(self.upload.feed, piece))
@@ -71,7 +80,10 @@ class Session:
         return time.monotonic() - self._remembered > REMEMBER_SECONDS
 
     async def end(self) -> None:
-        sent = await self._work(self.upload.finish)
+        await self._finish(self.upload.finish)
+
+    async def _finish(self, finish: Callable[[], Resume]) -> None:
+        sent = await self._work(finish)
         self.upload.close()
         body = {"chunks": sent.chunks, "rows": sent.rows, "bytes": sent.plain_bytes}
         await self._platform.applied(ops.END_IMPORT, self.imp.tenant, self.imp.id, body)

@@ -12,6 +12,8 @@ from millrace.store import tables as t
 from millrace.store.engine import Store, insert_new
 
 PREFIX = "mr_"
+# So long may a token that another server revoked still be honoured here.
+RECENT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Caller:
 class Tokens:
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._recent: dict[str, tuple[Caller, float]] = {}
 
     def make(self, name: str, tenant: str | None) -> str:
         token = PREFIX + secrets.token_urlsafe(32)
@@ -50,12 +53,20 @@ class Tokens:
 
     def caller(self, authorization: str | None) -> Caller:
         scheme, _, token = (authorization or "").partition(" ")
-        if scheme.lower() == "bearer" and token:
+        caller = self._known(_digest(token.strip())) if scheme.lower() == "bearer" and token else None
+        if caller is None:
+            raise Unauthorised("The request has no valid token.", remedy="Send Authorization: Bearer <token>.")
+        return caller
+
+    def _known(self, digest: str) -> Caller | None:
+        caller, until = self._recent.get(digest, (None, 0.0))
+        if caller is None or time.monotonic() > until:
             with self._store.read() as connection:
-                row = connection.execute(select(t.tokens).where(t.tokens.c.digest == _digest(token.strip()))).first()
-            if row is not None:
-                return Caller(row.name, row.tenant)
-        raise Unauthorised("The request has no valid token.", remedy="Send Authorization: Bearer <token>.")
+                row = connection.execute(select(t.tokens).where(t.tokens.c.digest == digest)).first()
+            caller = None if row is None else Caller(row.name, row.tenant)
+            if caller is not None:
+                self._recent[digest] = caller, time.monotonic() + RECENT_SECONDS
+        return caller
 
     def list(self) -> list[dict[str, object]]:
         with self._store.read() as connection:
@@ -66,6 +77,7 @@ class Tokens:
 
     def revoke(self, name: str) -> None:
         with self._store.write() as connection:
+            self._recent.clear()
             if connection.execute(delete(t.tokens).where(t.tokens.c.name == name)).rowcount == 0:
                 raise Missing(f"There is no token {name!r}.", code="no_token")
 

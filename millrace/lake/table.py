@@ -21,6 +21,8 @@ from millrace.model.errors import Corrupt, Unavailable
 
 # Key files merged within a commit; larger merges wait for `maintain`, so that no commit pays for them.
 INLINE_MERGE_ROWS = 50_000
+# A merge holds its keys in memory, 28 bytes each; larger key files stay apart and are looked up one by one.
+MOST_MERGED_ROWS = 8_000_000
 MOST_ATTEMPTS = 100
 
 
@@ -94,7 +96,7 @@ class LakeTable:
         for rewrite in plan(self.snapshot()):
             run(self.store, self.spec, rewrite)
         if self.spec.key:
-            KeyIndex(self.store, self.spec.key).tidy(self.snapshot())
+            KeyIndex(self.store, self.spec.key).tidy(self.snapshot(), MOST_MERGED_ROWS)
             with self._lock:
                 self._index.reopen()
 

@@ -1,6 +1,7 @@
 """Which tables have had so many commits that merging their small files and key files pays, and the merging itself."""
 
 import threading
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,10 @@ from millrace.lake.vacuum import vacuum
 
 COMMITS = 20
 ROWS = 2_000_000
+# Merging while a large file loads takes a quarter of the cores from it: wait for a pause, but not for ever.
+LARGE_COMMIT_ROWS = 50_000
+PAUSE_SECONDS = 10.0
+LONGEST_WAIT_SECONDS = 600.0
 # A reader may still hold a version this old.
 REMOVED_FILES_KEPT = timedelta(days=1)
 # A staged file this old belongs to no batch that could still be tried again.
@@ -21,8 +26,13 @@ STAGED_FILES_KEPT = timedelta(days=7)
 @dataclass(slots=True)
 class _Wear:
     spec: TableSpec
+    since: float
     commits: int = 0
     rows: int = 0
+
+    @property
+    def is_heavy(self) -> bool:
+        return self.commits >= COMMITS or self.rows >= ROWS
 
 
 class Upkeep:
@@ -30,20 +40,25 @@ class Upkeep:
 
     def __init__(self) -> None:
         self._worn: dict[Path, _Wear] = {}
+        self._busy_until = 0.0
         self._lock = threading.Lock()
 
     def note(self, root: Path, spec: TableSpec, rows: int) -> None:
+        now = time.monotonic()
         with self._lock:
-            wear = self._worn.setdefault(root, _Wear(spec))
+            if rows >= LARGE_COMMIT_ROWS:
+                self._busy_until = now + PAUSE_SECONDS
+            wear = self._worn.setdefault(root, _Wear(spec, now))
             wear.spec = spec
             wear.commits += 1
             wear.rows += rows
 
     def take_due(self) -> list[tuple[Path, TableSpec]]:
+        now = time.monotonic()
         with self._lock:
-            due = [
-                (root, wear.spec) for root, wear in self._worn.items() if wear.commits >= COMMITS or wear.rows >= ROWS
-            ]
+            pausing = now > self._busy_until
+            worn = [(root, wear) for root, wear in self._worn.items() if wear.is_heavy]
+            due = [(root, wear.spec) for root, wear in worn if pausing or now - wear.since > LONGEST_WAIT_SECONDS]
             for root, _ in due:
                 del self._worn[root]
         return due

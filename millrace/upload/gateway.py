@@ -61,6 +61,11 @@ class Upload:
         for cut in self._cutter.feed(piece):
             self._take(cut, self._cutter.resume_point())
 
+    def finish_with(self, piece: bytes) -> Resume:
+        """Takes the last piece and finishes."""
+        self.feed(piece)
+        return self.finish()
+
     def finish(self) -> Resume:
         """Sends what is left and waits until Kafka has confirmed every chunk."""
         for cut in self._cutter.finish():

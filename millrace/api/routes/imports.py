@@ -53,8 +53,7 @@ async def import_file(
         async with begun.busy:
             fresh = await sessions.from_start(begun)
             if isinstance(fresh, Session):
-                await fresh.take(request.stream())
-                await fresh.end()
+                await fresh.take_whole(request.stream())
                 return await asyncio.to_thread(shown_import, platform, caller, fresh.imp.id)
             begun = fresh
     # All of it is here already: the body is read only so that its sender hears the answer.

@@ -38,8 +38,7 @@ async def upload_file(
         table = names[0]
     begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
     assert isinstance(begun, Session)
-    await begun.take(_pieces(file))
-    await begun.end()
+    await begun.take_whole(_pieces(file))
     return shown_import(platform, caller, begun.imp.id)
 
 
