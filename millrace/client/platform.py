@@ -119,8 +119,10 @@ class Millrace(Connection):
         """All rejected rows as one CSV or JSON Lines file, in pieces."""
         yield from self.pieces(f"/v1/imports/{path_part(import_id)}/errors/export", {"format": format})
 
-    def events(self, *, after: int = 0, limit: int = 100) -> EventPage:
-        return cast(EventPage, self.json("GET", "/v1/events", params={"after": str(after), "limit": str(limit)}))
+    def events(self, *, after: int = 0, limit: int = 100, newest: bool = False) -> EventPage:
+        """A page of events in order, from `after` on; with `newest`, the last ones."""
+        params = {"after": str(after), "limit": str(limit), **({"newest": "true"} if newest else {})}
+        return cast(EventPage, self.json("GET", "/v1/events", params=params))
 
     def follow_events(
         self, *, after: int | None = None, patience: float = PATIENCE_SECONDS

@@ -68,12 +68,16 @@ def stream_metrics(platform: PlatformDep) -> Response:
     return Response(_stream_metrics(platform), media_type=CONTENT_TYPE_LATEST)
 
 
-def _events(platform: Platform, caller: Caller, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
+def _events(
+    platform: Platform, caller: Caller, after: int, limit: int, newest: bool = False
+) -> list[tuple[int, dict[str, Any]]]:
     wanted = select(t.events.c.number, t.events.c.event).where(t.events.c.number > after)
     if not caller.is_admin:
         wanted = wanted.where(t.events.c.tenant == caller.tenant)
+    order = t.events.c.number.desc() if newest else t.events.c.number
     with platform.store.read() as connection:
-        return [(row.number, row.event) for row in connection.execute(wanted.order_by(t.events.c.number).limit(limit))]
+        found = [(row.number, row.event) for row in connection.execute(wanted.order_by(order).limit(limit))]
+    return found[::-1] if newest else found
 
 
 @router.get("/v1/events")
@@ -82,8 +86,10 @@ def list_events(
     platform: PlatformDep,
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
+    newest: bool = False,
 ) -> dict[str, Any]:
-    found = _events(platform, caller, after, limit)
+    """Events in order, from `after` on; with `newest`, the last ones."""
+    found = _events(platform, caller, after, limit, newest)
     return {"items": [event for _, event in found], "last": found[-1][0] if found else after}
 
 
