@@ -80,10 +80,12 @@ class KeyIndex:
             self._sidecars[file.path] = known
         return known
 
-    def tidy(self, snapshot: Snapshot, most_rows: int | None = None) -> None:
-        """Merges levels that are full and deletes runs that no longer serve; with a limit, only merges up to it."""
+    def tidy(self, snapshot: Snapshot, most_rows: int | None = None, *, in_passing: bool = False) -> None:
+        """Merges levels that are full, up to the limit, and deletes runs that no longer serve.
+
+        `in_passing`, within a commit, it does nothing unless there is something to merge."""
         selection = self._select(snapshot)
-        if most_rows is not None and _due(selection.sources, most_rows) is None:
+        if in_passing and _due(selection.sources, most_rows) is None:
             return
         self._runs = None
         selection = self._select(snapshot, again=True)

@@ -126,7 +126,7 @@ class LakeTable:
         if self.spec.key:
             # The commit stands; what a full disk keeps from being merged now is merged later.
             with suppress(OSError):
-                self._index.tidy(self._snapshot, INLINE_MERGE_ROWS)
+                self._index.tidy(self._snapshot, INLINE_MERGE_ROWS, in_passing=True)
 
 
 def _applied(snapshot: Snapshot, decision: Decision, attempts: int) -> Applied:
