@@ -13,8 +13,8 @@ SAMPLE_SECONDS = 0.1
 BOUNDS_MB = {
     "server": 300,
     "broker": 1000,
-    "spark_jvm": 1800,
-    "data_plane": 600,
+    "spark_jvm": 1600,
+    "data_plane": 500,
     "python_worker": 600,
     "supervisor": 200,
 }
