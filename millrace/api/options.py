@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
 
-from millrace.model.table import ENCODINGS, FILE_TYPES
+from millrace.model.declaration import ENCODINGS, FILE_TYPES
 
 
 def _options(

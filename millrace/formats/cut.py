@@ -11,8 +11,9 @@ from millrace.formats.parquet_cut import ParquetCutter
 from millrace.formats.pieces import Cut, Cutter, Limits, ResumePoint, UploadOptions
 from millrace.formats.pipeline import Meter, Pipeline, Stage
 from millrace.formats.transcode import Transcode
+from millrace.model.declaration import ENCODINGS, FILE_TYPES
 from millrace.model.errors import Invalid
-from millrace.model.table import ENCODINGS, FILE_TYPES, CsvDialect, Definition
+from millrace.model.table import CsvDialect, Definition
 
 __all__ = ["Cut", "Cutter", "Limits", "ResumePoint", "UploadOptions", "open_cutter"]
 

@@ -6,6 +6,9 @@ from typing import Any
 CHUNK_BYTES = 1 << 20
 MAX_ROW_BYTES = 4 << 20
 
+# What a chunk carries: rows, or a change of the table that the sinks must make at its version.
+ROWS, PREPARE, TRUNCATE, PUBLISH = "rows", "prepare", "truncate", "publish"
+
 
 @dataclass(frozen=True, slots=True)
 class TextLayout:
@@ -32,7 +35,8 @@ class ChunkHeader:
     """The stamp on a chunk: where it belongs, where its rows stood in the file, and what it must be judged by.
 
     `encoding` is csv, jsonl, avro (container file), arrow (IPC stream) or oversize. Rows and lines count from 1;
-    `first_line` is 0 where the format has no lines."""
+    `first_line` is 0 where the format has no lines. `row_numbers` is given where the rows do not follow each other.
+    With `deletes` each row is a key to delete. `publish` says whether its rows are held until all of the import is there."""
 
     import_id: str
     number: int
@@ -46,6 +50,10 @@ class ChunkHeader:
     checksum: int
     layout: TextLayout | None = None
     oversize: Oversize | None = None
+    kind: str = ROWS
+    deletes: bool = False
+    row_numbers: tuple[int, ...] | None = None
+    publish: str = "rolling"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -57,6 +65,8 @@ class ChunkHeader:
             values["layout"] = TextLayout(**{**values["layout"], "columns": tuple(values["layout"]["columns"])})
         if values.get("oversize"):
             values["oversize"] = Oversize(**values["oversize"])
+        if values.get("row_numbers"):
+            values["row_numbers"] = tuple(values["row_numbers"])
         return ChunkHeader(**values)
 
 

@@ -9,7 +9,9 @@ from millrace.model.errors import Invalid
 
 MAX_COLUMNS = 2000
 MAX_DEPTH = 32
-RESERVED = ("_version", "_import", "_row")
+DELETED_COLUMN = "_deleted"
+RESCUED_COLUMN = "_rescued"
+RESERVED = ("_version", "_import", "_row", DELETED_COLUMN, RESCUED_COLUMN)
 
 Avro = Any  # a JSON value that has passed `parse_columns`
 
@@ -41,6 +43,7 @@ class Column:
     arrow: pa.DataType
     default: Any = None
     has_default: bool = False
+    aliases: tuple[str, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -94,7 +97,15 @@ def _column(field: object) -> Column:
     if isinstance(avro, str) and "logicalType" in field:
         # The seeds put logicalType beside the type instead of inside it; both spellings mean the same.
         avro = {"type": avro, **{key: field[key] for key in ("logicalType", "precision", "scale") if key in field}}
-    return Column(name, avro, nullable, arrow_type(avro, name), field.get("default"), "default" in field)
+    aliases = field.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        raise Invalid(f"The aliases of column {name!r} are {aliases!r:.60}.", remedy="Give a list of former names.")
+    return Column(
+        name, avro, nullable, arrow_type(avro, name), field.get("default"), "default" in field, tuple(aliases)
+    )
+
+
+RESCUED = Column(RESCUED_COLUMN, "string", True, pa.string())
 
 
 def _without_null(avro: Avro, where: str) -> tuple[Avro, bool]:

@@ -4,9 +4,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 REQUESTED, ADMITTED, RECEIVING, PROCESSING = "requested", "admitted", "receiving", "processing"
-STOPPING, STALLED = "stopping", "stalled"
+PUBLISHING, STOPPING, STALLED = "publishing", "stopping", "stalled"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 TERMINAL = (COMPLETED, FAILED, CANCELLED)
+
+# What an import is about; `truncate` and `alter` carry no rows, only a change that every sink must make.
+LOAD, APPEND, DELETE, TRUNCATE, ALTER = "load", "append", "delete", "truncate", "alter"
+REPLAY, AMEND, DISCARD = "replay", "amend", "discard"
+KINDS = (LOAD, APPEND, DELETE, TRUNCATE, ALTER, REPLAY, AMEND, DISCARD)
 
 # The error store is one more place that must be durable before an import with rejected rows may end.
 ERROR_STORE = "errors"
@@ -44,6 +49,10 @@ class Import:
     ended_us: int | None = None
     counts: Counts = Counts()
     durable: dict[str, int] = field(default_factory=dict)
+    kind: str = LOAD
+    span: str | None = None
+    of: str | None = None
+    publish: str = "rolling"
 
     @property
     def is_over(self) -> bool:

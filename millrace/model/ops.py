@@ -4,18 +4,42 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 DEFINE_TENANT = "define_tenant"
+
 DEFINE_TABLE = "define_table"
+TRUNCATE_TABLE = "truncate_table"
+DROP_TABLE = "drop_table"
+RESTORE_TABLE = "restore_table"
+PURGE_TABLE = "purge_table"
 BEGIN_IMPORT = "begin_import"
+APPEND = "append"
+REPLAY_ERRORS = "replay_errors"
+DISCARD_ERRORS = "discard_errors"
+
 END_IMPORT = "end_import"
 CANCEL_IMPORT = "cancel_import"
 EXPIRE_IMPORT = "expire_import"
 FAIL_IMPORT = "fail_import"
+STOP_IMPORT = "stop_import"
+PUBLISH_IMPORT = "publish_import"
 SETTLE_IMPORT = "settle_import"
+
+BEGIN_SPAN = "begin_span"
+END_SPAN = "end_span"
+ABORT_SPAN = "abort_span"
+EXPIRE_SPAN = "expire_span"
+
+ABOUT_TABLES = (
+    DEFINE_TABLE, TRUNCATE_TABLE, DROP_TABLE, RESTORE_TABLE, PURGE_TABLE, BEGIN_IMPORT, APPEND, REPLAY_ERRORS, DISCARD_ERRORS,
+)  # fmt: skip
+ABOUT_IMPORTS = (
+    END_IMPORT, CANCEL_IMPORT, EXPIRE_IMPORT, FAIL_IMPORT, STOP_IMPORT, PUBLISH_IMPORT, SETTLE_IMPORT,
+)  # fmt: skip
+ABOUT_SPANS = (BEGIN_SPAN, END_SPAN, ABORT_SPAN, EXPIRE_SPAN)
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """`subject` is the table for definitions and begin_import, the import for everything about an import."""
+    """`subject` is what the op is about: a tenant, a table, an import or a span. `body["span"]` names the span it joins."""
 
     id: str
     kind: str

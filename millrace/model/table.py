@@ -1,25 +1,13 @@
-"""A table's declaration (native or as in seed 002) and the immutable definition that chunks name."""
+"""A table as declared, and the immutable definition that chunks name."""
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from millrace.model.columns import Column, parse_columns
-from millrace.model.errors import Invalid
-from millrace.model.names import checked_name
-
-FILE_TYPES = ("csv", "jsonl", "avro", "parquet")
-ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1")
-UNKNOWN_FIELDS = ("reject", "ignore")
-DELETION_VECTORS = ("auto", "never")
-SINKS = ("delta",)
-_KNOWN = {
-    "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
-    "sinks", "unknown_fields", "deletion_vectors", "description",
-}  # fmt: skip
+from millrace.model.columns import RESCUED, Column, parse_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +19,21 @@ class CsvDialect:
     quote: str = '"'
     null_text: str = ""
     encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many rejected rows an import may have; the percentage only counts once `min_rows` were read."""
+
+    rows: int | None = None
+    percent: float | None = None
+    min_rows: int = 1000
+
+    def is_blown(self, read: int, rejected: int, *, at_the_end: bool = False) -> bool:
+        if self.rows is not None and rejected > self.rows:
+            return True
+        enough = at_the_end or read >= self.min_rows
+        return self.percent is not None and enough and rejected * 100 > read * self.percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,11 @@ class TableDeclaration:
     deletion_vectors: str = "auto"
     key_space: str | None = None
     title: str = ""
+    concurrency: str = "concurrent"
+    on_error: str = "reject_row"
+    budget: Budget = Budget()
+    publish: str = "rolling"
+    compatibility: str = "backward"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -56,22 +64,36 @@ class TableDeclaration:
         values["csv"] = CsvDialect(**values["csv"])
         values["primary_key"] = tuple(values["primary_key"])
         values["sinks"] = tuple(values["sinks"])
+        values["budget"] = Budget(**values.get("budget", {}))
         return TableDeclaration(**values)
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a chunk is judged by: immutable, named by its fingerprint, published before the first chunk that names it."""
+    """What a chunk is judged by: immutable, named by its fingerprint, published before the first chunk that names it.
+
+    `previous` is the fingerprint of the revision before, of the same generation. A generation begins empty: rows of versions
+    up to its `floor` are of the table's past life."""
 
     tenant: str
     table: TableDeclaration
     revision: int
     fingerprint: str
     columns: tuple[Column, ...] = field(compare=False)
+    generation: int = 1
+    floor: int = 0
+    previous: str | None = None
 
     def to_json(self) -> bytes:
         return json.dumps(
-            {"tenant": self.tenant, "revision": self.revision, "table": self.table.to_dict()},
+            {
+                "tenant": self.tenant,
+                "revision": self.revision,
+                "table": self.table.to_dict(),
+                "generation": self.generation,
+                "floor": self.floor,
+                "previous": self.previous,
+            },
             sort_keys=True,
             separators=(",", ":"),
         ).encode()
@@ -85,120 +107,21 @@ class Definition:
 @lru_cache(maxsize=4096)
 def _from_json(body: bytes) -> Definition:
     data = json.loads(body)
-    return define(data["tenant"], TableDeclaration.from_dict(data["table"]), data["revision"])
+    declaration = TableDeclaration.from_dict(data["table"])
+    lineage = {name: data[name] for name in ("generation", "floor", "previous") if name in data}
+    return define(data["tenant"], declaration, data["revision"], **lineage)
 
 
-def define(tenant: str, table: TableDeclaration, revision: int) -> Definition:
+def define(
+    tenant: str,
+    table: TableDeclaration,
+    revision: int,
+    generation: int = 1,
+    floor: int = 0,
+    previous: str | None = None,
+) -> Definition:
     columns = parse_columns(table.schema)
-    unnamed = Definition(tenant, table, revision, "", columns)
-    return Definition(tenant, table, revision, hashlib.sha256(unnamed.to_json()).hexdigest()[:32], columns)
-
-
-def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
-    """A data file configuration as in seed 002, or the native form with the same words."""
-    unknown = sorted(set(document) - _KNOWN)
-    if unknown:
-        raise Invalid(
-            f"Unknown field {unknown[0]!r} in the table's declaration.", remedy=f"Known: {', '.join(sorted(_KNOWN))}."
-        )
-    schema = document.get("schema")
-    columns = parse_columns(schema)
-    assert isinstance(schema, dict)
-    name = checked_name("table", document.get("table", schema.get("name")))
-    key = _primary_key(document.get("primary_key", []), columns)
-    return TableDeclaration(
-        name=name,
-        schema=schema,
-        primary_key=key,
-        file_type=_one_of("file_type", _file_type(document.get("file_type", "csv")), FILE_TYPES),
-        csv=_dialect(document),
-        max_file_bytes=_max_file_bytes(document.get("max_file_size_mb")),
-        sinks=_sinks(document.get("sinks", ["delta"])),
-        unknown_fields=_one_of("unknown_fields", document.get("unknown_fields", "reject"), UNKNOWN_FIELDS),
-        deletion_vectors=_one_of("deletion_vectors", document.get("deletion_vectors", "auto"), DELETION_VECTORS),
-        key_space=None if document.get("key_space") is None else checked_name("key space", document["key_space"]),
-        title=str(document.get("name", name)),
-    )
-
-
-def parse_agreement(document: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A service agreement as in seed 002: the tenant's name and the agreement as it stands."""
-    tenant = checked_name("tenant", document.get("client"))
-    days = document.get("data_retention_period_days", 7)
-    if not str(days).isdigit():
-        raise Invalid(f"data_retention_period_days is {days!r}.", remedy="Give a whole number of days.")
-    return tenant, dict(document)
-
-
-def _file_type(value: object) -> object:
-    return {"json": "jsonl", "ndjson": "jsonl"}.get(str(value).lower(), value)
-
-
-def _one_of(what: str, value: object, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise Invalid(f"{what} is {value!r}.", remedy=f"Choose one of: {', '.join(known)}.")
-    return str(value)
-
-
-def _flag(what: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise Invalid(f"{what} is {value!r}.", remedy="Write true or false.")
-
-
-def _dialect(document: Mapping[str, Any]) -> CsvDialect:
-    given = document.get("csv", {})
-    if not isinstance(given, Mapping) or set(given) - {"header", "delimiter", "quote", "null_text", "encoding"}:
-        raise Invalid("csv takes header, delimiter, quote, null_text and encoding.")
-    header = _flag("csv.header", given.get("header", document.get("csv.first.row.as.header", True)))
-    delimiter, quote = str(given.get("delimiter", ",")), str(given.get("quote", '"'))
-    for what, value in (("delimiter", delimiter), ("quote", quote)):
-        if len(value) != 1 or not value.isascii() or value in "\r\n":
-            raise Invalid(f"csv.{what} is {value!r}.", remedy="Give one ASCII character.")
-    if delimiter == quote:
-        raise Invalid(f"csv.delimiter and csv.quote are both {quote!r}.")
-    encoding = _one_of("csv.encoding", str(given.get("encoding", "utf-8")).lower(), ENCODINGS)
-    return CsvDialect(header, delimiter, quote, str(given.get("null_text", "")), encoding)
-
-
-def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:
-    if not isinstance(given, list):
-        raise Invalid(f"primary_key is {given!r:.60}.", remedy="Give a list of column names.")
-    # Cassandra's own spelling nests the partition columns: [["a", "b"], "c"].
-    names = [name for part in given for name in (part if isinstance(part, list) else [part])]
-    by_name = {column.name: column for column in columns}
-    for name in names:
-        if name not in by_name:
-            raise Invalid(
-                f"primary_key names {name!r}, which is no column.", remedy=f"Columns: {', '.join(by_name)[:400]}."
-            )
-        if by_name[name].kind in ("record", "array", "map"):
-            raise Invalid(f"primary_key names {name!r}, which is nested.", remedy="Use scalar columns.")
-    if len(set(names)) != len(names):
-        raise Invalid("primary_key names a column twice.")
-    return tuple(names)
-
-
-def _max_file_bytes(given: object) -> int | None:
-    if given is None:
-        return None
-    try:
-        megabytes = float(str(given))
-    except ValueError:
-        megabytes = -1.0
-    if not 0 < megabytes < 1e9:
-        raise Invalid(f"max_file_size_mb is {given!r}.", remedy="Give a positive number of megabytes.")
-    return int(megabytes * (1 << 20))
-
-
-def _sinks(given: object) -> tuple[str, ...]:
-    names = (
-        [str(sink.get("kind") if isinstance(sink, Mapping) else sink) for sink in given]
-        if isinstance(given, list)
-        else []
-    )
-    if not names:
-        raise Invalid(f"sinks is {given!r:.60}.", remedy=f"Name at least one of: {', '.join(SINKS)}.")
-    return tuple(_one_of("sink", name, SINKS) for name in names)
+    if table.unknown_fields == "rescue":
+        columns = (*columns, RESCUED)
+    unnamed = Definition(tenant, table, revision, "", columns, generation, floor, previous)
+    return replace(unnamed, fingerprint=hashlib.sha256(unnamed.to_json()).hexdigest()[:32])

@@ -7,7 +7,8 @@ from pyspark.sql import SparkSession
 
 from millrace.lake.sidecar import encode_parquet
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.table import define, parse_table
+from millrace.model.declaration import parse_table
+from millrace.model.table import define
 from millrace.validate.judge import judge
 
 _SCHEMA = {"type": "record", "name": "warm", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "double"}]}

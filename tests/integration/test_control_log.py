@@ -15,10 +15,10 @@ from millrace.control.controller import Controller
 from millrace.control.definitions import DefinitionFiles
 from millrace.embed.broker import Broker
 from millrace.model import ops
+from millrace.model.declaration import parse_table
 from millrace.model.errors import Clash, Missing
 from millrace.model.names import Home, new_id
 from millrace.model.ops import Applied
-from millrace.model.table import parse_table
 from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import Store

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from millrace.control.step import Announce, State, Table, Tenant, step
 from millrace.model import ops
+from millrace.model.declaration import parse_table
 from millrace.model.errors import Refused
 from millrace.model.imports import Import
 from millrace.model.ops import Op
-from millrace.model.table import parse_table
 
 TABLES = ("first", "second")
 IMPORTS = tuple(f"imp_{number}" for number in range(5))

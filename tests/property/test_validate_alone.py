@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from millrace.formats.csv_rows import row_spans
 from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.table import define, parse_table
+from millrace.model.declaration import parse_table
+from millrace.model.table import define
 from millrace.validate.judge import Judged, judge
 
 FIELDS: list[dict[str, Any]] = [

@@ -7,10 +7,10 @@ import pytest
 
 from millrace.control.step import Announce, Close, Publish, State, Tenant, step
 from millrace.model import ops
+from millrace.model.declaration import parse_table
 from millrace.model.errors import Clash, Missing, Refused, TooLarge
 from millrace.model.imports import ADMITTED, CANCELLED, COMPLETED, FAILED, PROCESSING, STOPPING
 from millrace.model.ops import Op
-from millrace.model.table import parse_table
 
 NOON = 1_700_000_000_000_000
 COUNTS = {"chunks": 2, "read": 10, "accepted": 9, "rejected": 1, "ignored": 0, "failed_chunks": 0}

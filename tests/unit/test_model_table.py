@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.model.columns import parse_columns, stored_schema
+from millrace.model.declaration import parse_agreement, parse_table
 from millrace.model.errors import Invalid
 from millrace.model.names import Home, checked_name, is_import_id, new_id
-from millrace.model.table import Definition, define, parse_agreement, parse_table
+from millrace.model.table import Definition, define
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

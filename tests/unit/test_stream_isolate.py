@@ -7,7 +7,8 @@ import time
 import pytest
 
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.table import define, parse_table
+from millrace.model.declaration import parse_table
+from millrace.model.table import define
 from millrace.stream import isolate
 from millrace.stream.isolate import doomed_after, judge_alone
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from millrace.formats.cut import UploadOptions, open_cutter
 from millrace.model.chunk import ChunkHeader
+from millrace.model.declaration import parse_table
 from millrace.model.errors import Clash, TooLarge
 from millrace.model.imports import ADMITTED, Import
-from millrace.model.table import define, parse_table
+from millrace.model.table import define
 from millrace.upload.gateway import Resume, Upload
 from millrace.wire.client import Appended
 from millrace.wire.envelope import unpack_rows, unpack_stamp

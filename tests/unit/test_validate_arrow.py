@@ -12,7 +12,8 @@ import pytest
 
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import stored_schema
-from millrace.model.table import Definition, define, parse_table
+from millrace.model.declaration import parse_table
+from millrace.model.table import Definition, define
 from millrace.validate.judge import Judged, judge
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}

@@ -9,10 +9,10 @@ from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table, iso, table_document, tables_of
 from millrace.api.platform import raise_refusal
 from millrace.model import ops
+from millrace.model.declaration import parse_agreement, parse_table
 from millrace.model.errors import Invalid, Missing
 from millrace.model.names import checked_name
 from millrace.model.ops import Applied
-from millrace.model.table import parse_agreement, parse_table
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1", tags=["declarations"])

@@ -1,0 +1,164 @@
+"""Documents in, declarations out: a table's, native or as in seed 002, and a tenant's service agreement."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from millrace.model.columns import Column, parse_columns
+from millrace.model.errors import Invalid
+from millrace.model.names import checked_name
+from millrace.model.table import Budget, CsvDialect, TableDeclaration
+
+FILE_TYPES = ("csv", "jsonl", "avro", "parquet")
+ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1")
+UNKNOWN_FIELDS = ("reject", "ignore", "rescue")
+CONCURRENCY = ("concurrent", "exclusive")
+ON_ERROR = ("reject_row", "stop")
+PUBLISH = ("rolling", "atomic")
+COMPATIBILITY = (
+    "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive", "none",
+)  # fmt: skip
+DELETION_VECTORS = ("auto", "never")
+SINKS = ("delta",)
+_KNOWN = {
+    "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
+    "sinks", "unknown_fields", "deletion_vectors", "description", "concurrency", "on_error", "max_rejected",
+    "max_rejected_percent", "max_rejected_min_rows", "publish", "compatibility",
+}  # fmt: skip
+
+
+def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
+    """A data file configuration as in seed 002, or the native form with the same words."""
+    unknown = sorted(set(document) - _KNOWN)
+    if unknown:
+        raise Invalid(
+            f"Unknown field {unknown[0]!r} in the table's declaration.", remedy=f"Known: {', '.join(sorted(_KNOWN))}."
+        )
+    schema = document.get("schema")
+    columns = parse_columns(schema)
+    assert isinstance(schema, dict)
+    name = checked_name("table", document.get("table", schema.get("name")))
+    key = _primary_key(document.get("primary_key", []), columns)
+    return TableDeclaration(
+        name=name,
+        schema=schema,
+        primary_key=key,
+        file_type=_one_of("file_type", _file_type(document.get("file_type", "csv")), FILE_TYPES),
+        csv=_dialect(document),
+        max_file_bytes=_max_file_bytes(document.get("max_file_size_mb")),
+        sinks=_sinks(document.get("sinks", ["delta"])),
+        unknown_fields=_one_of("unknown_fields", document.get("unknown_fields", "reject"), UNKNOWN_FIELDS),
+        deletion_vectors=_one_of("deletion_vectors", document.get("deletion_vectors", "auto"), DELETION_VECTORS),
+        key_space=None if document.get("key_space") is None else checked_name("key space", document["key_space"]),
+        title=str(document.get("name", name)),
+        concurrency=_one_of("concurrency", document.get("concurrency", "concurrent"), CONCURRENCY),
+        on_error=_one_of("on_error", document.get("on_error", "reject_row"), ON_ERROR),
+        budget=_budget(document),
+        publish=_one_of("publish", document.get("publish", "rolling"), PUBLISH),
+        compatibility=_one_of("compatibility", document.get("compatibility", "backward"), COMPATIBILITY),
+    )
+
+
+def parse_agreement(document: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A service agreement as in seed 002: the tenant's name and the agreement as it stands."""
+    tenant = checked_name("tenant", document.get("client"))
+    days = document.get("data_retention_period_days", 7)
+    if not str(days).isdigit():
+        raise Invalid(f"data_retention_period_days is {days!r}.", remedy="Give a whole number of days.")
+    return tenant, dict(document)
+
+
+def _file_type(value: object) -> object:
+    return {"json": "jsonl", "ndjson": "jsonl"}.get(str(value).lower(), value)
+
+
+def _one_of(what: str, value: object, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise Invalid(f"{what} is {value!r}.", remedy=f"Choose one of: {', '.join(known)}.")
+    return str(value)
+
+
+def _flag(what: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise Invalid(f"{what} is {value!r}.", remedy="Write true or false.")
+
+
+def _dialect(document: Mapping[str, Any]) -> CsvDialect:
+    given = document.get("csv", {})
+    if not isinstance(given, Mapping) or set(given) - {"header", "delimiter", "quote", "null_text", "encoding"}:
+        raise Invalid("csv takes header, delimiter, quote, null_text and encoding.")
+    header = _flag("csv.header", given.get("header", document.get("csv.first.row.as.header", True)))
+    delimiter, quote = str(given.get("delimiter", ",")), str(given.get("quote", '"'))
+    for what, value in (("delimiter", delimiter), ("quote", quote)):
+        if len(value) != 1 or not value.isascii() or value in "\r\n":
+            raise Invalid(f"csv.{what} is {value!r}.", remedy="Give one ASCII character.")
+    if delimiter == quote:
+        raise Invalid(f"csv.delimiter and csv.quote are both {quote!r}.")
+    encoding = _one_of("csv.encoding", str(given.get("encoding", "utf-8")).lower(), ENCODINGS)
+    return CsvDialect(header, delimiter, quote, str(given.get("null_text", "")), encoding)
+
+
+def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:
+    if not isinstance(given, list):
+        raise Invalid(f"primary_key is {given!r:.60}.", remedy="Give a list of column names.")
+    # Cassandra's own spelling nests the partition columns: [["a", "b"], "c"].
+    names = [name for part in given for name in (part if isinstance(part, list) else [part])]
+    by_name = {column.name: column for column in columns}
+    for name in names:
+        if name not in by_name:
+            raise Invalid(
+                f"primary_key names {name!r}, which is no column.", remedy=f"Columns: {', '.join(by_name)[:400]}."
+            )
+        if by_name[name].kind in ("record", "array", "map"):
+            raise Invalid(f"primary_key names {name!r}, which is nested.", remedy="Use scalar columns.")
+    if len(set(names)) != len(names):
+        raise Invalid("primary_key names a column twice.")
+    return tuple(names)
+
+
+def _budget(document: Mapping[str, Any]) -> Budget:
+    """`on_error: stop` alone allows no rejected row at all."""
+    rows, percent = document.get("max_rejected"), document.get("max_rejected_percent")
+    if rows is None and percent is None and document.get("on_error") == "stop":
+        rows = 0
+    least = document.get("max_rejected_min_rows", 1000)
+    return Budget(
+        None if rows is None else int(_number("max_rejected", rows, 1e15)),
+        None if percent is None else _number("max_rejected_percent", percent, 100),
+        int(_number("max_rejected_min_rows", least, 1e15)),
+    )
+
+
+def _number(what: str, given: object, most: float) -> float:
+    try:
+        value = float(str(given))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= most:
+        raise Invalid(f"{what} is {given!r}.", remedy=f"Give a number from 0 to {most:g}.")
+    return value
+
+
+def _max_file_bytes(given: object) -> int | None:
+    if given is None:
+        return None
+    try:
+        megabytes = float(str(given))
+    except ValueError:
+        megabytes = -1.0
+    if not 0 < megabytes < 1e9:
+        raise Invalid(f"max_file_size_mb is {given!r}.", remedy="Give a positive number of megabytes.")
+    return int(megabytes * (1 << 20))
+
+
+def _sinks(given: object) -> tuple[str, ...]:
+    names = (
+        [str(sink.get("kind") if isinstance(sink, Mapping) else sink) for sink in given]
+        if isinstance(given, list)
+        else []
+    )
+    if not names:
+        raise Invalid(f"sinks is {given!r:.60}.", remedy=f"Name at least one of: {', '.join(SINKS)}.")
+    return tuple(_one_of("sink", name, SINKS) for name in names)
