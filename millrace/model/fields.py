@@ -1,0 +1,99 @@
+"""Fields of an Avro schema, at any depth: a declared type in, its parts and the words people use for it out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millrace.model.columns import Avro, Column
+
+_SHOWN = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column, or a field, item or value inside one. `avro` is without its null branch; `fills_in`: may be absent."""
+
+    name: str
+    avro: Avro
+    nullable: bool
+    fills_in: bool
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.avro)
+
+    def spelled(self) -> str:
+        """The type as people write it: nullable int, decimal(10,2), array of long."""
+        return f"nullable {spelled(self.avro)}" if self.nullable else spelled(self.avro)
+
+    def inner_fields(self) -> list["Field"]:
+        """The fields of a record."""
+        return [_field(field["type"], field) for field in self.avro["fields"]]
+
+    def element(self) -> "Field":
+        """What an array or a map holds many of."""
+        return _field(self.avro["items" if self.kind == "array" else "values"], {})
+
+    def shape(self) -> tuple[object, ...]:
+        """What two types share that are the same: not their names, nor what is only said about them."""
+        inner: object = spelled(self.avro)
+        if self.kind == "record":
+            inner = tuple((part.name, part.shape()) for part in self.inner_fields())
+        elif self.kind in ("array", "map"):
+            inner = self.element().shape()
+        elif self.kind == "enum":
+            inner = frozenset(self.avro["symbols"])
+        return self.nullable, self.kind, inner
+
+
+def field_of(column: Column) -> Field:
+    return Field(column.name, bare(column.avro), column.nullable, column.nullable or column.has_default, column.aliases)
+
+
+def _field(avro: Avro, described: Mapping[str, Any]) -> Field:
+    inner = next(branch for branch in avro if branch != "null") if isinstance(avro, list) else avro
+    nullable = isinstance(avro, list) and "null" in avro
+    aliases = tuple(described.get("aliases", ()))
+    return Field(described.get("name", ""), bare(inner), nullable, nullable or "default" in described, aliases)
+
+
+def bare(avro: Avro) -> Avro:
+    """A type without needless wrapping: {"type": {"type": "int"}} is {"type": "int"}."""
+    while isinstance(avro, dict) and isinstance(avro["type"], dict):
+        avro = avro["type"]
+    return avro
+
+
+def kind_of(avro: Avro) -> str:
+    return avro if isinstance(avro, str) else str(avro["type"])
+
+
+def logical_of(avro: Avro) -> str | None:
+    return Column("", avro, False, pa.null()).logical
+
+
+def spelled(avro: Avro) -> str:
+    logical = logical_of(avro)
+    if logical == "decimal":
+        return f"decimal({avro['precision']},{avro.get('scale', 0)})"
+    return logical or _spelled_kind(Field("", avro, False, False))
+
+
+def _spelled_kind(field: Field) -> str:
+    match field.kind:
+        case "enum":
+            return f"enum({_some(field.avro['symbols'])})"
+        case "fixed":
+            return f"fixed({field.avro['size']})"
+        case "array" | "map":
+            return f"{field.kind} of {field.element().spelled()}"
+        case "record":
+            return f"record({_some([f'{part.name} {part.spelled()}' for part in field.inner_fields()])})"
+    return field.kind
+
+
+def _some(words: Sequence[str]) -> str:
+    return ", ".join(words[:_SHOWN]) + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")

@@ -1,0 +1,111 @@
+"""Two sets of fields in, everything out that keeps values of the one from becoming values of the other.
+
+Two readings: `AVRO`, by the rules of schema resolution, and `SINKS`, by what can be done to rows that are already stored."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from millrace.model.columns import Avro
+from millrace.model.fields import Field, kind_of, logical_of, spelled
+
+_PROMOTIONS = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
+_LOOSENINGS = (("enum", "string"), ("fixed", "bytes"))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`kind` is missing (the reader finds no such field and has nothing to fill in), null or type."""
+
+    where: str
+    kind: str
+    written: str
+    read: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`takes` says whether every scalar of one type can be one of another; the flags what need not be refused."""
+
+    takes: Callable[[Avro, Avro], bool]
+    tolerates_missing: bool = False
+    tolerates_null: bool = False
+
+
+def matched(written: Sequence[Field], read: Sequence[Field]) -> dict[str, Field]:
+    """For each field that is read, by name, the field that was written: of the same name, else by an alias."""
+    by_name = {field.name: field for field in written}
+    pairs = {field.name: by_name[field.name] for field in read if field.name in by_name}
+    free = by_name.keys() - pairs.keys()
+    for field in read:
+        former = next((alias for alias in field.aliases if alias in free), None)
+        if field.name not in pairs and former is not None:
+            pairs[field.name] = by_name[former]
+            free -= {former}
+    return pairs
+
+
+def problems(written: Sequence[Field], read: Sequence[Field], reading: Reading, inside: str = "") -> Iterator[Problem]:
+    pairs = matched(written, read)
+    for field in read:
+        where = f"{inside}{field.name}"
+        if field.name in pairs:
+            yield from between(pairs[field.name], field, reading, where)
+        elif not (field.fills_in or reading.tolerates_missing):
+            yield Problem(where, "missing", "", field.spelled())
+
+
+def between(written: Field, read: Field, reading: Reading, where: str) -> Iterator[Problem]:
+    """The problems of two fields that belong together, whatever they are called."""
+    if written.nullable and not read.nullable and not reading.tolerates_null:
+        yield Problem(where, "null", written.spelled(), read.spelled())
+    if written.kind == read.kind == "record":
+        yield from problems(written.inner_fields(), read.inner_fields(), reading, f"{where}.")
+    elif written.kind == read.kind and read.kind in ("array", "map"):
+        yield from between(written.element(), read.element(), reading, f"{where}[]")
+    elif not reading.takes(written.avro, read.avro):
+        yield Problem(where, "type", spelled(written.avro), spelled(read.avro))
+
+
+def _readable(written: Avro, read: Avro) -> bool:
+    """Avro's promotions. Stricter than Avro where a logical type gives the stored value its meaning."""
+    if _same_family(written, read):
+        return kind_of(written) == kind_of(read) and _within(written, read, defaults=True)
+    return _are_plain(written, read) and kind_of(read) in _PROMOTIONS.get(kind_of(written), ())
+
+
+def _keepable(written: Avro, read: Avro) -> bool:
+    """Beyond Avro's promotions: a symbol is text, a fixed is bytes, and a decimal is one however it is encoded."""
+    if _same_family(written, read):
+        return _within(written, read, defaults=False)
+    loosened = _are_plain(written, read) and (kind_of(written), kind_of(read)) in _LOOSENINGS
+    return loosened or _readable(written, read)
+
+
+def _are_plain(written: Avro, read: Avro) -> bool:
+    return logical_of(written) is None and logical_of(read) is None
+
+
+def _same_family(written: Avro, read: Avro) -> bool:
+    logical = logical_of(written), logical_of(read)
+    if logical == ("uuid", None):
+        return kind_of(read) == "string"
+    return logical[0] == logical[1] and (logical[0] == "decimal" or kind_of(written) == kind_of(read))
+
+
+def _within(written: Avro, read: Avro, *, defaults: bool) -> bool:
+    """Whether one type's values are all among another's of its family; an enum's default may stand in for the others."""
+    if logical_of(read) == "decimal":
+        return bool(written.get("scale", 0) == read.get("scale", 0) and written["precision"] <= read["precision"])
+    if kind_of(read) == "enum":
+        return set(written["symbols"]) <= set(read["symbols"]) or (defaults and "default" in read)
+    return kind_of(read) != "fixed" or bool(written["size"] == read["size"])
+
+
+AVRO = Reading(_readable)
+SINKS = Reading(_keepable, tolerates_missing=True, tolerates_null=True)
