@@ -9,14 +9,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
+from millrace.model.change_words import delta_ddl, describe, settings_changed
 from millrace.model.columns import Column
+from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.errors import Clash, Corrupt
 from millrace.model.fields import Field, field_of
 from millrace.model.resolution import AVRO, SINKS, Problem, between, matched, problems
 from millrace.model.table import Definition, TableDeclaration, define
 
 __all__ = [
-    "AddColumn", "Change", "DropColumn", "RenameColumn", "Verdict", "WidenColumn", "changes", "check", "path",
+    "AddColumn", "Change", "DropColumn", "RenameColumn", "Verdict", "WidenColumn", "changes", "check", "delta_ddl",
+    "describe", "path", "settings_changed",
 ]  # fmt: skip
 
 NEW_GENERATION = (
@@ -64,6 +67,7 @@ def path(definitions: Callable[[str], Definition], before: Definition, after: De
 def check(before: Definition, history: Sequence[Definition], after: TableDeclaration) -> Verdict:
     """Whether `before` may become `after`, by the compatibility that `after` declares; `history` is of any order."""
     candidate = define(before.tenant, after, before.revision + 1, before.generation, before.floor, before.fingerprint)
+    refuse_strange_defaults(candidate.columns)
     _refuse_shared_aliases(candidate)
     _refuse_without_generation(before, candidate)
     policy = after.compatibility

@@ -20,6 +20,7 @@ class Field:
     nullable: bool
     fills_in: bool
     aliases: tuple[str, ...] = ()
+    default: Any = None
 
     @property
     def kind(self) -> str:
@@ -50,14 +51,21 @@ class Field:
 
 
 def field_of(column: Column) -> Field:
-    return Field(column.name, bare(column.avro), column.nullable, column.nullable or column.has_default, column.aliases)
+    fills_in = column.nullable or column.default is not None
+    return Field(column.name, bare(column.avro), column.nullable, fills_in, column.aliases, column.default)
 
 
 def _field(avro: Avro, described: Mapping[str, Any]) -> Field:
     inner = next(branch for branch in avro if branch != "null") if isinstance(avro, list) else avro
     nullable = isinstance(avro, list) and "null" in avro
-    aliases = tuple(described.get("aliases", ()))
-    return Field(described.get("name", ""), bare(inner), nullable, nullable or "default" in described, aliases)
+    return Field(
+        described.get("name", ""),
+        bare(inner),
+        nullable,
+        nullable or described.get("default") is not None,
+        tuple(described.get("aliases", ())),
+        described.get("default"),
+    )
 
 
 def bare(avro: Avro) -> Avro:

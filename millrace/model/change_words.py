@@ -1,0 +1,84 @@
+"""Changes of a table in, lines for people out: what changes, and what the sinks do to the rows that are already there."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
+from millrace.model.columns import RESCUED_COLUMN, Column
+from millrace.model.defaults import stored_default
+from millrace.model.fields import field_of
+from millrace.model.table import TableDeclaration
+
+_SHOWN = 60
+
+
+def describe(changes: Sequence[Change]) -> list[str]:
+    """One line per change, in the words of the declaration."""
+    return [_described(change) for change in changes]
+
+
+def delta_ddl(changes: Sequence[Change], files: int | None = None) -> list[str]:
+    """One line per change that the Delta sink makes; `files` is how many data files the table has, where it is known."""
+    return [f"delta: {line}" for change in changes if (line := _delta(change, files))]
+
+
+def settings_changed(before: TableDeclaration, after: TableDeclaration) -> list[str]:
+    """One line per setting besides the columns."""
+    was, becomes = _settings(before), _settings(after)
+    return [f"{name}: {_shown(was[name])} -> {_shown(becomes[name])}" for name in was if was[name] != becomes[name]]
+
+
+def _described(change: Change) -> str:
+    match change:
+        case AddColumn(column):
+            return f"add column {column.name} {_typed(column)}{_default(column)}"
+        case DropColumn(name):
+            return f"drop column {name}"
+        case RenameColumn(old, new):
+            return f"rename column {old} to {new}"
+        case WidenColumn(name, before, after):
+            return f"change column {name} from {_typed(before)} to {_typed(after)}"
+
+
+def _delta(change: Change, files: int | None) -> str | None:
+    rewrites = "rewrites the table's files" if files is None else f"rewrites {files} file{'s' * (files != 1)}"
+    match change:
+        case AddColumn(column) if stored_default(column) is not None:
+            return f"add column {column.name} {column.arrow}, existing rows get {_shown(column.default)} ({rewrites})"
+        case AddColumn(column):
+            return f"add column {column.name} {column.arrow}, existing rows have null (metadata only)"
+        case DropColumn(name):
+            what = "what was rescued is gone" if name == RESCUED_COLUMN else "its values are gone"
+            return f"drop column {name}, {what} ({rewrites})"
+        case RenameColumn(old, new):
+            return f"rename column {old} to {new} ({rewrites})"
+        case WidenColumn(name, before, after) if before.arrow != after.arrow:
+            return f"change column {name} from {before.arrow} to {after.arrow} ({rewrites})"
+    return None
+
+
+def _typed(column: Column) -> str:
+    return field_of(column).spelled()
+
+
+def _default(column: Column) -> str:
+    return "" if stored_default(column) is None else f", default {_shown(column.default)}"
+
+
+def _settings(table: TableDeclaration) -> dict[str, Any]:
+    """Everything but the columns, with the parts of csv and budget named as they are declared."""
+    values = table.to_dict()
+    del values["schema"], values["name"]
+    csv, budget = values.pop("csv"), values.pop("budget")
+    named = {"max_rejected": "rows", "max_rejected_percent": "percent", "max_rejected_min_rows": "min_rows"}
+    return {
+        **values,
+        **{f"csv.{name}": value for name, value in csv.items()},
+        **{name: budget[part] for name, part in named.items()},
+    }
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
