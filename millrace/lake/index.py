@@ -4,6 +4,7 @@ are a cache of them in levels, so that few files are searched. Hits on files tha
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from millrace.lake.actions import AddFile
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.keys import RUNS_FOLDER, KeyFile, merge_keys, read_keys, sidecar_name, write_keys
 from millrace.lake.log import Snapshot
+from millrace.lake.matching import Sought
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.sidecar import sorted_keys
 from millrace.lake.store import Store
@@ -67,8 +69,8 @@ class KeyIndex:
         self, snapshot: Snapshot, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]
     ) -> tuple[list[str], Hits]:
         """The snapshot's paths, and its rows with these keys (sorted by h1), dead ones included."""
-        selection = self._select(snapshot)
-        return selection.paths, _joined([_probe(source, h1, h2) for source in selection.sources])
+        selection, sought = self._select(snapshot), Sought(h1)
+        return selection.paths, _joined([_probe(source, sought, h2) for source in selection.sources])
 
     def sidecar(self, file: AddFile) -> KeyFile:
         """The file's sidecar; made again from its rows if it is lost or damaged."""
@@ -144,35 +146,13 @@ class KeyIndex:
         return keys
 
 
-def _probe(source: _Source, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]) -> Hits:
+def _probe(source: _Source, sought: Sought, h2: npt.NDArray[np.uint64]) -> Hits:
     keys = source.keys
-    # Searching for the shorter list in the longer one is the cheaper way round.
-    if len(keys) < len(h1):
-        row, key = _equal_pairs(keys.h1, h1)
-    else:
-        key, row = _equal_pairs(h1, keys.h1)
+    key, row = sought.pairs(keys.h1)
     same = keys.h2[row] == h2[key]
     key, row = key[same], row[same]
     file = source.numbers[keys.files_of(row)]
     return Hits(key, file, keys.position[row], keys.version[row]).where(file >= 0)
-
-
-def _equal_pairs(
-    probes: npt.NDArray[np.uint64], among: npt.NDArray[np.uint64]
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Every pair of indices with equal values; both lists are sorted and may repeat values."""
-    at = np.searchsorted(among, probes)
-    probe = np.flatnonzero(at < len(among))
-    at = at[probe]
-    probe_parts, at_parts = [probe[:0]], [at[:0]]
-    while len(probe):
-        equal = among[at] == probes[probe]
-        probe, at = probe[equal], at[equal]
-        probe_parts.append(probe)
-        at_parts.append(at)
-        more = at + 1 < len(among)
-        probe, at = probe[more], at[more] + 1
-    return np.concatenate(probe_parts), np.concatenate(at_parts)
 
 
 def _joined(parts: Sequence[Hits]) -> Hits:
@@ -192,12 +172,24 @@ def _due(sources: Sequence[_Source], most_rows: int | None) -> list[_Source] | N
     levels: dict[int, list[_Source]] = {}
     for source in sources:
         levels.setdefault(_level(source.live_rows), []).append(source)
-    full = [level for _, level in sorted(levels.items()) if len(level) >= FAN_IN]
-    hollow = [[source] for source in sources if 2 * len(source.answered()) < len(source.numbers)]
-    for group in (*full, *hollow):
-        if most_rows is None or sum(len(source.keys) for source in group) <= most_rows:
+    for _, level in sorted(levels.items()):
+        group = _fitting(level, most_rows)
+        if len(group) >= FAN_IN:
             return group
-    return None
+    hollow = [source for source in sources if 2 * len(source.answered()) < len(source.numbers)]
+    return _fitting(hollow, most_rows)[:1] or None
+
+
+def _fitting(sources: Sequence[_Source], most_rows: int | None) -> list[_Source]:
+    """The smallest ones that together stay within the limit."""
+    ordered = sorted(sources, key=lambda source: len(source.keys))
+    if most_rows is None:
+        return ordered
+    return [
+        source
+        for source, rows in zip(ordered, accumulate(len(s.keys) for s in ordered), strict=True)
+        if rows <= most_rows
+    ]
 
 
 def _level(rows: int) -> int:

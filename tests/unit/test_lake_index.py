@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from millrace.lake import keys as key_files
+from millrace.lake import table as tables
+from millrace.lake.index import KeyIndex
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, merge_keys, read_keys
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
@@ -119,3 +121,16 @@ def test_a_merge_in_blocks_is_a_merge(table: LakeTable, monkeypatch: pytest.Monk
         for keys in sources[1:]
         for position, version, h2 in zip(keys.position, keys.version, keys.h2, strict=True)
     }
+
+
+def test_a_level_that_outgrew_the_limit_is_merged_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "INLINE_MERGE_ROWS", 0)
+    table = LakeTable.open(tmp_path, KEYED)
+    for number in range(30):
+        apply_rows(table, [(key, 1) for key in range(10 * number, 10 * number + 10)])
+    assert table.store.list(RUNS_FOLDER) == []
+    KeyIndex(table.store, KEYED.key).tidy(table.snapshot(), most_rows=120)
+    runs = [run for entry in table.store.list(RUNS_FOLDER) if (run := read_keys(table.store, entry.name))]
+    assert [len(run) for run in runs] == [120, 120]
+    apply_rows(LakeTable.open(tmp_path, KEYED), [(key, 2) for key in range(300)])
+    assert content(table) == [(key, 2) for key in range(300)]

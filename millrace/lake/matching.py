@@ -1,0 +1,98 @@
+"""Sorted key hashes in, the pairs of equal ones in other sorted lists out; mostly there are none, and that must be cheap.
+Hashes are uniform, so their leading bits tell most of them apart. What is read of a long list is read in blocks.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Hashes = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.intp]
+Places = npt.NDArray[np.int64]
+
+# Finding one hash costs as much as sifting so many: in lists that are longer by more, ours are searched for.
+SEARCH_COST = 4
+# One in so many hashes falls through a sieve by chance, and one in its square through both.
+PLACES_PER_HASH = 16
+MOST_PLACES = 1 << 24
+SIFTED_AT_ONCE = 1 << 18
+
+
+class Sought:
+    """Sorted hashes, possibly with repetitions, that are looked for in one list after the other."""
+
+    def __init__(self, hashes: Hashes) -> None:
+        self._hashes = hashes
+
+    def pairs(self, others: Hashes) -> tuple[Rows, Rows]:
+        """Every pair of indices with equal hashes: of ours, and of the others, which are sorted too."""
+        ours = self._hashes
+        if not len(ours) or not len(others):
+            none = np.empty(0, dtype=np.intp)
+            return none, none
+        first = int(np.searchsorted(others, ours[0]))
+        within = others[first : int(np.searchsorted(others, ours[-1], side="right"))]
+        if len(within) > SEARCH_COST * len(ours):
+            our, other = _found(ours, within)
+        else:
+            left = self._sifted(within)
+            part, our = _found(within[left], ours)
+            other = left[part]
+        return our, other + first
+
+    def _sifted(self, others: Hashes) -> Rows:
+        """Those that may be among ours: their leading bits are, and so are their trailing bits."""
+        left = [np.empty(0, dtype=np.intp)]
+        for start in range(0, len(others), SIFTED_AT_ONCE):
+            block = others[start : start + SIFTED_AT_ONCE]
+            through = np.flatnonzero(self._coarse[self._leading(block)])
+            left.append(through[self._fine[self._trailing(block[through])]] + start)
+        return np.concatenate(left)
+
+    @cached_property
+    def _places(self) -> int:
+        """A power of two."""
+        return min(MOST_PLACES, 1 << (PLACES_PER_HASH * len(self._hashes)).bit_length())
+
+    @cached_property
+    def _shift(self) -> np.uint64:
+        return np.uint64((int(self._hashes[-1] - self._hashes[0]) // self._places).bit_length())
+
+    @cached_property
+    def _coarse(self) -> npt.NDArray[np.bool_]:
+        return _sieve(self._leading(self._hashes))
+
+    @cached_property
+    def _fine(self) -> npt.NDArray[np.bool_]:
+        return _sieve(self._trailing(self._hashes), self._places)
+
+    # Places are signed, because numpy copies an unsigned index before it uses it.
+
+    def _leading(self, hashes: Hashes) -> Places:
+        places: Places = ((hashes - self._hashes[0]) >> self._shift).view(np.int64)
+        return places
+
+    def _trailing(self, hashes: Hashes) -> Places:
+        return (hashes & np.uint64(self._places - 1)).view(np.int64)
+
+
+def _sieve(taken: Places, places: int | None = None) -> npt.NDArray[np.bool_]:
+    sieve = np.zeros(int(taken[-1]) + 1 if places is None else places, dtype=bool)
+    sieve[taken] = True
+    return sieve
+
+
+def _found(probes: Hashes, among: Hashes) -> tuple[Rows, Rows]:
+    at = np.searchsorted(among, probes)
+    probe = np.flatnonzero(at < len(among))
+    at = at[probe]
+    probe_parts, at_parts = [probe[:0]], [at[:0]]
+    while len(probe):
+        equal = among[at] == probes[probe]
+        probe, at = probe[equal], at[equal]
+        probe_parts.append(probe)
+        at_parts.append(at)
+        more = at + 1 < len(among)
+        probe, at = probe[more], at[more] + 1
+    return np.concatenate(probe_parts), np.concatenate(at_parts)
