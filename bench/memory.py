@@ -1,5 +1,6 @@
 """Peak resident memory of every process of a platform, sampled while a block runs, by the part it plays."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -76,12 +77,12 @@ def _part(process: psutil.Process, root: int) -> str:
     if process.pid == root:
         return "supervisor"
     line = " ".join(process.cmdline())
-    if "kafka.Kafka" in line:
-        return "broker"
+    # By the program, not the name: a JVM that is about to run a command is, for a moment, two processes with one memory,
+    # and the second is named after a thread.
+    if os.path.basename(process.exe()) == "java":
+        return "broker" if "kafka.Kafka" in line else "spark_jvm"
     if "millrace.api" in line:
         return "server"
-    if process.name() == "java":
-        return "spark_jvm"
     if "daemon" in line or "worker" in line:
         return "python_worker"
     return "data_plane" if "millrace.stream" in line else "other"

@@ -3,8 +3,9 @@ Arrays in, an immutable file out, and back as memory maps. A damaged file reads 
 """
 
 import hashlib
+import mmap
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -17,7 +18,7 @@ from millrace.lake.store import Store
 KEYS_FOLDER = "_millrace/keys"
 RUNS_FOLDER = "_millrace/runs"
 # Rows merged at a time: what a merge holds in memory, whatever the runs hold.
-MERGE_BLOCK_ROWS = 1_000_000
+MERGE_BLOCK_ROWS = 1 << 19
 
 _MAGIC = b"MRKEYS01"
 _HEADER = struct.Struct("<8sQ")
@@ -41,6 +42,19 @@ class KeyFile:
 
     def files_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.uint32]:
         return np.zeros(len(rows), dtype=np.uint32) if self.file is None else self.file[rows]
+
+    def part(self, rows: slice) -> "KeyFile":
+        """A view of some of the rows."""
+        file = None if self.file is None else self.file[rows]
+        return KeyFile(
+            self.files, self.h1[rows], self.h2[rows], self.version[rows], self.position[rows], file, self.name
+        )
+
+    def release(self) -> None:
+        """Leaves what was read to the page cache alone; it comes back from there when it is read again."""
+        content: Any = self.h1.base
+        if isinstance(content, memoryview) and isinstance(content.obj, mmap.mmap):
+            content.obj.madvise(mmap.MADV_DONTNEED)
 
 
 def sidecar_name(data_file: str) -> str:
@@ -95,7 +109,7 @@ def merge_keys(store: Store, sources: Sequence[KeyFile], live: frozenset[str]) -
     taken: set[str] = set()
     renumbered = []
     for source in sources:
-        mapping = np.array([number[f] if f in number and f not in taken else -1 for f in source.files], dtype=np.int64)
+        mapping = np.array([number[f] if f in number and f not in taken else -1 for f in source.files], dtype=np.int32)
         taken.update(source.files)
         renumbered.append(mapping)
     kept = [_kept_rows(source, mapping) for source, mapping in zip(sources, renumbered, strict=True)]
@@ -105,50 +119,57 @@ def merge_keys(store: Store, sources: Sequence[KeyFile], live: frozenset[str]) -
     return name
 
 
-def _kept_rows(source: KeyFile, mapping: npt.NDArray[np.int64]) -> int:
+def _kept_rows(source: KeyFile, mapping: npt.NDArray[np.int32]) -> int:
     if source.file is None:
         return len(source) if mapping[0] >= 0 else 0
-    return int(np.bincount(source.file, minlength=len(mapping))[mapping >= 0].sum())
+    if (mapping >= 0).all():
+        return len(source)
+    blocks = (source.file[start : start + MERGE_BLOCK_ROWS] for start in range(0, len(source), MERGE_BLOCK_ROWS))
+    return sum(int(np.count_nonzero(mapping[block] >= 0)) for block in blocks)
 
 
 def _merge_into(
     target: BinaryIO,
     files: tuple[str, ...],
     sources: Sequence[KeyFile],
-    renumbered: Sequence[npt.NDArray[np.int64]],
+    renumbered: Sequence[npt.NDArray[np.int32]],
     rows: int,
 ) -> None:
     offsets, end = _layout(files, rows)
     target.write(_header(files, rows))
     target.truncate(end)
     written = 0
-    for parts in _blocks(sources):
-        block = _merge_block(sources, renumbered, parts)
+    for parts in hash_ranges(sources, MERGE_BLOCK_ROWS):
+        block = _merge_block(parts, renumbered)
         for column, kind in _columns_for(files):
             target.seek(offsets[column] + written * np.dtype(kind).itemsize)
             target.write(block[column].astype(kind, copy=False).data)
         written += len(block["h1"])
+        for source in sources:
+            source.release()
 
 
-def _blocks(sources: Sequence[KeyFile]) -> list[list[slice]]:
-    """Slices of every source that cover the same hash ranges; hashes are uniform, so equal ranges are equal work."""
-    count = max(1, -(-sum(len(source) for source in sources) // MERGE_BLOCK_ROWS))
+def hash_ranges(sources: Sequence[KeyFile], most_rows: int) -> Iterator[list[KeyFile]]:
+    """Views of every source that cover the same range of hashes, about so many rows in all, one range after the other.
+    A key's rows are all in one range. Hashes are uniform, so equal ranges are equal work."""
+    count = max(1, -(-sum(len(source) for source in sources) // most_rows))
     bounds = np.array([(part << 64) // count for part in range(1, count)], dtype=np.uint64)
     cuts = [[0, *np.searchsorted(source.h1, bounds).tolist(), len(source)] for source in sources]
-    return [[slice(cut[part], cut[part + 1]) for cut in cuts] for part in range(count)]
+    for part in range(count):
+        yield [source.part(slice(cut[part], cut[part + 1])) for source, cut in zip(sources, cuts, strict=True)]
 
 
-def _merge_block(
-    sources: Sequence[KeyFile], renumbered: Sequence[npt.NDArray[np.int64]], parts: Sequence[slice]
-) -> dict[str, npt.NDArray[Any]]:
+def _merge_block(parts: Sequence[KeyFile], renumbered: Sequence[npt.NDArray[np.int32]]) -> dict[str, npt.NDArray[Any]]:
     pieces: list[dict[str, npt.NDArray[Any]]] = []
-    for source, mapping, part in zip(sources, renumbered, parts, strict=True):
-        count = part.stop - part.start
-        file = mapping[np.zeros(count, dtype=np.uint32) if source.file is None else source.file[part]]
+    for part, mapping in zip(parts, renumbered, strict=True):
+        file = np.repeat(mapping, len(part)) if part.file is None else mapping[part.file]
         piece: dict[str, npt.NDArray[Any]] = {
-            column: getattr(source, column)[part] for column in ("h1", "h2", "version", "position")
+            "h1": part.h1,
+            "h2": part.h2,
+            "version": part.version,
+            "position": part.position,
+            "file": file,
         }
-        piece["file"] = file
         keep = file >= 0
         pieces.append(piece if keep.all() else {column: values[keep] for column, values in piece.items()})
     joined = {column: np.concatenate([piece[column] for piece in pieces]) for column, _ in _COLUMNS}
