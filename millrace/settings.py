@@ -39,6 +39,8 @@ class ApiSettings(_Section):
     host: str = "127.0.0.1"
     lease_seconds: int = Field(default=60, ge=1)
     """An upload that sends nothing for so long is over."""
+    drop_retention_seconds: int = Field(default=7 * 86_400, ge=0)
+    """A dropped table can be restored for so long; then its rows go."""
 
 
 class QuerySettings(_Section):

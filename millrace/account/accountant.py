@@ -2,42 +2,56 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection, select
 
 from millrace.account.ledger import first_failure, fold, has_settled
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
-from millrace.model.imports import STOPPING, TERMINAL, Import
-from millrace.model.names import new_id
-from millrace.model.ops import SETTLE_IMPORT, Op
+from millrace.model.imports import ADMITTED, PROCESSING, STOPPING, TERMINAL, Import, too_many_rejected
+from millrace.model.names import Home, new_id
+from millrace.model.ops import PUBLISH_IMPORT, SETTLE_IMPORT, STOP_IMPORT, Op
+from millrace.model.table import Budget, Definition
 from millrace.observe import gauge, observe
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import advance, find_import, positions
-from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics, end_offsets
+from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics
 from millrace.wire.envelope import pack, unpack
+from millrace.wire.offsets import end_offsets, offsets_at
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 
 BATCH = 500
 TRIM_SECONDS = 30.0
+# Clocks of producers may differ by as much.
+KEPT_BEFORE_MS = 60_000
+SAFETY_US = 3_600_000_000
+Definitions = Callable[[str], Definition]
+_UNSETTLED = select(t.imports.c.id, t.imports.c.begun_us, t.imports.c.first_version).where(
+    t.imports.c.state.not_in(TERMINAL)
+)
 _STOPPING = select(t.imports.c.id).where(t.imports.c.state == STOPPING)
 
 
 class Accountant:
     """One thread. A settle op asked for twice is applied once, so a restart may simply ask again."""
 
-    def __init__(self, store: Store, cluster: Cluster, appender: Appender) -> None:
+    def __init__(
+        self, store: Store, cluster: Cluster, appender: Appender, definitions: Definitions, home: Home
+    ) -> None:
+        self._definitions = definitions
+        self._home = home
         self._store = store
         self._cluster = cluster
         self._appender = appender
         self._topics = Topics(cluster)
         self._checkpoints: dict[str, Checkpointed] = {}
-        self._asked: set[str] = set()
+        self._asked: set[tuple[str, str]] = set()
         self._pinned: dict[str, int] = {}
         self._trimmed_at = time.monotonic()
         self._settling = threading.Lock()
@@ -48,7 +62,8 @@ class Accountant:
             unsettled = list(
                 connection.execute(select(t.imports.c.id).where(t.imports.c.state.not_in(TERMINAL))).scalars()
             )
-        reader = LogReader(self._cluster, PROGRESS, self._positions)
+        # Trimmed facts are of imports that have settled, as the log of ops says: an old store learns it from there.
+        reader = LogReader(self._cluster, PROGRESS, self._positions, may_have_gaps=True)
         try:
             self.recheck(set(unsettled))
             while not stopping.is_set():
@@ -88,16 +103,30 @@ class Accountant:
         passed = self._passed()
         with self._settling, self._store.read() as connection:
             for imp in imports:
-                if imp.id not in self._asked and has_settled(connection, imp, passed):
+                if has_settled(connection, imp, passed):
                     failure = first_failure(connection, imp.id) if imp.counts.failed_chunks else None
-                    self._ask_to_settle(imp, failure, self._partition(connection, imp.tenant))
+                    kind = PUBLISH_IMPORT if _is_held(imp) else SETTLE_IMPORT
+                    self._ask(connection, imp, kind, _told(imp, failure, self._budget(imp)))
+                elif self._is_over_budget(imp):
+                    self._ask(connection, imp, STOP_IMPORT, {"error": too_many_rejected(imp.counts)})
 
-    def _ask_to_settle(self, imp: Import, failure: str | None, partition: int) -> None:
-        self._asked.add(imp.id)
-        record = pack(_settle_op(imp, failure).to_dict())
+    def _budget(self, imp: Import) -> Budget:
+        return self._definitions(imp.definition).table.budget
+
+    def _is_over_budget(self, imp: Import) -> bool:
+        under_way = imp.state in (ADMITTED, PROCESSING) and imp.counts.rejected > 0
+        return under_way and self._budget(imp).is_blown(imp.counts.read, imp.counts.rejected)
+
+    def _ask(self, connection: Connection, imp: Import, kind: str, body: dict[str, Any]) -> None:
+        if (imp.id, kind) in self._asked:
+            return
+        self._asked.add((imp.id, kind))
+        record = pack(Op(new_id("op"), kind, imp.tenant, imp.id, body).to_dict())
+        partition = self._partition(connection, imp.tenant)
         asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, partition)
-        asked.add_done_callback(partial(self._ask_again_if_lost, imp.id))
-        observe("import_settled", state=imp.final or "ended")
+        asked.add_done_callback(partial(self._ask_again_if_lost, (imp.id, kind)))
+        if kind == SETTLE_IMPORT:
+            observe("import_settled", state=imp.final or "ended")
 
     def _partition(self, connection: Connection, tenant: str) -> int:
         if tenant not in self._pinned:
@@ -105,9 +134,9 @@ class Accountant:
             self._pinned[tenant] = int(pinned)
         return self._pinned[tenant]
 
-    def _ask_again_if_lost(self, import_id: str, asked: "Future[Appended]") -> None:
+    def _ask_again_if_lost(self, what: tuple[str, str], asked: "Future[Appended]") -> None:
         if asked.exception() is not None:
-            self._asked.discard(import_id)
+            self._asked.discard(what)
 
     def _passed(self) -> dict[str, int]:
         passed: dict[str, int] = {}
@@ -125,19 +154,36 @@ class Accountant:
             for topic, partitions in checkpoint.starts.items()
             for partition, offset in partitions.items()
         }
-        before |= {(PROGRESS, partition): offset for partition, offset in self._positions.items()}
+        with self._store.read() as connection:
+            unsettled = {row.id: row for row in connection.execute(_UNSETTLED)}
         try:
-            self._topics.trim(before)
+            self._topics.trim(before | self._folded_for_good(unsettled.values()))
             self._measure_lag()
         except Unavailable:
             observe("trouble", kind="trim")
-        with self._store.read() as connection:
-            unsettled = set(
-                connection.execute(select(t.imports.c.id).where(t.imports.c.state.not_in(TERMINAL))).scalars()
-            )
+        self._write_safe_version(unsettled.values())
         gauge("open_imports", len(unsettled))
         with self._settling:
-            self._asked &= unsettled
+            self._asked = {(import_id, kind) for import_id, kind in self._asked if import_id in unsettled}
+
+    def _folded_for_good(self, unsettled: Iterable[Any]) -> dict[tuple[str, int], int]:
+        """Facts about imports that have not settled stay: a control store restored from a backup needs them again."""
+        oldest_us = min((row.begun_us for row in unsettled), default=None)
+        if oldest_us is None:
+            return {(PROGRESS, partition): offset for partition, offset in self._positions.items()}
+        reached = offsets_at(self._cluster, PROGRESS, oldest_us // 1000 - KEPT_BEFORE_MS)
+        return {
+            (PROGRESS, partition): min(offset, self._positions.get(partition, 0))
+            for partition, offset in reached.items()
+        }
+
+    def _write_safe_version(self, unsettled: Iterable[Any]) -> None:
+        """No row at or below this version can still be on its way: what a tombstone there would beat is over."""
+        oldest = min((row.first_version for row in unsettled), default=time.time_ns() // 1000)
+        self._home.safe_version.parent.mkdir(parents=True, exist_ok=True)
+        partial_file = self._home.safe_version.with_suffix(".partial")
+        partial_file.write_text(str(oldest - 1 - SAFETY_US))
+        partial_file.replace(self._home.safe_version)
 
     def _measure_lag(self) -> None:
         ends = {topic: end_offsets(self._cluster, topic) for topic in (RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR)}
@@ -147,6 +193,9 @@ class Accountant:
                 gauge("lag", behind, topic=topic, query=query)
 
 
-def _settle_op(imp: Import, failure: str | None) -> Op:
-    body = {"counts": asdict(imp.counts), "durable": imp.durable, "failure": failure}
-    return Op(new_id("op"), SETTLE_IMPORT, imp.tenant, imp.id, body)
+def _is_held(imp: Import) -> bool:
+    return imp.publish == "atomic" and imp.state == PROCESSING
+
+
+def _told(imp: Import, failure: str | None, budget: Budget) -> dict[str, Any]:
+    return {"counts": asdict(imp.counts), "durable": imp.durable, "failure": failure, "budget": asdict(budget)}

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from millrace.model.errors import Missing
-from millrace.model.imports import ADMITTED, PROCESSING, RECEIVING, REQUESTED, STALLED, Import
+from millrace.model.imports import ADMITTED, ALTER, PROCESSING, RECEIVING, REQUESTED, STALLED, Import
 from millrace.model.names import Home
 from millrace.model.ops import BEGIN_IMPORT
 from millrace.model.table import Definition
@@ -15,6 +15,7 @@ from millrace.store import tables as t
 from millrace.store.records import to_import
 
 STALLED_AFTER_US = 120_000_000
+_THERE = t.tables.c.dropped_us.is_(None)
 
 
 def iso(microseconds: int | None) -> str | None:
@@ -23,7 +24,7 @@ def iso(microseconds: int | None) -> str | None:
 
 def find_table(connection: Connection, tenant: str, table: str) -> Definition:
     row = connection.execute(
-        select(t.tables.c.definition).where(t.tables.c.tenant == tenant, t.tables.c.name == table)
+        select(t.tables.c.definition).where(t.tables.c.tenant == tenant, t.tables.c.name == table, _THERE)
     ).scalar()
     if row is None:
         raise Missing(f"There is no table {tenant}/{table}.", remedy="Apply its declaration first.", code="no_table")
@@ -31,7 +32,7 @@ def find_table(connection: Connection, tenant: str, table: str) -> Definition:
 
 
 def tables_of(connection: Connection, tenant: str | None) -> list[Definition]:
-    wanted = select(t.tables.c.definition).order_by(t.tables.c.tenant, t.tables.c.name)
+    wanted = select(t.tables.c.definition).where(_THERE).order_by(t.tables.c.tenant, t.tables.c.name)
     rows = connection.execute(wanted if tenant is None else wanted.where(t.tables.c.tenant == tenant)).scalars()
     return [Definition.from_json(row.encode()) for row in rows]
 
@@ -42,6 +43,7 @@ def table_document(definition: Definition, home: Home) -> dict[str, Any]:
         "tenant": definition.tenant,
         "table": table.name,
         "revision": definition.revision,
+        "generation": definition.generation,
         "definition": definition.fingerprint,
         "location": str(home.table(definition.tenant, table.name)),
         "columns": [{"name": c.name, "type": str(c.arrow), "nullable": c.nullable} for c in definition.columns],
@@ -57,12 +59,23 @@ def import_document(connection: Connection, import_id: str) -> dict[str, Any]:
 
 
 def import_documents(
-    connection: Connection, tenant: str | None, table: str | None, state: str | None, limit: int
+    connection: Connection,
+    tenant: str | None,
+    table: str | None,
+    state: str | None,
+    limit: int,
+    *,
+    kind: str | None = None,
+    span: str | None = None,
 ) -> list[dict[str, Any]]:
+    """The newest first; changes of the tables themselves only where their kind is asked for."""
     wanted = select(t.imports, t.uploads.c.confirmed).outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
-    for column, value in ((t.imports.c.tenant, tenant), (t.imports.c.table_name, table), (t.imports.c.state, state)):
+    chosen = {"tenant": tenant, "table_name": table, "state": state, "kind": kind, "span": span}
+    for name, value in chosen.items():
         if value is not None:
-            wanted = wanted.where(column == value)
+            wanted = wanted.where(t.imports.c[name] == value)
+    if kind is None:
+        wanted = wanted.where(t.imports.c.kind != ALTER)
     return [_document(row) for row in connection.execute(wanted.order_by(t.imports.c.id.desc()).limit(limit))]
 
 
@@ -115,6 +128,9 @@ def _document(row: Any) -> dict[str, Any]:
         "started_at": iso(imp.begun_us),
         "ended_at": iso(imp.ended_us),
         "error": imp.error,
+        "kind": imp.kind,
+        "span": imp.span,
+        "of": imp.of,
         "definition": imp.definition,
         "first_version": imp.first_version,
         "rows_per_second": round(counts.read / elapsed),

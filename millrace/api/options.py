@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 
 from millrace.model.declaration import ENCODINGS, FILE_TYPES
+from millrace.model.names import checked_span
 
 
 def _options(
@@ -31,3 +32,15 @@ def _options(
 
 
 OptionsDep = Annotated[dict[str, Any], Depends(_options)]
+
+
+def _admission(
+    kind: Annotated[Literal["load", "delete"], Query()] = "load",
+    span: Annotated[str | None, Query(max_length=600)] = None,
+    wait_turn: bool = True,
+) -> dict[str, Any]:
+    """`wait_turn=false`: on an exclusive table that is busy the import is refused instead of waiting in line."""
+    return {"kind": kind, "span": None if span is None else checked_span(span), "wait": wait_turn}
+
+
+AdmissionDep = Annotated[dict[str, Any], Depends(_admission)]

@@ -8,17 +8,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from zlib import crc32
 
-from sqlalchemy import func, select, update
+from sqlalchemy import select, update
 
 from millrace.account.accountant import Accountant
 from millrace.api.sweeping import clear_staging, sweep
+from millrace.api.timing import due_ops
 from millrace.api.tokens import Tokens
 from millrace.control.controller import Controller
 from millrace.control.definitions import DefinitionFiles
 from millrace.model.errors import REFUSALS, Refused, Unavailable
-from millrace.model.imports import ADMITTED
 from millrace.model.names import Home, new_id
-from millrace.model.ops import EXPIRE_IMPORT, Applied, Op
+from millrace.model.ops import Applied, Op
 from millrace.observe import log, observe
 from millrace.settings import Settings
 from millrace.store import tables as t
@@ -29,6 +29,8 @@ from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
 
 SOON_SECONDS = 0.25
 ANSWER_SECONDS = 10.0
+# Shorter than any client waits for an answer.
+TURN_SECONDS = 15.0
 SWEEP_SECONDS = 600.0
 UPLOAD_THREADS = 16
 
@@ -51,11 +53,12 @@ class Platform:
         self.appender = Appender(cluster)
         self.definitions = DefinitionFiles(self.home)
         self.uploads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
-        self.accountant = Accountant(self.store, cluster, self.appender)
+        self.accountant = Accountant(self.store, cluster, self.appender, self.definitions.read, self.home)
         self.closed: set[str] = set()
         self._pinned: dict[str, int] = {}
         self.alive: dict[str, float] = {}
         self._waiting: dict[str, Future[Applied]] = {}
+        self._in_line: dict[str, str] = {}
         self._listeners: list[Callable[[list[Applied]], None]] = []
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -81,9 +84,18 @@ class Platform:
         self._listeners.append(listener)
 
     async def submit(
-        self, kind: str, tenant: str, subject: str, body: Mapping[str, Any], op_id: str | None = None
+        self,
+        kind: str,
+        tenant: str,
+        subject: str,
+        body: Mapping[str, Any],
+        op_id: str | None = None,
+        *,
+        until_its_turn: bool = False,
     ) -> Applied | str:
-        """Appends an op and waits for what becomes of it: its outcome, or its id if nobody has evaluated it in time."""
+        """Appends an op and waits for what becomes of it: its outcome, or its id if nobody has evaluated it in time.
+
+        An op that waits for its turn on an exclusive table is waited for as well if `until_its_turn`."""
         op = Op(op_id or new_id("op"), kind, tenant, subject, dict(body))
         waiting: Future[Applied] = Future()
         self._waiting[op.id] = waiting
@@ -91,20 +103,28 @@ class Platform:
             await asyncio.wrap_future(self._append(op))
             answer = asyncio.wrap_future(waiting)
             done, _ = await asyncio.wait([answer], timeout=SOON_SECONDS)
-            if not done:
+            if not done and op.id not in self._in_line:
                 # Only an op that nobody has evaluated yet needs to be known as requested.
                 await asyncio.to_thread(self._note_requested, op)
-            return await asyncio.wait_for(answer, ANSWER_SECONDS)
-        except TimeoutError:
-            return op.id
+            done, _ = await asyncio.wait([answer], timeout=ANSWER_SECONDS)
+            if not done and op.id in self._in_line and until_its_turn:
+                done, _ = await asyncio.wait([answer], timeout=TURN_SECONDS)
+                if not done:
+                    raise Unavailable(
+                        f"{tenant}/{subject} is exclusive, and the op still waits its turn.",
+                        remedy="Ask again with the same idempotency key to keep the place in line.",
+                        code="in_line",
+                    )
+            return answer.result() if done else op.id
         finally:
             self._waiting.pop(op.id, None)
+            self._in_line.pop(op.id, None)
 
     async def applied(
         self, kind: str, tenant: str, subject: str, body: Mapping[str, Any], op_id: str | None = None
     ) -> Applied:
         """The same for callers that can do nothing without the outcome. Raises what the controller refused."""
-        outcome = await self.submit(kind, tenant, subject, body, op_id)
+        outcome = await self.submit(kind, tenant, subject, body, op_id, until_its_turn=True)
         if isinstance(outcome, str):
             raise Unavailable(
                 "The controller does not answer.", remedy=f"Ask for op {outcome} later; `millrace doctor` tells why."
@@ -143,9 +163,13 @@ class Platform:
     def _on_applied(self, applied: list[Applied]) -> None:
         self.closed.update(a.result["import"] for a in applied if a.result.get("state") == "stopping")
         for one in applied:
-            waiting = self._waiting.get(one.op_id)
-            if waiting is not None and not waiting.done():
-                waiting.set_result(one)
+            if one.result.get("waiting"):
+                self._in_line[one.op_id] = one.result.get("as", one.op_id)
+                continue
+            for asked in (one.op_id, *(op_id for op_id, first in self._in_line.items() if first == one.op_id)):
+                waiting = self._waiting.get(asked)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(one)
         # What neither begins nor stops an import says that all of it has been received.
         received = [a.result for a in applied if "import" in a.result and not {"state", "repeated"} & a.result.keys()]
         self.accountant.recheck({result["import"] for result in received})
@@ -162,17 +186,10 @@ class Platform:
         swept = time.monotonic()
         while not self._stopping.wait(min(1.0, lease / 4)):
             self.alive["timer"] = time.monotonic()
-            before = time.time_ns() // 1000 - lease * 1_000_000
-            seen_us = func.coalesce(t.uploads.c.seen_us, t.imports.c.begun_us)
-            silent = (
-                select(t.imports.c.id, t.imports.c.tenant)
-                .outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
-                .where(t.imports.c.state == ADMITTED, seen_us < before)
-            )
             with self.store.read() as connection:
-                expired = list(connection.execute(silent))
-            for row in expired:
-                self._append(Op(new_id("op"), EXPIRE_IMPORT, row.tenant, row.id, {"idle_seconds": lease}))
+                due = due_ops(connection, time.time_ns() // 1000, lease, self.settings.api.drop_retention_seconds)
+            for op in due:
+                self._append(op)
             if time.monotonic() > swept + SWEEP_SECONDS:
                 swept = time.monotonic()
                 sweep(self.store, self.home)
@@ -204,12 +221,11 @@ def raise_refusal(applied: Applied) -> Applied:
 
 
 _REFUSED_CODES: dict[str, type[Refused]] = {
-    "no_tenant": REFUSALS["missing"],
-    "no_table": REFUSALS["missing"],
-    "no_import": REFUSALS["missing"],
-    "incompatible": REFUSALS["clash"],
-    "key_reused": REFUSALS["clash"],
-    "not_open": REFUSALS["clash"],
-    "stopped": REFUSALS["clash"],
+    **dict.fromkeys(("no_tenant", "no_table", "no_import", "no_span"), REFUSALS["missing"]),
+    **dict.fromkeys(
+        ("incompatible", "needs_generation", "key_reused", "not_open", "stopped", "under_way", "no_key", "not_dropped",
+         "span_over", "out_of_step", "claimed", "below_floor", "replayed_enough", "not_over", "too_many_rejected"),
+        REFUSALS["clash"],
+    ),
     "bad_name": REFUSALS["invalid"],
-}
+}  # fmt: skip

@@ -4,9 +4,10 @@ While the server lives, a broken upload goes on where its bytes stopped; after a
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sqlalchemy import select
@@ -15,7 +16,7 @@ from millrace.api.platform import Platform
 from millrace.formats.cut import UploadOptions, open_cutter
 from millrace.model import ops
 from millrace.model.errors import Clash, Missing, Refused
-from millrace.model.imports import Import
+from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.model.table import Definition
@@ -102,10 +103,19 @@ class Session:
     async def _give_up(self, refusal: Refused) -> Refused:
         """The import fails with the reason that its uploader is told."""
         error = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy}
-        if refusal.code != "stopped":
+        if refusal.code == "stopped":
+            refusal = await asyncio.to_thread(self._why_stopped, refusal)
+        else:
             await self._platform.applied(ops.FAIL_IMPORT, self.imp.tenant, self.imp.id, {"error": error})
         refusal.import_id = self.imp.id  # type: ignore[attr-defined]
         return refusal
+
+    def _why_stopped(self, refusal: Refused) -> Refused:
+        with self._platform.store.read() as connection:
+            imp = find_import(connection, self.imp.id)
+        if imp is None or imp.error is None:
+            return refusal
+        return Clash(f"{refusal.message} {imp.error['message']}", remedy=imp.error["remedy"], code="stopped")
 
 
 class Sessions:
@@ -115,10 +125,18 @@ class Sessions:
         platform.listen(self._forget_ended)
 
     async def begin(
-        self, tenant: str, table: str, options: dict[str, Any], length: int | None, key: str | None
+        self,
+        tenant: str,
+        table: str,
+        options: dict[str, Any],
+        length: int | None,
+        key: str | None,
+        admission: Mapping[str, Any] = MappingProxyType({}),
     ) -> Session | Import:
-        """A session for a new import, or the import that the same key began before and that has all its bytes."""
-        body = {"options": options, "length": length, "idempotency_key": key}
+        """A session for a new import, or the import that the same key began before and that has all its bytes.
+
+        `admission` says more about how it wants to be admitted: kind, span, wait, of, rows."""
+        body = {**admission, "options": options, "length": length, "idempotency_key": key}
         admitted = await self._platform.applied(ops.BEGIN_IMPORT, tenant, table, body, new_id("imp"))
         imp = self._import(admitted.result["import"])
         if admitted.result["repeated"] and not imp.accepts_chunks:
@@ -153,7 +171,7 @@ class Sessions:
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
         definition = await asyncio.to_thread(self._definition, imp)
-        options = UploadOptions(**imp.options)
+        options = UploadOptions(**imp.options, deletes=imp.kind == DELETE)
         spool = self._platform.home.staging
         spool.mkdir(parents=True, exist_ok=True)
         cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)

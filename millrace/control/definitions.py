@@ -18,6 +18,9 @@ class DefinitionFiles:
         if not path.exists():
             _write_whole(path, definition.to_json())
 
+    def read(self, fingerprint: str) -> Definition:
+        return Definition.from_json(self._home.definition(fingerprint).read_bytes())
+
     def stop(self, import_id: str) -> None:
         _write_whole(self._home.stops / import_id, b"")
 

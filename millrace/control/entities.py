@@ -1,26 +1,62 @@
-"""What one op can see, read from and written to the control store."""
+"""What one op can see, read from the control store; what it changed, written back."""
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
 
-from millrace.control.step import State, Table, Tenant
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+
+from millrace.control.state import Span, State, Table, Tenant
 from millrace.model import ops
-from millrace.model.errors import Clash
+from millrace.model.imports import Counts, Import
+from millrace.model.names import span_lineage
 from millrace.model.ops import Op
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.records import find_by_key, find_import, import_row
 
-_ABOUT_TABLES = (ops.DEFINE_TABLE, ops.BEGIN_IMPORT)
-_ABOUT_IMPORTS = (ops.END_IMPORT, ops.CANCEL_IMPORT, ops.EXPIRE_IMPORT, ops.FAIL_IMPORT, ops.SETTLE_IMPORT)
+# These end an import, and with it a turn on its table and a member of its span.
+_ENDING = (ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT)
 
 
 def load(connection: Connection, op: Op) -> State:
-    tenant = None if op.kind in _ABOUT_IMPORTS else _find_tenant(connection, op.tenant)
-    table = _find_table(connection, op.tenant, op.subject) if op.kind in _ABOUT_TABLES else None
-    imp = find_import(connection, op.subject) if op.kind in _ABOUT_IMPORTS else None
-    key = op.body.get("idempotency_key") if op.kind == ops.BEGIN_IMPORT else None
-    return State(tenant, table, imp, find_by_key(connection, op.tenant, key) if key else None)
+    """The op's own subject, and what the ops that wait behind it need when their turn comes with this one."""
+    if op.kind in ops.ABOUT_IMPORTS:
+        imp = find_import(connection, op.subject)
+        if imp is None or op.kind not in _ENDING:
+            return State(imports={} if imp is None else {imp.id: imp})
+        return _load_table(connection, op, imp.table, imp)
+    if op.kind in ops.ABOUT_TABLES:
+        return _load_table(connection, op, op.subject, None)
+    twin = _twin_tenant(connection, op.tenant) if op.kind == ops.DEFINE_TENANT else None
+    spans = _find_spans(connection, op.tenant, [op.subject]) if op.kind in ops.ABOUT_SPANS else {}
+    return State(tenant=_find_tenant(connection, op.tenant), spans=spans, twin=twin)
+
+
+def _load_table(connection: Connection, op: Op, name: str, imp: Import | None) -> State:
+    table = _find_table(connection, op.tenant, name)
+    queue = _find_queue(connection, table) if table is not None else ()
+    concerned = [one for one in (op, *queue) if one.kind in ops.ABOUT_TABLES]
+    origins = [one.body["of"] for one in concerned if one.body.get("of")]
+    found = [find_import(connection, origin) for origin in origins]
+    imports = {known.id: known for known in (imp, *found) if known is not None}
+    joined = [span for span in (imp and imp.span, *(one.body.get("span") for one in concerned)) if span]
+    defines = any(one.kind == ops.DEFINE_TABLE for one in concerned)
+    if imp is not None and imp.of is not None:
+        origins.append(imp.of)
+    return State(
+        tenant=_find_tenant(connection, op.tenant) if concerned else None,
+        table=table,
+        imports=imports,
+        spans=_find_spans(connection, op.tenant, joined),
+        queue=queue,
+        by_key=_find_keys(connection, concerned),
+        history=_find_history(connection, table) if defines and table is not None else (),
+        streams=_find_streams(connection, op.tenant, name, concerned),
+        claims=_find_claims(connection, origins),
+        twin=_twin_table(connection, op.tenant, name) if op.kind == ops.DEFINE_TABLE and table is None else None,
+    )
 
 
 def save(connection: Connection, before: State, after: State, at_us: int) -> None:
@@ -28,8 +64,23 @@ def save(connection: Connection, before: State, after: State, at_us: int) -> Non
         _save_tenant(connection, after.tenant)
     if after.table is not None and after.table is not before.table:
         _save_table(connection, before.table, after.table)
-    if after.imp is not None and after.imp is not before.imp:
-        upsert(connection, t.imports, import_row(after.imp, at_us))
+    for imp in _changed(before.imports, after.imports):
+        upsert(connection, t.imports, import_row(imp, at_us))
+    for span in _changed(before.spans, after.spans):
+        upsert(connection, t.spans, _span_row(span, at_us))
+    if after.queue != before.queue and after.table is not None:
+        _save_queue(connection, after.table, before.queue, after.queue)
+    for stream, seq in after.streams.items():
+        if before.streams.get(stream) != seq and after.table is not None:
+            key = {"tenant": after.table.tenant, "table_name": after.table.name, "stream": stream}
+            upsert(connection, t.streams, {**key, "seq": seq, "touched_us": at_us})
+    for import_id, rows in after.claims.items():
+        if before.claims.get(import_id) != rows:
+            upsert(connection, t.claims, {"import_id": import_id, "rows": rows})
+
+
+def _changed(before: Any, after: Any) -> list[Any]:
+    return [value for name, value in after.items() if before.get(name) is not value]
 
 
 def forget_facts(connection: Connection, import_ids: list[str]) -> None:
@@ -40,10 +91,14 @@ def forget_facts(connection: Connection, import_ids: list[str]) -> None:
 
 _TENANT = select(t.tenants).where(t.tenants.c.name == bindparam("tenant_name"))
 _TABLE = select(t.tables).where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
-_RESERVE = (
+_COUNTERS = ("last_version", "floor", "open_imports", "dropped_us", "is_purged")
+_CHANGE_TABLE = (
     update(t.tables)
     .where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
-    .values(last_version=bindparam("reserved"))
+    .values({name: bindparam(f"new_{name}") for name in _COUNTERS})
+)
+_SPANS = select(t.spans).where(
+    t.spans.c.tenant == bindparam("of_tenant"), t.spans.c.name.in_(bindparam("names", expanding=True))
 )
 
 
@@ -52,53 +107,133 @@ def _find_tenant(connection: Connection, name: str) -> Tenant | None:
     return None if row is None else Tenant(row.name, row.partition, row.agreement, row.revision)
 
 
+def _twin_tenant(connection: Connection, name: str) -> str | None:
+    found = connection.execute(select(t.tenants.c.name).where(t.tenants.c.folded_name == name.lower())).scalar()
+    return None if found == name else found
+
+
+def _twin_table(connection: Connection, tenant: str, name: str) -> str | None:
+    where = (t.tables.c.tenant == tenant, t.tables.c.folded_name == name.lower())
+    found = connection.execute(select(t.tables.c.name).where(*where)).scalar()
+    return None if found == name else found
+
+
 def _find_table(connection: Connection, tenant: str, name: str) -> Table | None:
     row = connection.execute(_TABLE, {"of_tenant": tenant, "table_name": name}).first()
     if row is None:
         return None
-    return Table(row.tenant, row.name, Definition.from_json(row.definition.encode()), row.last_version, row.defined_us)
+    return Table(
+        row.tenant,
+        row.name,
+        Definition.from_json(row.definition.encode()),
+        row.last_version,
+        row.defined_us,
+        row.floor,
+        row.open_imports,
+        row.dropped_us,
+        row.is_purged,
+    )
+
+
+def _find_queue(connection: Connection, table: Table) -> tuple[Op, ...]:
+    if table.definition.table.concurrency == "concurrent":
+        return ()
+    where = (t.waiting.c.tenant == table.tenant, t.waiting.c.table_name == table.name)
+    rows = connection.execute(select(t.waiting.c.op).where(*where).order_by(t.waiting.c.number))
+    return tuple(Op.from_dict(row.op) for row in rows)
+
+
+def _find_history(connection: Connection, table: Table) -> tuple[Definition, ...]:
+    where = (
+        t.revisions.c.tenant == table.tenant,
+        t.revisions.c.table_name == table.name,
+        t.revisions.c.generation == table.definition.generation,
+    )
+    rows = connection.execute(select(t.revisions.c.definition).where(*where).order_by(t.revisions.c.revision))
+    return tuple(Definition.from_json(row.definition.encode()) for row in rows)
+
+
+def _find_spans(connection: Connection, tenant: str, names: Iterable[str]) -> dict[str, Span]:
+    levels = sorted({level for name in names for level in span_lineage(name)})
+    if not levels:
+        return {}
+    rows = connection.execute(_SPANS, {"of_tenant": tenant, "names": levels})
+    return {row.name: _span(row) for row in rows}
+
+
+def _span(row: Any) -> Span:
+    return Span(
+        row.tenant, row.name, row.state, row.begun_us, row.lease_seconds,
+        row.open_members, row.imports, Counts(**row.counts), row.error, row.ended_us,
+    )  # fmt: skip
+
+
+def _span_row(span: Span, at_us: int) -> dict[str, Any]:
+    return {**asdict(span), "parent": span.parent, "seen_us": at_us}
+
+
+def _find_keys(connection: Connection, concerned: Iterable[Op]) -> dict[str, Import]:
+    found = {}
+    for op in concerned:
+        key = op.body.get("idempotency_key")
+        if key:
+            before = find_by_key(connection, op.tenant, key)
+            if before is not None:
+                found[key] = before
+    return found
+
+
+def _find_streams(connection: Connection, tenant: str, table: str, concerned: Iterable[Op]) -> dict[str, int]:
+    named = {stream for op in concerned for stream in op.body.get("streams", ())}
+    named |= {op.body["stream"] for op in concerned if op.kind == ops.OPEN_STREAM}
+    if not named:
+        return {}
+    where = (t.streams.c.tenant == tenant, t.streams.c.table_name == table, t.streams.c.stream.in_(named))
+    return {row.stream: row.seq for row in connection.execute(select(t.streams).where(*where))}
+
+
+def _find_claims(connection: Connection, import_ids: list[str]) -> dict[str, bytes]:
+    if not import_ids:
+        return {}
+    rows = connection.execute(select(t.claims).where(t.claims.c.import_id.in_(import_ids)))
+    return {row.import_id: row.rows for row in rows}
 
 
 def _save_tenant(connection: Connection, tenant: Tenant) -> None:
-    folded = tenant.name.lower()
-    other = connection.execute(select(t.tenants.c.name).where(t.tenants.c.folded_name == folded)).scalar()
-    if other not in (None, tenant.name):
-        raise Clash(f"There is a tenant {other!r} already.", remedy="Names that differ only in case are refused.")
-    upsert(
-        connection,
-        t.tenants,
-        {
-            "name": tenant.name,
-            "folded_name": folded,
-            "partition": tenant.partition,
-            "agreement": tenant.agreement,
-            "revision": tenant.revision,
-        },
-    )
+    upsert(connection, t.tenants, {**asdict(tenant), "folded_name": tenant.name.lower()})
 
 
 def _save_table(connection: Connection, before: Table | None, table: Table) -> None:
-    if before is not None and before.definition is table.definition:
-        reserved = {"of_tenant": table.tenant, "table_name": table.name, "reserved": table.last_version}
-        connection.execute(_RESERVE, reserved)
+    if before is None or before.definition is not table.definition:
+        definition = table.definition.to_json().decode()
+        row = {"tenant": table.tenant, "name": table.name, "folded_name": table.name.lower(), "definition": definition}
+        counters = {name: getattr(table, name) for name in ("defined_us", *_COUNTERS)}
+        upsert(connection, t.tables, {**row, **counters})
+        _save_revision(connection, table, definition)
         return
-    names = connection.execute(
-        select(t.tables.c.name).where(t.tables.c.tenant == table.tenant, t.tables.c.folded_name == table.name.lower())
-    )
-    other = names.scalar()
-    if other not in (None, table.name):
-        raise Clash(
-            f"There is a table {table.tenant}/{other} already.", remedy="Names that differ only in case are refused."
-        )
-    upsert(
-        connection,
-        t.tables,
-        {
-            "tenant": table.tenant,
-            "name": table.name,
-            "folded_name": table.name.lower(),
-            "definition": table.definition.to_json().decode(),
-            "last_version": table.last_version,
-            "defined_us": table.defined_us,
-        },
-    )
+    changed = {"of_tenant": table.tenant, "table_name": table.name}
+    connection.execute(_CHANGE_TABLE, {**changed, **{f"new_{name}": getattr(table, name) for name in _COUNTERS}})
+
+
+def _save_revision(connection: Connection, table: Table, definition: str) -> None:
+    row = {
+        "tenant": table.tenant,
+        "table_name": table.name,
+        "revision": table.definition.revision,
+        "generation": table.definition.generation,
+        "fingerprint": table.definition.fingerprint,
+        "definition": definition,
+        "defined_us": table.defined_us,
+    }
+    upsert(connection, t.revisions, row)
+
+
+def _save_queue(connection: Connection, table: Table, before: tuple[Op, ...], after: tuple[Op, ...]) -> None:
+    there, left = {op.id for op in before}, {op.id for op in after}
+    gone = there - left
+    if gone:
+        connection.execute(delete(t.waiting).where(t.waiting.c.op_id.in_(gone)))
+    where = {"tenant": table.tenant, "table_name": table.name}
+    come = [{**where, "op_id": op.id, "op": op.to_dict()} for op in after if op.id not in there]
+    if come:
+        connection.execute(insert(t.waiting), come)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from millrace.model.table import Budget
+
 REQUESTED, ADMITTED, RECEIVING, PROCESSING = "requested", "admitted", "receiving", "processing"
 PUBLISHING, STOPPING, STALLED = "publishing", "stopping", "stalled"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
@@ -29,6 +31,10 @@ class Counts:
     failed_chunks: int = 0
 
 
+NOTHING = Counts()
+NO_BUDGET = Budget()
+
+
 @dataclass(frozen=True, slots=True)
 class Import:
     id: str
@@ -47,7 +53,7 @@ class Import:
     error: dict[str, str] | None = None
     final: str | None = None
     ended_us: int | None = None
-    counts: Counts = Counts()
+    counts: Counts = NOTHING
     durable: dict[str, int] = field(default_factory=dict)
     kind: str = LOAD
     span: str | None = None
@@ -63,13 +69,26 @@ class Import:
         return self.state == ADMITTED
 
 
-def outcome(imp: Import, counts: Counts, failure: str | None) -> tuple[str, dict[str, str] | None]:
+def outcome(
+    imp: Import, counts: Counts, failure: str | None, budget: Budget = NO_BUDGET
+) -> tuple[str, dict[str, str] | None]:
     """The terminal state of an import that has settled, and why if it is not `completed`."""
     if imp.final is not None:
         return imp.final, imp.error
+    if budget.is_blown(counts.read, counts.rejected, at_the_end=True):
+        return FAILED, too_many_rejected(counts)
     if counts.failed_chunks:
         return FAILED, {"code": "chunk_failed", "message": failure or "A chunk could not be judged.", "remedy": ""}
     if counts.read and not counts.accepted:
         message = f"None of the {counts.read:,} rows was accepted."
         return FAILED, {"code": "nothing_accepted", "message": message, "remedy": f"See `millrace errors {imp.id}`."}
     return COMPLETED, None
+
+
+def too_many_rejected(counts: Counts) -> dict[str, str]:
+    message = f"{counts.rejected:,} of {counts.read:,} rows were rejected, more than the table allows."
+    return {
+        "code": "too_many_rejected",
+        "message": message,
+        "remedy": "See `millrace errors`; mend the file or the rules.",
+    }

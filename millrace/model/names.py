@@ -36,6 +36,33 @@ def is_import_id(value: str) -> bool:
     return _IMPORT_ID.fullmatch(value) is not None
 
 
+def import_id_of(op_id: str) -> str:
+    """The id of the import that an op makes, whoever named the op."""
+    return "imp_" + op_id.partition("_")[2]
+
+
+MOST_SPAN_LEVELS = 8
+_SPAN_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+
+
+def checked_span(value: object) -> str:
+    """A span's name: levels joined by '/'."""
+    parts = value.split("/") if isinstance(value, str) and len(value) <= 512 else []
+    if 1 <= len(parts) <= MOST_SPAN_LEVELS and all(_SPAN_PART.fullmatch(part) for part in parts):
+        return "/".join(parts)
+    raise Invalid(
+        f"{value!r:.60} is not a span name.",
+        remedy=f"Use 1 to {MOST_SPAN_LEVELS} levels joined by '/', each of ASCII letters, digits, '.', '_' or '-'.",
+        code="bad_name",
+    )
+
+
+def span_lineage(name: str) -> list[str]:
+    """The span's name and those of the levels above it, the topmost first."""
+    parts = name.split("/")
+    return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]
+
+
 def chunk_id(import_id: str, number: int) -> str:
     return f"{import_id}/{number}"
 
@@ -87,6 +114,11 @@ class Home:
     def data_plane(self) -> Path:
         """Where the data plane says that it is ready, and on which port it shows its metrics."""
         return self.root / "run" / "stream.json"
+
+    @property
+    def safe_version(self) -> Path:
+        """Holds the version at or below which no row is still on its way."""
+        return self.root / "run" / "safe-version"
 
     @property
     def client(self) -> Path:

@@ -1,6 +1,6 @@
 """The control store's tables, for SQLite and PostgreSQL alike."""
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, Integer, MetaData, Table, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text
 
 metadata = MetaData()
 
@@ -34,9 +34,78 @@ tables = Table(
     Column("definition", Text, nullable=False),
     Column("last_version", BigInteger, nullable=False),
     Column("defined_us", BigInteger, nullable=False),
+    Column("floor", BigInteger, nullable=False),
+    Column("open_imports", Integer, nullable=False),
+    Column("dropped_us", BigInteger),
+    Column("is_purged", Boolean, nullable=False),
 )
 
 Index("tables_by_folded_name", tables.c.tenant, tables.c.folded_name, unique=True)
+
+Index("tables_by_drop", tables.c.dropped_us)
+
+# Every definition a table ever had.
+revisions = Table(
+    "revisions",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("table_name", Text, primary_key=True),
+    Column("revision", Integer, primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+    Column("definition", Text, nullable=False),
+    Column("defined_us", BigInteger, nullable=False),
+)
+
+# Ops that wait for their turn on an exclusive table, in the order they came.
+waiting = Table(
+    "waiting",
+    metadata,
+    Column("number", _SERIAL, primary_key=True, autoincrement=True),
+    Column("tenant", Text, nullable=False),
+    Column("table_name", Text, nullable=False),
+    Column("op_id", Text, nullable=False, unique=True),
+    Column("op", JSON, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("waiting_by_table", waiting.c.tenant, waiting.c.table_name, waiting.c.number)
+
+spans = Table(
+    "spans",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("parent", Text),
+    Column("state", Text, nullable=False),
+    Column("begun_us", BigInteger, nullable=False),
+    Column("ended_us", BigInteger),
+    Column("seen_us", BigInteger, nullable=False),
+    Column("lease_seconds", Integer, nullable=False),
+    Column("open_members", Integer, nullable=False),
+    Column("imports", Integer, nullable=False),
+    Column("counts", JSON, nullable=False),
+    Column("error", JSON),
+)
+Index("spans_by_state", spans.c.state)
+
+# How far each stream of rows has come.
+streams = Table(
+    "streams",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("table_name", Text, primary_key=True),
+    Column("stream", Text, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("touched_us", BigInteger, nullable=False),
+)
+
+# The rejected rows of an import that were replayed, amended or discarded, as a bitmap of row numbers.
+claims = Table(
+    "claims",
+    metadata,
+    Column("import_id", Text, primary_key=True),
+    Column("rows", LargeBinary, nullable=False),
+)
 
 imports = Table(
     "imports",
@@ -59,6 +128,10 @@ imports = Table(
     Column("ended_us", BigInteger),
     Column("counts", JSON, nullable=False),
     Column("durable", JSON, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("span", Text),
+    Column("of", Text),
+    Column("publish", Text, nullable=False),
     Column("touched_us", BigInteger, nullable=False),
 )
 Index("imports_by_table", imports.c.tenant, imports.c.table_name, imports.c.id)
@@ -117,6 +190,15 @@ Index("events_unpublished", events.c.published)
 
 # Close effects wait here until the markers are in raw-input.
 closings = Table("closings", metadata, Column("import_id", Text, primary_key=True))
+
+# Chunks that the controller itself puts into raw-input wait here until they are there.
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("import_id", Text, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("record", LargeBinary, nullable=False),
+)
 
 tokens = Table(
     "tokens",

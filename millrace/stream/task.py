@@ -2,7 +2,6 @@
 
 Records of raw-input in; records for validated-input, import-error and progress out. Rows never leave the worker."""
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +12,7 @@ from pyspark import TaskContext
 
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
-from millrace.model.chunk import ChunkHeader, Verdict
+from millrace.model.chunk import ROWS, ChunkHeader, Verdict
 from millrace.model.errors import Corrupt
 from millrace.model.facts import Judged as JudgedFact
 from millrace.model.facts import to_dict
@@ -39,28 +38,31 @@ class JudgeChunks:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         home = Home(Path(self.home))
-        stopped = frozenset(os.listdir(home.stops))
         context = TaskContext.get()
         cautious = context is not None and context.attemptNumber() > 0
-        groups: dict[str, Group] = {}
+        groups: dict[tuple[str, str], Group] = {}
         for batch in batches:
             for record in batch.column("value"):
                 header, payload = unpack_stamp(record.as_py())
                 if header is None:
                     continue
                 definition = _definition(self.home, header.definition)
-                group = groups.setdefault(header.definition, Group(home, definition))
-                group.add(_judge(header, payload, definition, stopped, cautious))
+                if header.kind != ROWS:
+                    yield Group(home, definition).pass_on(header)
+                    continue
+                # What is held until its import is whole cannot share a file with another import's rows.
+                key = header.definition, header.import_id if header.publish == "atomic" else ""
+                group = groups.setdefault(key, Group(home, definition, header.publish))
+                group.add(_judge(header, payload, definition, home.stops / header.import_id, cautious))
                 if group.rows >= GROUP_ROWS:
-                    yield from groups.pop(header.definition).stage()
+                    yield from groups.pop(key).stage()
         for group in groups.values():
             yield from group.stage()
 
 
-def _judge(
-    header: ChunkHeader, payload: memoryview, definition: Definition, stopped: frozenset[str], cautious: bool
-) -> Judged:
-    if header.import_id in stopped:
+def _judge(header: ChunkHeader, payload: memoryview, definition: Definition, stop: Path, cautious: bool) -> Judged:
+    # Looked at chunk by chunk: none whose judging starts after the stop is recorded may be accepted.
+    if stop.exists():
         return ignore(header, definition)
     try:
         body = unpack_rows(header, payload)
@@ -82,9 +84,10 @@ def _definition(home: str, fingerprint: str) -> Definition:
 class Group:
     """The judged chunks of one definition that will share a staged file."""
 
-    def __init__(self, home: Home, definition: Definition) -> None:
+    def __init__(self, home: Home, definition: Definition, publish: str = "rolling") -> None:
         self._home = home
         self._definition = definition
+        self._publish = publish
         self._judged: list[Judged] = []
         self.rows = 0
 
@@ -101,8 +104,17 @@ class Group:
         for verdicts_of_import, staged in self._stage_rejected():
             records.append((IMPORT_ERROR, self._report(staged, verdicts_of_import)))
         records.append((PROGRESS, pack(to_dict(JudgedFact(tuple(verdicts))))))
+        yield self._batch(records)
+
+    def pass_on(self, header: ChunkHeader) -> pa.RecordBatch:
+        """A change of the table itself: nothing to judge, the sinks make it at the chunk's version."""
+        verdict = Verdict(header.import_id, header.number, header.version, 0, 0, 0, checksum=header.checksum)
+        report = self._report(None, [verdict], kind=header.kind, version=header.version)
+        return self._batch([(VALIDATED_INPUT, report), (PROGRESS, pack(to_dict(JudgedFact((verdict,)))))])
+
+    def _batch(self, records: list[tuple[str, bytes]]) -> pa.RecordBatch:
         key = f"{self._definition.tenant}/{self._definition.table.name}".encode()
-        yield pa.RecordBatch.from_arrays(
+        return pa.RecordBatch.from_arrays(
             [
                 pa.array([topic for topic, _ in records], pa.string()),
                 pa.array([key] * len(records), pa.binary()),
@@ -117,7 +129,8 @@ class Group:
             return None
         table = self._definition.table
         store = Store(self._home.table(self._definition.tenant, table.name))
-        rows = pa.concat_tables([judged.accepted for judged in holding])
+        # Only chunks with deletes say of each row whether it is one.
+        rows = pa.concat_tables([judged.accepted for judged in holding], promote_options="default")
         return write_data_file(
             store, rows, table.primary_key, _prefix(holding[0].verdict), _chunks(holding, "accepted")
         )
@@ -133,7 +146,7 @@ class Group:
             staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
             yield [judged.verdict for judged in rejecting], staged
 
-    def _report(self, staged: StagedFile | None, verdicts: list[Verdict]) -> bytes:
+    def _report(self, staged: StagedFile | None, verdicts: list[Verdict], kind: str = ROWS, version: int = 0) -> bytes:
         return pack(
             {
                 "tenant": self._definition.tenant,
@@ -141,6 +154,9 @@ class Group:
                 "definition": self._definition.fingerprint,
                 "file": None if staged is None else staged.to_dict(),
                 "chunks": [[verdict.import_id, verdict.number] for verdict in verdicts],
+                "kind": kind,
+                "version": version,
+                "publish": self._publish,
             }
         )
 

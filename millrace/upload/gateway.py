@@ -12,7 +12,7 @@ from zlib import crc32
 from millrace.formats.cut import Cut, Cutter
 from millrace.model.chunk import ChunkHeader
 from millrace.model.errors import Clash, TooLarge
-from millrace.model.imports import Import
+from millrace.model.imports import DELETE, Import
 from millrace.observe import observe
 from millrace.wire.client import Appended, Appender
 from millrace.wire.envelope import checksum, compress, pack_chunk
@@ -115,6 +115,8 @@ class Upload:
             checksum=checksum(payload),
             layout=cut.layout,
             oversize=cut.oversize,
+            deletes=self._imp.kind == DELETE,
+            publish=self._imp.publish,
         )
         while len(self._pending) >= CHUNKS_IN_FLIGHT:
             self._confirm_oldest()

@@ -77,7 +77,7 @@ class Appender:
                 # The local queue is full: the broker is the pace.
                 time.sleep(0.002)
             except KafkaException as error:
-                raise _unavailable(error) from error
+                raise unavailable(error) from error
 
     def append_now(self, topic: str, key: bytes, value: bytes, partition: int) -> Appended:
         return self.append(topic, key, value, partition).result(DELIVERY_SECONDS + 5)
@@ -111,13 +111,16 @@ def _confirm(done: "Future[Appended]") -> Callable[[KafkaError | None, Message],
 class LogReader:
     """Reads whole topics from given positions, in order per partition. Keeps no position of its own."""
 
-    def __init__(self, cluster: Cluster, topic: str, positions: Mapping[int, int]) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, positions: Mapping[int, int], *, may_have_gaps: bool = False
+    ) -> None:
+        """`may_have_gaps`: what was trimmed before a position is passed over instead of refused."""
         self._consumer = Consumer(
             {
                 **cluster.client_config(),
                 "group.id": "millrace-reader",
                 "enable.auto.commit": False,
-                "auto.offset.reset": "error",
+                "auto.offset.reset": "earliest" if may_have_gaps else "error",
                 "fetch.wait.max.ms": 100,
                 "fetch.message.max.bytes": MAX_RECORD_BYTES,
                 "allow.auto.create.topics": False,
@@ -139,7 +142,7 @@ class LogReader:
             first = self._consumer.consume(1, seconds)
             more = self._consumer.consume(limit - 1, 0.0) if first and limit > 1 else []
         except KafkaException as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
         return [record for message in (*first, *more) if (record := _record(message)) is not None]
 
     def close(self) -> None:
@@ -170,7 +173,7 @@ def partition_count(client: Consumer | AdminClient, topic: str) -> int:
     try:
         metadata = client.list_topics(topic, timeout=REQUEST_SECONDS).topics[topic]
     except KafkaException as error:
-        raise _unavailable(error) from error
+        raise unavailable(error) from error
     if metadata.error is not None or not metadata.partitions:
         raise Unavailable(f"Topic {topic} does not exist.", remedy="Start the platform with `millrace up`.")
     return len(metadata.partitions)
@@ -190,7 +193,7 @@ class Topics:
                 future.result()
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise _unavailable(error) from error
+                    raise unavailable(error) from error
         deadline = time.monotonic() + REQUEST_SECONDS
         for topic in wanted:
             self._wait_for(topic.topic, deadline)
@@ -218,32 +221,10 @@ class Topics:
                 try:
                     future.result()
                 except KafkaException as error:
-                    raise _unavailable(error) from error
+                    raise unavailable(error) from error
 
 
-def end_offsets(cluster: Cluster, topic: str) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition. Patient with a partition whose leader has only just been chosen."""
-    consumer = Consumer({**cluster.client_config(), "group.id": "millrace-offsets", "log_level": 2})
-    deadline = time.monotonic() + REQUEST_SECONDS
-    try:
-        known = partition_count(consumer, topic)
-        return {number: _watermarks(consumer, TopicPartition(topic, number), deadline) for number in range(known)}
-    finally:
-        consumer.close()
-
-
-def _watermarks(consumer: Consumer, partition: TopicPartition, deadline: float) -> tuple[int, int]:
-    while True:
-        try:
-            low, high = consumer.get_watermark_offsets(partition, timeout=REQUEST_SECONDS)
-            return low, high
-        except KafkaException as error:
-            if time.monotonic() > deadline:
-                raise _unavailable(error) from error
-            time.sleep(0.1)
-
-
-def _unavailable(error: KafkaException) -> Unavailable:
+def unavailable(error: KafkaException) -> Unavailable:
     reason = error.args[0]
     return Unavailable(
         f"Kafka: {reason.str() if isinstance(reason, KafkaError) else reason}.", remedy="Is the broker running?"

@@ -10,7 +10,8 @@ import duckdb
 import polars as pl
 import pytest
 
-from millrace.wire.client import Cluster, end_offsets
+from millrace.wire.client import Cluster
+from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import EVENTS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until

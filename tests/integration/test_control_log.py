@@ -22,7 +22,8 @@ from millrace.model.ops import Applied
 from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import Store
-from millrace.wire.client import Cluster, LogReader, Topics, end_offsets
+from millrace.wire.client import Cluster, LogReader, Topics
+from millrace.wire.offsets import end_offsets
 from millrace.wire.envelope import pack
 from millrace.wire.topics import EVENTS, RAW_INPUT, TABLE_OPS
 from tests.support.waiting import wait_until

@@ -13,6 +13,7 @@ from millrace.model.declaration import parse_agreement, parse_table
 from millrace.model.errors import Invalid, Missing
 from millrace.model.names import checked_name
 from millrace.model.ops import Applied
+from millrace.model.table import Definition
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
@@ -63,8 +64,10 @@ async def define_table(
     platform: PlatformDep,
     response: Response,
     document: dict[str, Any] = Body(),
+    new_generation: bool = False,
+    wait_turn: bool = True,
 ) -> dict[str, Any]:
-    """Declares a table, or changes its declaration."""
+    """Declares a table, or changes its declaration. A new generation may change anything, and begins empty."""
     caller.must_see(tenant)
     checked_name("tenant", tenant)
     declaration = parse_table(document)
@@ -73,8 +76,58 @@ async def define_table(
             f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."
         )
     return _answer(
-        await platform.submit(ops.DEFINE_TABLE, tenant, table, {"declaration": declaration.to_dict()}), response
+        await platform.submit(
+            ops.DEFINE_TABLE,
+            tenant,
+            table,
+            {"declaration": declaration.to_dict(), "new_generation": new_generation, "wait": wait_turn},
+        ),
+        response,
     )
+
+
+@router.post("/tenants/{tenant}/tables/{table}/truncate")
+async def truncate_table(
+    tenant: str, table: str, caller: CallerDep, platform: PlatformDep, response: Response, wait_turn: bool = True
+) -> dict[str, Any]:
+    """Empties the table: rows of every import before this go, also those still on their way."""
+    caller.must_see(tenant)
+    return _answer(await platform.submit(ops.TRUNCATE_TABLE, tenant, table, {"wait": wait_turn}), response)
+
+
+@router.delete("/tenants/{tenant}/tables/{table}")
+async def drop_table(
+    tenant: str, table: str, caller: CallerDep, platform: PlatformDep, response: Response, wait_turn: bool = True
+) -> dict[str, Any]:
+    """Drops the table. It can be restored for some days."""
+    caller.must_see(tenant)
+    return _answer(await platform.submit(ops.DROP_TABLE, tenant, table, {"wait": wait_turn}), response)
+
+
+@router.post("/tenants/{tenant}/tables/{table}/restore")
+async def restore_table(
+    tenant: str, table: str, caller: CallerDep, platform: PlatformDep, response: Response
+) -> dict[str, Any]:
+    caller.must_see(tenant)
+    return _answer(await platform.submit(ops.RESTORE_TABLE, tenant, table, {}), response)
+
+
+@router.get("/tenants/{tenant}/tables/{table}/revisions")
+def table_history(tenant: str, table: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """Every definition the table ever had, the newest first."""
+    caller.must_see(tenant)
+    where = (t.revisions.c.tenant == tenant, t.revisions.c.table_name == table)
+    with platform.store.read() as connection:
+        find_table(connection, tenant, table)
+        rows = list(connection.execute(select(t.revisions).where(*where).order_by(t.revisions.c.revision.desc())))
+    return {"items": [_revision(row) for row in rows]}
+
+
+def _revision(row: Any) -> dict[str, Any]:
+    definition = Definition.from_json(row.definition.encode())
+    shown = {"revision": row.revision, "generation": row.generation, "definition": row.fingerprint}
+    columns = [{"name": c.name, "type": str(c.arrow), "nullable": c.nullable} for c in definition.columns]
+    return {**shown, "defined_at": iso(row.defined_us), "columns": columns, "declaration": definition.table.to_dict()}
 
 
 @router.get("/tenants/{tenant}/tables")
@@ -97,6 +150,6 @@ def show_op(op_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, A
         row = connection.execute(select(t.requests).where(t.requests.c.id == op_id)).first()
     if row is None or caller.tenant not in (None, row.tenant):
         raise Missing(f"There is no op {op_id}.", code="no_op")
-    state = "requested" if not row.applied else "refused" if row.refusal else "applied"
+    state = ("waiting" if row.result else "requested") if not row.applied else "refused" if row.refusal else "applied"
     shown = {"op": row.id, "kind": row.kind, "tenant": row.tenant, "subject": row.subject, "state": state}
     return {**shown, "requested_at": iso(row.requested_us), "result": row.result, "refusal": row.refusal}

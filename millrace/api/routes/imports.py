@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
 from millrace.api.documents import import_document, import_documents
-from millrace.api.options import OptionsDep
+from millrace.api.options import AdmissionDep, OptionsDep
 from millrace.api.platform import Platform
 from millrace.api.sessions import Session
 from millrace.api.tokens import Caller
@@ -43,12 +43,13 @@ async def import_file(
     platform: PlatformDep,
     sessions: SessionsDep,
     options: OptionsDep,
+    admission: AdmissionDep,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> dict[str, Any]:
     """Imports the request's body. Answers when every byte is in Kafka; the import then goes on by itself."""
     caller.must_see(tenant)
     length = int(request.headers["content-length"]) if request.headers.get("content-length", "").isdigit() else None
-    begun = await sessions.begin(tenant, table, options, length, idempotency_key)
+    begun = await sessions.begin(tenant, table, options, length, idempotency_key, admission)
     if isinstance(begun, Session):
         async with begun.busy:
             fresh = await sessions.from_start(begun)
@@ -69,12 +70,16 @@ def list_imports(
     tenant: str | None = None,
     table: str | None = None,
     state: str | None = None,
+    kind: str | None = None,
+    span: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
 ) -> dict[str, Any]:
     if tenant is not None:
         caller.must_see(tenant)
     with platform.store.read() as connection:
-        return {"items": import_documents(connection, tenant or caller.tenant, table, state, limit)}
+        return {
+            "items": import_documents(connection, tenant or caller.tenant, table, state, limit, kind=kind, span=span)
+        }
 
 
 @router.get("/imports/{import_id}")

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
-from millrace.api.options import OptionsDep
+from millrace.api.options import AdmissionDep, OptionsDep
 from millrace.api.routes.imports import shown_import
 from millrace.api.sessions import Session
 from millrace.model import ops
@@ -30,6 +30,7 @@ async def create_upload(
     caller: CallerDep,
     sessions: SessionsDep,
     options: OptionsDep,
+    admission: AdmissionDep,
     upload_length: Annotated[int | None, Header(ge=0)] = None,
     upload_defer_length: Annotated[int | None, Header()] = None,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
@@ -37,7 +38,7 @@ async def create_upload(
     caller.must_see(tenant)
     if upload_length is None and upload_defer_length != 1:
         raise Invalid("The upload has no length.", remedy="Send Upload-Length, or Upload-Defer-Length: 1.")
-    begun = await sessions.begin(tenant, table, options, upload_length, idempotency_key)
+    begun = await sessions.begin(tenant, table, options, upload_length, idempotency_key, admission)
     if not isinstance(begun, Session):
         headers = {**VERSION, "Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
         return Response(status_code=201, headers=headers)

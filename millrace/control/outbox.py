@@ -1,0 +1,146 @@
+"""Effects that leave the store: kept in the op's transaction, relayed afterwards under ids that follow from the op."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from zlib import crc32
+
+from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+
+from millrace.control.definitions import DefinitionFiles
+from millrace.control.entities import forget_facts
+from millrace.control.state import Announce, Close, Effect, Send
+from millrace.model.chunk import ChunkHeader
+from millrace.model.ops import Op
+from millrace.store import tables as t
+from millrace.store.engine import Store, insert_new, upsert
+from millrace.wire.client import Appender
+from millrace.wire.envelope import pack, pack_chunk, pack_close
+from millrace.wire.topics import EVENTS, RAW_INPUT, quick_partitions
+
+EVENT_SOURCE = "millrace"
+
+
+@dataclass
+class Kept:
+    """What a batch of ops leaves besides its entities, written in one go."""
+
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    closings: list[dict[str, Any]] = field(default_factory=list)
+    chunks: list[dict[str, Any]] = field(default_factory=list)
+    over: list[str] = field(default_factory=list)
+
+    @property
+    def leaves_the_store(self) -> bool:
+        return bool(self.events or self.closings or self.chunks)
+
+    def keep(self, effect: Effect, op: Op, number: int, at_us: int) -> None:
+        match effect:
+            case Close(import_id):
+                self.closings.append({"import_id": import_id})
+            case Send():
+                record = pack_chunk(_header(effect), effect.payload)
+                self.chunks.append({"import_id": effect.import_id, "number": effect.number, "record": record})
+            case Announce():
+                event = cloud_event(effect, op, number, at_us)
+                row = {"id": event["id"], "tenant": op.tenant, "event": event, "kept_from": at_us // 1_000_000}
+                self.events.append({**row, "published": False})
+
+    def write(self, connection: Connection) -> None:
+        if self.requests:
+            upsert(connection, t.requests, list(self.requests.values()))
+        if self.events:
+            connection.execute(insert(t.events), self.events)
+        insert_new(connection, t.closings, self.closings)
+        insert_new(connection, t.outbox, self.chunks)
+        if self.over:
+            forget_facts(connection, self.over)
+
+
+class Outbox:
+    """Relays what waits in the store; asked again after a crash, it relays again what may already be there."""
+
+    def __init__(self, store: Store, appender: Appender, definitions: DefinitionFiles, raw_partitions: int) -> None:
+        self._store = store
+        self._appender = appender
+        self._definitions = definitions
+        self._raw_partitions = raw_partitions
+
+    def relay(self) -> None:
+        with self._store.read() as connection:
+            chunks = list(connection.execute(select(t.outbox)))
+            closings = list(connection.execute(select(t.closings.c.import_id)).scalars())
+            waiting = select(t.events.c.number, t.events.c.tenant, t.events.c.event).where(
+                t.events.c.published.is_(False)
+            )
+            events = list(connection.execute(waiting.order_by(t.events.c.number)))
+        sent = [self._send(row.import_id, row.record) for row in chunks]
+        for import_id in closings:
+            self._mark_closed(import_id)
+        sent += [
+            self._appender.append(EVENTS, e.tenant.encode(), pack(e.event), _event_partition(e.tenant)) for e in events
+        ]
+        for future in sent:
+            future.result()
+        if sent:
+            self._forget(chunks, events)
+
+    def _send(self, import_id: str, record: bytes) -> Any:
+        quick = quick_partitions()
+        partition = quick[crc32(import_id.encode()) % len(quick)]
+        return self._appender.append(RAW_INPUT, import_id.encode(), record, partition)
+
+    def _forget(self, chunks: list[Any], events: list[Any]) -> None:
+        with self._store.write() as connection:
+            if events:
+                sent = t.events.c.number <= events[-1].number
+                connection.execute(update(t.events).where(sent, t.events.c.published.is_(False)).values(published=True))
+            if chunks:
+                them = [and_(t.outbox.c.import_id == row.import_id, t.outbox.c.number == row.number) for row in chunks]
+                connection.execute(delete(t.outbox).where(or_(*them)))
+
+    def _mark_closed(self, import_id: str) -> None:
+        """First the workers' stop list, then the markers: whatever is judged behind a marker is ignored."""
+        self._definitions.stop(import_id)
+        record = pack_close(import_id)
+        futures = [self._appender.append(RAW_INPUT, import_id.encode(), record, n) for n in range(self._raw_partitions)]
+        markers = {str(done.partition): done.offset for done in (future.result() for future in futures)}
+        with self._store.write() as connection:
+            connection.execute(update(t.imports).where(t.imports.c.id == import_id).values(markers=markers))
+            connection.execute(delete(t.closings).where(t.closings.c.import_id == import_id))
+
+
+def _header(chunk: Send) -> ChunkHeader:
+    return ChunkHeader(
+        import_id=chunk.import_id,
+        number=chunk.number,
+        version=chunk.version,
+        definition=chunk.definition,
+        encoding="jsonl",
+        first_row=1,
+        first_line=1,
+        rows=chunk.rows,
+        plain_bytes=chunk.plain_bytes,
+        checksum=chunk.checksum,
+        kind=chunk.kind,
+        publish=chunk.publish,
+    )
+
+
+def cloud_event(announce: Announce, op: Op, number: int, at_us: int) -> dict[str, Any]:
+    """A CloudEvents 1.0 event; its id follows from the op's id, so that a replay announces nothing new."""
+    return {
+        "specversion": "1.0",
+        "id": f"{op.id}.{op.kind}.{number}",
+        "source": f"/{EVENT_SOURCE}/tenants/{op.tenant}",
+        "type": f"{EVENT_SOURCE}.{announce.type}",
+        "subject": announce.subject,
+        "time": datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(),
+        "datacontenttype": "application/json",
+        "data": announce.data,
+    }
+
+
+def _event_partition(tenant: str) -> int:
+    return sum(tenant.encode()) % 2

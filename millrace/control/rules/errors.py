@@ -1,0 +1,118 @@
+"""Rejected rows tried again, corrected or given up. Each is claimed once, so that no two of these do it twice."""
+
+from base64 import b64decode
+from dataclasses import replace
+
+from pyroaring import BitMap64
+
+from millrace.control.rules.admitting import admit
+from millrace.control.rules.tables import known_table
+from millrace.control.state import Announce, State, Step
+from millrace.model.errors import Clash, Missing
+from millrace.model.imports import AMEND, COMPLETED, DISCARD, PROCESSING, REPLAY, Import
+from millrace.model.ops import Op
+
+# A reject of a replay of a replay …: behind this many it can only be amended or discarded.
+MOST_REPLAYS = 10
+
+
+def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
+    """Rows keep the version they had, so they can never beat newer ones; one chunk per original chunk."""
+    table = known_table(state, op)
+    origin = _origin(state, op)
+    depth = int(origin.options.get("replays", 0)) + 1
+    if depth > MOST_REPLAYS:
+        raise Clash(
+            f"These rows were replayed {MOST_REPLAYS} times.", remedy="Amend or discard them.", code="replayed_enough"
+        )
+    first_kept = int(op.body["first_version"])
+    if first_kept <= table.floor:
+        raise Clash(
+            f"The rejected rows are older than the last time {table.tenant}/{table.name} was emptied.",
+            remedy="Amend them: corrected rows get a new version.",
+            code="below_floor",
+        )
+    imp = Import(
+        id=op.id,
+        tenant=op.tenant,
+        table=op.subject,
+        definition=table.definition.fingerprint,
+        state=PROCESSING,
+        first_version=origin.first_version,
+        versions=origin.versions,
+        sinks=table.definition.table.sinks,
+        begun_us=at_us,
+        announced={"chunks": int(op.body["chunks"]), "rows": int(op.body["rows_count"]), "bytes": 0},
+        options={"replays": depth, "rows": op.body["rows"]},
+        kind=REPLAY,
+        span=op.body.get("span"),
+        of=origin.id,
+    )
+    after, effects = admit(claim(state, op), op, imp, 0)
+    return after, effects, {"import": imp.id}
+
+
+def discard(state: State, op: Op, at_us: int, partition: int) -> Step:
+    known_table(state, op)
+    origin = _origin(state, op)
+    count = len(BitMap64.deserialize(b64decode(op.body["rows"])))
+    imp = Import(
+        id=op.id,
+        tenant=op.tenant,
+        table=op.subject,
+        definition=origin.definition,
+        state=COMPLETED,
+        first_version=0,
+        versions=0,
+        sinks=(),
+        begun_us=at_us,
+        ended_us=at_us,
+        announced={"chunks": 0, "rows": 0, "bytes": 0},
+        kind=DISCARD,
+        of=origin.id,
+    )
+    data = {"table": f"{op.tenant}/{op.subject}", "kind": DISCARD, "of": origin.id, "discarded": count}
+    after = claim(state, op).with_import(imp)
+    return after, (Announce(f"import.{COMPLETED}", imp.id, data),), {"import": imp.id, "state": COMPLETED}
+
+
+def claim(state: State, op: Op) -> State:
+    """The rejected rows that the op names are its own from now on."""
+    origin = _origin(state, op)
+    wanted = BitMap64.deserialize(b64decode(op.body["rows"]))
+    claimed = _claimed(state, origin.id)
+    taken = wanted & claimed
+    if taken:
+        raise Clash(
+            f"{len(taken):,} of these rejected rows of {origin.id} were replayed, amended or discarded before "
+            f"(row {taken[0]:,} is the first).",
+            remedy="Choose the others; `millrace errors` marks the open ones.",
+            code="claimed",
+        )
+    return replace(state, claims={**state.claims, origin.id: (claimed | wanted).serialize()})
+
+
+def release(state: State, imp: Import) -> State:
+    """A replay that did not complete may be asked for again, where doing so cannot double a row."""
+    keyed = state.table is not None and bool(state.table.definition.table.primary_key)
+    if imp.kind not in (REPLAY, AMEND) or imp.state == COMPLETED or imp.of is None or not keyed:
+        return state
+    rows = imp.options.get("rows")
+    if rows is None or imp.of not in state.claims:
+        return state
+    left = _claimed(state, imp.of) - BitMap64.deserialize(b64decode(rows))
+    return replace(state, claims={**state.claims, imp.of: left.serialize()})
+
+
+def _claimed(state: State, import_id: str) -> BitMap64:
+    known = state.claims.get(import_id)
+    return BitMap64.deserialize(known) if known else BitMap64()
+
+
+def _origin(state: State, op: Op) -> Import:
+    origin = state.imports.get(op.body["of"])
+    if origin is None or origin.tenant != op.tenant or origin.table != op.subject:
+        raise Missing(f"There is no import {op.body['of']} into {op.tenant}/{op.subject}.", code="no_import")
+    if not origin.is_over:
+        raise Clash(f"Import {origin.id} is still {origin.state}.", remedy="Wait for its end.", code="not_over")
+    return origin

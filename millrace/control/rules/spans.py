@@ -1,0 +1,177 @@
+"""Spans: opened, joined by imports and child spans, ended when all of them have, aborted when one of them cannot."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from millrace.control.state import ABORTED, ENDED, ENDING, OPEN, Announce, Effect, Span, State, Step
+from millrace.model.errors import Clash, Missing
+from millrace.model.imports import COMPLETED, Counts, Import
+from millrace.model.names import span_lineage
+from millrace.model.ops import Op
+
+DEFAULT_LEASE_SECONDS = 3600
+Changed = tuple[State, tuple[Effect, ...]]
+
+
+def begin(state: State, op: Op, at_us: int, partition: int) -> Step:
+    """Opens the span, and each level above it that is not there yet."""
+    if state.tenant is None:
+        raise Missing(f"There is no tenant {op.tenant!r}.", code="no_tenant")
+    known = state.spans.get(op.subject)
+    if known is not None:
+        _refuse_unless_open(known)
+        return state, (), {"span": known.name, "state": known.state, "repeated": True}
+    lease = int(op.body.get("lease_seconds") or DEFAULT_LEASE_SECONDS)
+    effects: list[Effect] = []
+    for name in span_lineage(op.subject):
+        before = state.spans.get(name)
+        if before is not None:
+            _refuse_unless_open(before)
+            continue
+        span = Span(op.tenant, name, OPEN, at_us, lease)
+        if span.parent is not None:
+            above = state.spans[span.parent]
+            state = state.with_span(replace(above, open_members=above.open_members + 1))
+        state = state.with_span(span)
+        effects.append(Announce("span.begun", name, {"span": name, "begun_us": at_us}))
+    return state, tuple(effects), {"span": op.subject, "state": OPEN, "repeated": False}
+
+
+def end(state: State, op: Op, at_us: int, partition: int) -> Step:
+    span = _known(state, op)
+    if span.state != OPEN:
+        return state, (), {"span": span.name, "state": span.state}
+    after, effects = _end_if_done(state.with_span(replace(span, state=ENDING)), span.name, at_us)
+    return after, effects, {"span": span.name, "state": after.spans[span.name].state}
+
+
+def abort(state: State, op: Op, at_us: int, partition: int) -> Step:
+    return _give_up(state, op, at_us, "aborted", str(op.body.get("reason") or "The span was aborted."))
+
+
+def expire(state: State, op: Op, at_us: int, partition: int) -> Step:
+    return _give_up(state, op, at_us, "expired", "Nothing happened in the span for as long as its lease.")
+
+
+def _give_up(state: State, op: Op, at_us: int, code: str, message: str) -> Step:
+    span = _known(state, op)
+    if span.is_over:
+        return state, (), {"span": span.name, "state": span.state}
+    error = {"code": code, "message": message, "member": span.name}
+    after, effects = _abort(state, span.name, error, at_us)
+    return after, effects, {"span": span.name, "state": ABORTED}
+
+
+def join(state: State, op: Op) -> State:
+    """One more member of the span that the op names; an op that waited joined it when it came."""
+    name = op.body.get("span")
+    if name is None or op.body.get("joined"):
+        return state
+    span = state.spans.get(name)
+    if span is None:
+        raise Missing(
+            f"There is no span {name!r} of {op.tenant}.", remedy="Begin it with `millrace span begin`.", code="no_span"
+        )
+    _refuse_unless_open(span)
+    for level in span_lineage(name)[:-1]:
+        if state.spans[level].is_over:
+            _refuse_unless_open(state.spans[level])
+    return state.with_span(replace(span, open_members=span.open_members + 1, imports=span.imports + 1))
+
+
+def member_refused(state: State, op: Op, refusal: dict[str, str], at_us: int) -> Changed:
+    span = state.spans.get(op.body.get("span") or "")
+    if span is None:
+        return state, ()
+    if op.body.get("joined"):
+        span = replace(span, open_members=span.open_members - 1)
+        state = state.with_span(span)
+    if span.is_over:
+        return state, ()
+    member = f"{op.kind} of {op.tenant}/{op.subject}"
+    return _abort(state, span.name, {**refusal, "member": member}, at_us)
+
+
+def member_settled(state: State, imp: Import, at_us: int) -> Changed:
+    span = state.spans.get(imp.span or "")
+    if span is None:
+        return state, ()
+    left = replace(span, open_members=span.open_members - 1, counts=_sum(span.counts, imp.counts))
+    state = state.with_span(left)
+    if left.is_over:
+        return state, ()
+    if imp.state != COMPLETED:
+        error = {"code": imp.state, "message": (imp.error or {}).get("message", imp.state), "member": imp.id}
+        return _abort(state, span.name, error, at_us)
+    return _end_if_done(state, span.name, at_us)
+
+
+def _end_if_done(state: State, name: str, at_us: int) -> Changed:
+    span = state.spans[name]
+    if span.state != ENDING or span.open_members > 0:
+        return state, ()
+    ended = replace(span, state=ENDED, ended_us=at_us)
+    state = state.with_span(ended)
+    effects: tuple[Effect, ...] = (Announce("span.ended", name, _told(ended)),)
+    if span.parent is None:
+        return state, effects
+    above = state.spans[span.parent]
+    state = state.with_span(
+        replace(
+            above,
+            open_members=above.open_members - 1,
+            counts=_sum(above.counts, ended.counts),
+            imports=above.imports + ended.imports,
+        )
+    )
+    state, more = _end_if_done(state, span.parent, at_us)
+    return state, effects + more
+
+
+def _abort(state: State, name: str, error: dict[str, str], at_us: int) -> Changed:
+    """The span and every level above it can no longer complete."""
+    effects: list[Effect] = []
+    for level in reversed(span_lineage(name)):
+        span = state.spans[level]
+        if span.parent is not None:
+            above = state.spans[span.parent]
+            if not span.is_over:
+                state = state.with_span(replace(above, open_members=above.open_members - 1))
+        if span.is_over:
+            continue
+        aborted = replace(span, state=ABORTED, ended_us=at_us, error=error)
+        state = state.with_span(aborted)
+        effects.append(Announce("span.aborted", level, _told(aborted)))
+    return state, tuple(effects)
+
+
+def _told(span: Span) -> dict[str, Any]:
+    told = {"span": span.name, "imports": span.imports, "rows": _rows(span.counts), "error": span.error}
+    assert span.ended_us is not None
+    interval = {"begun_us": span.begun_us, "ended_us": span.ended_us, "seconds": (span.ended_us - span.begun_us) / 1e6}
+    return {**told, "interval": interval}
+
+
+def _rows(counts: Counts) -> dict[str, int]:
+    return {
+        name: value for name, value in asdict(counts).items() if name in ("read", "accepted", "rejected", "ignored")
+    }
+
+
+def _sum(left: Counts, right: Counts) -> Counts:
+    there, more = asdict(left), asdict(right)
+    return Counts(**{name: there[name] + more[name] for name in there})
+
+
+def _refuse_unless_open(span: Span) -> None:
+    if span.state != OPEN:
+        raise Clash(
+            f"The span {span.name!r} is {span.state}.", remedy="Begin a span of another name.", code="span_over"
+        )
+
+
+def _known(state: State, op: Op) -> Span:
+    span = state.spans.get(op.subject)
+    if span is None:
+        raise Missing(f"There is no span {op.subject!r} of {op.tenant}.", code="no_span")
+    return span

@@ -1,0 +1,125 @@
+"""Tables: declared, changed, emptied, dropped and brought back. Each change reaches the sinks as a chunk without rows."""
+
+from dataclasses import replace
+from typing import Any
+
+from millrace.control.rules.admitting import change_of_table, reserve
+from millrace.control.rules.tenants import TWINS
+from millrace.control.state import Announce, Publish, State, Step, Table
+from millrace.model.chunk import PREPARE
+from millrace.model.chunk import TRUNCATE as TRUNCATE_CHUNK
+from millrace.model.errors import Clash, Missing
+from millrace.model.evolution import check
+from millrace.model.imports import ALTER, TRUNCATE
+from millrace.model.ops import Op
+from millrace.model.table import Definition, TableDeclaration
+from millrace.model.table import define as make_definition
+
+
+def define(state: State, op: Op, at_us: int, partition: int) -> Step:
+    if state.tenant is None:
+        raise Missing(
+            f"There is no tenant {op.tenant!r}.", remedy="Apply its service agreement first.", code="no_tenant"
+        )
+    if state.twin is not None:
+        raise Clash(f"There is a table {op.tenant}/{state.twin} already.", remedy=TWINS)
+    declaration = TableDeclaration.from_dict(op.body["declaration"])
+    before = state.table
+    wants_new = bool(op.body.get("new_generation"))
+    if before is not None and not before.is_dropped and not wants_new and before.definition.table == declaration:
+        return state, (), _defined(before, changed=False)
+    version = reserve(before, at_us)
+    definition = _next_definition(state, op.tenant, declaration, version, wants_new)
+    table = Table(
+        tenant=op.tenant,
+        name=declaration.name,
+        definition=definition,
+        last_version=version,
+        defined_us=at_us,
+        floor=max(before.floor if before else 0, definition.floor),
+        open_imports=before.open_imports if before else 0,
+    )
+    event = Announce(
+        "table.defined",
+        f"{op.tenant}/{table.name}",
+        {
+            "revision": definition.revision,
+            "generation": definition.generation,
+            "definition": definition.fingerprint,
+        },
+    )
+    state, effects, imp = change_of_table(replace(state, table=table), op, ALTER, PREPARE, version, at_us)
+    return state, (Publish(definition), event, *effects), {**_defined(table, changed=True), "import": imp.id}
+
+
+def _next_definition(
+    state: State, tenant: str, declaration: TableDeclaration, version: int, wants_new: bool
+) -> Definition:
+    before = state.table
+    if before is None:
+        return make_definition(tenant, declaration, 1)
+    old = before.definition
+    if before.is_dropped or wants_new:
+        return make_definition(tenant, declaration, old.revision + 1, old.generation + 1, floor=version)
+    check(old, state.history, declaration)
+    return make_definition(tenant, declaration, old.revision + 1, old.generation, old.floor, old.fingerprint)
+
+
+def _defined(table: Table, *, changed: bool) -> dict[str, Any]:
+    definition = table.definition
+    return {
+        "table": table.name,
+        "revision": definition.revision,
+        "generation": definition.generation,
+        "definition": definition.fingerprint,
+        "changed": changed,
+    }
+
+
+def truncate(state: State, op: Op, at_us: int, partition: int) -> Step:
+    table = known_table(state, op)
+    return _empty(state, table, op, at_us, "table.truncated")
+
+
+def _empty(state: State, table: Table, op: Op, at_us: int, event_type: str) -> Step:
+    version = reserve(table, at_us)
+    emptied = replace(table, last_version=version, floor=version)
+    state, effects, imp = change_of_table(replace(state, table=emptied), op, TRUNCATE, TRUNCATE_CHUNK, version, at_us)
+    event = Announce(event_type, f"{table.tenant}/{table.name}", {"floor": version, "import": imp.id})
+    return state, (event, *effects), {"table": table.name, "floor": version, "import": imp.id}
+
+
+def drop(state: State, op: Op, at_us: int, partition: int) -> Step:
+    """The table is gone for everyone who asks; its rows go when it can no longer be restored."""
+    table = known_table(state, op)
+    event = Announce("table.dropped", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
+    return replace(state, table=replace(table, dropped_us=at_us)), (event,), {"table": table.name, "dropped": True}
+
+
+def restore(state: State, op: Op, at_us: int, partition: int) -> Step:
+    table = state.table
+    if table is None or not table.is_dropped or table.is_purged:
+        raise Clash(
+            f"There is no dropped table {op.tenant}/{op.subject} to restore.",
+            remedy="A dropped table can be restored until its retention is over or it is declared again.",
+            code="not_dropped",
+        )
+    event = Announce("table.restored", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
+    return replace(state, table=replace(table, dropped_us=None)), (event,), {"table": table.name, "dropped": False}
+
+
+def purge(state: State, op: Op, at_us: int, partition: int) -> Step:
+    """The rows of a table that stayed dropped for good; what happened to it since the timer asked is left alone."""
+    table = state.table
+    if table is None or table.dropped_us != op.body["dropped_us"] or table.is_purged:
+        return state, (), {"table": op.subject, "purged": False}
+    after, effects, result = _empty(state, replace(table, is_purged=True), op, at_us, "table.purged")
+    return after, effects, {**result, "purged": True}
+
+
+def known_table(state: State, op: Op) -> Table:
+    if state.tenant is None or state.table is None or state.table.is_dropped:
+        raise Missing(
+            f"There is no table {op.tenant}/{op.subject}.", remedy="Apply its declaration first.", code="no_table"
+        )
+    return state.table

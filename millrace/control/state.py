@@ -1,0 +1,143 @@
+"""What one op can see and change, and what follows from it. Values only: the shell reads and writes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millrace.model.imports import NOTHING, Counts, Import
+from millrace.model.ops import Applied, Op
+from millrace.model.table import Definition
+
+OPEN, ENDING, ENDED, ABORTED = "open", "ending", "ended", "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    name: str
+    partition: int
+    agreement: dict[str, Any]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`last_version` only grows, also over the table's lives; `open_imports` are admitted and not yet settled."""
+
+    tenant: str
+    name: str
+    definition: Definition
+    last_version: int
+    defined_us: int
+    floor: int = 0
+    open_imports: int = 0
+    dropped_us: int | None = None
+    is_purged: bool = False
+
+    @property
+    def is_dropped(self) -> bool:
+        return self.dropped_us is not None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the next op may start now, or must wait until those under way have settled."""
+        return self.open_imports == 0 or self.definition.table.concurrency == "concurrent"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`open_members` counts imports and child spans that have not ended."""
+
+    tenant: str
+    name: str
+    state: str
+    begun_us: int
+    lease_seconds: int
+    open_members: int = 0
+    imports: int = 0
+    counts: Counts = NOTHING
+    error: dict[str, str] | None = None
+    ended_us: int | None = None
+
+    @property
+    def parent(self) -> str | None:
+        return self.name.rpartition("/")[0] or None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in (ENDED, ABORTED)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The entities one op may touch. `queue` holds the ops that wait for their turn on the table, oldest first; `by_key` the
+    imports that earlier requests with the same idempotency keys began; `history` the definitions of this generation;
+    `twin` is another tenant or table whose name differs from the op's in case only."""
+
+    tenant: Tenant | None = None
+    table: Table | None = None
+    imports: Mapping[str, Import] = field(default_factory=dict)
+    spans: Mapping[str, Span] = field(default_factory=dict)
+    queue: tuple[Op, ...] = ()
+    by_key: Mapping[str, Import] = field(default_factory=dict)
+    history: tuple[Definition, ...] = ()
+    streams: Mapping[str, int] = field(default_factory=dict)
+    claims: Mapping[str, bytes] = field(default_factory=dict)
+    twin: str | None = None
+
+    def with_import(self, imp: Import) -> "State":
+        return replace(self, imports={**self.imports, imp.id: imp})
+
+    def with_span(self, span: Span) -> "State":
+        return replace(self, spans={**self.spans, span.name: span})
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """An event for everyone who listens; its id follows from the op, so that it is announced under one id only."""
+
+    type: str
+    subject: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """A definition that must be readable by the workers before anyone may name it."""
+
+    definition: Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Stop judging the import's chunks and mark where it ends in every partition."""
+
+    import_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A chunk that the controller itself puts into raw-input: a change for the sinks, or the rows that came in the op."""
+
+    import_id: str
+    number: int
+    version: int
+    definition: str
+    kind: str
+    rows: int = 0
+    plain_bytes: int = 0
+    checksum: int = 0
+    payload: bytes = b""
+    publish: str = "rolling"
+
+
+Effect = Announce | Publish | Close | Send
+Step = tuple[State, tuple[Effect, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a record of the log led to: one answer for its own op, and for each op whose turn came with it."""
+
+    state: State
+    effects: tuple[tuple[Op, Effect], ...]
+    answers: tuple[Applied, ...]
