@@ -22,9 +22,7 @@ class AvroCutter:
     ) -> None:
         self._options = options
         self._limits = limits
-        self._reader = BlockReader(
-            options.what, lambda header: refuse_unresolvable(header.schema, definition, options.what)
-        )
+        self._reader = BlockReader(options.what, lambda header: refuse_unresolvable(header.schema, definition, options))
         self._empty = ContainerHeader(definition.table.schema, "null", bytes(SYNC_BYTES))
         self._waiting: list[Block] = []
         self._offset: int | None = 0

@@ -2,9 +2,11 @@
 
 from typing import Any
 
-from millrace.formats.matching import refuse_mismatch
+from millrace.formats.matching import readable_columns, refuse_mismatch
+from millrace.formats.pieces import UploadOptions
 from millrace.model.columns import Column
 from millrace.model.errors import Invalid
+from millrace.model.fields import assigned
 from millrace.model.table import Definition
 
 _PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
@@ -17,13 +19,15 @@ _PROMOTIONS = {
 }
 
 
-def refuse_unresolvable(schema: dict[str, Any], definition: Definition, what: str) -> None:
+def refuse_unresolvable(schema: dict[str, Any], definition: Definition, options: UploadOptions) -> None:
     fields = {str(field.get("name")): field.get("type") for field in schema["fields"] if isinstance(field, dict)}
-    where = f"{what}: its Avro schema"
-    refuse_mismatch(list(fields), definition, where)
-    for column in definition.columns:
-        if column.name in fields and not _resolvable(fields[column.name], column):
-            written = ", ".join(sorted(_kinds(fields[column.name])))
+    where = f"{options.what}: its Avro schema"
+    refuse_mismatch(list(fields), definition, where, deletes=options.deletes)
+    columns = readable_columns(definition, deletes=options.deletes)
+    names = assigned(fields, columns)
+    for column in columns:
+        if column.name in names and not _resolvable(fields[names[column.name]], column):
+            written = ", ".join(sorted(_kinds(fields[names[column.name]])))
             raise Invalid(
                 f"{where} writes column {column.name!r} as {written}, the table has {column.kind}.",
                 remedy="Write it with the table's type, or one that Avro can promote to it.",

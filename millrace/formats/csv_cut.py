@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from millrace.formats import bits
 from millrace.formats.csv_header import read_header
 from millrace.formats.csv_rows import LineEnds, line_ends
+from millrace.formats.matching import readable_columns
 from millrace.formats.pieces import Limits, ResumePoint, UploadOptions
 from millrace.formats.text_cut import Tally, TextCutter
 from millrace.model.chunk import TextLayout
@@ -55,12 +56,12 @@ def csv_cutter(
     limits: Limits,
     resume: ResumePoint | None = None,
 ) -> TextCutter:
-    declared = tuple(column.name for column in definition.columns)
+    declared = tuple(column.name for column in readable_columns(definition, deletes=options.deletes))
     columns = tuple(resume["columns"]) if resume else declared
     layout = TextLayout(columns, dialect.delimiter, dialect.quote, dialect.null_text)
 
     def read_head(row: bytes, line: int) -> TextLayout:
-        return read_header(row, line, definition, layout, options.what)
+        return read_header(row, line, definition, layout, options)
 
     rule = CsvRows(dialect.delimiter, dialect.quote)
     return TextCutter(rule, layout, limits, read_head=read_head if dialect.header else None, resume=resume)

@@ -8,6 +8,7 @@ import pyarrow.csv as pacsv
 
 from millrace.formats.csv_rows import row_spans
 from millrace.formats.matching import missing, refuse_mismatch
+from millrace.formats.pieces import UploadOptions
 from millrace.model.chunk import TextLayout
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.errors import Invalid
@@ -16,8 +17,10 @@ from millrace.model.table import Definition
 DELIMITERS = ",;\t|"
 
 
-def read_header(row: bytes, line: int, definition: Definition, layout: TextLayout, what: str) -> TextLayout:
-    where = f"{what}: the header in line {line}"
+def read_header(
+    row: bytes, line: int, definition: Definition, layout: TextLayout, options: UploadOptions
+) -> TextLayout:
+    where = f"{options.what}: the header in line {line}"
     try:
         row.decode()
     except UnicodeDecodeError as error:
@@ -28,7 +31,8 @@ def read_header(row: bytes, line: int, definition: Definition, layout: TextLayou
         remedy = "Check the delimiter setting, or send fewer columns."
         raise Invalid(f"{where} has more than {limit} columns.", remedy=remedy)
     names = _names(row, layout.delimiter, layout.quote)
-    refuse_mismatch(names, definition, where, hint=_other_delimiter(row, layout, names, definition))
+    hint = _other_delimiter(row, layout, names, definition, options.deletes)
+    refuse_mismatch(names, definition, where, deletes=options.deletes, hint=hint)
     return replace(layout, columns=_distinct(names))
 
 
@@ -47,11 +51,11 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
     return tuple(name if at in first else f"{name}#{at + 1}" for at, name in enumerate(names))
 
 
-def _other_delimiter(row: bytes, layout: TextLayout, names: list[str], definition: Definition) -> str:
-    lacking = len(missing(names, definition))
+def _other_delimiter(row: bytes, layout: TextLayout, names: list[str], definition: Definition, deletes: bool) -> str:
+    lacking = len(missing(names, definition, deletes=deletes))
     for other in DELIMITERS:
         if lacking and other not in (layout.delimiter, layout.quote) and other.encode() in row:
             found = _names(row, other, layout.quote)
-            if len(missing(found, definition)) < lacking:
+            if len(missing(found, definition, deletes=deletes)) < lacking:
                 return f"The header looks as if columns were separated by {other!r}: declare this delimiter."
     return ""

@@ -1,37 +1,57 @@
-"""Do the columns of a file suit the table? Names in; refuses missing, repeated and unknown columns by name."""
+"""Do the columns of a file suit the table? Names in; which column each belongs to out, or a refusal by name."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from millrace.model.columns import DELETED_COLUMN, RESCUED_COLUMN, Column
 from millrace.model.errors import Invalid
+from millrace.model.fields import assigned
 from millrace.model.table import Definition
 
 NAMED_AT_MOST = 10
 
 
-def refuse_mismatch(names: Sequence[str], definition: Definition, where: str, *, hint: str = "") -> None:
-    """`where` begins the messages: 'The header of …'; `hint` is added to the remedy."""
-    _refuse(f"{where} names {{}} more than once.", _repeated(names, definition), "Give every column once.", hint)
-    remedy = f"The table's columns are {listed(column.name for column in definition.columns)}."
-    _refuse(f"{where} lacks {{}}.", missing(names, definition), remedy, hint)
-    if definition.table.unknown_fields == "reject":
-        remedy += " Remove the others, or declare unknown_fields: ignore."
-        _refuse(f"{where} has {{}}, which the table does not know.", unknown(names, definition), remedy, hint)
+def readable_columns(definition: Definition, *, deletes: bool = False) -> tuple[Column, ...]:
+    """The columns that a file may bring: all but Millrace's own, or only the key where its rows delete."""
+    keys = definition.table.primary_key
+    if deletes and keys:
+        by_name = {column.name: column for column in definition.columns}
+        return tuple(by_name[name] for name in keys)
+    return tuple(column for column in definition.columns if column.name != RESCUED_COLUMN)
 
 
-def missing(names: Iterable[str], definition: Definition) -> list[str]:
+def unknown(names: Iterable[str], columns: Sequence[Column]) -> list[str]:
+    """The names that belong to no column and are not the mark of deleted rows, each once."""
+    given = list(dict.fromkeys(names))
+    known = {*assigned(given, columns).values(), DELETED_COLUMN}
+    return [name for name in given if name not in known]
+
+
+def missing(names: Iterable[str], definition: Definition, *, deletes: bool = False) -> list[str]:
     """The columns that rows cannot do without and that are not there."""
-    given, keys = set(names), set(definition.table.primary_key)
+    columns, keys = readable_columns(definition, deletes=deletes), definition.table.primary_key
+    there = assigned(names, columns)
     return [
         column.name
-        for column in definition.columns
-        if column.name not in given and not column.has_default and (not column.nullable or column.name in keys)
+        for column in columns
+        if column.name not in there and column.default is None and (not column.nullable or column.name in keys)
     ]
 
 
-def unknown(names: Iterable[str], definition: Definition) -> list[str]:
-    known = {column.name for column in definition.columns}
-    return [name for name in names if name not in known]
+def refuse_mismatch(
+    names: Sequence[str], definition: Definition, where: str, *, deletes: bool = False, hint: str = ""
+) -> None:
+    """`where` begins the messages: 'The header of …'; `hint` is added to the remedy."""
+    columns = readable_columns(definition, deletes=deletes)
+    policy = "ignore" if deletes else definition.table.unknown_fields
+    known = {*assigned(names, columns).values(), DELETED_COLUMN}
+    repeated = [name for name, times in Counter(names).items() if times > 1 and (name in known or policy == "rescue")]
+    _refuse(f"{where} names {{}} more than once.", repeated, "Give every column once.", hint)
+    remedy = f"The {'key' if deletes else 'table'}'s columns are {listed(column.name for column in columns)}."
+    _refuse(f"{where} lacks {{}}.", missing(names, definition, deletes=deletes), remedy, hint)
+    if policy == "reject":
+        remedy += " Remove the others, or declare unknown_fields: ignore or rescue."
+        _refuse(f"{where} has {{}}, which the table does not know.", unknown(names, columns), remedy, hint)
 
 
 def listed(names: Iterable[str]) -> str:
@@ -39,11 +59,6 @@ def listed(names: Iterable[str]) -> str:
     every = list(names)
     shown = ", ".join(f"{name!r:.80}" for name in every[:NAMED_AT_MOST])
     return shown if len(every) <= NAMED_AT_MOST else f"{shown} and {len(every) - NAMED_AT_MOST} more"
-
-
-def _repeated(names: Sequence[str], definition: Definition) -> list[str]:
-    known = {column.name for column in definition.columns}
-    return [name for name, times in Counter(names).items() if times > 1 and name in known]
 
 
 def _refuse(message: str, names: list[str], remedy: str, hint: str) -> None:

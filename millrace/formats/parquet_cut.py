@@ -10,11 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millrace.formats.matching import refuse_mismatch
+from millrace.formats.arrow_match import suits
+from millrace.formats.matching import readable_columns, refuse_mismatch, unknown
 from millrace.formats.pieces import Cut, Limits, ResumePoint, UploadOptions
 from millrace.model.chunk import Oversize
-from millrace.model.columns import arrow_schema
+from millrace.model.columns import DELETED_COLUMN, arrow_schema
 from millrace.model.errors import Invalid, TooLarge, Unavailable
+from millrace.model.fields import assigned, field_of
 from millrace.model.table import Definition
 
 # Dictionary pages let every row of a batch repeat one long value: small batches bound that, and are joined again.
@@ -103,17 +105,25 @@ class ParquetCutter:
 
     def _checked_names(self, schema: pa.Schema) -> list[str]:
         where = f"{self._options.what}: its Parquet schema"
-        refuse_mismatch(schema.names, self._definition, where)
-        declared = {column.name: column for column in self._definition.columns if column.name in schema.names}
+        deletes = self._options.deletes
+        refuse_mismatch(schema.names, self._definition, where, deletes=deletes)
+        columns = readable_columns(self._definition, deletes=deletes)
+        names = assigned(schema.names, columns)
+        known = {names[column.name]: column for column in columns if column.name in names}
         wrong = [
             f"{name!r} is {schema.field(name).type}, the table has {column.arrow}"
-            for name, column in declared.items()
-            if not _castable(schema.field(name).type, column.arrow)
+            for name, column in known.items()
+            if not suits(schema.field(name).type, field_of(column))
         ]
         if wrong:
             shown = "; ".join(wrong[:10]) + (f" and {len(wrong) - 10} more" if len(wrong) > 10 else "")
             raise Invalid(f"{where} has columns of other types: {shown}.", remedy="Write them with the table's types.")
-        return list(declared) or schema.names[:1]
+        rescued = unknown(schema.names, columns) if self._rescues() else []
+        marks = [name for name in schema.names if name == DELETED_COLUMN]
+        return [*known, *marks, *rescued] or schema.names[:1]
+
+    def _rescues(self) -> bool:
+        return self._definition.table.unknown_fields == "rescue" and not self._options.deletes
 
     def _cut(self, schema: pa.Schema, batches: list[pa.RecordBatch]) -> Cut:
         sink = pa.BufferOutputStream()
@@ -140,14 +150,6 @@ class ParquetCutter:
                 f"{self._options.what} decompresses to more than {limit} bytes.",
                 remedy="Split it, or raise the table's max_file_size_mb.",
             )
-
-
-def _castable(given: pa.DataType, wanted: pa.DataType) -> bool:
-    try:
-        pa.array([], given).cast(wanted)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
-        return False
-    return True
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -28,7 +28,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class UploadOptions:
-    """What the uploader says about one file; None means: as the table declares it. `file_name` serves messages only."""
+    """What the uploader says about one file; None means: as the table declares it. `file_name` serves messages only.
+
+    With `deletes` its rows are keys to delete, and columns beside the key are neither needed nor looked at."""
 
     file_type: str | None = None
     compression: str | None = None
@@ -39,6 +41,7 @@ class UploadOptions:
     encoding: str | None = None
     max_plain_bytes: int | None = None
     file_name: str = ""
+    deletes: bool = False
 
     @property
     def what(self) -> str:

@@ -1,6 +1,6 @@
 """Fields of an Avro schema, at any depth: a declared type in, its parts and the words people use for it out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,21 @@ class Field:
         elif self.kind == "enum":
             inner = frozenset(self.avro["symbols"])
         return self.nullable, self.kind, inner
+
+
+def assigned(names: Iterable[str], fields: Sequence[Field] | Sequence[Column]) -> dict[str, str]:
+    """For each field that is there, by name, what it is called there: its name, else one of its aliases."""
+    given = set(names)
+    found = {field.name: field.name for field in fields if field.name in given}
+    if len(found) == len(fields):
+        return found
+    free = given - found.keys()
+    for field in fields:
+        former = next((alias for alias in field.aliases if alias in free), None)
+        if field.name not in found and former is not None:
+            found[field.name] = former
+            free.discard(former)
+    return found
 
 
 def field_of(column: Column) -> Field:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from millrace.model.columns import Avro
-from millrace.model.fields import Field, kind_of, logical_of, spelled
+from millrace.model.fields import Field, assigned, kind_of, logical_of, spelled
 
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
@@ -38,16 +38,9 @@ class Reading:
 
 
 def matched(written: Sequence[Field], read: Sequence[Field]) -> dict[str, Field]:
-    """For each field that is read, by name, the field that was written: of the same name, else by an alias."""
+    """For each field that is read, by name, the field that was written."""
     by_name = {field.name: field for field in written}
-    pairs = {field.name: by_name[field.name] for field in read if field.name in by_name}
-    free = by_name.keys() - pairs.keys()
-    for field in read:
-        former = next((alias for alias in field.aliases if alias in free), None)
-        if field.name not in pairs and former is not None:
-            pairs[field.name] = by_name[former]
-            free -= {former}
-    return pairs
+    return {name: by_name[former] for name, former in assigned(by_name, read).items()}
 
 
 def problems(written: Sequence[Field], read: Sequence[Field], reading: Reading, inside: str = "") -> Iterator[Problem]:

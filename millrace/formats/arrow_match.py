@@ -1,0 +1,31 @@
+"""Can values of an Arrow type become those of a declared field? Inner fields that are not there are left to the rows."""
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from millrace.model.columns import arrow_type
+from millrace.model.fields import Field, assigned
+
+
+def suits(given: pa.DataType, field: Field) -> bool:
+    if field.kind == "record":
+        return pat.is_struct(given) and _fields_suit(given, field)
+    if field.kind == "array":
+        return is_list(given) and suits(given.value_type, field.element())
+    if field.kind == "map":
+        return pat.is_map(given) and suits(given.item_type, field.element())
+    try:
+        pa.array([], given).cast(arrow_type(field.avro, field.name))
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True
+
+
+def is_list(given: pa.DataType) -> bool:
+    return bool(pat.is_list(given) or pat.is_large_list(given) or pat.is_fixed_size_list(given))
+
+
+def _fields_suit(given: pa.StructType, field: Field) -> bool:
+    parts = field.inner_fields()
+    names = assigned((inner.name for inner in given), parts)
+    return all(suits(given.field(names[part.name]).type, part) for part in parts if part.name in names)
