@@ -9,7 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
-from millrace.api.routes import asking, declarations, imports, mysimbdp, observing, tus
+from millrace.api.replaying import send_unfinished
+from millrace.api.routes import asking, declarations, errors, imports, mysimbdp, observing, spans, subscriptions, tus
 from millrace.api.sessions import Sessions
 from millrace.api.watch import Watch
 from millrace.observe import seconds
@@ -23,12 +24,13 @@ def make_app(platform: Platform) -> FastAPI:
         app.state.sessions = Sessions(platform)
         platform.listen(app.state.watch.on_applied)
         platform.start()
+        platform.uploads.submit(send_unfinished, platform)
         yield
         platform.stop()
 
     app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
     add_problems(app)
-    for routes in (declarations, imports, tus, observing, asking, mysimbdp):
+    for routes in (declarations, imports, errors, tus, spans, subscriptions, observing, asking, mysimbdp):
         app.include_router(routes.router)
 
     app.add_middleware(Measure)

@@ -86,7 +86,7 @@ class Session:
     async def _finish(self, finish: Callable[[], Resume]) -> None:
         sent = await self._work(finish)
         self.upload.close()
-        body = {"chunks": sent.chunks, "rows": sent.rows, "bytes": sent.plain_bytes}
+        body = {"chunks": sent.chunks, "rows": sent.rows, "bytes": sent.plain_bytes, "written": self.upload.written}
         await self._platform.applied(ops.END_IMPORT, self.imp.tenant, self.imp.id, body)
 
     async def _work(self, work: Callable[[], T]) -> T:
@@ -171,7 +171,8 @@ class Sessions:
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
         definition = await asyncio.to_thread(self._definition, imp)
-        options = UploadOptions(**imp.options, deletes=imp.kind == DELETE)
+        said = {name: value for name, value in imp.options.items() if name != "rows"}
+        options = UploadOptions(**said, deletes=imp.kind == DELETE)
         spool = self._platform.home.staging
         spool.mkdir(parents=True, exist_ok=True)
         cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)

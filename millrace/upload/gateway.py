@@ -5,7 +5,7 @@ Nothing is sent for an import that the controller has not admitted (I2): an Uplo
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from zlib import crc32
 
@@ -54,6 +54,7 @@ class Upload:
         self._pending: deque[tuple[Future[Appended], Resume]] = deque()
         self._sent = resume or Resume()
         self.confirmed = resume or Resume()
+        self.written: dict[str, Any] | None = None
         self.received = int((self.confirmed.cutter or {}).get("offset", 0))
 
     def feed(self, piece: bytes) -> None:
@@ -101,6 +102,8 @@ class Upload:
             )
         if self._is_closed(self._imp.id):
             raise Clash(f"Import {self._imp.id} was stopped.", code="stopped")
+        if cut.oversize is None:
+            self.written = {"encoding": cut.encoding, "layout": None if cut.layout is None else asdict(cut.layout)}
         payload = compress(cut.body)
         header = ChunkHeader(
             import_id=self._imp.id,

@@ -1,23 +1,20 @@
-"""Imports: sent in one request, watched, cancelled; their rejected rows."""
+"""Imports: sent in one request, watched, cancelled."""
 
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Header, Query, Request
 
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
 from millrace.api.documents import import_document, import_documents
 from millrace.api.options import AdmissionDep, OptionsDep
 from millrace.api.platform import Platform
-from millrace.api.sessions import Session
+from millrace.api.sessions import Session, Sessions
 from millrace.api.tokens import Caller
 from millrace.model import ops
-from millrace.model.errors import Invalid, Missing
+from millrace.model.errors import Missing
 from millrace.model.imports import TERMINAL
 from millrace.model.names import is_import_id
-from millrace.read.error_pages import page
-from millrace.read.export import export
 
 router = APIRouter(prefix="/v1", tags=["imports"])
 LONGEST_WAIT_SECONDS = 30.0
@@ -48,8 +45,23 @@ async def import_file(
 ) -> dict[str, Any]:
     """Imports the request's body. Answers when every byte is in Kafka; the import then goes on by itself."""
     caller.must_see(tenant)
+    return await receive_whole(
+        request, caller, platform, sessions, (tenant, table), options, idempotency_key, admission
+    )
+
+
+async def receive_whole(
+    request: Request,
+    caller: Caller,
+    platform: Platform,
+    sessions: Sessions,
+    target: tuple[str, str],
+    options: dict[str, Any],
+    key: str | None,
+    admission: dict[str, Any],
+) -> dict[str, Any]:
     length = int(request.headers["content-length"]) if request.headers.get("content-length", "").isdigit() else None
-    begun = await sessions.begin(tenant, table, options, length, idempotency_key, admission)
+    begun = await sessions.begin(*target, options, length, key, admission)
     if isinstance(begun, Session):
         async with begun.busy:
             fresh = await sessions.from_start(begun)
@@ -103,28 +115,3 @@ async def cancel_import(import_id: str, caller: CallerDep, platform: PlatformDep
     document = await asyncio.to_thread(shown_import, platform, caller, import_id)
     await platform.applied(ops.CANCEL_IMPORT, document["tenant"], import_id, {})
     return await asyncio.to_thread(shown_import, platform, caller, import_id)
-
-
-@router.get("/imports/{import_id}/errors")
-def list_errors(
-    import_id: str,
-    caller: CallerDep,
-    platform: PlatformDep,
-    cursor: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
-) -> dict[str, Any]:
-    """The import's rejected rows, in the order of the file, with every reason."""
-    document = shown_import(platform, caller, import_id)
-    found = page(platform.home, document["tenant"], document["table"], import_id, cursor, limit)
-    return {"items": found.items, "next": found.next}
-
-
-@router.get("/imports/{import_id}/errors/export")
-def export_errors(import_id: str, caller: CallerDep, platform: PlatformDep, format: str = "csv") -> Response:
-    document = shown_import(platform, caller, import_id)
-    if format not in ("csv", "jsonl"):
-        raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
-    lines = export(platform.home, document["tenant"], document["table"], import_id, format)
-    media = "text/csv" if format == "csv" else "application/x-ndjson"
-    name = f'attachment; filename="{import_id}-rejected.{format}"'
-    return StreamingResponse(lines, media_type=media, headers={"Content-Disposition": name})

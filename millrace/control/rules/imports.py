@@ -68,7 +68,7 @@ def begin(state: State, op: Op, at_us: int, partition: int) -> Step:
         versions=versions,
         sinks=table.definition.table.sinks,
         begun_us=at_us,
-        options={**op.body.get("options", {}), "max_plain_bytes": limit},
+        options={**op.body.get("options", {}), "max_plain_bytes": limit, **_claimed(op)},
         idempotency_key=op.body.get("idempotency_key"),
         kind=kind,
         span=op.body.get("span"),
@@ -77,6 +77,10 @@ def begin(state: State, op: Op, at_us: int, partition: int) -> Step:
     )
     after, effects = admit(state, op, imp, first + versions - 1)
     return after, effects, {"import": imp.id, "repeated": False}
+
+
+def _claimed(op: Op) -> dict[str, str]:
+    return {"rows": op.body["rows"]} if "rows" in op.body else {}
 
 
 def _refuse_kind(table: Table, kind: str) -> None:
@@ -159,7 +163,8 @@ def end(state: State, op: Op, at_us: int, partition: int) -> Step:
         return state, (), {"import": imp.id}
     if imp.announced is not None or not imp.accepts_chunks:
         raise Clash(f"Import {imp.id} is already {imp.state}.", code="not_open")
-    ended = replace(imp, state=PROCESSING, announced=announced)
+    options = {**imp.options, "written": op.body.get("written")}
+    ended = replace(imp, state=PROCESSING, announced=announced, options=options)
     return state.with_import(ended), (Announce("import.received", imp.id, announced),), {"import": imp.id}
 
 

@@ -1,0 +1,99 @@
+"""Rejected rows: listed, counted by reason, exported, replayed, amended, discarded."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
+from millrace.api.options import OptionsDep
+from millrace.api.replaying import Choice, amendment, discard, replay
+from millrace.api.routes.imports import MOST_LISTED, receive_whole, shown_import
+from millrace.model.errors import Invalid
+from millrace.model.names import checked_span
+from millrace.read.error_pages import page
+from millrace.read.export import export
+from millrace.read.reasons import count_by_reason
+
+router = APIRouter(prefix="/v1", tags=["rejected rows"])
+MOST_CHOSEN = 100_000
+
+
+class Chosen(BaseModel):
+    """Which of the import's rejected rows; without rule and rows, all that are still open."""
+
+    model_config = ConfigDict(extra="forbid")
+    rule: str | None = None
+    rows: list[int] | None = Field(default=None, max_length=MOST_CHOSEN)
+    span: str | None = None
+
+    def choice(self) -> Choice:
+        return Choice(self.rule, None if self.rows is None else frozenset(self.rows))
+
+
+@router.get("/imports/{import_id}/errors")
+def list_errors(
+    import_id: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    cursor: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
+) -> dict[str, Any]:
+    """The import's rejected rows, in the order of the file, with every reason."""
+    document = shown_import(platform, caller, import_id)
+    found = page(platform.home, document["tenant"], document["table"], import_id, cursor, limit)
+    return {"items": found.items, "next": found.next}
+
+
+@router.get("/imports/{import_id}/errors/reasons")
+def count_errors(import_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    document = shown_import(platform, caller, import_id)
+    return {"items": count_by_reason(platform.home, document["tenant"], document["table"], import_id)}
+
+
+@router.get("/imports/{import_id}/errors/export")
+def export_errors(import_id: str, caller: CallerDep, platform: PlatformDep, format: str = "csv") -> Response:
+    document = shown_import(platform, caller, import_id)
+    if format not in ("csv", "jsonl"):
+        raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
+    lines = export(platform.home, document["tenant"], document["table"], import_id, format)
+    media = "text/csv" if format == "csv" else "application/x-ndjson"
+    name = f'attachment; filename="{import_id}-rejected.{format}"'
+    return StreamingResponse(lines, media_type=media, headers={"Content-Disposition": name})
+
+
+@router.post("/imports/{import_id}/errors/replay", status_code=202)
+async def replay_errors(import_id: str, chosen: Chosen, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """Judges the rows again by the table's present definition. They keep their versions: newer rows stay."""
+    await asyncio.to_thread(shown_import, platform, caller, import_id)
+    span = None if chosen.span is None else checked_span(chosen.span)
+    return await replay(platform, import_id, chosen.choice(), span)
+
+
+@router.post("/imports/{import_id}/errors/discard")
+async def discard_errors(import_id: str, chosen: Chosen, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """Gives the rows up. They can still be read until their retention is over."""
+    await asyncio.to_thread(shown_import, platform, caller, import_id)
+    return await discard(platform, import_id, chosen.choice())
+
+
+@router.post("/imports/{import_id}/errors/amend", status_code=202)
+async def amend_errors(
+    import_id: str,
+    request: Request,
+    caller: CallerDep,
+    platform: PlatformDep,
+    sessions: SessionsDep,
+    options: OptionsDep,
+    rule: str | None = None,
+    span: Annotated[str | None, Query(max_length=600)] = None,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> dict[str, Any]:
+    """Imports the request's body, corrected rows, in place of the rejected ones. They get new versions."""
+    document = await asyncio.to_thread(shown_import, platform, caller, import_id)
+    admission = await asyncio.to_thread(amendment, platform, import_id, Choice(rule))
+    admission["span"] = None if span is None else checked_span(span)
+    target = document["tenant"], document["table"]
+    return await receive_whole(request, caller, platform, sessions, target, options, idempotency_key, admission)

@@ -1,0 +1,39 @@
+"""Why an import's rows were rejected: its rejected rows in, counts per rule and column out."""
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.names import Home
+from millrace.read.rejected import rejected_rows
+
+
+def count_by_reason(home: Home, tenant: str, table: str, import_id: str) -> list[dict[str, Any]]:
+    """The most frequent first. A row with two reasons counts for both, but once where both are the same rule and column."""
+    counts: Counter[tuple[str | None, str]] = Counter()
+    examples: dict[tuple[str | None, str], str] = {}
+    for rejected in rejected_rows(home.table_errors(tenant, table), import_id):
+        for (column, rule, message), rows in _counted(rejected.rows["reasons"]).items():
+            counts[column, rule] += rows
+            examples.setdefault((column, rule), message)
+    return [
+        {"column": column, "rule": rule, "rows": rows, "example": examples[column, rule]}
+        for (column, rule), rows in counts.most_common()
+    ]
+
+
+def _counted(reasons: pa.Array) -> dict[tuple[str | None, str, str], int]:
+    flat = reasons.flatten()
+    told = pa.table(
+        {
+            "row": pc.list_parent_indices(reasons),
+            "column": flat.field("column"),
+            "rule": flat.field("rule"),
+            "message": flat.field("message"),
+        }
+    )
+    once = told.group_by(["row", "column", "rule"]).aggregate([("message", "min")])
+    grouped = once.group_by(["column", "rule"]).aggregate([("row", "count"), ("message_min", "min")])
+    return {(one["column"], one["rule"], one["message_min_min"]): one["row_count"] for one in grouped.to_pylist()}
