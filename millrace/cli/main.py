@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli import log_commands
 from millrace.cli.commands import Commands
 from millrace.cli.lazy import LazyModule
 from millrace.cli.session import Session
@@ -243,6 +244,8 @@ def token_delete(context: typer.Context, name: Annotated[str, typer.Argument(sho
     """Revoke a token."""
     tokens.delete(context.obj, name)
 
+
+log_commands.register(app)
 
 if __name__ == "__main__":
     app()
