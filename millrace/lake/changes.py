@@ -2,10 +2,11 @@
 Writes deletion vectors and rewritten files; commits nothing.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
@@ -16,10 +17,21 @@ from millrace.lake.log import Snapshot
 from millrace.lake.read import read_live_rows
 from millrace.lake.schema import TableSpec, evolved_schema, needs_timestamp_ntz
 from millrace.lake.sidecar import write_data_file
+from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.model.errors import Unavailable
 
 REWRITTEN_PREFIX = "rewritten"
+
+
+@dataclass(frozen=True, slots=True)
+class Anew:
+    """Live files that are to be written anew whatever dies in them, and what becomes of their rows. `written` remembers
+    what an attempt has written for the next one."""
+
+    paths: frozenset[str] = frozenset()
+    rows: Callable[[pa.Table], pa.Table] = lambda table: table
+    written: dict[tuple[str, bytes], AddFile] = field(default_factory=dict)
 
 
 def file_actions(
@@ -29,35 +41,55 @@ def file_actions(
     added: Sequence[AddFile],
     dead: Mapping[str, Dead],
     data_change: bool = True,
+    anew: Anew | None = None,
 ) -> list[Action]:
     """Adds files without their dead rows, and takes dead rows out of live files. Files wholly dead disappear."""
-    touched = {path: snapshot.files[path] for path in dead if path in snapshot.files}
+    anew = anew or Anew()
+    touched = {path: snapshot.files[path] for path in (*dead, *anew.paths) if path in snapshot.files}
     actions = [remove_action(file, data_change) for file in touched.values()]
-    partly: dict[str, AddFile] = {}
+    marked: dict[str, BitMap] = {}
     for file in (*touched.values(), *added):
-        losers = dead.get(file.path)
-        if losers is None:
+        losers, rows = dead.get(file.path), _rows(store, file)
+        if losers is None and file.path not in anew.paths:
             actions.append(file.to_json(data_change))
-        elif len(losers) + file.dead_rows < _rows(store, file):
-            partly[file.path] = replace(file, rows=_rows(store, file))
-    marked = _rewritten(store, spec, partly, dead) if spec.deletion_vectors == "never" else _marked(store, partly, dead)
-    return actions + [file.to_json(data_change) for file in marked]
+            continue
+        gone = dead_positions(store, file) | BitMap(() if losers is None else losers)
+        if len(gone) == rows:
+            continue
+        if file.path in anew.paths or spec.deletion_vectors == "never":
+            actions.append(_rewritten(store, spec, file, gone, anew).to_json(data_change))
+        else:
+            marked[file.path] = gone
+    files = {file.path: replace(file, rows=_rows(store, file)) for file in (*touched.values(), *added)}
+    vectors = store_vectors(store, marked)
+    return actions + [replace(files[path], deletion_vector=vectors[path]).to_json(data_change) for path in marked]
 
 
-def declaration(snapshot: Snapshot, spec: TableSpec, actions: Sequence[Action]) -> list[Action]:
-    """What must be declared with these actions: the table itself, added columns, the protocol of deletion vectors."""
+def declaration(
+    snapshot: Snapshot,
+    spec: TableSpec,
+    actions: Sequence[Action],
+    state: TableState | None = None,
+    schema_json: str | None = None,
+) -> list[Action]:
+    """What must be declared with these actions: the table itself, its columns and state, the protocol of deletion vectors.
+
+    Without `schema_json` a table that was prepared for a definition keeps its columns; any other gets what the spec adds."""
     snapshot.protocol.refuse_if_unknown(spec.name)
-    before = snapshot.metadata
+    before, known = snapshot.metadata, TableState.of(snapshot)
     if before is not None and before.partition_columns:
         raise Unavailable(f"Table {spec.name!r} is partitioned by {before.partition_columns}.", remedy="Load it anew.")
-    schema_json = evolved_schema(before.schema_json if before else None, spec)
+    if schema_json is None:
+        current = before.schema_json if before else None
+        schema_json = evolved_schema(current, spec) if current is None or known.definition is None else current
     metadata = before or Metadata.new(spec.name, schema_json, _configuration(spec))
-    metadata, protocol = replace(metadata, schema_json=schema_json), snapshot.protocol
+    configuration = (state or known).configured(metadata.configuration)
+    metadata, protocol = replace(metadata, schema_json=schema_json, configuration=configuration), snapshot.protocol
     if needs_timestamp_ntz(schema_json):
         protocol = protocol.having("timestampNtz")
     if any("deletionVector" in action.get("add", {}) for action in actions):
         protocol = protocol.having("deletionVectors")
-        metadata = replace(metadata, configuration={**metadata.configuration, "delta.enableDeletionVectors": "true"})
+        metadata = replace(metadata, configuration={**configuration, "delta.enableDeletionVectors": "true"})
     return _changed(before, metadata, snapshot.protocol, protocol)
 
 
@@ -81,15 +113,10 @@ def _rows(store: Store, file: AddFile) -> int:
     return file.rows if file.rows >= 0 else pq.read_metadata(store.path(file.name)).num_rows
 
 
-def _marked(store: Store, files: Mapping[str, AddFile], dead: Mapping[str, Dead]) -> list[AddFile]:
-    positions = {path: dead_positions(store, file) | BitMap(dead[path]) for path, file in files.items()}
-    vectors = store_vectors(store, positions)
-    return [replace(file, deletion_vector=vectors[path]) for path, file in files.items()]
-
-
-def _rewritten(store: Store, spec: TableSpec, files: Mapping[str, AddFile], dead: Mapping[str, Dead]) -> list[AddFile]:
-    written = []
-    for path, file in files.items():
-        table = read_live_rows(store, file, dead_positions(store, file) | BitMap(dead[path]))
-        written.append(as_add(write_data_file(store, table, spec.key, REWRITTEN_PREFIX, tightly=True)))
-    return written
+def _rewritten(store: Store, spec: TableSpec, file: AddFile, gone: BitMap, anew: Anew) -> AddFile:
+    this = file.path, bytes(gone.serialize())
+    if this not in anew.written:
+        table = read_live_rows(store, file, gone)
+        table = anew.rows(table) if file.path in anew.paths else table
+        anew.written[this] = as_add(write_data_file(store, table, spec.key, REWRITTEN_PREFIX, tightly=True))
+    return anew.written[this]

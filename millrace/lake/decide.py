@@ -1,4 +1,4 @@
-"""Who wins: staged files and the table's live rows in, the positions that lose out, by (version, position).
+"""Who wins: staged rows and deletes and the table's live rows in, the positions that lose out, by version.
 Reads only key hashes and deletion vectors. An equal version that is already there wins, so a replay changes nothing.
 """
 
@@ -13,84 +13,147 @@ from pyroaring import BitMap
 from millrace.lake.actions import AddFile, Transaction, now_ms
 from millrace.lake.deletion_vectors import load_vector
 from millrace.lake.index import Hits, KeyIndex
-from millrace.lake.keys import KeyFile
+from millrace.lake.keys import KeyFile, hash_ranges
 from millrace.lake.log import Snapshot
 from millrace.lake.sidecar import StagedFile
+from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
+from millrace.lake.tombstones import IsUseless, Tombstones
 from millrace.model.errors import Invalid
+
+# Staged rows decided at a time: what a decision holds in memory, however many are committed together.
+BLOCK_ROWS = 2_000_000
 
 Dead = npt.NDArray[np.uint32]
 
 
 @dataclass(slots=True)
 class Decision:
-    """Staged files to add, and the positions that die with this commit, in them and in files that are live."""
+    """Staged files to add, the positions that die with this commit, in them and in files that are live, and the staged
+    tombstone files that must be remembered."""
 
     added: list[StagedFile] = field(default_factory=list)
     dead: dict[str, Dead] = field(default_factory=dict)
+    tombstones: list[str] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     replaced: int = 0
+    deleted: int = 0
     beaten: int = 0
+
+    def kill(self, path: str, positions: Dead) -> None:
+        known = self.dead.get(path)
+        self.dead[path] = positions if known is None else np.concatenate([known, positions])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What a decision looks up: the table's live rows, what was deleted from it, and its floor."""
+
+    store: Store
+    snapshot: Snapshot
+    index: KeyIndex
+    tombstones: Tombstones
+    listed: Sequence[str] = ()
+    floor: int = NO_FLOOR
+
+    def live(self, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]) -> tuple[list[str], Hits]:
+        """The rows that hold these keys, in h1 order, and that no deletion vector has marked."""
+        paths, hits = self.index.find(self.snapshot, h1, h2)
+        return paths, _alive(self.store, self.snapshot, paths, hits)
+
+    def is_useless(self) -> IsUseless:
+        """Tombstones of keys that live again: whatever they would beat is beaten by the newer row, for ever."""
+
+        def judged(
+            h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64], version: npt.NDArray[np.int64]
+        ) -> npt.NDArray[np.bool_]:
+            useless = np.zeros(len(h1), dtype=bool)
+            _, hits = self.live(h1, h2)
+            useless[hits.key[hits.version > version[hits.key]]] = True
+            return useless
+
+        return judged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _NewRows:
-    """All staged rows in key order; `staged` numbers their file."""
+    """Staged rows in key order; `staged` numbers their file, `deletes` tells tombstones from rows."""
 
     h1: npt.NDArray[np.uint64]
     h2: npt.NDArray[np.uint64]
     version: npt.NDArray[np.int64]
     position: npt.NDArray[np.uint32]
     staged: npt.NDArray[np.intp]
+    deletes: npt.NDArray[np.bool_]
 
     def take(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "_NewRows":
-        return _NewRows(self.h1[rows], self.h2[rows], self.version[rows], self.position[rows], self.staged[rows])
+        return _NewRows(
+            self.h1[rows],
+            self.h2[rows],
+            self.version[rows],
+            self.position[rows],
+            self.staged[rows],
+            self.deletes[rows],
+        )
 
 
-def decide_keyed(store: Store, snapshot: Snapshot, index: KeyIndex, staged: Sequence[StagedFile]) -> Decision:
-    """For every key the row of the greatest version lives, among staged and live rows."""
-    files = _not_live(snapshot, staged)
-    if not files:
-        return Decision()
-    rows = _gathered([index.sidecar(as_add(file)) for file in files])
-    rows, doubles = _split_winners(rows)
-    paths, hits = index.find(snapshot, rows.h1, rows.h2)
-    hits = _alive(store, snapshot, paths, hits)
-    loses = hits.version < rows.version[hits.key]
-    is_beaten = np.zeros(len(rows.h1), dtype=bool)
-    is_beaten[hits.key[~loses]] = True
-    old_losers, beaten = hits.where(loses), rows.take(is_beaten)
-    decision = Decision(added=files, replaced=len(old_losers.key), beaten=len(beaten.h1) + len(doubles.h1))
-    for number, positions in _grouped(old_losers.file, old_losers.position):
-        decision.dead[paths[number]] = positions
-    losers = np.concatenate([beaten.staged, doubles.staged]), np.concatenate([beaten.position, doubles.position])
-    for number, positions in _grouped(*losers):
-        decision.dead[files[number].path] = positions
+def decide_keyed(known: Known, staged: Sequence[StagedFile]) -> Decision:
+    """For every key the row or the delete of the greatest version stands, among staged and live ones."""
+    files = [file for file in _distinct(staged) if file.path not in known.snapshot.files and file.rows]
+    graves = [name for name in dict.fromkeys(file.tombstones for file in staged) if name and name not in known.listed]
+    decision = Decision(added=files)
+    sources = [known.index.sidecar(as_add(file)) for file in files] + known.tombstones.read(graves)
+    if not sources:
+        return decision
+    effective = np.zeros(len(sources), dtype=bool)
+    for parts in hash_ranges(sources, BLOCK_ROWS):
+        rows, doubles = _split_winners(_gathered(parts, len(files)))
+        paths, hits = known.live(rows.h1, rows.h2)
+        # A delete beats the row of its own version; a row does not beat what is already there.
+        stronger = hits.version >= rows.version[hits.key] + rows.deletes[hits.key]
+        is_beaten = rows.version <= known.floor
+        is_beaten |= known.tombstones.versions(known.listed, rows.h1, rows.h2) >= rows.version
+        is_beaten[hits.key[stronger]] = True
+        dying = hits.where(~is_beaten[hits.key])
+        deleted = int(np.count_nonzero(rows.deletes[dying.key]))
+        decision.deleted += deleted
+        decision.replaced += len(dying.key) - deleted
+        for number, positions in _grouped(dying.file, dying.position):
+            decision.kill(paths[number], positions)
+        effective[np.unique(rows.staged[rows.deletes & ~is_beaten])] = True
+        for losers in (rows.take(is_beaten & ~rows.deletes), doubles.take(~doubles.deletes)):
+            decision.beaten += len(losers.h1)
+            for number, positions in _grouped(losers.staged, losers.position):
+                decision.kill(files[number].path, positions)
+    decision.tombstones = [name for name, counts in zip(graves, effective[len(files) :], strict=True) if counts]
     return decision
 
 
-def decide_keyless(snapshot: Snapshot, staged: Sequence[StagedFile]) -> Decision:
-    """Every chunk is taken once: rows of a chunk that is in the table, or came earlier in this batch, die."""
+def decide_keyless(snapshot: Snapshot, staged: Sequence[StagedFile], floor: int = NO_FLOOR) -> Decision:
+    """Every chunk is taken once: rows of a chunk that is in the table, came earlier in this batch, or lies at or below
+    the floor die."""
     decision, seen = Decision(), set(snapshot.transactions)
-    for file in _not_live(snapshot, staged):
+    for file in _distinct(staged):
+        if file.path in snapshot.files or not file.rows:
+            continue
         if sum(chunk.rows for chunk in file.chunks) != file.rows:
             raise Invalid(
                 f"The chunks of {file.path} do not cover its {file.rows} rows.",
                 remedy="A table without a key needs them to append each row once.",
             )
-        repeated = []
+        dropped = []
         for chunk in file.chunks:
-            if chunk.chunk_id in seen:
+            if chunk.chunk_id in seen or chunk.version <= floor:
                 first = chunk.first_position
-                repeated.append(np.arange(first, first + chunk.rows, dtype=np.uint32))
+                dropped.append(np.arange(first, first + chunk.rows, dtype=np.uint32))
                 continue
             seen.add(chunk.chunk_id)
             decision.transactions.append(Transaction(chunk.chunk_id, chunk.version, now_ms()))
-        if len(repeated) < len(file.chunks):
+        if len(dropped) < len(file.chunks):
             decision.added.append(file)
-            if repeated:
-                decision.dead[file.path] = np.concatenate(repeated)
-        decision.beaten += sum(len(positions) for positions in repeated)
+            if dropped:
+                decision.dead[file.path] = np.concatenate(dropped)
+        decision.beaten += sum(len(positions) for positions in dropped)
     return decision
 
 
@@ -102,34 +165,35 @@ def dead_positions(store: Store, file: AddFile) -> BitMap:
     return load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()
 
 
-def _not_live(snapshot: Snapshot, staged: Sequence[StagedFile]) -> list[StagedFile]:
-    return [
-        file for path, file in {file.path: file for file in staged}.items() if path not in snapshot.files and file.rows
-    ]
+def _distinct(staged: Sequence[StagedFile]) -> list[StagedFile]:
+    return list({file.path: file for file in staged}.values())
 
 
-def _gathered(sidecars: Sequence[KeyFile]) -> _NewRows:
-    staged = np.repeat(np.arange(len(sidecars)), [len(keys) for keys in sidecars])
+def _gathered(sources: Sequence[KeyFile], files: int) -> _NewRows:
+    """The first so many sources are rows of files, the others tombstones."""
+    counts = [len(keys) for keys in sources]
+    numbers = np.arange(len(sources))
     rows = _NewRows(
-        np.concatenate([keys.h1 for keys in sidecars]),
-        np.concatenate([keys.h2 for keys in sidecars]),
-        np.concatenate([keys.version for keys in sidecars]),
-        np.concatenate([keys.position for keys in sidecars]),
-        staged,
+        np.concatenate([keys.h1 for keys in sources]),
+        np.concatenate([keys.h2 for keys in sources]),
+        np.concatenate([keys.version for keys in sources]),
+        np.concatenate([keys.position for keys in sources]),
+        np.repeat(numbers, counts),
+        np.repeat(numbers >= files, counts),
     )
-    # Each sidecar is sorted, so a stable sort only merges them.
-    return rows if len(sidecars) == 1 else rows.take(np.argsort(rows.h1, kind="stable"))
+    # Each source is sorted, so a stable sort only merges them.
+    return rows if len(sources) == 1 else rows.take(np.argsort(rows.h1, kind="stable"))
 
 
 def _split_winners(rows: _NewRows) -> tuple[_NewRows, _NewRows]:
-    """Of rows in h1 order: the last by (version, file, position) of each key, and the others."""
+    """Of rows in h1 order: the last by (version, delete, file, position) of each key, and the others."""
     equal = rows.h1[1:] == rows.h1[:-1]
     if not equal.any():
         return rows, rows.take(np.zeros(len(rows.h1), dtype=bool))
     crowded = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
     part = rows.take(crowded)
     order = np.arange(len(rows.h1))
-    order[crowded] = crowded[np.lexsort((part.position, part.staged, part.version, part.h2, part.h1))]
+    order[crowded] = crowded[np.lexsort((part.position, part.staged, part.deletes, part.version, part.h2, part.h1))]
     rows = rows.take(order)
     is_last = np.append((rows.h1[1:] != rows.h1[:-1]) | (rows.h2[1:] != rows.h2[:-1]), True)
     return rows.take(is_last), rows.take(~is_last)

@@ -11,7 +11,9 @@ from typing import Any, Literal
 import orjson
 import pyarrow as pa
 
+from millrace.model.columns import arrow_schema as columns_as_stored
 from millrace.model.errors import Clash, Invalid
+from millrace.model.table import Definition
 
 VERSION_COLUMN = "_version"
 SYSTEM_COLUMNS = (
@@ -66,10 +68,22 @@ class TableSpec:
         return tuple(_delta_field(field) for field in (*self.schema, *SYSTEM_COLUMNS))
 
 
+def spec_of(definition: Definition) -> TableSpec:
+    """The table that a definition declares."""
+    table = definition.table
+    vectors: DeletionVectors = "never" if table.deletion_vectors == "never" else "auto"
+    return TableSpec(table.name, columns_as_stored(definition.columns), table.primary_key, vectors)
+
+
+def declared_schema(spec: TableSpec) -> str:
+    """The schema JSON of the spec itself, whatever the table had before."""
+    return _schema_json(spec.delta_fields)
+
+
 def evolved_schema(current: str | None, spec: TableSpec) -> str:
     """The table's schema JSON after `spec`: the same text if nothing was added. Columns are never taken away."""
     if current is None:
-        return _schema_json(spec.delta_fields)
+        return declared_schema(spec)
     stored = orjson.loads(current)["fields"]
     types = {field["name"].lower(): field["type"] for field in stored}
     added = []

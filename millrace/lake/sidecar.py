@@ -1,5 +1,6 @@
-"""A batch of accepted rows in, an immutable Parquet file and its key sidecar out, described by a StagedFile.
-Nothing is visible to readers until the table commits it. Refuses rows without `_version` and unsafe name prefixes.
+"""A batch of accepted rows in, an immutable Parquet file and its key sidecar out, described by a StagedFile; rows that
+delete their key become a tombstone file. Nothing is visible to readers until the table commits it. Refuses rows without
+`_version`, deletes without a key and unsafe name prefixes.
 """
 
 import hashlib
@@ -11,12 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millrace.lake.keyhash import Cells, hash_keys
 from millrace.lake.keys import KeyFile, sidecar_name, write_keys
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.store import Store
+from millrace.lake.tombstones import write_tombstones
+from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Corrupt, Invalid
 
 # Rows looked at to decide whether a column's values repeat enough for a dictionary.
@@ -41,13 +45,16 @@ class StagedChunk:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A data file that is complete on disk; `sidecar` is None for tables without a key."""
+    """A data file that is complete on disk, and the keys that its chunks delete. `sidecar` is None for tables without a
+    key; `path` is empty where there is nothing but deletes."""
 
     path: str
     size: int
     rows: int
     sidecar: str | None
     chunks: tuple[StagedChunk, ...] = ()
+    tombstones: str | None = None
+    deleted_rows: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -55,7 +62,7 @@ class StagedFile:
     @classmethod
     def from_dict(cls, value: dict[str, Any]) -> "StagedFile":
         chunks = tuple(StagedChunk(**chunk) for chunk in value["chunks"])
-        return cls(value["path"], value["size"], value["rows"], value["sidecar"], chunks)
+        return cls(**{**value, "chunks": chunks})
 
 
 def write_data_file(
@@ -67,19 +74,48 @@ def write_data_file(
     *,
     tightly: bool = False,
 ) -> StagedFile:
-    """Stages the rows. Of a key that occurs twice only the row of the greatest version, then the last, is written."""
+    """Stages the rows. Of a key that occurs twice only the row of the greatest version, then the last, is written; a row
+    whose `_deleted` is true is written as a tombstone of its key."""
+    _refuse_unless_stageable(table, key, name_prefix)
+    if not key:
+        rows = table.drop_columns([DELETED_COLUMN]) if DELETED_COLUMN in table.column_names else table
+        return _write_rows(store, rows, None, name_prefix, chunks, tightly)
+    keys, beaten = sorted_keys(hash_keys([table[column] for column in key]), table[VERSION_COLUMN])
+    tombstones, deleted_rows = None, 0
+    if DELETED_COLUMN in table.column_names:
+        is_deleted = table[DELETED_COLUMN].fill_null(False).to_numpy()
+        table = table.drop_columns([DELETED_COLUMN])
+        keys, deleted = _split(keys, is_deleted[keys.position])
+        beaten, deleted_rows = np.concatenate([beaten, deleted.position]), len(deleted)
+        if deleted_rows:
+            tombstones = write_tombstones(store, name_prefix, deleted.h1, deleted.h2, deleted.version)
+    if len(beaten):
+        table, keys, chunks = _without(table, keys, chunks, beaten)
+    if not table.num_rows and deleted_rows:
+        return StagedFile("", 0, 0, None, tuple(chunks), tombstones, deleted_rows)
+    staged = _write_rows(store, table, keys, name_prefix, chunks, tightly)
+    return replace(staged, tombstones=tombstones, deleted_rows=deleted_rows)
+
+
+def _refuse_unless_stageable(table: pa.Table, key: Sequence[str], name_prefix: str) -> None:
     if not _PREFIX.fullmatch(name_prefix):
         raise Invalid(f"{name_prefix!r:.60} cannot start a file name.", remedy="Use letters, digits, '.', '-' and '_'.")
     if key and VERSION_COLUMN not in table.column_names:
         raise Invalid(
             f"The rows of {name_prefix!r} have no column {VERSION_COLUMN!r}.", remedy="Add it before staging."
         )
-    keys = None
-    if key:
-        hashes = hash_keys([table[column] for column in key])
-        keys, beaten = sorted_keys(hashes, table[VERSION_COLUMN])
-        if len(beaten):
-            table, keys, chunks = _without(table, keys, chunks, beaten)
+    if not key and DELETED_COLUMN in table.column_names and pc.any(table[DELETED_COLUMN]).as_py():
+        raise Invalid(f"The rows of {name_prefix!r} delete keys.", remedy="A table without a key has none to delete.")
+
+
+def _write_rows(
+    store: Store,
+    table: pa.Table,
+    keys: KeyFile | None,
+    name_prefix: str,
+    chunks: Sequence[StagedChunk],
+    tightly: bool,
+) -> StagedFile:
     data = encode_parquet(table, tightly=tightly)
     path = f"{name_prefix}-{hashlib.blake2b(data, digest_size=12).hexdigest()}.parquet"
     sidecar = None
@@ -131,6 +167,15 @@ def encode_parquet(table: pa.Table, *, tightly: bool = False) -> memoryview:
         allow_truncated_timestamps=True,
     )
     return memoryview(sink.getvalue())
+
+
+def _split(keys: KeyFile, is_deleted: npt.NDArray[np.bool_]) -> tuple[KeyFile, KeyFile]:
+    """The keys that stay, and those that go."""
+    return _where(keys, ~is_deleted), _where(keys, is_deleted)
+
+
+def _where(keys: KeyFile, keep: npt.NDArray[np.bool_]) -> KeyFile:
+    return KeyFile(keys.files, keys.h1[keep], keys.h2[keep], keys.version[keep], keys.position[keep])
 
 
 def _without(

@@ -43,6 +43,13 @@ def stage(store: Store, rows: Rows, key: Sequence[str] = ("id",), prefix: str = 
     return write_data_file(store, arrow_rows(rows), key, prefix)
 
 
+def stage_mixed(store: Store, rows: Sequence[tuple[int, int, bool]], prefix: str = "part") -> StagedFile:
+    """Rows of which some delete their key: (id, version, whether it does)."""
+    deleted = pa.array([deletes for _, _, deletes in rows])
+    table = arrow_rows([(key, version) for key, version, _ in rows]).append_column("_deleted", deleted)
+    return write_data_file(store, table, ("id",), prefix)
+
+
 def stage_chunks(store: Store, chunks: Mapping[str, Rows], prefix: str = "part") -> StagedFile:
     """A file of a table without a key, made of whole chunks."""
     rows, described = [], []

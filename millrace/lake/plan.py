@@ -1,0 +1,206 @@
+"""A batch and the table as it is in, the actions of one commit out. Stages files anew where the batch's or the table's rows
+must take another shape; commits nothing.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import pyarrow.parquet as pq
+
+from millrace.lake.actions import Action, Transaction, now_ms, remove_action
+from millrace.lake.batch import Batch, Definitions, Delivery, age
+from millrace.lake.changes import Anew, declaration, file_actions
+from millrace.lake.decide import Decision, Known, as_add, decide_keyed, decide_keyless
+from millrace.lake.index import KeyIndex
+from millrace.lake.log import Snapshot
+from millrace.lake.reshape import Reshape
+from millrace.lake.schema import TableSpec, declared_schema, evolved_schema, spec_of
+from millrace.lake.sidecar import StagedFile, write_data_file
+from millrace.lake.state import NO_FLOOR, TableState
+from millrace.lake.store import Store
+from millrace.lake.tombstones import NEVER_DELETED, Tombstones, due, merge
+from millrace.lake.truncate import rows_up_to
+from millrace.model.errors import Corrupt
+from millrace.model.evolution import changes, path
+from millrace.model.table import Definition
+
+ALIGNED_PREFIX = "aligned"
+# Tombstone files merged within a commit; larger merges wait for `maintain`.
+INLINE_MERGE_ROWS = 50_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Handle:
+    """What a table's handle keeps open between commits."""
+
+    spec: TableSpec
+    index: KeyIndex
+    tombstones: Tombstones
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`handle` is the one to go on with when the actions are committed."""
+
+    actions: list[Action]
+    decision: Decision
+    handle: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The shape the table shall have. `begins`: of a new generation, so nothing that is there stays; `reshape`: what it takes
+    to get live rows there, None if nothing changes."""
+
+    spec: TableSpec
+    definition: Definition | None = None
+    begins: bool = False
+    reshape: Reshape | None = None
+    schema_json: str | None = None
+
+    @property
+    def floor(self) -> int:
+        return self.definition.floor if self.definition and self.definition.floor else NO_FLOOR
+
+
+class Planner:
+    """Plans one write, attempt after attempt; what was staged anew for one serves the next."""
+
+    def __init__(self, store: Store, batch: Batch, definitions: Definitions | None) -> None:
+        self._store = store
+        self._definitions = definitions
+        self._batch = batch
+        named = (batch.definition, *(delivery.definition for delivery in batch.files))
+        self._wanted = max((one for one in named if one is not None), key=age, default=None)
+        self._aligned: dict[tuple[str, str], StagedFile] = {}
+        self._anew: dict[str, Anew] = {}
+
+    def plan(self, snapshot: Snapshot, handle: Handle) -> Plan:
+        state = TableState.of(snapshot)
+        target = self._target(snapshot, state, handle.spec)
+        base, following = snapshot, replace(handle, spec=target.spec)
+        if target.begins:
+            base = replace(snapshot, files={})
+            handle = following = Handle(target.spec, KeyIndex(self._store, target.spec.key), handle.tombstones)
+            state = replace(state, tombstones=())
+        elif target.spec.key != handle.spec.key:
+            following = replace(following, index=KeyIndex(self._store, target.spec.key))
+        floor = max(state.floor, self._batch.floor, target.floor)
+        known = Known(self._store, base, handle.index, handle.tombstones, state.tombstones, floor)
+        decision = self._decide(known, target)
+        actions = [remove_action(file) for file in snapshot.files.values()] if target.begins else []
+        actions += self._file_actions(known, target, decision)
+        actions += [transaction.to_json() for transaction in decision.transactions]
+        state = replace(
+            state,
+            definition=target.definition.fingerprint if target.definition else state.definition,
+            key=target.spec.key if target.definition else state.key,
+            floor=floor,
+            tombstones=self._tombstones(known, decision),
+        )
+        declared = declaration(snapshot, target.spec, actions, state, target.schema_json)
+        return Plan([*declared, *actions], decision, following)
+
+    def _target(self, snapshot: Snapshot, state: TableState, spec: TableSpec) -> _Target:
+        recorded = self._recorded(state)
+        wanted = self._wanted
+        if wanted is None or (recorded is not None and age(wanted) <= age(recorded)):
+            return _Target(spec if recorded is None else spec_of(recorded), recorded)
+        wanted_spec = spec_of(wanted)
+        if snapshot.metadata is None:
+            return _Target(wanted_spec, wanted)
+        before = recorded or self._forerunner(wanted)
+        if before.generation < wanted.generation:
+            return _Target(wanted_spec, wanted, begins=True, schema_json=declared_schema(wanted_spec))
+        if before is wanted:
+            return _Target(wanted_spec, wanted, schema_json=evolved_schema(snapshot.metadata.schema_json, wanted_spec))
+        reshape = self._reshape(before, wanted)
+        return _Target(wanted_spec, wanted, reshape=reshape, schema_json=declared_schema(wanted_spec))
+
+    def _recorded(self, state: TableState) -> Definition | None:
+        if state.definition is None or self._definitions is None:
+            return None
+        return self._definitions(state.definition)
+
+    def _forerunner(self, definition: Definition) -> Definition:
+        """The oldest known revision: what a table had before tables said which one they have."""
+        while definition.previous is not None and self._definitions is not None:
+            definition = self._definitions(definition.previous)
+        return definition
+
+    def _reshape(self, before: Definition, after: Definition) -> Reshape:
+        assert self._definitions is not None
+        try:
+            return Reshape.along(before, path(self._definitions, before, after), after)
+        except Corrupt:
+            # Revisions from before they named each other: only columns were added then.
+            return Reshape.along(before, changes(before, after), after)
+
+    def _decide(self, known: Known, target: _Target) -> Decision:
+        files = [file for delivery in self._batch.files if (file := self._fitting(delivery, target)) is not None]
+        keyed = bool(target.spec.key)
+        decision = decide_keyed(known, files) if keyed else decide_keyless(known.snapshot, files, known.floor)
+        for file in decision.added:
+            self._refuse_unless_whole(file)
+        if self._batch.floor > NO_FLOOR:
+            for gone, positions in rows_up_to(self._store, known.snapshot, self._batch.floor).items():
+                decision.kill(gone, positions)
+        decision.transactions += [
+            Transaction(publication.transaction_id, publication.version, now_ms())
+            for publication in self._batch.publications
+            if publication.transaction_id not in known.snapshot.transactions
+        ]
+        return decision
+
+    def _fitting(self, delivery: Delivery, target: _Target) -> StagedFile | None:
+        """The delivered rows in the table's shape; None if they are of its past life."""
+        file, definition = delivery.file, delivery.definition
+        if definition is None or target.definition is None or definition.fingerprint == target.definition.fingerprint:
+            return file
+        if definition.generation < target.definition.generation:
+            return None
+        if not file.rows:
+            return file
+        this = file.path, target.definition.fingerprint
+        if this not in self._aligned:
+            self._aligned[this] = self._align(file, self._reshape(definition, target.definition), target.spec.key)
+        return self._aligned[this]
+
+    def _align(self, file: StagedFile, reshape: Reshape, key: Sequence[str]) -> StagedFile:
+        self._refuse_unless_whole(file)
+        with pq.ParquetFile(self._store.path(file.path), memory_map=True) as parquet:
+            if not reshape.is_needed(parquet.schema_arrow):
+                return file
+            rows = reshape.rows(parquet.read())
+        staged = write_data_file(self._store, rows, key, ALIGNED_PREFIX, file.chunks)
+        return replace(staged, tombstones=file.tombstones, deleted_rows=file.deleted_rows)
+
+    def _refuse_unless_whole(self, file: StagedFile) -> None:
+        # Readers trust the size in the log: with a wrong one some return fewer rows and no error.
+        if not self._store.exists(file.path) or self._store.size(file.path) != file.size:
+            raise Corrupt(
+                f"Staged file {self._store.path(file.path)} is not there with its {file.size} bytes.",
+                remedy="Stage its chunks again.",
+            )
+
+    def _file_actions(self, known: Known, target: _Target, decision: Decision) -> list[Action]:
+        anew = None
+        if target.reshape is not None and target.definition is not None:
+            anew = self._anew.setdefault(target.definition.fingerprint, Anew(rows=target.reshape.rows))
+            anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
+        added = [as_add(file) for file in decision.added]
+        return file_actions(self._store, known.snapshot, target.spec, added, decision.dead, anew=anew)
+
+    def _misshapen(self, snapshot: Snapshot, reshape: Reshape) -> frozenset[str]:
+        schemas = {path: pq.read_schema(self._store.path(file.name)) for path, file in snapshot.files.items()}
+        return frozenset(path for path, schema in schemas.items() if reshape.is_needed(schema))
+
+    def _tombstones(self, known: Known, decision: Decision) -> tuple[str, ...]:
+        """The files to list from now on; many small ones become one on the way."""
+        names = tuple(chain(known.listed, decision.tombstones))
+        while decision.tombstones and (together := due(known.tombstones.read(names), INLINE_MERGE_ROWS)):
+            merged = merge(self._store, together, NEVER_DELETED, known.is_useless())
+            replaced = {keys.name for keys in together}
+            names = (*(name for name in names if name not in replaced), *((merged.name,) if merged.name else ()))
+        return names

@@ -1,0 +1,145 @@
+"""Rows written under one revision of a table in, the same rows as a later revision declares them out: renamed, cast, with
+defaults for added columns and without dropped ones. Says for which files that is needed at all.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from millrace.lake.schema import SYSTEM_COLUMNS
+from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
+from millrace.model.columns import Column
+from millrace.model.defaults import stored_default, stored_value
+from millrace.model.errors import Invalid
+from millrace.model.fields import Field, field_of
+from millrace.model.resolution import matched
+from millrace.model.table import Definition
+
+# What every reader (polars, deltalake, DuckDB, Spark) casts while it reads; each of the other pairs, one of them refuses.
+READ_AS_WIDER = frozenset({(pa.int32(), pa.int64()), (pa.float32(), pa.float64())})
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a column's cells come from: what it was called, None if it is new, and the types it went through."""
+
+    column: Column
+    source: str | None
+    steps: tuple[WidenColumn, ...] = ()
+
+    def is_affected(self, stored: pa.Schema) -> bool:
+        name, names = self.column.name, stored.names
+        if self.source is None:
+            # Cells of that name are those of a dropped column: they must not come back.
+            return name in names or stored_default(self.column) is not None
+        if self.source != name:
+            return self.source in names or name in names
+        if name not in names or all(step.before.arrow == step.after.arrow for step in self.steps):
+            return False
+        kind = stored.field(name).type
+        return kind != self.column.arrow and (kind, self.column.arrow) not in READ_AS_WIDER
+
+    def cells(self, rows: pa.Table) -> Any:
+        kind = self.column.arrow
+        if self.source is None:
+            return _repeated(stored_default(self.column), kind, rows.num_rows)
+        if self.source not in rows.column_names:
+            return pa.nulls(rows.num_rows, kind)
+        cells = rows[self.source].combine_chunks()
+        for step in self.steps:
+            cells = _fitted(cells, field_of(step.before), field_of(step.after), step.after.arrow)
+        return _cast(cells, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """The columns of the later revision in their order, each with its origin."""
+
+    origins: tuple[_Origin, ...]
+
+    @staticmethod
+    def along(before: Definition, changes: Iterable[Change], after: Definition) -> "Reshape":
+        known = {column.name: _Origin(column, column.name) for column in before.columns}
+        for change in changes:
+            match change:
+                case AddColumn(column):
+                    known[column.name] = _Origin(column, None)
+                case DropColumn(name):
+                    del known[name]
+                case RenameColumn(old, new):
+                    known[new] = known.pop(old)
+                case WidenColumn(name):
+                    known[name] = replace(known[name], steps=(*known[name].steps, change))
+        return Reshape(tuple(replace(known[column.name], column=column) for column in after.columns))
+
+    def is_needed(self, stored: pa.Schema) -> bool:
+        """Whether a file with these columns must be written anew; if not, readers see the right rows in it as it is."""
+        return any(origin.is_affected(stored) for origin in self.origins)
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        columns = {origin.column.name: origin.cells(rows) for origin in self.origins}
+        ours = {field.name: rows[field.name] for field in SYSTEM_COLUMNS if field.name in rows.column_names}
+        return pa.table({**columns, **ours})
+
+
+def _repeated(value: Any, kind: pa.DataType, rows: int) -> Any:
+    return pa.nulls(rows, kind) if value is None else pa.repeat(pa.array([value], kind)[0], rows)
+
+
+def _fitted(cells: Any, was: Field, becomes: Field, kind: pa.DataType) -> Any:
+    """Cells of one type as cells of another that has a place for each of their values, at any depth."""
+    if cells.type == kind:
+        return cells
+    if was.kind == becomes.kind == "record":
+        return _fitted_record(cells, was, becomes, kind)
+    if was.kind == becomes.kind == "array":
+        values = _fitted(cells.values, was.element(), becomes.element(), kind.value_type)
+        return pa.ListArray.from_arrays(cells.offsets, values, kind, mask=_mask(cells))
+    if was.kind == becomes.kind == "map":
+        items = _fitted(cells.items, was.element(), becomes.element(), kind.item_type)
+        return pa.MapArray.from_arrays(cells.offsets, cells.keys, items, kind, mask=_mask(cells))
+    return _cast(cells, kind)
+
+
+def _fitted_record(cells: Any, was: Field, becomes: Field, kind: pa.DataType) -> Any:
+    pairs = matched(was.inner_fields(), becomes.inner_fields())
+    fields: Sequence[Any] = [kind.field(number) for number in range(kind.num_fields)]
+    parts = []
+    for part, field in zip(becomes.inner_fields(), fields, strict=True):
+        if part.name in pairs:
+            former = pairs[part.name]
+            parts.append(_fitted(cells.field(former.name), former, part, field.type))
+        else:
+            parts.append(_repeated(_default(part), field.type, len(cells)))
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=_mask(cells))
+
+
+def _default(field: Field) -> Any:
+    try:
+        return None if field.default is None else stored_value(field, field.default)
+    except Invalid:
+        return None
+
+
+def _mask(cells: Any) -> Any:
+    return cells.is_null() if cells.null_count else None
+
+
+def _cast(cells: Any, kind: pa.DataType) -> Any:
+    if cells.type == kind:
+        return cells
+    if pa.types.is_binary(cells.type) and pa.types.is_string(kind):
+        return _as_text(cells)
+    # Not every integer is a float; the nearest one is what a wider type means.
+    return cells.cast(kind, safe=False)
+
+
+def _as_text(cells: Any) -> Any:
+    try:
+        return cells.cast(pa.string())
+    except pa.ArrowInvalid:
+        # Bytes that are no text were never refused; better a mark in a cell than a table that cannot change.
+        texts = [None if cell is None else cell.decode(errors="replace") for cell in cells.to_pylist()]
+        return pa.array(texts, pa.string())

@@ -1,0 +1,56 @@
+"""What Millrace itself keeps in a table's configuration, so that it is committed with the rows it is about: a snapshot in,
+the state out, and back into a configuration.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from millrace.lake.log import Snapshot
+from millrace.model.errors import Corrupt
+
+_DEFINITION = "millrace.definition"
+_KEY = "millrace.key"
+_FLOOR = "millrace.floor"
+_TOMBSTONES = "millrace.tombstones"
+NO_FLOOR = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """`definition` is the fingerprint that the table was prepared for, None if nobody has said; `key` are its key columns.
+    Writes at or below the `floor` are beaten. `tombstones` are the files that count."""
+
+    definition: str | None = None
+    key: tuple[str, ...] | None = None
+    floor: int = NO_FLOOR
+    tombstones: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> "TableState":
+        known = snapshot.metadata.configuration if snapshot.metadata else {}
+        try:
+            key = orjson.loads(known[_KEY]) if _KEY in known else None
+            return TableState(
+                known.get(_DEFINITION),
+                None if key is None else tuple(key),
+                int(known.get(_FLOOR, NO_FLOOR)),
+                tuple(orjson.loads(known.get(_TOMBSTONES, "[]"))),
+            )
+        except (ValueError, TypeError) as error:
+            raise Corrupt(
+                f"The configuration of table {snapshot.metadata and snapshot.metadata.name!r} is damaged: {error}.",
+                remedy="Restore the table's log.",
+            ) from error
+
+    def configured(self, configuration: Mapping[str, str]) -> dict[str, str]:
+        """A configuration that says this, and otherwise what it said; what is as at the beginning is left unsaid."""
+        ours = {
+            _DEFINITION: self.definition,
+            _KEY: None if self.key is None else orjson.dumps(self.key).decode(),
+            _FLOOR: str(self.floor) if self.floor > NO_FLOOR else None,
+            _TOMBSTONES: orjson.dumps(self.tombstones).decode() if self.tombstones else None,
+        }
+        others = {name: value for name, value in configuration.items() if name not in ours}
+        return {**others, **{name: value for name, value in ours.items() if value is not None}}

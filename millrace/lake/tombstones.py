@@ -1,0 +1,126 @@
+"""Tombstones: keys that were deleted, with the version of the delete, so that an older row that comes late stays out.
+Sorted key hashes in, an immutable key file out; the table's log lists the files that count. Refuses to go on without one.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from millrace.lake.keys import KeyFile, hash_ranges, read_keys, write_keys
+from millrace.lake.matching import Sought
+from millrace.lake.store import Store
+from millrace.model.errors import Corrupt
+
+TOMBSTONES_FOLDER = "_millrace/tombstones"
+NEVER_DELETED = -1
+# Files of one level before they are merged into one of the next.
+FAN_IN = 8
+LOWEST_LEVEL_ROWS = 4096
+# A merge holds its tombstones in memory, 24 bytes each; larger files stay apart.
+MOST_MERGED_ROWS = 4_000_000
+MERGE_BLOCK_ROWS = 1_000_000
+# A file of which more can be purged is written anew.
+WORN_SHARE = 0.25
+
+Hashes = npt.NDArray[np.uint64]
+Versions = npt.NDArray[np.int64]
+IsUseless = Callable[[Hashes, Hashes, Versions], npt.NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The file that takes the place of others, None if nothing is left of them, and the greatest version purged."""
+
+    name: str | None
+    purged: int = 0
+
+
+class Tombstones:
+    """A table's tombstone files, kept open."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._open: dict[str, KeyFile] = {}
+
+    def versions(self, names: Sequence[str], h1: Hashes, h2: Hashes) -> Versions:
+        """For each key, in h1 order, the version at which it was last deleted."""
+        deleted_at = np.full(len(h1), NEVER_DELETED, dtype=np.int64)
+        sought = Sought(h1)
+        for keys in self.listed(names):
+            ours, theirs = sought.pairs(keys.h1)
+            same = keys.h2[theirs] == h2[ours]
+            np.maximum.at(deleted_at, ours[same], keys.version[theirs[same]])
+        return deleted_at
+
+    def listed(self, names: Sequence[str]) -> list[KeyFile]:
+        """The files that count, which stay open until they no longer do."""
+        self._open = {name: self._open.get(name) or self._read(name) for name in names}
+        return list(self._open.values())
+
+    def read(self, names: Sequence[str]) -> list[KeyFile]:
+        return [self._read(name) for name in names]
+
+    def _read(self, name: str) -> KeyFile:
+        keys = read_keys(self._store, name)
+        if keys is None:
+            # Without it a row that was deleted could come back: nothing can be decided any more.
+            path = self._store.path(name)
+            raise Corrupt(f"The tombstone file {path} is missing or damaged.", remedy="Restore the file.")
+        return keys
+
+
+def write_tombstones(store: Store, prefix: str, h1: Hashes, h2: Hashes, version: Versions) -> str:
+    """Named by its content, like every staged file: written again it is the same file."""
+    digest = hashlib.blake2b(digest_size=12)
+    for column in (h1, h2, version):
+        digest.update(np.ascontiguousarray(column).data)
+    name = f"{TOMBSTONES_FOLDER}/{prefix}-{digest.hexdigest()}.keys"
+    write_keys(store, name, KeyFile(("",), h1, h2, version, np.zeros(len(h1), dtype=np.uint32)))
+    return name
+
+
+def due(files: Sequence[KeyFile], most_rows: int, safe_version: int = NEVER_DELETED) -> list[KeyFile]:
+    """Files to merge next: a full level within the limit, else one of which enough can be purged; none if all is well."""
+    levels: dict[int, list[KeyFile]] = {}
+    for file in sorted(files, key=len):
+        levels.setdefault(_level(len(file)), []).append(file)
+    for level in levels.values():
+        room = np.cumsum([len(file) for file in level]) <= most_rows
+        if room.sum() >= FAN_IN:
+            return level[: int(room.sum())]
+    return [file for file in files if (file.version <= safe_version).sum() > WORN_SHARE * len(file)][:1]
+
+
+def merge(store: Store, sources: Sequence[KeyFile], safe_version: int, is_useless: IsUseless) -> Merged:
+    """One file with the last delete of each key, without useless ones and those at or below the safe version."""
+    parts, purged = [], 0
+    for h1, h2, version in _blocks(sources):
+        old = version <= safe_version
+        purged = max(purged, int(version[old].max(initial=0)))
+        keep = ~old
+        keep[keep] = ~is_useless(h1[keep], h2[keep], version[keep])
+        parts.append((h1[keep], h2[keep], version[keep]))
+    h1, h2, version = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Merged(write_tombstones(store, "merged", h1, h2, version) if len(h1) else None, purged)
+
+
+def _blocks(sources: Sequence[KeyFile]) -> Iterator[tuple[Hashes, Hashes, Versions]]:
+    """The tombstones of one hash range after the other, each key once."""
+    for parts in hash_ranges(sources, MERGE_BLOCK_ROWS):
+        h1, h2 = np.concatenate([part.h1 for part in parts]), np.concatenate([part.h2 for part in parts])
+        version = np.concatenate([part.version for part in parts])
+        order = np.lexsort((version, h2, h1))
+        h1, h2, version = h1[order], h2[order], version[order]
+        is_last = np.append((h1[1:] != h1[:-1]) | (h2[1:] != h2[:-1]), True)[: len(h1)]
+        yield h1[is_last], h2[is_last], version[is_last]
+
+
+def _level(rows: int) -> int:
+    level = 0
+    while rows > LOWEST_LEVEL_ROWS:
+        rows //= FAN_IN
+        level += 1
+    return level

@@ -1,0 +1,39 @@
+"""A version in, the positions of all live rows at or below it out. Reads footers, and rows only where a file holds both
+older and newer ones.
+"""
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from millrace.lake.actions import AddFile
+from millrace.lake.decide import Dead
+from millrace.lake.log import Snapshot
+from millrace.lake.schema import VERSION_COLUMN
+from millrace.lake.store import Store
+
+
+def rows_up_to(store: Store, snapshot: Snapshot, version: int) -> dict[str, Dead]:
+    """The positions by path, dead ones included; files without any are not named."""
+    found = {path: _positions(store, file, version) for path, file in snapshot.files.items()}
+    return {path: positions for path, positions in found.items() if len(positions)}
+
+
+def _positions(store: Store, file: AddFile, version: int) -> Dead:
+    with pq.ParquetFile(store.path(file.name), memory_map=True) as parquet:
+        oldest, newest = _range(parquet)
+        if newest is not None and newest <= version:
+            return np.arange(parquet.metadata.num_rows, dtype=np.uint32)
+        if oldest is not None and oldest > version:
+            return np.empty(0, dtype=np.uint32)
+        versions = parquet.read([VERSION_COLUMN])[VERSION_COLUMN].to_numpy()
+    return np.flatnonzero(versions <= version).astype(np.uint32)
+
+
+def _range(parquet: pq.ParquetFile) -> tuple[int | None, int | None]:
+    """The least and the greatest version in a file, None where its footer does not say."""
+    metadata = parquet.metadata
+    column = next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == VERSION_COLUMN)
+    groups = [metadata.row_group(n).column(column).statistics for n in range(metadata.num_row_groups)]
+    if not groups or any(stats is None or not stats.has_min_max for stats in groups):
+        return None, None
+    return min(stats.min for stats in groups), max(stats.max for stats in groups)
