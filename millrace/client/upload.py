@@ -40,6 +40,15 @@ class Submission:
     options: FileOptions = AS_DECLARED
     idempotency_key: str = field(default_factory=new_key)
     patience: float = PATIENCE_SECONDS
+    kind: str = "load"
+    span: str | None = None
+    wait_turn: bool = True
+
+    def admission(self) -> dict[str, str]:
+        """How it wants to be admitted, as query parameters; what is usual is not said."""
+        said = {"kind": None if self.kind == "load" else self.kind, "span": self.span}
+        said["wait_turn"] = None if self.wait_turn else "false"
+        return {name: value for name, value in said.items() if value is not None}
 
     def route(self, last: str) -> str:
         return f"/v1/tenants/{path_part(self.tenant)}/tables/{path_part(self.table)}/{last}"
@@ -61,6 +70,8 @@ class Patience:
 
     def pause_after(self, failed: Problem | Unreachable) -> None:
         """Raises the failure itself when it is for good or the time is up."""
+        if _waits_in_line(failed):
+            self._since = time.monotonic()
         left = self._since + self._seconds - time.monotonic()
         if left <= 0 or not (may_pass(failed) or _is_out_of_step(failed)):
             raise failed
@@ -71,6 +82,11 @@ class Patience:
 def _is_out_of_step(failed: Problem | Unreachable) -> bool:
     """Another offset, or a broken request that the platform has not let go of yet: asking again tells."""
     return isinstance(failed, Problem) and failed.status == HTTPStatus.CONFLICT and failed.code in ("offset", "busy")
+
+
+def _waits_in_line(failed: Problem | Unreachable) -> bool:
+    """The platform keeps the place in line of an import into an exclusive table; asking again holds it."""
+    return isinstance(failed, Problem) and failed.code == "in_line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +137,7 @@ def begin_upload(connection: Connection, path: Path, submission: Submission) -> 
     """Has the import admitted; its bytes follow with `send`."""
     length, patience = path.stat().st_size, Patience(submission.patience)
     headers = {**_TUS, "Upload-Length": str(length), "Idempotency-Key": submission.idempotency_key}
-    query = submission.options.for_file(path.name).as_query()
+    query = {**submission.options.for_file(path.name).as_query(), **submission.admission()}
     while True:
         try:
             response = connection.ok("POST", submission.route("uploads"), params=query, headers=headers)
@@ -140,11 +156,8 @@ def upload_file(
     """The import's document once the platform has the whole file; `Millrace.wait` tells when it is over."""
     if path.stat().st_size > SMALL_FILE_BYTES:
         return begin_upload(connection, path, submission).send(progress)
-    body, patience, query = (
-        path.read_bytes(),
-        Patience(submission.patience),
-        submission.options.for_file(path.name).as_query(),
-    )
+    body, patience = path.read_bytes(), Patience(submission.patience)
+    query = {**submission.options.for_file(path.name).as_query(), **submission.admission()}
     while True:
         try:
             document = _post(connection, submission, body, query)
@@ -159,7 +172,8 @@ def upload_stream(
     connection: Connection, stream: BinaryIO, submission: Submission, progress: Progress = nobody
 ) -> ImportDocument:
     """What cannot be read twice goes in one request, and fails if that breaks."""
-    return _post(connection, submission, _pieces(stream, progress), submission.options.as_query())
+    query = {**submission.options.as_query(), **submission.admission()}
+    return _post(connection, submission, _pieces(stream, progress), query)
 
 
 def _post(

@@ -88,8 +88,8 @@ class RunningPlatform:
     def send(self, target: str, path: Path, **options: Any) -> dict[str, Any]:
         """Uploads a file and waits for the import's end."""
         tenant, table = target.split("/")
-        key = options.pop("idempotency_key", None)
-        more = {"idempotency_key": key} if key else {}
+        named = ("idempotency_key", "kind", "span", "wait_turn")
+        more = {name: options.pop(name) for name in named if name in options}
         begun = self.client.upload_file(path, Submission(tenant, table, FileOptions(**options), **more))
         return self.ended(begun["id"])
 
