@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import RESCUED_COLUMN, Column
 from millrace.model.defaults import stored_default
@@ -11,6 +13,8 @@ from millrace.model.fields import field_of
 from millrace.model.table import TableDeclaration
 
 _SHOWN = 60
+# What every reader of a Delta table casts while it reads.
+_READ_AS_WIDER = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def describe(changes: Sequence[Change]) -> list[str]:
@@ -50,11 +54,12 @@ def _delta(change: Change, files: int | None) -> str | None:
             return f"add column {column.name} {column.arrow}, existing rows have null (metadata only)"
         case DropColumn(name):
             what = "what was rescued is gone" if name == RESCUED_COLUMN else "its values are gone"
-            return f"drop column {name}, {what} ({rewrites})"
+            return f"drop column {name}, {what} (metadata only)"
         case RenameColumn(old, new):
             return f"rename column {old} to {new} ({rewrites})"
         case WidenColumn(name, before, after) if before.arrow != after.arrow:
-            return f"change column {name} from {before.arrow} to {after.arrow} ({rewrites})"
+            how = "metadata only" if (before.arrow, after.arrow) in _READ_AS_WIDER else rewrites
+            return f"change column {name} from {before.arrow} to {after.arrow} ({how})"
     return None
 
 

@@ -4,26 +4,16 @@ import numpy as np
 import pyarrow as pa
 
 from millrace.model.columns import Column
-from millrace.validate.json_values import Misfit, fit
+from millrace.model.defaults import stored_default
 from millrace.validate.parsed import missing
 from millrace.validate.text import Outcome
 
 
 def absent_column(column: Column, is_key: bool, rows: int) -> Outcome:
-    value = _default(column)
+    value = stored_default(column)
     if value is not None:
         return pa.array([value], column.arrow).take(pa.array(np.zeros(rows, np.int64))), []
     empty = pa.nulls(rows, column.arrow)
     if rows and (is_key or not column.nullable):
         return empty, [missing(column, is_key, np.arange(rows, dtype=np.int64))]
     return empty, []
-
-
-def _default(column: Column) -> object:
-    """The default as stored; one that is not of the column's type counts as none."""
-    if not column.has_default or column.default is None:
-        return None
-    try:
-        return fit(column.avro, column.default)
-    except Misfit:
-        return None

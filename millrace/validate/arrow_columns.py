@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from millrace.model.columns import Column
+from millrace.model.fields import field_of
 from millrace.validate.cells import holds_bytes, is_nested, typed_cells
+from millrace.validate.conforming import conformed
 from millrace.validate.deep import broken_inside, declared
 from millrace.validate.encoded import is_encoded, typed_integers
 from millrace.validate.faults import Fault, Rows, indices, lossy, same
@@ -118,7 +120,7 @@ def _moment(column: Column, name: str, given: pa.Array) -> Outcome:
 
 def _nested(column: Column, given: pa.Array) -> Outcome:
     """Cast with every inner value optional, so that a missing one is found by its path and not as a cast that failed."""
-    values, faults = _each(column, given, _optional(column.arrow))
+    values, faults = _each(column, conformed(given, field_of(column)), _optional(column.arrow))
     inside = broken_inside(column.name, column.avro, values)
     broken = np.zeros(len(values), np.bool_)
     for fault in inside:

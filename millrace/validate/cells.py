@@ -38,7 +38,7 @@ def typed_cells(column: Column, cells: pa.Array, *, clean: bool, has_nul: bool) 
     faults: list[Fault] = []
     if not holds_bytes(column):
         if not clean:
-            cells, found = _without_broken_text(column, cells)
+            cells, found = without_broken_text(column, cells)
             faults += found
         if has_nul:
             cells, found = without_nul(column, cells)
@@ -48,8 +48,8 @@ def typed_cells(column: Column, cells: pa.Array, *, clean: bool, has_nul: bool) 
     return values, faults + found
 
 
-def _without_broken_text(column: Column, cells: pa.Array) -> Outcome:
-    """Only the cells with bytes beyond ASCII are looked at one by one."""
+def without_broken_text(column: Column, cells: pa.Array) -> Outcome:
+    """Binary cells, those that are no UTF-8 as null and a fault. Only cells beyond ASCII are looked at one by one."""
     beyond = indices(pc.invert(pc.string_is_ascii(cells.view(pa.string()))).fill_null(False))
     suspects = cells.take(pa.array(beyond)).to_pylist()
     broken = beyond[np.array([not is_utf8(cell) for cell in suspects], np.bool_)]

@@ -33,6 +33,11 @@ class Fault:
             return self
         return Fault(positions[self.rows], self.column, self.rule, self.messages, self.values)
 
+    def only(self, entries: Rows) -> "Fault":
+        """The same fault in some of its rows, given by their places in it."""
+        picks = pa.array(entries)
+        return Fault(self.rows[entries], self.column, self.rule, self.messages.take(picks), self.values.take(picks))
+
 
 def indices(mask: pa.Array) -> Rows:
     """Where a boolean Arrow array is true."""

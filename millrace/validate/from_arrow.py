@@ -1,42 +1,64 @@
 """A chunk that is an Arrow IPC stream: columns by name in, typed columns and faults out. A row's original is its JSON."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader
-from millrace.model.columns import Column
-from millrace.model.table import Definition
+from millrace.model.columns import DELETED_COLUMN, Column
+from millrace.model.fields import assigned
 from millrace.validate.absent import absent_column
 from millrace.validate.arrow_columns import as_text, plain, typed_column
 from millrace.validate.faults import Fault, Rows, indices
 from millrace.validate.parsed import Originals, Parsed, Undecodable, long_keys, missing
+from millrace.validate.reading import Reading
+from millrace.validate.rescue import arrow_parts, rescued
 from millrace.validate.text import Outcome
 
 
-def parse_arrow(header: ChunkHeader, body: bytes, definition: Definition) -> Parsed:
+def parse_arrow(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     try:
         table = pa.ipc.open_stream(body).read_all()
         table.validate()
     except (pa.ArrowException, OSError, EOFError) as error:
         raise Undecodable(f"The chunk cannot be read as an Arrow stream: {error}") from error
-    return parse_table(table, definition)
+    parts, faults = {}, []
+    for name in unknown(table.column_names, reading.columns) if reading.rescues else []:
+        parts[name], found = arrow_parts(name, table.column(name).combine_chunks())
+        faults += found
+    parsed = parse_table(table, reading, parts)
+    return replace(parsed, faults=parsed.faults + faults)
 
 
-def parse_table(table: pa.Table, definition: Definition) -> Parsed:
-    """The columns of a table judged by the definition; columns it does not know are ignored."""
+def parse_table(table: pa.Table, reading: Reading, others: Mapping[str, pa.Array]) -> Parsed:
+    """The columns of a table judged; `others` are those to rescue, as JSON text."""
+    names = assigned(table.column_names, reading.columns)
     columns, faults = [], []
-    for column in definition.columns:
-        is_key = column.name in definition.table.primary_key
-        if column.name in table.column_names:
-            values, found = _typed(column, is_key, table.column(column.name).combine_chunks())
+    for column in reading.columns:
+        is_key = column.name in reading.keys
+        if column.name in names:
+            values, found = _typed(column, is_key, table.column(names[column.name]).combine_chunks())
         else:
             values, found = absent_column(column, is_key, table.num_rows)
         columns.append(values)
         faults += found
-    return Parsed(columns, None, faults, table.num_rows, lambda rows: Originals(_as_json(table, rows), None))
+    marks = _marks(table) if reading.marked and DELETED_COLUMN in table.column_names else None
+    kept = rescued(others, table.num_rows) if reading.rescues else None
+
+    def originals(rows: Rows) -> Originals:
+        return Originals(_as_json(table, others, rows), None)
+
+    return Parsed(columns, None, faults, table.num_rows, originals, marks, kept)
+
+
+def _marks(table: pa.Table) -> pa.Array:
+    cells = plain(table.column(DELETED_COLUMN).combine_chunks())
+    return cells.view(pa.string()) if pa.types.is_binary(cells.type) else as_text(cells)
 
 
 def _typed(column: Column, is_key: bool, given: pa.Array) -> Outcome:
@@ -47,11 +69,18 @@ def _typed(column: Column, is_key: bool, given: pa.Array) -> Outcome:
     return values, faults + found + (long_keys(column, values) if is_key else [])
 
 
-def _as_json(table: pa.Table, rows: Rows) -> pa.Array:
+def _as_json(table: pa.Table, others: Mapping[str, pa.Array], rows: Rows) -> pa.Array:
     picks = pa.array(rows)
-    columns = [_showable(plain(column.combine_chunks()).take(picks)) for column in table.columns]
-    names = table.column_names
-    texts = [orjson.dumps(dict(zip(names, cells, strict=True)), default=_shown) for cells in zip(*columns, strict=True)]
+    columns = {
+        name: _showable(plain(column.combine_chunks()).take(picks))
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    for name in others.keys() - columns.keys():
+        columns[name] = [text and orjson.Fragment(text) for text in others[name].take(picks).to_pylist()]
+    texts = [
+        orjson.dumps(dict(zip(columns, cells, strict=True)), default=_shown)
+        for cells in zip(*columns.values(), strict=True)
+    ]
     return pa.array(texts, pa.binary())
 
 

@@ -7,39 +7,60 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.formats.csv_rows import row_spans
+from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.columns import Column
-from millrace.model.table import Definition
+from millrace.model.columns import DELETED_COLUMN, Column
+from millrace.model.fields import assigned
 from millrace.validate.absent import absent_column
 from millrace.validate.cells import is_utf8, typed_cells
 from millrace.validate.csv_cells import Cells, read_cells
 from millrace.validate.faults import Fault, Rows, indices
 from millrace.validate.open_quote import unclosed_quote
 from millrace.validate.parsed import Originals, Parsed, Undecodable, long_keys, missing, slices
+from millrace.validate.reading import Reading
+from millrace.validate.rescue import rescued, text_parts
 from millrace.validate.text import Outcome
 
 
-def parse_csv(header: ChunkHeader, body: bytes, definition: Definition) -> Parsed:
+def parse_csv(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     layout = header.layout
     if layout is None:
         raise Undecodable("The chunk's stamp does not say how its CSV is written.")
     clean = body.isascii() or is_utf8(body)
+    names = assigned(layout.columns, reading.columns)
+    others = unknown(layout.columns, reading.columns) if reading.rescues else []
+    marked = reading.marked and DELETED_COLUMN in layout.columns
+    wanted = {*names.values(), *others, *([DELETED_COLUMN] if marked else [])}
     try:
-        cells = read_cells(body, layout, {column.name for column in definition.columns}, clean=clean)
+        cells = read_cells(body, layout, wanted, clean=clean)
     except pa.ArrowInvalid as error:
         raise Undecodable(f"The chunk cannot be read as CSV: {error}") from error
     has_nul = b"\0" in body
+    entries = cells.rows - len(cells.miscounted)
     columns, faults = [], _miscounted(cells, layout) + unclosed_quote(body, layout, cells)
-    for column in definition.columns:
-        is_key = column.name in definition.table.primary_key
-        given = cells.columns.get(column.name)
-        if given is None:
-            values, found = absent_column(column, is_key, cells.rows - len(cells.miscounted))
-        else:
+    for column in reading.columns:
+        is_key = column.name in reading.keys
+        if column.name in names:
+            given = cells.columns[names[column.name]]
             values, found = _typed(column, is_key, given, layout.null_text, clean, has_nul)
+        else:
+            values, found = absent_column(column, is_key, entries)
         columns.append(values)
         faults += [fault.at(cells.positions) for fault in found]
-    return Parsed(columns, cells.positions, faults, cells.rows, lambda rows: _originals(body, layout, rows))
+    marks = cells.columns[DELETED_COLUMN].view(pa.string()) if marked else None
+    kept, found = _rescued(cells, others, entries, clean) if reading.rescues else (None, [])
+    faults += [fault.at(cells.positions) for fault in found]
+    return Parsed(
+        columns, cells.positions, faults, cells.rows, lambda rows: _originals(body, layout, rows), marks, kept
+    )
+
+
+def _rescued(cells: Cells, names: list[str], entries: int, clean: bool) -> Outcome:
+    parts, faults = {}, []
+    for name in names:
+        parts[name], found = text_parts(name, cells.columns[name], clean=clean)
+        faults += found
+    return rescued(parts, entries), faults
 
 
 def _miscounted(cells: Cells, layout: TextLayout) -> list[Fault]:

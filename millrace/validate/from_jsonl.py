@@ -1,12 +1,11 @@
 """A JSON Lines chunk: one object per line in, typed columns and faults out.
 
 Every line is parsed by itself. Of a key written twice the last value counts. A field that is missing takes the column's
-default, else null; a field the table does not know is a fault, or ignored where the table says so."""
+default, else null; a field the table does not know is a fault, ignored or kept, as the table says."""
 
 import json
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,40 +13,41 @@ import orjson
 
 from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader
-from millrace.model.columns import Avro, Column
-from millrace.model.table import Definition
+from millrace.model.columns import Column
+from millrace.model.fields import Field, field_of, logical_of
 from millrace.validate.faults import Fault, Found, Rows, listed
 from millrace.validate.json_columns import typed_values
+from millrace.validate.json_fields import Object, marks, picked, refused, renamed, rescued
 from millrace.validate.json_values import as_text
 from millrace.validate.parsed import Originals, Parsed, long_keys, missing, slices
+from millrace.validate.reading import Reading
 from millrace.validate.text import Outcome
 
-MAX_UNKNOWN = 20
 
-Object = dict[str, Any]
-
-
-def parse_jsonl(header: ChunkHeader, body: bytes, definition: Definition) -> Parsed:
+def parse_jsonl(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     spans = line_spans(body)
     lines = [body[start:end] for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)]
-    objects, faults = _objects(lines, _exact if _has_decimal(definition.table.schema) else orjson.loads)
+    objects, faults = _objects(lines, _exact if _has_decimal(reading) else orjson.loads)
     positions = None
     if faults:
         bad = np.concatenate([fault.rows for fault in faults])
         positions = np.delete(np.arange(len(lines), dtype=np.int64), bad)
-    picked, exact = _picked(objects, definition.columns)
-    found = _unknown(objects, definition) if definition.table.unknown_fields == "reject" and not exact else []
+    objects = renamed(objects, reading.columns)
+    given, exact = picked(objects, reading.columns)
+    found = refused(objects, reading) if reading.unknown == "reject" and not exact else []
     columns = []
-    for column, given in zip(definition.columns, picked, strict=True):
-        values, more = _typed(column, column.name in definition.table.primary_key, given)
-        columns.append(values)
+    for column, values in zip(reading.columns, given, strict=True):
+        typed, more = _typed(column, column.name in reading.keys, values)
+        columns.append(typed)
         found += more
-    faults += [fault.at(positions) for fault in found]
+    kept, more = rescued(objects, reading) if reading.rescues else (None, [])
+    faults += [fault.at(positions) for fault in found + more]
 
     def originals(rows: Rows) -> Originals:
         return Originals(slices(body, spans.starts, spans.ends, rows), spans.lines[rows])
 
-    return Parsed(columns, positions, faults, len(lines), originals)
+    told = marks(objects) if reading.marked and not exact else None
+    return Parsed(columns, positions, faults, len(lines), originals, told, kept)
 
 
 def _objects(lines: list[bytes], loads: Callable[[bytes], Any]) -> tuple[list[Object], list[Fault]]:
@@ -84,39 +84,16 @@ def _exact(line: bytes) -> Any:
         return value
 
 
-def _has_decimal(avro: Avro) -> bool:
-    if isinstance(avro, list):
-        return any(map(_has_decimal, avro))
-    if not isinstance(avro, dict):
-        return False
-    return avro.get("logicalType") == "decimal" or any(
-        _has_decimal(avro.get(key)) for key in ("type", "fields", "items", "values")
-    )
+def _has_decimal(reading: Reading) -> bool:
+    return any(_holds_decimal(field_of(column)) for column in reading.columns)
 
 
-def _picked(objects: list[Object], columns: tuple[Column, ...]) -> tuple[list[Sequence[Any]], bool]:
-    """The values of each column, and whether every object has the table's fields and no others."""
-    names = [column.name for column in columns]
-    if len(names) > 1 and objects:
-        try:
-            return list(zip(*map(itemgetter(*names), objects), strict=True)), set(map(len, objects)) == {len(names)}
-        except KeyError:
-            pass
-    return [[given.get(column.name, column.default) for given in objects] for column in columns], False
-
-
-def _unknown(objects: list[Object], definition: Definition) -> list[Fault]:
-    known = {column.name for column in definition.columns}
-    found = []
-    for row, given in enumerate(objects):
-        if not given.keys() <= known:
-            strange = [name for name in given if name not in known]
-            for name in strange[:MAX_UNKNOWN]:
-                found.append(Found(row, name, "unknown_field", "is no column of the table", as_text(given[name])))
-            if len(strange) > MAX_UNKNOWN:
-                message = f"has {len(strange) - MAX_UNKNOWN} more fields that are no columns of the table"
-                found.append(Found(row, None, "unknown_field", message, None))
-    return listed(found)
+def _holds_decimal(field: Field) -> bool:
+    if field.kind == "record":
+        return any(map(_holds_decimal, field.inner_fields()))
+    if field.kind in ("array", "map"):
+        return _holds_decimal(field.element())
+    return logical_of(field.avro) == "decimal"
 
 
 def _typed(column: Column, is_key: bool, values: Sequence[Any]) -> Outcome:

@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 
 from millrace.model.columns import Avro, Column, arrow_type
+from millrace.model.fields import bare
 from millrace.validate.encoded import is_encoded, typed_integers
 from millrace.validate.text import Outcome, called, meaning, typed_text
 
@@ -38,13 +39,6 @@ class Misfit(Exception):
         super().__init__(message)
         self.rule = rule
         self.message = message
-
-
-def bare(avro: Avro) -> Avro:
-    """A type without needless wrapping: {"type": {"type": "int"}} is {"type": "int"}."""
-    while isinstance(avro, dict) and isinstance(avro["type"], dict):
-        avro = avro["type"]
-    return avro
 
 
 def unwrapped(avro: Avro) -> tuple[Avro, bool]:
@@ -170,9 +164,16 @@ def _record(avro: Avro, value: Any, where: str) -> dict[str, Any]:
     record = {}
     for field in avro["fields"]:
         name, (inner, nullable) = field["name"], unwrapped(field["type"])
-        given = value.get(name, field.get("default"))
+        given = value[name] if name in value else _called_before(avro, field, value)
         record[name] = _inner(inner, nullable, given, f"{where}.{name}" if where else name)
     return record
+
+
+def _called_before(avro: Avro, field: dict[str, Any], value: dict[str, Any]) -> Any:
+    """The field's value under a former name that no other field has, else its default."""
+    former = [alias for alias in field.get("aliases", ()) if alias in value]
+    taken = {other["name"] for other in avro["fields"]} if former else ()
+    return next((value[alias] for alias in former if alias not in taken), field.get("default"))
 
 
 def _inner(avro: Avro, nullable: bool, value: Any, where: str) -> Any:

@@ -23,15 +23,18 @@ class Originals:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`columns` in declared order, of one length; `positions` is the chunk's row of each entry (None: all in order).
+    """`columns` as they were asked for, of one length; `positions` is the chunk's row of each entry (None: all in order).
 
-    `faults` name rows of the chunk. `originals` fetches the bytes of the rows it is given."""
+    `faults` name rows of the chunk. `originals` fetches the bytes of the rows it is given. Along the columns run `marks`,
+    the text that says of each row whether it deletes, and `rescued`, what else the rows hold; None where nobody asked."""
 
     columns: list[pa.Array]
     positions: Rows | None
     faults: list[Fault]
     rows: int
     originals: Callable[[Rows], Originals]
+    marks: pa.Array | None = None
+    rescued: pa.Array | None = None
 
 
 class Undecodable(Exception):

@@ -1,0 +1,106 @@
+"""Columns and fields that the table does not know in, one JSON object per row out: compact, its keys sorted.
+
+A cell without a value is left out; a row that has none of them gets null."""
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from millrace.model.columns import Column
+from millrace.validate.arrow_columns import as_text, plain
+from millrace.validate.cells import without_broken_text
+from millrace.validate.faults import Fault
+from millrace.validate.text import Outcome
+
+_ESCAPED = r'["\\\x00-\x1f]'
+
+
+def rescued(parts: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """The object of each row; `parts` hold each column's values as JSON text, null where there is none."""
+    if not parts:
+        return pa.nulls(rows, pa.string())
+    named = [pc.binary_join_element_wise(f"{orjson.dumps(name).decode()}:", parts[name], "") for name in sorted(parts)]
+    inside = pc.binary_join_element_wise(*named, ",", null_handling="skip")
+    objects = pc.binary_join_element_wise("{", inside, "}", "")
+    return pc.if_else(pc.equal(inside, ""), pa.scalar(None, pa.string()), objects)
+
+
+def text_parts(name: str, cells: pa.Array, *, clean: bool) -> Outcome:
+    """Cells of a CSV column as JSON strings; `clean`: all are known to be UTF-8."""
+    faults: list[Fault] = []
+    if not clean:
+        cells, faults = without_broken_text(Column(name, "string", True, pa.string()), cells)
+    return _quoted(cells.view(pa.string())), faults
+
+
+def arrow_parts(name: str, given: pa.Array) -> Outcome:
+    """An Arrow column of any type as JSON values."""
+    cells = plain(given)
+    if pat.is_binary(cells.type):
+        return text_parts(name, cells, clean=False)
+    if pat.is_null(cells.type):
+        return pa.nulls(len(cells), pa.string()), []
+    if pat.is_temporal(cells.type):
+        return _quoted(as_text(cells)), []
+    if pat.is_floating(cells.type):
+        text = cells.cast(pa.string())
+        return pc.if_else(pc.is_finite(cells), text, _quoted(text)), []
+    if pat.is_nested(cells.type):
+        return _nested(cells), []
+    return cells.cast(pa.string()), []
+
+
+def value_parts(values: Sequence[Any]) -> pa.Array:
+    """Python values as JSON, None where there is none."""
+    return pa.array([None if value is None else written(value) for value in values], pa.string())
+
+
+def written(value: Any) -> str:
+    """A value as compact JSON with sorted keys. Raises TypeError for what is nested too deep."""
+    try:
+        return orjson.dumps(value, default=_plain_value, option=orjson.OPT_SORT_KEYS).decode()
+    except TypeError:
+        return _written_slowly(value)
+
+
+def _written_slowly(value: Any) -> str:
+    """Numbers of more than 64 bits, and keys that are no text."""
+    try:
+        return json.dumps(value, default=str, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    except (RecursionError, ValueError) as error:
+        raise TypeError(str(error)) from error
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, Decimal) and value.is_finite():
+        return orjson.Fragment(str(value))
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _nested(cells: pa.Array) -> pa.Array:
+    try:
+        return value_parts(cells.to_pylist())
+    except (ValueError, OverflowError, TypeError):
+        # Python's calendar ends with the year 9999 and its text is UTF-8; Arrow's need not be.
+        return _quoted(as_text(cells))
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    if pc.any(pc.match_substring_regex(text, _ESCAPED)).as_py():
+        text = _escaped(text)
+    return pc.binary_join_element_wise('"', text, '"', "")
+
+
+def _escaped(text: pa.Array) -> pa.Array:
+    text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
+    letters = np.frombuffer(text.buffers()[2], np.uint8)
+    for code in np.unique(letters[letters < 32]).tolist():
+        text = pc.replace_substring(text, chr(code), json.dumps(chr(code))[1:-1])
+    return text
