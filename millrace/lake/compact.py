@@ -12,8 +12,8 @@ from pyroaring import BitMap
 from millrace.lake.actions import AddFile, remove_action
 from millrace.lake.changes import declaration, file_actions
 from millrace.lake.decide import Dead, as_add, dead_positions
-from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
-from millrace.lake.read import read_live_rows
+from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, load, refresh
+from millrace.lake.read import read_in_shape
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedFile, write_data_file
 from millrace.lake.store import Store
@@ -47,11 +47,12 @@ def plan(snapshot: Snapshot) -> list[Rewrite]:
 
 def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
     """The version in which the files were exchanged; None if another writer removed one of them first."""
+    snapshot = load(store)
     planned = {file.path: dead_positions(store, file) for file in rewrite.files}
-    live = [read_live_rows(store, file, planned[file.path]) for file in rewrite.files]
-    merged = pa.concat_tables(live, promote_options="default").combine_chunks()
+    # In the table's shape: files may still hold columns that were dropped, and types that were widened.
+    live = [read_in_shape(store, snapshot, file, planned[file.path]) for file in rewrite.files]
+    merged = pa.concat_tables(live).combine_chunks()
     staged = write_data_file(store, merged, spec.key, COMPACTED_PREFIX, tightly=True)
-    snapshot = Snapshot()
     for _ in range(MOST_ATTEMPTS):
         snapshot = refresh(store, snapshot)
         dead = _died_meanwhile(store, snapshot, rewrite, planned)

@@ -15,15 +15,14 @@ from millrace.lake.decide import Decision, Known, as_add, decide_keyed, decide_k
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Snapshot
 from millrace.lake.reshape import Reshape
-from millrace.lake.schema import TableSpec, declared_schema, evolved_schema, spec_of
+from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedFile, write_data_file
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
+from millrace.lake.target import Lineage, Target
 from millrace.lake.tombstones import NEVER_DELETED, Tombstones, due, merge
 from millrace.lake.truncate import rows_up_to
 from millrace.model.errors import Corrupt
-from millrace.model.evolution import changes, path
-from millrace.model.table import Definition
 
 ALIGNED_PREFIX = "aligned"
 # Tombstone files merged within a commit; larger merges wait for `maintain`.
@@ -48,37 +47,21 @@ class Plan:
     handle: Handle
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """The shape the table shall have. `begins`: of a new generation, so nothing that is there stays; `reshape`: what it takes
-    to get live rows there, None if nothing changes."""
-
-    spec: TableSpec
-    definition: Definition | None = None
-    begins: bool = False
-    reshape: Reshape | None = None
-    schema_json: str | None = None
-
-    @property
-    def floor(self) -> int:
-        return self.definition.floor if self.definition and self.definition.floor else NO_FLOOR
-
-
 class Planner:
     """Plans one write, attempt after attempt; what was staged anew for one serves the next."""
 
     def __init__(self, store: Store, batch: Batch, definitions: Definitions | None) -> None:
         self._store = store
-        self._definitions = definitions
         self._batch = batch
         named = (batch.definition, *(delivery.definition for delivery in batch.files))
         self._wanted = max((one for one in named if one is not None), key=age, default=None)
+        self._lineage = Lineage(definitions)
         self._aligned: dict[tuple[str, str], StagedFile] = {}
         self._anew: dict[str, Anew] = {}
 
     def plan(self, snapshot: Snapshot, handle: Handle) -> Plan:
         state = TableState.of(snapshot)
-        target = self._target(snapshot, state, handle.spec)
+        target = self._lineage.target(snapshot, handle.spec, self._wanted)
         base, following = snapshot, replace(handle, spec=target.spec)
         if target.begins:
             base = replace(snapshot, files={})
@@ -102,42 +85,7 @@ class Planner:
         declared = declaration(snapshot, target.spec, actions, state, target.schema_json)
         return Plan([*declared, *actions], decision, following)
 
-    def _target(self, snapshot: Snapshot, state: TableState, spec: TableSpec) -> _Target:
-        recorded = self._recorded(state)
-        wanted = self._wanted
-        if wanted is None or (recorded is not None and age(wanted) <= age(recorded)):
-            return _Target(spec if recorded is None else spec_of(recorded), recorded)
-        wanted_spec = spec_of(wanted)
-        if snapshot.metadata is None:
-            return _Target(wanted_spec, wanted)
-        before = recorded or self._forerunner(wanted)
-        if before.generation < wanted.generation:
-            return _Target(wanted_spec, wanted, begins=True, schema_json=declared_schema(wanted_spec))
-        if before is wanted:
-            return _Target(wanted_spec, wanted, schema_json=evolved_schema(snapshot.metadata.schema_json, wanted_spec))
-        reshape = self._reshape(before, wanted)
-        return _Target(wanted_spec, wanted, reshape=reshape, schema_json=declared_schema(wanted_spec))
-
-    def _recorded(self, state: TableState) -> Definition | None:
-        if state.definition is None or self._definitions is None:
-            return None
-        return self._definitions(state.definition)
-
-    def _forerunner(self, definition: Definition) -> Definition:
-        """The oldest known revision: what a table had before tables said which one they have."""
-        while definition.previous is not None and self._definitions is not None:
-            definition = self._definitions(definition.previous)
-        return definition
-
-    def _reshape(self, before: Definition, after: Definition) -> Reshape:
-        assert self._definitions is not None
-        try:
-            return Reshape.along(before, path(self._definitions, before, after), after)
-        except Corrupt:
-            # Revisions from before they named each other: only columns were added then.
-            return Reshape.along(before, changes(before, after), after)
-
-    def _decide(self, known: Known, target: _Target) -> Decision:
+    def _decide(self, known: Known, target: Target) -> Decision:
         files = [file for delivery in self._batch.files if (file := self._fitting(delivery, target)) is not None]
         keyed = bool(target.spec.key)
         decision = decide_keyed(known, files) if keyed else decide_keyless(known.snapshot, files, known.floor)
@@ -153,7 +101,7 @@ class Planner:
         ]
         return decision
 
-    def _fitting(self, delivery: Delivery, target: _Target) -> StagedFile | None:
+    def _fitting(self, delivery: Delivery, target: Target) -> StagedFile | None:
         """The delivered rows in the table's shape; None if they are of its past life."""
         file, definition = delivery.file, delivery.definition
         if definition is None or target.definition is None or definition.fingerprint == target.definition.fingerprint:
@@ -164,7 +112,9 @@ class Planner:
             return file
         this = file.path, target.definition.fingerprint
         if this not in self._aligned:
-            self._aligned[this] = self._align(file, self._reshape(definition, target.definition), target.spec.key)
+            self._aligned[this] = self._align(
+                file, self._lineage.reshape(definition, target.definition), target.spec.key
+            )
         return self._aligned[this]
 
     def _align(self, file: StagedFile, reshape: Reshape, key: Sequence[str]) -> StagedFile:
@@ -184,7 +134,7 @@ class Planner:
                 remedy="Stage its chunks again.",
             )
 
-    def _file_actions(self, known: Known, target: _Target, decision: Decision) -> list[Action]:
+    def _file_actions(self, known: Known, target: Target, decision: Decision) -> list[Action]:
         anew = None
         if target.reshape is not None and target.definition is not None:
             anew = self._anew.setdefault(target.definition.fingerprint, Anew(rows=target.reshape.rows))

@@ -40,10 +40,16 @@ def scan(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None)
 
 def scan_files(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """The live rows of one file after the other."""
-    schema = _projected(snapshot, columns)
     for file in snapshot.files.values():
-        table = read_live_rows(store, file, _vector(store, file), schema.names)
-        yield _aligned(table, schema)
+        yield read_in_shape(store, snapshot, file, _vector(store, file), columns)
+
+
+def read_in_shape(
+    store: Store, snapshot: Snapshot, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows of one file without the dead positions, with the snapshot's columns and types."""
+    schema = _projected(snapshot, columns)
+    return _aligned(read_live_rows(store, file, dead, schema.names), schema)
 
 
 def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> pa.Table:

@@ -6,16 +6,23 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from millrace.lake.actions import AddFile
-from millrace.lake.decide import Dead
+from millrace.lake.decide import Dead, dead_positions
 from millrace.lake.log import Snapshot
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.store import Store
 
 
 def rows_up_to(store: Store, snapshot: Snapshot, version: int) -> dict[str, Dead]:
-    """The positions by path, dead ones included; files without any are not named."""
+    """The positions by path; files without any are not named."""
     found = {path: _positions(store, file, version) for path, file in snapshot.files.items()}
-    return {path: positions for path, positions in found.items() if len(positions)}
+    alive = {path: _alive(store, snapshot.files[path], positions) for path, positions in found.items()}
+    return {path: positions for path, positions in alive.items() if len(positions)}
+
+
+def _alive(store: Store, file: AddFile, positions: Dead) -> Dead:
+    if file.deletion_vector is None:
+        return positions
+    return np.setdiff1d(positions, np.asarray(dead_positions(store, file).to_array()), assume_unique=True)
 
 
 def _positions(store: Store, file: AddFile, version: int) -> Dead:

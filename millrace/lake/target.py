@@ -1,0 +1,69 @@
+"""The shape a table shall have: the definition it was prepared for and a newer one in, what it takes to get there out."""
+
+from dataclasses import dataclass
+
+from millrace.lake.batch import Definitions, age
+from millrace.lake.log import Snapshot
+from millrace.lake.reshape import Reshape
+from millrace.lake.schema import TableSpec, declared_schema, evolved_schema, spec_of
+from millrace.lake.state import NO_FLOOR, TableState
+from millrace.model.errors import Corrupt
+from millrace.model.evolution import changes, path
+from millrace.model.table import Definition
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`begins`: a new generation does, so nothing that is there stays. `reshape` is what live rows must go through, None
+    if nothing; `schema_json` the table's columns, None if they stay as they are."""
+
+    spec: TableSpec
+    definition: Definition | None = None
+    begins: bool = False
+    reshape: Reshape | None = None
+    schema_json: str | None = None
+
+    @property
+    def floor(self) -> int:
+        return self.definition.floor if self.definition and self.definition.floor else NO_FLOOR
+
+
+class Lineage:
+    """The definitions of a table, each of which names the one before; a table that knows none is what its spec says."""
+
+    def __init__(self, definitions: Definitions | None) -> None:
+        self._definitions = definitions
+
+    def target(self, snapshot: Snapshot, spec: TableSpec, wanted: Definition | None) -> Target:
+        """The wanted shape if it is newer than the one the table has, else that one."""
+        recorded = self._recorded(snapshot)
+        if wanted is None or (recorded is not None and age(wanted) <= age(recorded)):
+            return Target(spec if recorded is None else spec_of(recorded), recorded)
+        spec = spec_of(wanted)
+        if snapshot.metadata is None:
+            return Target(spec, wanted)
+        if wanted.generation > (recorded.generation if recorded else 1):
+            return Target(spec, wanted, begins=True, schema_json=declared_schema(spec))
+        before = recorded or self._forerunner(wanted)
+        if before is wanted:
+            return Target(spec, wanted, schema_json=evolved_schema(snapshot.metadata.schema_json, spec))
+        return Target(spec, wanted, reshape=self.reshape(before, wanted), schema_json=declared_schema(spec))
+
+    def reshape(self, before: Definition, after: Definition) -> Reshape:
+        """What rows written under one definition go through to be rows of another of the same generation."""
+        assert self._definitions is not None
+        try:
+            return Reshape.along(before, path(self._definitions, before, after), after)
+        except Corrupt:
+            # Revisions from before they named each other: then only columns were added.
+            return Reshape.along(before, changes(before, after), after)
+
+    def _recorded(self, snapshot: Snapshot) -> Definition | None:
+        fingerprint = TableState.of(snapshot).definition
+        return None if fingerprint is None or self._definitions is None else self._definitions(fingerprint)
+
+    def _forerunner(self, definition: Definition) -> Definition:
+        """The oldest known revision: what a table had before tables said which one they have."""
+        while definition.previous is not None and self._definitions is not None:
+            definition = self._definitions(definition.previous)
+        return definition
