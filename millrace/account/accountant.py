@@ -4,18 +4,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, select
 
-from millrace.account.ledger import first_failure, fold, has_settled
+from millrace.account.ledger import due, fold
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
-from millrace.model.imports import ADMITTED, PROCESSING, STOPPING, TERMINAL, Import, too_many_rejected
+from millrace.model.imports import STOPPING, TERMINAL, Import
 from millrace.model.names import Home, new_id
-from millrace.model.ops import PUBLISH_IMPORT, SETTLE_IMPORT, STOP_IMPORT, Op
+from millrace.model.ops import SETTLE_IMPORT, Op
 from millrace.model.table import Budget, Definition
 from millrace.observe import gauge, observe
 from millrace.store import tables as t
@@ -103,19 +102,12 @@ class Accountant:
         passed = self._passed()
         with self._settling, self._store.read() as connection:
             for imp in imports:
-                if has_settled(connection, imp, passed):
-                    failure = first_failure(connection, imp.id) if imp.counts.failed_chunks else None
-                    kind = PUBLISH_IMPORT if _is_held(imp) else SETTLE_IMPORT
-                    self._ask(connection, imp, kind, _told(imp, failure, self._budget(imp)))
-                elif self._is_over_budget(imp):
-                    self._ask(connection, imp, STOP_IMPORT, {"error": too_many_rejected(imp.counts)})
+                asked = due(connection, imp, passed, self._budget)
+                if asked is not None:
+                    self._ask(connection, imp, *asked)
 
     def _budget(self, imp: Import) -> Budget:
         return self._definitions(imp.definition).table.budget
-
-    def _is_over_budget(self, imp: Import) -> bool:
-        under_way = imp.state in (ADMITTED, PROCESSING) and imp.counts.rejected > 0
-        return under_way and self._budget(imp).is_blown(imp.counts.read, imp.counts.rejected)
 
     def _ask(self, connection: Connection, imp: Import, kind: str, body: dict[str, Any]) -> None:
         if (imp.id, kind) in self._asked:
@@ -191,11 +183,3 @@ class Accountant:
             for topic, partitions in checkpoint.ends.items():
                 behind = sum(ends[topic][int(partition)][1] - offset for partition, offset in partitions.items())
                 gauge("lag", behind, topic=topic, query=query)
-
-
-def _is_held(imp: Import) -> bool:
-    return imp.publish == "atomic" and imp.state == PROCESSING
-
-
-def _told(imp: Import, failure: str | None, budget: Budget) -> dict[str, Any]:
-    return {"counts": asdict(imp.counts), "durable": imp.durable, "failure": failure, "budget": asdict(budget)}

@@ -1,15 +1,17 @@
-"""The ledger: facts about chunks in, exact counts per import out. Folding by identity makes redelivery harmless (I4)."""
+"""The ledger in the control store: facts about chunks in, exact counts per import and what is due for it out."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from functools import partial
 
-from sqlalchemy import Connection, Row, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
+from millrace.account import counting
+from millrace.account.counting import Counted, Due, by_import, count
 from millrace.model.chunk import Verdict
-from millrace.model.facts import Durable, Fact, Judged
-from millrace.model.imports import ERROR_STORE, STOPPING, Counts, Import
+from millrace.model.facts import Fact
+from millrace.model.imports import Counts, Import
+from millrace.model.table import Budget
 from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.engine import insert_new
@@ -24,25 +26,14 @@ _SAVE = (
 
 def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str, Import]:
     """Counts what is new in the facts; the imports they speak of, as they are then, unless they are over."""
-    verdicts: dict[str, dict[int, Verdict]] = defaultdict(dict)
-    durable: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for fact in facts:
-        match fact:
-            case Judged(judged):
-                for verdict in judged:
-                    known = verdicts[verdict.import_id].get(verdict.number)
-                    if known is None or _was_ignored(known):
-                        verdicts[verdict.import_id][verdict.number] = verdict
-            case Durable(sink, chunks):
-                for import_id, number in chunks:
-                    durable[import_id][sink].add(number)
+    verdicts, places = by_import(facts)
     folded = {}
-    for import_id in verdicts.keys() | durable.keys():
+    for import_id in verdicts.keys() | places.keys():
         imp = find_import(connection, import_id)
         if imp is None or imp.is_over:
             continue
         counts = _count(connection, imp, verdicts[import_id]) if import_id in verdicts else imp.counts
-        made = {sink: _newly_durable(connection, import_id, sink, them) for sink, them in durable[import_id].items()}
+        made = {sink: _newly_durable(connection, import_id, sink, them) for sink, them in places[import_id].items()}
         total = {**imp.durable, **{sink: imp.durable.get(sink, 0) + new for sink, new in made.items()}}
         told = {"counts": asdict(counts), "durable": total, "touched_us": now_us, "of_import": import_id}
         connection.execute(_SAVE, told)
@@ -50,63 +41,30 @@ def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str
     return folded
 
 
-def _was_ignored(verdict: Verdict) -> bool:
-    return verdict.ignored > 0
-
-
-def _count(connection: Connection, imp: Import, verdicts: dict[int, Verdict]) -> Counts:
-    import_id = imp.id
-    known = (t.chunks.c.import_id == import_id, t.chunks.c.number.in_(list(verdicts)))
-    told = {row.number: row for row in connection.execute(select(t.chunks).where(*known))}
-    new = [verdict for number, verdict in verdicts.items() if number not in told]
-    # A chunk first passed over and then judged after all: the verdict counts.
-    judged_after_all = [v for n, v in verdicts.items() if n in told and told[n].ignored > 0 and not _was_ignored(v)]
-    insert_new(connection, t.chunks, [_row(verdict) for verdict in new])
-    for verdict in judged_after_all:
-        where = (t.chunks.c.import_id == import_id, t.chunks.c.number == verdict.number)
-        connection.execute(update(t.chunks).where(*where).values(_row(verdict)))
-    counts = _added(imp.counts, new)
-    for verdict in judged_after_all:
-        counts = replace(
-            _added(counts, [verdict]), chunks=counts.chunks, read=counts.read, ignored=counts.ignored - verdict.rows
-        )
-    counts = replace(counts, failed_chunks=counts.failed_chunks + _mark_contradictions(connection, verdicts, told))
+def _count(connection: Connection, imp: Import, verdicts: Sequence[Verdict]) -> Counts:
+    wanted = (t.chunks.c.import_id == imp.id, t.chunks.c.number.in_({verdict.number for verdict in verdicts}))
+    rows = connection.execute(select(t.chunks).where(*wanted))
+    # The version is of no matter here, so it is not kept.
+    known = {row.number: Verdict(version=0, **row._mapping) for row in rows}
+    counted = count(imp.counts, known, verdicts)
+    _save_chunks(connection, counted)
     for verdict_name in ("accepted", "rejected", "ignored"):
-        gained = getattr(counts, verdict_name) - getattr(imp.counts, verdict_name)
+        gained = getattr(counted.counts, verdict_name) - getattr(imp.counts, verdict_name)
         observe("rows_judged", max(gained, 0), verdict=verdict_name)
-    return counts
+    return counted.counts
 
 
-def _mark_contradictions(connection: Connection, verdicts: dict[int, Verdict], told: dict[int, Row[Any]]) -> int:
-    """The same chunk with other bytes: neither can be trusted, so the import fails."""
-    found = 0
-    for number, row in told.items():
-        verdict = verdicts[number]
-        if row.checksum != verdict.checksum and row.failure is None:
-            failure = f"Chunk {number} arrived twice with different bytes."
-            where = (t.chunks.c.import_id == verdict.import_id, t.chunks.c.number == number)
-            connection.execute(update(t.chunks).where(*where).values(failure=failure))
-            found += 1
-    return found
+def _save_chunks(connection: Connection, counted: Counted) -> None:
+    insert_new(connection, t.chunks, [_row(verdict) for verdict in counted.new])
+    for verdict in counted.changed:
+        where = (t.chunks.c.import_id == verdict.import_id, t.chunks.c.number == verdict.number)
+        connection.execute(update(t.chunks).where(*where).values(_row(verdict)))
 
 
 def _row(verdict: Verdict) -> dict[str, object]:
     row = asdict(verdict)
     del row["version"]
     return row
-
-
-def _added(counts: Counts, verdicts: Iterable[Verdict]) -> Counts:
-    for verdict in verdicts:
-        counts = Counts(
-            chunks=counts.chunks + 1,
-            read=counts.read + verdict.rows,
-            accepted=counts.accepted + verdict.accepted,
-            rejected=counts.rejected + verdict.rejected,
-            ignored=counts.ignored + verdict.ignored,
-            failed_chunks=counts.failed_chunks + (verdict.failure is not None),
-        )
-    return counts
 
 
 def _newly_durable(connection: Connection, import_id: str, sink: str, numbers: set[int]) -> int:
@@ -119,19 +77,13 @@ def _newly_durable(connection: Connection, import_id: str, sink: str, numbers: s
 
 
 def has_settled(connection: Connection, imp: Import, passed: dict[str, int]) -> bool:
-    """True when every chunk of the import has its verdict and every verdict is durable wherever it must be.
+    return counting.has_settled(imp, passed, partial(_rejecting_chunks, connection, imp.id))
 
-    `passed` says how far the validating queries have durably come in each raw-input partition."""
-    if imp.is_over:
-        return False
-    if imp.state == STOPPING:
-        if imp.markers is None or any(passed.get(partition, 0) <= offset for partition, offset in imp.markers.items()):
-            return False
-    elif imp.announced is None or imp.counts.chunks < imp.announced["chunks"]:
-        return False
-    if any(imp.durable.get(sink, 0) < imp.counts.chunks for sink in imp.sinks):
-        return False
-    return imp.counts.rejected == 0 or imp.durable.get(ERROR_STORE, 0) >= _rejecting_chunks(connection, imp.id)
+
+def due(connection: Connection, imp: Import, passed: dict[str, int], budget: Callable[[Import], Budget]) -> Due | None:
+    """What to ask the controller for now, if anything."""
+    rejecting, failure = partial(_rejecting_chunks, connection, imp.id), partial(first_failure, connection, imp.id)
+    return counting.due(imp, passed, partial(budget, imp), rejecting, failure)
 
 
 def _rejecting_chunks(connection: Connection, import_id: str) -> int:

@@ -128,6 +128,15 @@ def test_a_chunk_with_other_bytes_fails_the_import(store: Store) -> None:
         assert "twice" in str(first_failure(connection, IMPORT))
 
 
+def test_other_bytes_are_noticed_also_when_both_are_told_at_once(store: Store) -> None:
+    begin(store, chunks=1)
+    both = (Verdict(IMPORT, 0, 1, 5, 5, 0, checksum=1), Verdict(IMPORT, 0, 1, 5, 5, 0, checksum=2))
+    tell(store, [Judged(both[:1]), Judged(both[1:])])
+    assert told(store).counts == Counts(1, 5, 5, 0, failed_chunks=1)
+    tell(store, [Judged(both)])
+    assert told(store).counts == Counts(1, 5, 5, 0, failed_chunks=1), "noticed once"
+
+
 def test_an_import_that_is_over_hears_nothing_more(store: Store) -> None:
     begin(store, "completed", chunks=1)
     tell(store, [Judged((Verdict(IMPORT, 7, 1, 5, 5, 0),)), Durable("delta", ((IMPORT, 7),))])
