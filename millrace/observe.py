@@ -21,18 +21,20 @@ _COUNTERS: dict[str, Counter] = {
     "query_restarted": Counter(
         "millrace_query_restarts_total", "Streaming queries started again after a failure", ["query"]
     ),
+    "webhook": Counter("millrace_webhook_attempts_total", "Attempts to deliver events to subscribers", ["outcome"]),
     "trouble": Counter("millrace_errors_total", "Failures by kind", ["kind"]),
 }
 _GAUGES: dict[str, Gauge] = {
     "lag": Gauge("millrace_lag_records", "Records not yet processed", ["topic", "query"]),
     "open_imports": Gauge("millrace_open_imports", "Imports under way"),
     "unsent_events": Gauge("millrace_unsent_events", "Events waiting for Kafka"),
+    "webhooks_waiting": Gauge("millrace_webhooks_waiting", "Events queued for subscribers and not yet delivered"),
 }
 _SECONDS: dict[str, Histogram] = {
     "batch": Histogram("millrace_batch_seconds", "Seconds per micro-batch", ["query"]),
     "request": Histogram("millrace_request_seconds", "Seconds per HTTP request", ["method", "status"]),
 }
-_QUIET = {"chunk_appended", "bytes_appended", "rows_judged", "chunks_durable", "op_applied"}
+_QUIET = {"chunk_appended", "bytes_appended", "rows_judged", "chunks_durable", "op_applied", "webhook"}
 
 
 def observe(event: str, amount: float = 1, **labels: Any) -> None:

@@ -3,6 +3,7 @@
 MILLRACE_HOME is the root of all state; MILLRACE_KAFKA__BOOTSTRAP_SERVERS, MILLRACE_SPARK__MASTER … name nested fields."""
 
 import json
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
@@ -41,6 +42,8 @@ class ApiSettings(_Section):
     """An upload that sends nothing for so long is over."""
     drop_retention_seconds: int = Field(default=7 * 86_400, ge=0)
     """A dropped table can be restored for so long; then its rows go."""
+    private_targets: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks that tenants may have webhooks sent to although they are not public."""
 
 
 class QuerySettings(_Section):

@@ -1,0 +1,161 @@
+"""Spans: begun, ended, aborted, kept alive, watched. The controller decides; here it is asked and shown."""
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+from sqlalchemy import select, update
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.documents import iso
+from millrace.api.platform import Platform
+from millrace.model import ops
+from millrace.model.errors import Clash, Invalid, Missing
+from millrace.model.names import checked_name, checked_span, span_lineage
+from millrace.store import tables as t
+
+router = APIRouter(prefix="/v1/tenants/{tenant}/spans", tags=["spans"])
+LONGEST_WAIT_SECONDS = 30.0
+SHORTEST_LOOK_SECONDS = 0.05
+LONGEST_LOOK_SECONDS = 2.0
+MOST_LISTED = 1000
+LONGEST_LEASE_SECONDS = 30 * 86_400
+OVER = ("ended", "aborted")
+# The last words of routes, so they cannot be words of a name.
+VERBS = {"end", "abort", "touch"}
+
+
+class Beginning(BaseModel):
+    lease_seconds: int | None = Field(None, ge=1, le=LONGEST_LEASE_SECONDS)
+
+
+class Ending(BaseModel):
+    reason: str = Field("", max_length=500)
+
+
+@router.get("")
+def list_spans(
+    tenant: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    state: str | None = None,
+    prefix: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
+) -> dict[str, Any]:
+    """The newest first; with `prefix`, that span and those below it."""
+    caller.must_see(tenant)
+    wanted = select(t.spans).where(t.spans.c.tenant == tenant)
+    if state is not None:
+        wanted = wanted.where(t.spans.c.state == state)
+    if prefix is not None:
+        top = checked_span(prefix.rstrip("/"))
+        wanted = wanted.where((t.spans.c.name == top) | t.spans.c.name.startswith(f"{top}/", autoescape=True))
+    with platform.store.read() as connection:
+        rows = connection.execute(wanted.order_by(t.spans.c.begun_us.desc(), t.spans.c.name).limit(limit))
+        return {"items": [_document(row) for row in rows]}
+
+
+@router.get("/{name:path}")
+async def show_span(
+    tenant: str,
+    name: str,
+    request: Request,
+    caller: CallerDep,
+    platform: PlatformDep,
+    wait: Annotated[float, Query(ge=0)] = 0,
+) -> dict[str, Any]:
+    """The span; with `wait`, as soon as it is over or the seconds have passed. Looking renews no lease."""
+    caller.must_see(tenant)
+    deadline = time.monotonic() + min(wait, LONGEST_WAIT_SECONDS)
+    while True:
+        news = request.app.state.watch.news()
+        document = await asyncio.to_thread(_shown, platform, tenant, name)
+        left = deadline - time.monotonic()
+        if document["state"] in OVER or left <= 0:
+            news.cancel()
+            return document
+        # News of anything wakes everyone who waits: so often, and no oftener, is it worth a look.
+        await asyncio.sleep(min(SHORTEST_LOOK_SECONDS, left))
+        await asyncio.wait([news], timeout=min(left, LONGEST_LOOK_SECONDS))
+        news.cancel()
+
+
+@router.post("/{name:path}/end")
+async def end_span(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """Nothing more joins; the span ends when everything in it has ended."""
+    caller.must_see(tenant)
+    await platform.applied(ops.END_SPAN, checked_name("tenant", tenant), checked_span(name), {})
+    return await asyncio.to_thread(_shown, platform, tenant, name)
+
+
+@router.post("/{name:path}/abort")
+async def abort_span(
+    tenant: str, name: str, caller: CallerDep, platform: PlatformDep, ending: Ending | None = None
+) -> dict[str, Any]:
+    """The span and those above it can no longer end well. Imports in it go on."""
+    caller.must_see(tenant)
+    body = {"reason": ending.reason if ending else ""}
+    await platform.applied(ops.ABORT_SPAN, checked_name("tenant", tenant), checked_span(name), body)
+    return await asyncio.to_thread(_shown, platform, tenant, name)
+
+
+@router.post("/{name:path}/touch")
+def touch_span(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """Renews the lease of the span and of those above it."""
+    caller.must_see(tenant)
+    document = _shown(platform, tenant, name)
+    if document["state"] in OVER:
+        raise Clash(
+            f"The span {name!r} is {document['state']}.", remedy="Begin a span of another name.", code="span_over"
+        )
+    lineage = (t.spans.c.tenant == tenant, t.spans.c.name.in_(span_lineage(name)), t.spans.c.state.not_in(OVER))
+    with platform.store.write() as connection:
+        connection.execute(update(t.spans).where(*lineage).values(seen_us=time.time_ns() // 1000))
+    return _shown(platform, tenant, name)
+
+
+@router.post("/{name:path}", status_code=201)
+async def begin_span(
+    tenant: str, name: str, caller: CallerDep, platform: PlatformDep, beginning: Beginning | None = None
+) -> dict[str, Any]:
+    """Opens the span and every level above it that is not there yet; one that is open already stays as it is."""
+    caller.must_see(tenant)
+    checked_name("tenant", tenant)
+    if VERBS & set(checked_span(name).split("/")):
+        raise Invalid(f"{name!r} is not a span name.", remedy=f"Not a level may be one of: {', '.join(sorted(VERBS))}.")
+    lease = beginning.lease_seconds if beginning else None
+    await platform.applied(ops.BEGIN_SPAN, tenant, name, {"lease_seconds": lease})
+    return await asyncio.to_thread(_shown, platform, tenant, name)
+
+
+def _shown(platform: Platform, tenant: str, name: str) -> dict[str, Any]:
+    with platform.store.read() as connection:
+        row = connection.execute(select(t.spans).where(t.spans.c.tenant == tenant, t.spans.c.name == name)).first()
+    if row is None:
+        raise Missing(
+            f"There is no span {name[:100]!r} of {tenant}.",
+            remedy="Begin it with `millrace span begin`.",
+            code="no_span",
+        )
+    return _document(row)
+
+
+def _document(row: Any) -> dict[str, Any]:
+    ended = row.ended_us or time.time_ns() // 1000
+    return {
+        "tenant": row.tenant,
+        "name": row.name,
+        "parent": row.parent,
+        "state": row.state,
+        "imports": row.imports,
+        "open_members": row.open_members,
+        "rows": {verdict: row.counts.get(verdict, 0) for verdict in ("read", "accepted", "rejected", "ignored")},
+        "begun_at": iso(row.begun_us),
+        "ended_at": iso(row.ended_us),
+        "seconds": round(max(ended - row.begun_us, 0) / 1e6, 3),
+        "lease_seconds": row.lease_seconds,
+        "expires_at": iso(row.seen_us + row.lease_seconds * 1_000_000) if row.state == "open" else None,
+        "error": row.error,
+    }

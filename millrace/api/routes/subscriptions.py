@@ -1,0 +1,138 @@
+"""Webhooks: which events of a tenant are sent where. A secret is shown once, in the answer that made it."""
+
+import asyncio
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+from pydantic import BaseModel
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.platform import Platform
+from millrace.model.errors import MillraceError, Unavailable
+from millrace.model.names import new_id
+from millrace.notify.addresses import parse_target, permitted_addresses
+from millrace.notify.attempt import send_event, told
+from millrace.notify.subscription import EVERYTHING, IN_ORDER, moment
+from millrace.notify.subscriptions import Subscriptions, Wanted
+
+router = APIRouter(prefix="/v1/tenants/{tenant}/subscriptions", tags=["webhooks"])
+LOOK_UP_SECONDS = 5.0
+LONGEST_OVERLAP_SECONDS = 30 * 86_400
+
+
+class NewSubscription(BaseModel):
+    name: str
+    url: str
+    types: list[str] = [EVERYTHING]
+    order: str = IN_ORDER
+    enabled: bool = True
+
+
+class Changes(BaseModel):
+    """What is left out stays as it is."""
+
+    url: str | None = None
+    types: list[str] | None = None
+    order: str | None = None
+    enabled: bool | None = None
+
+
+@router.post("", status_code=201)
+async def add_subscription(
+    tenant: str, wanted: NewSubscription, caller: CallerDep, platform: PlatformDep
+) -> dict[str, Any]:
+    """Sends the tenant's events from now on; the answer holds the secret that signs them."""
+    caller.must_see(tenant)
+    await _check_url(platform, wanted.url)
+    kept = Subscriptions(platform.store)
+    secret = await asyncio.to_thread(kept.add, tenant, Wanted(**wanted.model_dump()))
+    return {**await asyncio.to_thread(kept.document, tenant, wanted.name), "secret": secret}
+
+
+async def _check_url(platform: Platform, url: str) -> None:
+    """Says at once what every delivery would say; a name that cannot be resolved now may be so later."""
+    target = parse_target(url)
+    try:
+        async with asyncio.timeout(LOOK_UP_SECONDS):
+            await permitted_addresses(target, platform.settings.api.private_targets)
+    except (Unavailable, TimeoutError):
+        return
+
+
+@router.get("")
+def list_subscriptions(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    caller.must_see(tenant)
+    return {"items": Subscriptions(platform.store).documents(tenant)}
+
+
+@router.get("/{name}")
+def show_subscription(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """How it is doing: what arrived last, what went wrong last, how much waits and for how long."""
+    caller.must_see(tenant)
+    return Subscriptions(platform.store).document(tenant, name)
+
+
+@router.patch("/{name}")
+async def change_subscription(
+    tenant: str, name: str, changes: Changes, caller: CallerDep, platform: PlatformDep
+) -> dict[str, Any]:
+    """`enabled: false` is a pause: what happens meanwhile is sent when it is over."""
+    caller.must_see(tenant)
+    if changes.url is not None:
+        await _check_url(platform, changes.url)
+    kept = Subscriptions(platform.store)
+    await asyncio.to_thread(kept.change, tenant, name, changes.model_dump(exclude_none=True))
+    return await asyncio.to_thread(kept.document, tenant, name)
+
+
+@router.delete("/{name}", status_code=204)
+def remove_subscription(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> None:
+    caller.must_see(tenant)
+    Subscriptions(platform.store).remove(tenant, name)
+
+
+@router.post("/{name}/rotate")
+def rotate_secret(
+    tenant: str,
+    name: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    overlap_seconds: Annotated[float, Body(embed=True, ge=0, le=LONGEST_OVERLAP_SECONDS)] = 86_400,
+) -> dict[str, Any]:
+    """A new secret; until the overlap is over, events are signed with the old one too."""
+    caller.must_see(tenant)
+    kept = Subscriptions(platform.store)
+    secret = kept.rotate(tenant, name, overlap_seconds)
+    return {**kept.document(tenant, name), "secret": secret}
+
+
+@router.post("/{name}/test")
+async def send_test(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """Sends one signed event of type millrace.webhook.test now, whatever is queued, and says what came of it."""
+    caller.must_see(tenant)
+    subscription = await asyncio.to_thread(Subscriptions(platform.store).find, tenant, name)
+    begun = time.monotonic()
+    status, error = None, None
+    try:
+        answer = await send_event(subscription, _test_event(tenant, name), platform.settings.api.private_targets)
+        status = answer.status
+        if not answer.is_success:
+            error = {"code": "answered", "message": told(answer)}
+    except MillraceError as failed:
+        error = {"code": failed.code, "message": failed.message}
+    seconds = round(time.monotonic() - begun, 3)
+    return {"delivered": error is None, "status": status, "error": error, "seconds": seconds}
+
+
+def _test_event(tenant: str, name: str) -> dict[str, Any]:
+    return {
+        "specversion": "1.0",
+        "id": new_id("test"),
+        "source": f"/millrace/tenants/{tenant}",
+        "type": "millrace.webhook.test",
+        "subject": name,
+        "time": moment(time.time_ns() // 1000),
+        "datacontenttype": "application/json",
+        "data": {},
+    }

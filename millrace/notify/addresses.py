@@ -1,0 +1,133 @@
+"""Where a tenant may send us: an address on the open internet, or one in a network that the operator has allowed.
+
+In goes the URL a tenant typed; out comes a `Target`, and for each connection the IP addresses it may go to. A name is judged
+by what it resolves to at that moment, and the caller connects to the very address that was judged: a name that points
+elsewhere a moment later gains nothing. Refuses private, loopback, link-local, metadata and other special addresses, also
+when they hide inside an IPv6 address."""
+
+import asyncio
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from urllib.parse import SplitResult, urlsplit
+
+from millrace.model.errors import Invalid, Unavailable
+
+Address = IPv4Address | IPv6Address
+Networks = Sequence[IPv4Network | IPv6Network]
+
+LONGEST_URL = 2000
+_PORTS = {"http": 80, "https": 443}
+_HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.ASCII | re.IGNORECASE)
+# What some resolvers read as an IPv4 address in disguise: 2130706433, 0177.0.0.1, 0x7f.1, 127.1.
+_NUMBERS = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)\.?", re.ASCII | re.IGNORECASE)
+
+_UNICAST = IPv6Network("2000::/3")
+_NAT64 = IPv6Network("64:ff9b::/96")
+# Public by its number, yet answered inside a cloud: the wire server of Azure.
+_METADATA = (ip_address("168.63.129.16"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`host` is a name or a literal address without brackets; `path` includes the query."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """What goes into the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def parse_target(url: str) -> Target:
+    """The parts of an http(s) URL, unless something in it could be read in two ways."""
+    if len(url) > LONGEST_URL or not url.isascii() or any(sign <= " " or sign in '\\"<>^`{|}\x7f' for sign in url):
+        raise _bad(url, f"It may have up to {LONGEST_URL} ASCII characters, no spaces and no backslashes.")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise _bad(url) from None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        raise _bad(url)
+    if "@" in parts.netloc:
+        raise _bad(url, "Leave user and password out: requests are signed instead.")
+    _check_host(url, parts)
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(parts.scheme, parts.hostname, _PORTS[parts.scheme] if port is None else port, path)
+
+
+def _check_host(url: str, parts: SplitResult) -> None:
+    host = parts.hostname or ""
+    if "[" in parts.netloc:
+        if literal(host) is None or "%" in host:
+            raise _bad(url)
+    elif not _HOST.fullmatch(host) or (_NUMBERS.fullmatch(host) and literal(host) is None):
+        raise _bad(url, "Write an IPv4 address as four decimal numbers.")
+
+
+def _bad(url: str, remedy: str = "Write https://HOST/PATH.") -> Invalid:
+    return Invalid(f"{url[:100]!r} is not an address to send to.", remedy=remedy, code="bad_url")
+
+
+def literal(host: str) -> Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def is_permitted(address: Address, allowed: Networks) -> bool:
+    """Whether we may connect to it; an address inside another one is judged for itself."""
+    if any(address in network for network in allowed if network.version == address.version):
+        return True
+    inner = _embedded(address)
+    if inner is not None:
+        return is_permitted(inner, allowed)
+    return _is_public(address)
+
+
+def _embedded(address: Address) -> IPv4Address | None:
+    if isinstance(address, IPv4Address):
+        return None
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, IPv6Address) and address not in _UNICAST:
+        return False
+    return address.is_global and not address.is_multicast and not address.is_reserved and address not in _METADATA
+
+
+async def permitted_addresses(target: Target, allowed: Networks) -> list[Address]:
+    """What the target's host stands for now, as far as we may connect to it; at least one, or an error that says why."""
+    found = await _resolve(target.host)
+    permitted = [address for address in found if is_permitted(address, allowed)]
+    if not permitted:
+        raise Invalid(
+            f"{target.host} is at {found[0]}, which is not a public address.",
+            remedy="Use an address on the internet, or have the operator allow the network.",
+            code="private_target",
+        )
+    return permitted
+
+
+async def _resolve(host: str) -> list[Address]:
+    address = literal(host)
+    if address is not None:
+        return [address]
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as failed:
+        raise Unavailable(f"{host} cannot be resolved: {failed}.", code="unresolved") from None
+    # A scope such as %eth0 says on which link: no such address is public.
+    return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]

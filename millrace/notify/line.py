@@ -1,0 +1,101 @@
+"""One subscription being served: sends what is due, one at a time or several at once, until it is cancelled or unwanted."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol, TypeVar
+
+from millrace.notify.addresses import Networks
+from millrace.notify.attempt import Post, attempt
+from millrace.notify.outcomes import Outcomes
+from millrace.notify.pace import Pace
+from millrace.notify.queue import Delivered, Delivery, Outcome, Queue
+from millrace.notify.sending import post
+from millrace.notify.subscription import IN_ORDER, Subscription
+from millrace.observe import log, observe
+
+AT_ONCE = 8
+"""Deliveries of one subscription under way at a time, if it takes them as they come."""
+HEALTHY_CONNECTIONS = 128
+FAILING_CONNECTIONS = 64
+T = TypeVar("T")
+
+
+class InStore(Protocol):
+    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all lines share. Those whose last attempt failed wait for connections among themselves."""
+
+    queue: Queue
+    outcomes: Outcomes
+    in_store: InStore
+    pace: Pace
+    allowed: Networks
+    send: Post = post
+    healthy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HEALTHY_CONNECTIONS))
+    failing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(FAILING_CONNECTIONS))
+
+
+class Line:
+    """`position`: events up to it are queued; `waiting`: how many of them have not arrived yet."""
+
+    def __init__(self, subscription: Subscription, shared: Shared, waiting: int) -> None:
+        self.subscription = subscription
+        self.position = 0
+        self.waiting = waiting
+        self._shared = shared
+        self._news = asyncio.Event()
+        self._flying: set[int] = set()
+        self._is_failing = False
+        self._is_unwanted = False
+
+    def tell(self, subscription: Subscription) -> None:
+        """There may be something to send, or it is to be sent otherwise."""
+        self.subscription = subscription
+        self._news.set()
+
+    async def serve(self) -> None:
+        async with asyncio.TaskGroup() as attempts:
+            while not self._is_unwanted:
+                self._news.clear()
+                due, pause = await self._due()
+                for delivery in due:
+                    self._flying.add(delivery.number)
+                    attempts.create_task(self._deliver(delivery))
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._news.wait(), pause)
+
+    async def _due(self) -> tuple[list[Delivery], float | None]:
+        # A target that fails is tried with one delivery at a time.
+        at_once = 1 if self._is_failing or self.subscription.order == IN_ORDER else AT_ONCE
+        room = at_once - len(self._flying)
+        if room <= 0:
+            return [], None
+        look = partial(self._shared.queue.due, self.subscription, sorted(self._flying), room)
+        return await self._shared.in_store(look)
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        shared = self._shared
+        async with shared.failing if self._is_failing else shared.healthy:
+            outcome = await attempt(self.subscription, delivery, shared.pace, shared.allowed, shared.send)
+        self._is_failing = not isinstance(outcome, Delivered)
+        await shared.outcomes.record(outcome)
+        self._flying.discard(delivery.number)
+        self._count(outcome)
+        self._news.set()
+
+    def _count(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Delivered):
+            self.waiting -= 1
+            observe("webhook", outcome="delivered")
+            return
+        self._is_unwanted |= outcome.is_gone
+        given_up = outcome.next_us is None
+        self.waiting -= given_up
+        observe("webhook", outcome="given_up" if given_up else "failed")
+        log("webhook_failed", subscription=outcome.subscription, error=outcome.error)

@@ -1,0 +1,164 @@
+"""The notifier: brings every event to every subscriber that wants it, at least once, in a thread of its own.
+
+It looks for new events and changed subscriptions, queues the ones for the others, and keeps one line per enabled
+subscription. Lines do not wait for each other: a dead target delays nobody else."""
+
+import asyncio
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from millrace.notify.addresses import Networks
+from millrace.notify.attempt import Post
+from millrace.notify.line import Line, Shared
+from millrace.notify.outcomes import Outcomes
+from millrace.notify.pace import Pace
+from millrace.notify.queue import WINDOW, Filled, Queue
+from millrace.notify.sending import post
+from millrace.notify.subscription import Subscription
+from millrace.observe import gauge
+from millrace.store.engine import Store
+
+IDLE_SECONDS = 0.5
+"""How often subscriptions are looked at, and events if nobody tells that there are any."""
+GATHER_SECONDS = 0.02
+T = TypeVar("T")
+
+
+class Notifier:
+    """`wake` may be called from any thread, as soon as there may be new events."""
+
+    def __init__(self, store: Store, allowed: Networks, pace: Pace | None = None, send: Post = post) -> None:
+        self._queue = Queue(store)
+        self._allowed = allowed
+        self._pace = pace or Pace()
+        self._send = send
+        self._wake: Callable[[], object] = _nobody
+
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # The loop may have ended just now.
+            self._wake()
+
+    def run(self, stopping: threading.Event) -> None:
+        try:
+            asyncio.run(self._run(stopping))
+        except ExceptionGroup as group:
+            raise _first(group) from group
+        finally:
+            self._wake = _nobody
+
+    async def _run(self, stopping: threading.Event) -> None:
+        woken = asyncio.Event()
+        self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
+        # A thread of its own for the store: name look-ups that hang must not keep it waiting.
+        with ThreadPoolExecutor(1, "notify-store") as thread:
+            store = StoreThread(thread)
+            outcomes = Outcomes(self._queue)
+            shared = Shared(self._queue, outcomes, store, self._pace, self._allowed, self._send)
+            async with asyncio.TaskGroup() as tasks:
+                writing = tasks.create_task(outcomes.write(store))
+                lines = Lines(shared, tasks)
+                try:
+                    await lines.run(stopping, woken)
+                finally:
+                    lines.end()
+                    writing.cancel()
+
+
+class StoreThread:
+    """Runs the store's work, one piece after the other, beside the loop."""
+
+    def __init__(self, thread: ThreadPoolExecutor) -> None:
+        self._thread = thread
+
+    async def __call__(self, work: Callable[[], T], /) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+class Lines:
+    """One line per enabled subscription, and the events that go into them."""
+
+    def __init__(self, shared: Shared, tasks: asyncio.TaskGroup) -> None:
+        self._shared = shared
+        self._tasks = tasks
+        self._lines: dict[str, Line] = {}
+        self._serving: dict[str, asyncio.Task[None]] = {}
+        self._newest: dict[str, int] = {}
+
+    async def run(self, stopping: threading.Event, woken: asyncio.Event) -> None:
+        looked = -IDLE_SECONDS
+        while not stopping.is_set():
+            woken.clear()
+            if time.monotonic() - looked >= IDLE_SECONDS:
+                looked = time.monotonic()
+                await self._look_at_subscriptions()
+            await self._look_at_events()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), IDLE_SECONDS)
+            await asyncio.sleep(GATHER_SECONDS)
+
+    def end(self) -> None:
+        for task in self._serving.values():
+            task.cancel()
+
+    async def _look_at_subscriptions(self) -> None:
+        queue = self._shared.queue
+        enabled = await self._shared.in_store(queue.subscriptions)
+        for key in [key for key, task in self._serving.items() if key not in enabled or task.done()]:
+            self._close(key)
+        for key, subscription in enabled.items():
+            if key not in self._lines:
+                waiting = await self._shared.in_store(partial(queue.waiting, key))
+                line = self._lines[key] = Line(subscription, self._shared, waiting)
+                self._serving[key] = self._tasks.create_task(line.serve())
+            elif self._lines[key].subscription != subscription:
+                self._lines[key].tell(subscription)
+        gauge("webhooks_waiting", sum(line.waiting for line in self._lines.values()))
+
+    async def _look_at_events(self) -> None:
+        queue = self._shared.queue
+        seen = max(self._newest.values(), default=0)
+        self._newest |= await self._shared.in_store(partial(queue.newest, seen))
+        while behind := self._behind():
+            for tenant, listening in behind.items():
+                fill = partial(queue.fill, tenant, self._newest[tenant], listening)
+                filled = await self._shared.in_store(fill)
+                for key in listening:
+                    self._take_in(key, filled.get(key))
+
+    def _take_in(self, key: str, filled: Filled | None) -> None:
+        if filled is None:  # It has been switched off or removed meanwhile.
+            self._close(key)
+            return
+        line = self._lines[key]
+        line.position = filled.position
+        line.waiting += len(filled.rows)
+        if filled.rows:
+            line.tell(line.subscription)
+
+    def _close(self, key: str) -> None:
+        self._serving.pop(key).cancel()
+        del self._lines[key]
+
+    def _behind(self) -> dict[str, dict[str, Subscription]]:
+        """By tenant, the subscriptions with room that have not been given all of its events."""
+        behind: defaultdict[str, dict[str, Subscription]] = defaultdict(dict)
+        for key, line in self._lines.items():
+            tenant = line.subscription.tenant
+            if line.position < self._newest.get(tenant, 0) and line.waiting < WINDOW:
+                behind[tenant][key] = line.subscription
+        return behind
+
+
+def _first(failure: BaseException) -> BaseException:
+    """The failure that ended the others."""
+    return _first(failure.exceptions[0]) if isinstance(failure, BaseExceptionGroup) else failure
+
+
+def _nobody() -> None:
+    """Whom `wake` wakes while the notifier does not run."""

@@ -1,0 +1,31 @@
+"""Gathers what became of deliveries and records it in few transactions: outcomes in, each awaited until it is stored."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from millrace.notify.queue import Outcome, Queue
+
+
+class Outcomes:
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._pending: list[tuple[Outcome, asyncio.Future[None]]] = []
+        self._some = asyncio.Event()
+
+    async def record(self, outcome: Outcome) -> None:
+        recorded = asyncio.get_running_loop().create_future()
+        self._pending.append((outcome, recorded))
+        self._some.set()
+        await recorded
+
+    async def write(self, in_store: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+        """For ever: whatever has gathered while the last transaction ran goes into the next one."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            batch, self._pending = self._pending, []
+            await in_store(partial(self._queue.settle, [outcome for outcome, _ in batch]))
+            for _, recorded in batch:
+                if not recorded.done():
+                    recorded.set_result(None)

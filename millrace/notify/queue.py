@@ -1,0 +1,203 @@
+"""The queue of events on their way to subscribers: filled from the events in order, emptied by what became of each.
+
+Every step is one transaction, so that a restart finds each event either not yet queued, or waiting, or done with. An event
+whose delivery was not recorded is delivered again, under the same id."""
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, select, update
+
+from millrace.notify.subscription import IN_ORDER, Subscription, from_row, moment
+from millrace.store import tables as t
+from millrace.store.engine import Store, insert_new
+from millrace.store.notify_tables import deliveries, subscriptions
+
+WINDOW = 1000
+"""Events queued per subscription at most: a target that is away for long must not fill the store."""
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """`event` is None if the event is no longer kept."""
+
+    number: int
+    event: dict[str, Any] | None
+    attempts: int
+    since_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    subscription: str
+    delivery: Delivery
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`next_us`: when to try again; None gives the event up. `is_gone`: the target wants nothing more, ever."""
+
+    subscription: str
+    delivery: Delivery
+    at_us: int
+    error: dict[str, Any]
+    next_us: int | None
+    is_gone: bool = False
+
+
+Outcome = Delivered | Failed
+
+
+class Queue:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def subscriptions(self) -> dict[str, Subscription]:
+        with self._store.read() as connection:
+            rows = connection.execute(select(subscriptions).where(subscriptions.c.enabled))
+            return {row.id: from_row(row._mapping) for row in rows}
+
+    def waiting(self, subscription_id: str) -> int:
+        counted = select(func.count()).where(deliveries.c.subscription == subscription_id)
+        with self._store.read() as connection:
+            return int(connection.execute(counted).scalar_one())
+
+    def newest(self, after: int) -> dict[str, int]:
+        """The newest event of each tenant that has any behind the number."""
+        found = select(t.events.c.tenant, func.max(t.events.c.number)).where(t.events.c.number > after)
+        with self._store.read() as connection:
+            return {row[0]: row[1] for row in connection.execute(found.group_by(t.events.c.tenant))}
+
+    def fill(self, tenant: str, newest: int, listening: Mapping[str, Subscription]) -> dict[str, "Filled"]:
+        """Queues the tenant's next events for those of its subscriptions that have room and want them."""
+        with self._store.write() as connection:
+            wanted = select(subscriptions.c.id, subscriptions.c.position).where(
+                subscriptions.c.enabled, subscriptions.c.id.in_(list(listening))
+            )
+            positions = {row.id: row.position for row in connection.execute(wanted)}
+            if not positions:
+                return {}
+            page = _events_after(connection, tenant, min(positions.values()))
+            read_to = page[-1].number if len(page) == PAGE else max([newest, *(row.number for row in page)])
+            filled = {key: _take(listening[key], page, position, read_to) for key, position in positions.items()}
+            insert_new(connection, deliveries, [row for each in filled.values() for row in each.rows])
+            moved = [{"which": key, "moved_to": each.position} for key, each in filled.items()]
+            connection.execute(_MOVE, moved)
+        return filled
+
+    def due(
+        self, subscription: Subscription, flying: Collection[int], room: int
+    ) -> tuple[list[Delivery], float | None]:
+        """Up to `room` deliveries whose time has come, and the seconds until the next one's if none is due."""
+        waiting = (
+            select(deliveries, t.events.c.event)
+            .outerjoin(t.events, t.events.c.number == deliveries.c.number)
+            .where(deliveries.c.subscription == subscription.id, deliveries.c.number.not_in(flying))
+        )
+        if subscription.order == IN_ORDER:
+            # Only the oldest counts: whatever comes later waits behind it.
+            waiting = waiting.order_by(deliveries.c.number).limit(1)
+        else:
+            waiting = waiting.order_by(deliveries.c.next_us, deliveries.c.number).limit(room)
+        now = time.time_ns() // 1000
+        with self._store.read() as connection:
+            found = list(connection.execute(waiting))
+        ready = [row for row in found if row.next_us <= now]
+        pause = min((row.next_us - now for row in found if row.next_us > now), default=None)
+        due = [Delivery(row.number, row.event, row.attempts, row.since_us) for row in ready]
+        return due, None if pause is None else pause / 1e6
+
+    def settle(self, outcomes: Iterable[Outcome]) -> None:
+        """Records what became of deliveries, all in one transaction."""
+        by_subscription: defaultdict[str, list[Outcome]] = defaultdict(list)
+        for outcome in outcomes:
+            by_subscription[outcome.subscription].append(outcome)
+        with self._store.write() as connection:
+            for key, its in by_subscription.items():
+                _settle(connection, key, its)
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    position: int
+    rows: list[dict[str, Any]]
+
+
+_MOVE = update(subscriptions).where(subscriptions.c.id == bindparam("which")).values(position=bindparam("moved_to"))
+_DONE = delete(deliveries).where(
+    deliveries.c.subscription == bindparam("which"), deliveries.c.number == bindparam("event_number")
+)
+_LATER = (
+    update(deliveries)
+    .where(deliveries.c.subscription == bindparam("which"), deliveries.c.number == bindparam("event_number"))
+    .values(attempts=bindparam("tried"), next_us=bindparam("again_us"))
+)
+
+
+def _events_after(connection: Connection, tenant: str, position: int) -> list[Any]:
+    wanted = (
+        select(t.events.c.number, t.events.c.event, t.events.c.kept_from)
+        .where(t.events.c.number > position, t.events.c.tenant == tenant)
+        .order_by(t.events.c.number)
+        .limit(PAGE)
+    )
+    return list(connection.execute(wanted))
+
+
+def _take(subscription: Subscription, page: list[Any], position: int, read_to: int) -> Filled:
+    rows = [
+        {
+            "subscription": subscription.id,
+            "number": row.number,
+            "since_us": row.kept_from * 1_000_000,
+            "attempts": 0,
+            "next_us": 0,
+        }
+        for row in page
+        if row.number > position and subscription.wants(row.event["type"])
+    ]
+    return Filled(max(position, read_to), rows)
+
+
+def _settle(connection: Connection, key: str, outcomes: list[Outcome]) -> None:
+    delivered = [each for each in outcomes if isinstance(each, Delivered)]
+    failed = [each for each in outcomes if isinstance(each, Failed)]
+    given_up = [each for each in failed if each.next_us is None]
+    over: list[Outcome] = [*delivered, *given_up]
+    done = [{"which": key, "event_number": each.delivery.number} for each in over]
+    if done:
+        connection.execute(_DONE, done)
+    later = [
+        {
+            "which": key,
+            "event_number": each.delivery.number,
+            "tried": each.delivery.attempts + 1,
+            "again_us": each.next_us,
+        }
+        for each in failed
+        if each.next_us is not None
+    ]
+    if later:
+        connection.execute(_LATER, later)
+    columns = subscriptions.c
+    values: dict[str, Any] = {
+        "delivered": columns.delivered + len(delivered),
+        "given_up": columns.given_up + len(given_up),
+    }
+    if delivered:
+        values["last_delivered"] = _shown(max(delivered, key=lambda each: each.at_us))
+    if failed:
+        values["last_error"] = max(failed, key=lambda each: each.at_us).error
+    if any(each.is_gone for each in failed):
+        values["enabled"] = False
+    connection.execute(update(subscriptions).where(columns.id == key).values(**values))
+
+
+def _shown(outcome: Delivered) -> dict[str, Any]:
+    event = outcome.delivery.event or {}
+    return {"id": event.get("id"), "type": event.get("type"), "at": moment(outcome.at_us)}
