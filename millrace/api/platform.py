@@ -19,6 +19,7 @@ from millrace.control.definitions import DefinitionFiles
 from millrace.model.errors import REFUSALS, Refused, Unavailable
 from millrace.model.names import Home, new_id
 from millrace.model.ops import Applied, Op
+from millrace.notify.notifier import Notifier
 from millrace.observe import log, observe
 from millrace.settings import Settings
 from millrace.store import tables as t
@@ -54,6 +55,7 @@ class Platform:
         self.definitions = DefinitionFiles(self.home)
         self.uploads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
         self.accountant = Accountant(self.store, cluster, self.appender, self.definitions.read, self.home)
+        self.notifier = Notifier(self.store, settings.api.private_targets)
         self.closed: set[str] = set()
         self._pinned: dict[str, int] = {}
         self.alive: dict[str, float] = {}
@@ -68,6 +70,7 @@ class Platform:
         self._renew_leases()
         if controller:
             self._thread("controller", self._run_controller)
+            self._thread("notifier", lambda: self.notifier.run(self._stopping))
         self._thread("accountant", lambda: self.accountant.run(self._stopping))
         self._thread("timer", self._run_timer)
 
@@ -173,6 +176,7 @@ class Platform:
         # What neither begins nor stops an import says that all of it has been received.
         received = [a.result for a in applied if "import" in a.result and not {"state", "repeated"} & a.result.keys()]
         self.accountant.recheck({result["import"] for result in received})
+        self.notifier.wake()
         for listener in self._listeners:
             listener(applied)
 
