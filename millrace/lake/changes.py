@@ -76,7 +76,7 @@ def declaration(
 
     Without `schema_json` a table that was prepared for a definition keeps its columns; any other gets what the spec adds."""
     snapshot.protocol.refuse_if_unknown(spec.name)
-    before, known = snapshot.metadata, TableState.of(snapshot)
+    before, known = snapshot.metadata, TableState.of(snapshot.metadata)
     if before is not None and before.partition_columns:
         raise Unavailable(f"Table {spec.name!r} is partitioned by {before.partition_columns}.", remedy="Load it anew.")
     if schema_json is None:

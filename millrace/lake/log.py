@@ -12,10 +12,16 @@ import orjson
 
 from millrace.lake.actions import Action, AddFile, DeletionVector, Metadata, Protocol, Transaction, now_ms
 from millrace.lake.checkpoint import LOG_FOLDER, complete_checkpoints, read_checkpoint, write_checkpoint
+from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 
 CHECKPOINT_INTERVAL = 20
+# A checkpoint lists everything: the more there is, the more commits share its cost.
+LISTED_PER_CHECKPOINT = 10_000
+# Versions that can still be asked for, however fast they follow each other; readers at work get some minutes.
+MOST_VERSIONS = 1000
+LEAST_RETENTION = timedelta(minutes=10)
 
 _COMMIT = re.compile(r"_delta_log/(\d{20})\.json")
 _VERSIONED = re.compile(r"_delta_log/(\d{20})\..+")
@@ -109,12 +115,18 @@ def fold(snapshot: Snapshot, actions: Iterable[Action], version: int) -> Snapsho
 
 
 def checkpoint_if_due(store: Store, snapshot: Snapshot, chunk_memory: timedelta, log_retention: timedelta) -> Snapshot:
-    """Writes a checkpoint every few versions, forgets expired chunk ids and old log files. Failing costs only time."""
+    """Writes a checkpoint every few versions, forgets old log files and chunk ids that are expired or below the floor.
+    Failing costs only time."""
     metadata = snapshot.metadata
-    if snapshot.version == 0 or snapshot.version % CHECKPOINT_INTERVAL or metadata is None:
+    if metadata is None or not _is_due(snapshot):
         return snapshot
     oldest_ms = now_ms() - chunk_memory // timedelta(milliseconds=1)
-    kept = {chunk: done for chunk, done in snapshot.transactions.items() if done.updated_ms >= oldest_ms}
+    floor = TableState.of(metadata).floor
+    kept = {
+        chunk: done
+        for chunk, done in snapshot.transactions.items()
+        if done.updated_ms >= oldest_ms and done.version > floor
+    }
     snapshot = replace(snapshot, transactions=kept)
     # The commit stands without its checkpoint; the next one that is due tries again.
     with suppress(OSError):
@@ -123,12 +135,22 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, chunk_memory: timedelta,
     return snapshot
 
 
+def _is_due(snapshot: Snapshot) -> bool:
+    listed = len(snapshot.files) + len(snapshot.transactions)
+    interval = CHECKPOINT_INTERVAL << (listed // LISTED_PER_CHECKPOINT).bit_length()
+    return snapshot.version > 0 and snapshot.version % interval == 0
+
+
 def clean(store: Store, retention: timedelta) -> None:
-    """Deletes log files that no version younger than the retention needs."""
+    """Deletes log files that no version younger than the retention needs, and none of the last versions."""
     entries = store.list(LOG_FOLDER)
-    cutoff = now_ms() / 1000 - retention.total_seconds()
     checkpoints = complete_checkpoints(entries)
-    covering = max((v for v, parts in checkpoints.items() if all(p.modified_at <= cutoff for p in parts)), default=-1)
+    newest = max(checkpoints, default=-1)
+    covering = -1
+    for version, parts in checkpoints.items():
+        least = retention if version > newest - MOST_VERSIONS else min(retention, LEAST_RETENTION)
+        if all(part.modified_at <= now_ms() / 1000 - least.total_seconds() for part in parts):
+            covering = max(covering, version)
     for entry in entries:
         match = _VERSIONED.fullmatch(entry.name)
         if match and int(match[1]) < covering:

@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow.parquet as pq
 
 from millrace.lake.actions import Action, Transaction, now_ms, remove_action
-from millrace.lake.batch import Batch, Definitions, Delivery, age
+from millrace.lake.batch import Batch, Delivery, age
 from millrace.lake.changes import Anew, declaration, file_actions
 from millrace.lake.decide import Decision, Known, as_add, decide_keyed, decide_keyless
 from millrace.lake.index import KeyIndex
@@ -20,7 +20,7 @@ from millrace.lake.sidecar import StagedFile, write_data_file
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
 from millrace.lake.target import Lineage, Target
-from millrace.lake.tombstones import NEVER_DELETED, Tombstones, due, merge
+from millrace.lake.tombstones import Tombstones, due, merge
 from millrace.lake.truncate import rows_up_to
 from millrace.model.errors import Corrupt
 
@@ -50,17 +50,17 @@ class Plan:
 class Planner:
     """Plans one write, attempt after attempt; what was staged anew for one serves the next."""
 
-    def __init__(self, store: Store, batch: Batch, definitions: Definitions | None) -> None:
+    def __init__(self, store: Store, batch: Batch, lineage: Lineage) -> None:
         self._store = store
         self._batch = batch
         named = (batch.definition, *(delivery.definition for delivery in batch.files))
         self._wanted = max((one for one in named if one is not None), key=age, default=None)
-        self._lineage = Lineage(definitions)
+        self._lineage = lineage
         self._aligned: dict[tuple[str, str], StagedFile] = {}
         self._anew: dict[str, Anew] = {}
 
     def plan(self, snapshot: Snapshot, handle: Handle) -> Plan:
-        state = TableState.of(snapshot)
+        state = TableState.of(snapshot.metadata)
         target = self._lineage.target(snapshot, handle.spec, self._wanted)
         base, following = snapshot, replace(handle, spec=target.spec)
         if target.begins:
@@ -150,7 +150,7 @@ class Planner:
         """The files to list from now on; many small ones become one on the way."""
         names = tuple(chain(known.listed, decision.tombstones))
         while decision.tombstones and (together := due(known.tombstones.read(names), INLINE_MERGE_ROWS)):
-            merged = merge(self._store, together, NEVER_DELETED, known.is_useless())
+            merged = merge(self._store, together, known.floor, known.is_useless())
             replaced = {keys.name for keys in together}
             names = (*(name for name in names if name not in replaced), *((merged.name,) if merged.name else ()))
         return names

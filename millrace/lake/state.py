@@ -1,4 +1,4 @@
-"""What Millrace itself keeps in a table's configuration, so that it is committed with the rows it is about: a snapshot in,
+"""What Millrace itself keeps in a table's configuration, so that it is committed with the rows it is about: metadata in,
 the state out, and back into a configuration.
 """
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from millrace.lake.log import Snapshot
+from millrace.lake.actions import Metadata
 from millrace.model.errors import Corrupt
 
 _DEFINITION = "millrace.definition"
@@ -28,8 +28,8 @@ class TableState:
     tombstones: tuple[str, ...] = ()
 
     @staticmethod
-    def of(snapshot: Snapshot) -> "TableState":
-        known = snapshot.metadata.configuration if snapshot.metadata else {}
+    def of(metadata: Metadata | None) -> "TableState":
+        known = metadata.configuration if metadata else {}
         try:
             key = orjson.loads(known[_KEY]) if _KEY in known else None
             return TableState(
@@ -40,7 +40,7 @@ class TableState:
             )
         except (ValueError, TypeError) as error:
             raise Corrupt(
-                f"The configuration of table {snapshot.metadata and snapshot.metadata.name!r} is damaged: {error}.",
+                f"The configuration of table {metadata and metadata.name!r} is damaged: {error}.",
                 remedy="Restore the table's log.",
             ) from error
 

@@ -11,13 +11,16 @@ from pathlib import Path
 from millrace.lake.batch import Batch, Definitions, Delivery
 from millrace.lake.compact import plan, run
 from millrace.lake.decide import Decision
+from millrace.lake.held import release_settled
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
 from millrace.lake.plan import Handle, Planner
+from millrace.lake.purge import purge
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
+from millrace.lake.target import Lineage
 from millrace.lake.tombstones import Tombstones
 from millrace.model.errors import Unavailable
 from millrace.model.table import Definition
@@ -46,7 +49,7 @@ class LakeTable:
 
     def __init__(self, store: Store, spec: TableSpec, definitions: Definitions | None = None) -> None:
         self.store = store
-        self._definitions = definitions
+        self._lineage = Lineage(definitions)
         self._snapshot = Snapshot()
         self._handle = Handle(spec, KeyIndex(store, spec.key), Tombstones(store))
         self._lock = threading.Lock()
@@ -93,7 +96,7 @@ class LakeTable:
         5. Mark the losers (or rewrite without them), rewrite what must change its shape, and list the actions.
         6. Claim the next version; if another writer was faster, start again at 1.
         """
-        planner = Planner(self.store, batch, self._definitions)
+        planner = Planner(self.store, batch, self._lineage)
         with self._lock:
             for attempt in range(1, MOST_ATTEMPTS + 1):
                 self._snapshot = refresh(self.store, self._snapshot)  # 1
@@ -111,8 +114,9 @@ class LakeTable:
             f"{MOST_ATTEMPTS} commits to {self.store.root} in a row met another writer.", remedy="Try again."
         )
 
-    def maintain(self) -> None:
-        """Compacts what is worth it and merges key files, whatever their size; other calls go on meanwhile."""
+    def maintain(self, safe_version: int = NO_FLOOR) -> None:
+        """Compacts what is worth it, merges key files, whatever their size, and forgets what is of no use once no write
+        at or below the safe version can be on its way; other calls go on meanwhile."""
         snapshot = self.snapshot()
         spec = _recorded(snapshot, self.spec)
         for rewrite in plan(snapshot):
@@ -121,6 +125,8 @@ class LakeTable:
             KeyIndex(self.store, spec.key).tidy(self.snapshot(), MOST_MERGED_ROWS)
             with self._lock:
                 self._handle.index.reopen()
+        purge(self.store, spec, safe_version)
+        release_settled(self.store, safe_version)
 
     def _after_commit(self) -> None:
         spec = self._handle.spec
@@ -133,7 +139,7 @@ class LakeTable:
 
 def _recorded(snapshot: Snapshot, spec: TableSpec) -> TableSpec:
     """The spec with the key columns that the files of this snapshot have, whatever was declared since."""
-    key = TableState.of(snapshot).key
+    key = TableState.of(snapshot.metadata).key
     return spec if key is None or key == spec.key else replace(spec, key=key)
 
 

@@ -1,5 +1,6 @@
 """The shape a table shall have: the definition it was prepared for and a newer one in, what it takes to get there out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millrace.lake.batch import Definitions, age
@@ -7,6 +8,7 @@ from millrace.lake.log import Snapshot
 from millrace.lake.reshape import Reshape
 from millrace.lake.schema import TableSpec, declared_schema, evolved_schema, spec_of
 from millrace.lake.state import NO_FLOOR, TableState
+from millrace.model.changes import Change
 from millrace.model.errors import Corrupt
 from millrace.model.evolution import changes, path
 from millrace.model.table import Definition
@@ -29,17 +31,20 @@ class Target:
 
 
 class Lineage:
-    """The definitions of a table, each of which names the one before; a table that knows none is what its spec says."""
+    """The definitions of a table, each of which names the one before; a table that knows none is what its spec says.
+    Worth keeping: what lies between two definitions never changes, and many files may come under an older one."""
 
     def __init__(self, definitions: Definitions | None) -> None:
         self._definitions = definitions
+        self._specs: dict[str, TableSpec] = {}
+        self._reshapes: dict[tuple[str, str], Reshape] = {}
 
     def target(self, snapshot: Snapshot, spec: TableSpec, wanted: Definition | None) -> Target:
         """The wanted shape if it is newer than the one the table has, else that one."""
         recorded = self._recorded(snapshot)
         if wanted is None or (recorded is not None and age(wanted) <= age(recorded)):
-            return Target(spec if recorded is None else spec_of(recorded), recorded)
-        spec = spec_of(wanted)
+            return Target(spec if recorded is None else self._spec(recorded), recorded)
+        spec = self._spec(wanted)
         if snapshot.metadata is None:
             return Target(spec, wanted)
         if wanted.generation > (recorded.generation if recorded else 1):
@@ -51,15 +56,26 @@ class Lineage:
 
     def reshape(self, before: Definition, after: Definition) -> Reshape:
         """What rows written under one definition go through to be rows of another of the same generation."""
+        between = before.fingerprint, after.fingerprint
+        if between not in self._reshapes:
+            self._reshapes[between] = Reshape.along(before, self._changes(before, after), after)
+        return self._reshapes[between]
+
+    def _changes(self, before: Definition, after: Definition) -> Sequence[Change]:
         assert self._definitions is not None
         try:
-            return Reshape.along(before, path(self._definitions, before, after), after)
+            return path(self._definitions, before, after)
         except Corrupt:
             # Revisions from before they named each other: then only columns were added.
-            return Reshape.along(before, changes(before, after), after)
+            return changes(before, after)
+
+    def _spec(self, definition: Definition) -> TableSpec:
+        if definition.fingerprint not in self._specs:
+            self._specs[definition.fingerprint] = spec_of(definition)
+        return self._specs[definition.fingerprint]
 
     def _recorded(self, snapshot: Snapshot) -> Definition | None:
-        fingerprint = TableState.of(snapshot).definition
+        fingerprint = TableState.of(snapshot.metadata).definition
         return None if fingerprint is None or self._definitions is None else self._definitions(fingerprint)
 
     def _forerunner(self, definition: Definition) -> Definition:

@@ -35,7 +35,7 @@ class Merged:
     """The file that takes the place of others, None if nothing is left of them, and the greatest version purged."""
 
     name: str | None
-    purged: int = 0
+    purged: int = NEVER_DELETED
 
 
 class Tombstones:
@@ -96,10 +96,10 @@ def due(files: Sequence[KeyFile], most_rows: int, safe_version: int = NEVER_DELE
 
 def merge(store: Store, sources: Sequence[KeyFile], safe_version: int, is_useless: IsUseless) -> Merged:
     """One file with the last delete of each key, without useless ones and those at or below the safe version."""
-    parts, purged = [], 0
+    parts, purged = [], NEVER_DELETED
     for h1, h2, version in _blocks(sources):
         old = version <= safe_version
-        purged = max(purged, int(version[old].max(initial=0)))
+        purged = max(purged, int(version[old].max(initial=NEVER_DELETED)))
         keep = ~old
         keep[keep] = ~is_useless(h1[keep], h2[keep], version[keep])
         parts.append((h1[keep], h2[keep], version[keep]))

@@ -9,9 +9,12 @@ import orjson
 
 from millrace.lake.actions import now_ms
 from millrace.lake.deletion_vectors import vector_file
+from millrace.lake.held import held_names
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, read_keys
 from millrace.lake.log import Snapshot, load
+from millrace.lake.state import TableState
 from millrace.lake.store import TEMPORARY_FOLDER, Entry, Store
+from millrace.lake.tombstones import TOMBSTONES_FOLDER
 
 # When each file was first seen unreferenced: the log's own tombstones would have to be kept for every marked row.
 RECORD = "_millrace/unreferenced.json"
@@ -19,15 +22,17 @@ RECORD = "_millrace/unreferenced.json"
 
 def vacuum(store: Store, retention: timedelta, grace: timedelta, keep: Container[str] = ()) -> list[str]:
     """Deletes and returns the names. Readers that started within the retention still find every file."""
-    # Listed before the log is read: whatever was committed by then is seen as referenced.
-    data, sidecars, runs = store.list(""), store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
+    # Listed before the log is read: whatever was committed by then is seen as referenced. What is held is looked at in
+    # between: an import published meanwhile is either still held here or committed there.
+    data, sidecars, runs = _data_files(store), store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
+    held = held_names(store)
     snapshot = load(store)
     now, seen = now_ms() / 1000, _first_seen(store)
-    referenced = _referenced(snapshot)
+    referenced = _referenced(snapshot) | held
     idle = {
         entry.name: min(seen.get(entry.name, now), now)
         for entry in data
-        if entry.name.endswith((".parquet", ".bin")) and entry.name not in referenced and entry.name not in keep
+        if entry.name not in referenced and entry.name not in keep
     }
     is_old = {entry.name for entry in (*data, *sidecars, *runs) if entry.modified_at <= now - grace.total_seconds()}
     gone = {name for name, since in idle.items() if since <= now - retention.total_seconds() and name in is_old}
@@ -42,9 +47,15 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta, keep: Container
     return deleted
 
 
+def _data_files(store: Store) -> list[Entry]:
+    plain = [entry for entry in store.list("") if entry.name.endswith((".parquet", ".bin"))]
+    return plain + store.list(TOMBSTONES_FOLDER)
+
+
 def _referenced(snapshot: Snapshot) -> set[str]:
     vectors = [file.deletion_vector for file in snapshot.files.values() if file.deletion_vector]
-    return {file.name for file in snapshot.files.values()} | {name for v in vectors if (name := vector_file(v))}
+    names = {file.name for file in snapshot.files.values()} | {name for v in vectors if (name := vector_file(v))}
+    return names | set(TableState.of(snapshot.metadata).tombstones)
 
 
 def _first_seen(store: Store) -> dict[str, float]:

@@ -1,30 +1,45 @@
 """The sink contract. A sink gets groups of judged chunks, some of them again, in any order, and makes their rows durable.
 
-Not guaranteed to it: that a group comes once, that versions rise, that a batch is cut the same way after a restart.
-Guaranteed by it: after `write` returns, the rows of every group are durable and the greatest version of each key is read."""
+Not guaranteed to it: that a group comes once, that versions or revisions rise, that a batch is cut the same way after a
+restart. Guaranteed by it: after `write` returns, the rows of every group are durable and, unless they are held, the greatest
+version of each key is read."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millrace.lake.sidecar import StagedFile
+from millrace.model.chunk import ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The chunks of one table that were judged together; `file` is None when none of their rows was accepted."""
+    """The chunks of one table that were judged together; `file` is None when none of their rows was accepted.
+
+    Kinds other than `rows` have no file and one chunk, whose version is `version`: `prepare` brings the table to the
+    definition, `truncate` takes its rows up to that version, `publish` shows what is held of the chunk's import. With
+    `publish` = `atomic` the file is held until then, and all chunks are of one import."""
 
     tenant: str
     table: str
     definition: str
     file: StagedFile | None
     chunks: tuple[tuple[str, int], ...]
+    kind: str = ROWS
+    version: int = 0
+    publish: str = "rolling"
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> "Group":
         staged = None if data["file"] is None else StagedFile.from_dict(data["file"])
         chunks = tuple((import_id, number) for import_id, number in data["chunks"])
-        return Group(data["tenant"], data["table"], data["definition"], staged, chunks)
+        # Records from before a field existed are still in the log.
+        told = {name: data[name] for name in ("kind", "version", "publish") if name in data}
+        return Group(data["tenant"], data["table"], data["definition"], staged, chunks, **told)
+
+    @property
+    def import_id(self) -> str:
+        return self.chunks[0][0]
 
 
 class Sink(Protocol):

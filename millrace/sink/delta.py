@@ -1,18 +1,21 @@
 """The Delta sink: staged files become part of their tables, one commit per batch and table, the last version winning."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 
-from millrace.lake.schema import DeletionVectors, TableSpec
+from millrace.lake.batch import Batch, Definitions, Delivery, Publication, age
+from millrace.lake.held import held_files, hold, release
+from millrace.lake.schema import TableSpec, spec_of
+from millrace.lake.state import NO_FLOOR
 from millrace.lake.table import LakeTable
-from millrace.model.columns import arrow_schema
+from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
 from millrace.model.imports import ERROR_STORE
 from millrace.model.names import Home
-from millrace.model.table import Definition, TableDeclaration
+from millrace.model.table import Definition
 from millrace.sink.contract import Group
 from millrace.sink.upkeep import Upkeep
 
@@ -29,10 +32,37 @@ class DeltaSink:
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[Group]) -> None:
-        # The newest definition of the batch has every column that an older one has.
-        definition = max((_definition(self._home.root, group.definition) for group in groups), key=lambda d: d.revision)
-        root = self._home.table(definition.tenant, definition.table.name)
-        self._tables.apply(root, _spec(definition), groups)
+        """1. Hold what is to be seen as a whole. 2. Commit everything else, and what is published now, at once.
+        3. Let go what was held. Each step may happen again."""
+        newest = max((self._definition(group.definition) for group in groups), key=age)
+        root = self._home.table(newest.tenant, newest.table.name)
+        table = self._tables.get(root, spec_of(newest), self._definition)
+        publications = tuple(Publication(group.import_id, group.version) for group in groups if group.kind == PUBLISH)
+        visible = self._hold(table, [group for group in groups if group.kind == ROWS])  # 1
+        for publication in publications:
+            visible += held_files(table.store, publication.import_id, self._definition)
+        floor = max((group.version for group in groups if group.kind == TRUNCATE), default=NO_FLOOR)
+        self._tables.write(root, Batch(tuple(visible), floor, newest, publications))  # 2
+        for publication in publications:
+            release(table.store, publication.import_id)  # 3
+
+    def _hold(self, table: LakeTable, groups: Iterable[Group]) -> list[Delivery]:
+        """The files that need not be held, those of imports that were published before among them."""
+        visible, published = [], None
+        for group in groups:
+            if group.file is None:
+                continue
+            delivery = Delivery(group.file, self._definition(group.definition))
+            if group.publish == "atomic":
+                published = table.snapshot().transactions if published is None else published
+                if Publication(group.import_id, 0).transaction_id not in published:
+                    hold(table.store, group.import_id, delivery)
+                    continue
+            visible.append(delivery)
+        return visible
+
+    def _definition(self, fingerprint: str) -> Definition:
+        return _definition(self._home.root, fingerprint)
 
 
 class ErrorStore:
@@ -46,7 +76,9 @@ class ErrorStore:
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[Group]) -> None:
-        self._tables.apply(self._home.table_errors(groups[0].tenant, groups[0].table), self._spec, groups)
+        root = self._home.table_errors(groups[0].tenant, groups[0].table)
+        self._tables.get(root, self._spec)
+        self._tables.write(root, Batch(tuple(Delivery(group.file) for group in groups if group.file is not None)))
 
 
 class OpenTables:
@@ -56,30 +88,20 @@ class OpenTables:
         self._upkeep = upkeep
         self._open: OrderedDict[Path, LakeTable] = OrderedDict()
 
-    def apply(self, root: Path, spec: TableSpec, groups: Sequence[Group]) -> None:
-        files = [group.file for group in groups if group.file is not None]
-        self._get(root, spec).apply(files)
-        self._upkeep.note(root, spec, sum(file.rows for file in files))
-
-    def _get(self, root: Path, spec: TableSpec) -> LakeTable:
-        table = self._open.pop(root, None)
-        if table is None or table.spec != spec:
-            table = LakeTable.open(root, spec)
+    def get(self, root: Path, spec: TableSpec, definitions: Definitions | None = None) -> LakeTable:
+        table = self._open.pop(root, None) or LakeTable.open(root, spec, definitions=definitions)
         self._open[root] = table
         if len(self._open) > OPEN_TABLES:
             self._open.popitem(last=False)
         return table
 
+    def write(self, root: Path, batch: Batch) -> None:
+        table = self._open[root]
+        table.write(batch)
+        rows = sum(delivery.file.rows + delivery.file.deleted_rows for delivery in batch.files)
+        self._upkeep.note(root, table.spec, rows)
+
 
 @lru_cache(maxsize=4096)
 def _definition(home: Path, fingerprint: str) -> Definition:
     return Definition.from_json(Home(home).definition(fingerprint).read_bytes())
-
-
-def _vectors(table: TableDeclaration) -> DeletionVectors:
-    return "never" if table.deletion_vectors == "never" else "auto"
-
-
-def _spec(definition: Definition) -> TableSpec:
-    table = definition.table
-    return TableSpec(table.name, arrow_schema(definition.columns), table.primary_key, _vectors(table))

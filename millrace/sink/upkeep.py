@@ -1,4 +1,5 @@
-"""Which tables have had so many commits that merging their small files and key files pays, and the merging itself."""
+"""Which tables have had so many commits that merging their small files and key files pays, and the merging itself.
+Roots and specs of written tables in, the ones that are due out."""
 
 import threading
 import time
@@ -7,9 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from millrace.lake.schema import TableSpec
+from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.lake.vacuum import vacuum
+from millrace.lake.vacuum import RECORD, vacuum
+from millrace.model.names import Home
 
 COMMITS = 20
 ROWS = 2_000_000
@@ -21,6 +24,9 @@ LONGEST_WAIT_SECONDS = 600.0
 REMOVED_FILES_KEPT = timedelta(days=1)
 # A staged file this old belongs to no batch that could still be tried again.
 STAGED_FILES_KEPT = timedelta(days=7)
+# A replay keeps the versions of long ago: what would beat it must not be forgotten, nor the floor be above it.
+REPLAYED_WITHIN = timedelta(days=7)
+VACUUM_SECONDS = 600.0
 
 
 @dataclass(slots=True)
@@ -65,6 +71,26 @@ class Upkeep:
 
 
 def tidy(root: Path, spec: TableSpec) -> None:
-    """Merges the table's small files and key files, and deletes what no reader and no retry can want. Writers go on."""
-    LakeTable.open(root, spec).maintain()
-    vacuum(Store(root), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+    """Merges the table's small files and key files, forgets what late writes can no longer need, and deletes what no reader
+    and no retry can want. Writers go on."""
+    LakeTable.open(root, spec).maintain(_safe_version(root))
+    if _is_vacuum_due(root):
+        vacuum(Store(root), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+
+
+def _safe_version(root: Path) -> int:
+    """What the accountant says of the home that the table is in (<home>/<lake or errors>/<tenant>/<table>), and at most the
+    time before which rejected rows are not replayed: versions are microseconds."""
+    replayed_since = (time.time_ns() // 1000) - REPLAYED_WITHIN // timedelta(microseconds=1)
+    try:
+        return min(int(Home(root.parents[2]).safe_version.read_text()), replayed_since)
+    except (FileNotFoundError, ValueError, IndexError):
+        return NO_FLOOR
+
+
+def _is_vacuum_due(root: Path) -> bool:
+    """Listing a busy table's folder costs more than a few minutes' files are worth."""
+    try:
+        return (root / RECORD).stat().st_mtime <= time.time() - VACUUM_SECONDS
+    except FileNotFoundError:
+        return True

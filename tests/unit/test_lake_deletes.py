@@ -36,7 +36,7 @@ def apply_deletes(table: LakeTable, *files: list[tuple[int, int]]) -> None:
 
 
 def listed(table: LakeTable) -> tuple[str, ...]:
-    return TableState.of(table.snapshot()).tombstones
+    return TableState.of(table.snapshot().metadata).tombstones
 
 
 @both

@@ -128,7 +128,7 @@ def test_a_renamed_key_still_finds_its_rows_and_deletes(tmp_path: Path, mode: st
     write_under(LakeTable.open(tmp_path, table.spec, definitions=revisions.known.__getitem__), first, 1, {"id": 9})
     table.maintain()
     assert_everyone_reads(table, [{"number": 1, "text": "uno"}, {"number": 4, "text": "four"}])
-    assert TableState.of(table.snapshot()).key == ("number",)
+    assert TableState.of(table.snapshot().metadata).key == ("number",)
 
 
 WIDENINGS = [
@@ -202,7 +202,7 @@ def test_preparing_is_idempotent_and_never_goes_back(tmp_path: Path) -> None:
         tmp_path, spec_of(first), definitions={d.fingerprint: d for d in (first, second)}.__getitem__
     )
     assert fresh.prepare(first).version == version
-    assert TableState.of(fresh.snapshot()).definition == second.fingerprint
+    assert TableState.of(fresh.snapshot().metadata).definition == second.fingerprint
 
 
 def test_rows_of_a_newer_revision_bring_it_with_them(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_new_generation_begins_empty_and_its_past_stays_out(tmp_path: Path) ->
             definition=second,
         )
     )
-    state = TableState.of(table.snapshot())
+    state = TableState.of(table.snapshot().metadata)
     assert (state.floor, state.tombstones, state.key) == (10, (), ("name",))
     assert_everyone_reads(table, [{"name": "x", "id": "y"}])
     version = table.snapshot().version

@@ -47,7 +47,7 @@ def test_later_writes_at_or_below_the_floor_are_beaten(tmp_path: Path, spec: Tab
     assert other.apply([stage_mixed(other.store, [(1, 5, True)])]).version == version, "a beaten delete is no change"
     apply_rows(other, [(1, 6), (2, 5), (3, 7)])
     assert content(table) == [(1, 6), (3, 7)]
-    assert TableState.of(table.snapshot()).floor == 5
+    assert TableState.of(table.snapshot().metadata).floor == 5
 
 
 def test_truncating_again_or_lower_changes_nothing(tmp_path: Path) -> None:

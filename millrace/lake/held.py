@@ -1,0 +1,55 @@
+"""Files of imports that are to be seen as a whole: held beside the table, one small record each, until their import is
+published. A record is named by what it says, so holding the same file again changes nothing. Readers ignore the folder.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+import orjson
+
+from millrace.lake.batch import Definitions, Delivery
+from millrace.lake.sidecar import StagedFile
+from millrace.lake.store import Store
+
+HELD_FOLDER = "_millrace/held"
+
+
+def hold(store: Store, import_id: str, delivery: Delivery) -> None:
+    definition = delivery.definition.fingerprint if delivery.definition else None
+    record = {"definition": definition, "file": delivery.file.to_dict()}
+    body = orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
+    digest = hashlib.blake2b(body, digest_size=12).hexdigest()
+    store.write(f"{HELD_FOLDER}/{import_id}.{digest}.json", body)
+
+
+def held_files(store: Store, import_id: str, definitions: Definitions) -> list[Delivery]:
+    """What is held of an import, in any order."""
+    return [
+        Delivery(file, None if fingerprint is None else definitions(fingerprint))
+        for _, fingerprint, file in _records(store, import_id)
+    ]
+
+
+def release(store: Store, import_id: str) -> None:
+    """Forgets what is held of an import; the files themselves are the table's, or the vacuum's."""
+    for name, _, _ in _records(store, import_id):
+        store.delete(name)
+
+
+def release_settled(store: Store, safe_version: int) -> None:
+    """Forgets imports that are over and were never published: none at or below the safe version is still under way."""
+    for name, _, file in _records(store):
+        if file.chunks and max(chunk.version for chunk in file.chunks) <= safe_version:
+            store.delete(name)
+
+
+def held_names(store: Store) -> set[str]:
+    """The data and tombstone files that are held, of all imports."""
+    return {name for _, _, file in _records(store) for name in (file.path, file.tombstones) if name}
+
+
+def _records(store: Store, import_id: str | None = None) -> Iterator[tuple[str, str | None, StagedFile]]:
+    for entry in store.list(HELD_FOLDER):
+        if import_id is None or entry.name.removeprefix(f"{HELD_FOLDER}/").rsplit(".", 2)[0] == import_id:
+            record = orjson.loads(store.read(entry.name))
+            yield entry.name, record["definition"], StagedFile.from_dict(record["file"])
