@@ -1,0 +1,93 @@
+"""Streamed rows that travel in one append: whose they are, in which order, and who hears of them."""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from millrace.model.errors import MillraceError
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Whose rows may travel in one append."""
+
+    tenant: str
+    table: str
+    span: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where rows went: the append's import, and the version they all have."""
+
+    import_id: str
+    version: int
+
+
+class Source(Protocol):
+    """Who sent rows and hears of them. `stream` names the numbers of its rows; without one they have none."""
+
+    @property
+    def stream(self) -> str | None: ...
+
+    @property
+    def wants_end(self) -> bool: ...
+
+    def placed(self, part: "Part", placement: Placement) -> None: ...
+
+    def failed(self, error: MillraceError) -> None:
+        """Nothing of this source waits any more; what was sent last may be in the log or not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The rows of one source in a batch. They follow each other, so a row's place there tells its number here."""
+
+    source: Source
+    first_seq: int
+    rows: int
+    body: bytes
+    first_row: int = 1
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + self.rows - 1
+
+    @property
+    def last_row(self) -> int:
+        return self.first_row + self.rows - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    parts: tuple[Part, ...]
+
+    @staticmethod
+    def of(parts: list[Part]) -> "Batch":
+        placed, row = [], 1
+        for part in parts:
+            placed.append(replace(part, first_row=row))
+            row += part.rows
+        return Batch(tuple(placed))
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(part.body for part in self.parts)
+
+    @property
+    def streams(self) -> dict[str, list[int]]:
+        return {part.source.stream: [part.first_seq, part.last_seq] for part in self.parts if part.source.stream}
+
+    @property
+    def wants_end(self) -> bool:
+        return any(part.source.wants_end for part in self.parts)
+
+    def by_source(self) -> list["Batch"]:
+        """The same rows so that no stream can spoil another's: each alone, those without numbers together."""
+        unnumbered = [part for part in self.parts if part.source.stream is None]
+        numbered = [[part] for part in self.parts if part.source.stream is not None]
+        return [Batch.of(parts) for parts in (*numbered, unnumbered) if parts]

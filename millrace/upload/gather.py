@@ -1,0 +1,208 @@
+"""Gathers streamed rows of many connections into appends: rows in, one batch per flush out, told to each source.
+
+Rows of one lane (tenant, table, span) travel together. The first rows of a quiet lane wait a few milliseconds for company;
+while flushes are under way more rows gather, so load makes batches larger and not more. A lane without rows is nothing at
+all: no task, no timer, no entry. What waits is bounded per tenant and in all: `add` waits for room.
+
+A source has one flush under way at most. So a refused one can be sent again, and OPEN_STREAM tells exactly what is there."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from millrace.model.errors import MillraceError
+from millrace.model.streamed import OUT_OF_STEP
+from millrace.observe import observe
+from millrace.upload.batch import Batch, Lane, Part, Placement, Source
+from millrace.upload.room import Room
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    linger_seconds: float = 0.004
+    flush_rows: int = 8_000
+    flush_bytes: int = 512 << 10
+    lane_flushes: int = 4
+    tenant_bytes: int = 16 << 20
+    total_bytes: int = 64 << 20
+
+
+Append = Callable[[Lane, Batch], Awaitable[Placement]]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What one source has waiting."""
+
+    pieces: deque[tuple[int, int, bytes]] = field(default_factory=deque)
+    rows: int = 0
+    size: int = 0
+    is_sending: bool = False
+    is_gone: bool = False
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What waits in a lane. `rows` and `size` count only what the next flush may take."""
+
+    queues: dict[Source, _Queue] = field(default_factory=dict)
+    rows: int = 0
+    size: int = 0
+    flushes: int = 0
+    timer: asyncio.TimerHandle | None = None
+
+
+class Gatherer:
+    """One event loop's. `append` puts a batch into the log and returns when it is applied there."""
+
+    def __init__(self, append: Append, limits: Limits | None = None) -> None:
+        self._append = append
+        self._limits = limits or Limits()
+        self._room = Room(self._limits.tenant_bytes, self._limits.total_bytes)
+        self._lanes: dict[Lane, _Gathered] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def add(self, lane: Lane, source: Source, first_seq: int, rows: int, body: bytes) -> None:
+        """Takes rows as soon as there is room for them. They follow what the source added before."""
+        await self._room.take(lane.tenant, len(body))
+        gathered = self._lanes.setdefault(lane, _Gathered())
+        queue = gathered.queues.setdefault(source, _Queue())
+        queue.pieces.append((first_seq, rows, body))
+        queue.rows += rows
+        queue.size += len(body)
+        if not queue.is_sending:
+            gathered.rows += rows
+            gathered.size += len(body)
+        self._go_on(lane, gathered, self._limits.linger_seconds)
+
+    def forget(self, lane: Lane, source: Source) -> None:
+        """Drops what the source has waiting; what is under way goes on, but is not tried again."""
+        gathered = self._lanes.get(lane)
+        queue = gathered.queues.get(source) if gathered else None
+        if gathered is None or queue is None:
+            return
+        queue.is_gone = True
+        self._drop(lane, gathered, queue)
+        if not queue.is_sending:
+            del gathered.queues[source]
+        self._tidy(lane, gathered)
+
+    @property
+    def lanes(self) -> int:
+        """How many have rows waiting or under way."""
+        return len(self._lanes)
+
+    def _go_on(self, lane: Lane, gathered: _Gathered, linger: float) -> None:
+        limits = self._limits
+        while gathered.rows and gathered.flushes < limits.lane_flushes:
+            if linger and gathered.rows < limits.flush_rows and gathered.size < limits.flush_bytes:
+                if gathered.timer is None:
+                    gathered.timer = asyncio.get_running_loop().call_later(linger, self._on_time, lane, gathered)
+                return
+            self._flush(lane, gathered)
+
+    def _on_time(self, lane: Lane, gathered: _Gathered) -> None:
+        gathered.timer = None
+        self._go_on(lane, gathered, 0)
+
+    def _flush(self, lane: Lane, gathered: _Gathered) -> None:
+        if gathered.timer is not None:
+            gathered.timer.cancel()
+            gathered.timer = None
+        batch = self._take(gathered)
+        gathered.flushes += 1
+        task = asyncio.get_running_loop().create_task(self._send(lane, gathered, batch))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _take(self, gathered: _Gathered) -> Batch:
+        """Rows of the sources that have waited longest, up to the limits; at least one piece."""
+        parts: list[Part] = []
+        rows = size = 0
+        for source, queue in list(gathered.queues.items()):
+            if queue.is_sending or not queue.pieces:
+                continue
+            if rows >= self._limits.flush_rows or size >= self._limits.flush_bytes:
+                break
+            gathered.rows -= queue.rows
+            gathered.size -= queue.size
+            part = self._take_part(source, queue, self._limits.flush_rows - rows, self._limits.flush_bytes - size)
+            rows += part.rows
+            size += len(part.body)
+            queue.is_sending = True
+            parts.append(part)
+            # Whoever has more waits behind the others.
+            gathered.queues[source] = gathered.queues.pop(source)
+        return Batch.of(parts)
+
+    @staticmethod
+    def _take_part(source: Source, queue: _Queue, most_rows: int, most_bytes: int) -> Part:
+        first_seq = queue.pieces[0][0]
+        taken: list[bytes] = []
+        rows = size = 0
+        while queue.pieces and rows < most_rows and size < most_bytes:
+            _, count, body = queue.pieces.popleft()
+            taken.append(body)
+            rows += count
+            size += len(body)
+        queue.rows -= rows
+        queue.size -= size
+        return Part(source, first_seq, rows, taken[0] if len(taken) == 1 else b"".join(taken))
+
+    async def _send(self, lane: Lane, gathered: _Gathered, batch: Batch) -> None:
+        await self._deliver(lane, gathered, batch)
+        gathered.flushes -= 1
+        for part in batch.parts:
+            self._room.give(lane.tenant, len(part.body))
+            self._free(gathered, part.source)
+        self._go_on(lane, gathered, 0)
+        self._tidy(lane, gathered)
+
+    async def _deliver(self, lane: Lane, gathered: _Gathered, batch: Batch) -> None:
+        try:
+            placement = await self._append(lane, batch)
+        except MillraceError as error:
+            alone = batch.by_source()
+            if error.code == OUT_OF_STEP and len(alone) > 1:
+                here = [one for one in alone if not all(gathered.queues[p.source].is_gone for p in one.parts)]
+                await asyncio.gather(*(self._deliver(lane, gathered, one) for one in here))
+            else:
+                self._fail(lane, gathered, batch, error)
+        except Exception as error:
+            observe("trouble", kind="append", error=f"{type(error).__name__}: {error}"[:1000])
+            self._fail(lane, gathered, batch, MillraceError("The rows could not be sent.", code="internal"))
+        else:
+            for part in batch.parts:
+                part.source.placed(part, placement)
+
+    def _fail(self, lane: Lane, gathered: _Gathered, batch: Batch, error: MillraceError) -> None:
+        for part in batch.parts:
+            # What follows lost rows of a stream would leave a gap.
+            self._drop(lane, gathered, gathered.queues[part.source])
+            part.source.failed(error)
+
+    def _drop(self, lane: Lane, gathered: _Gathered, queue: _Queue) -> None:
+        if not queue.is_sending:
+            gathered.rows -= queue.rows
+            gathered.size -= queue.size
+        self._room.give(lane.tenant, queue.size)
+        queue.pieces.clear()
+        queue.rows = queue.size = 0
+
+    @staticmethod
+    def _free(gathered: _Gathered, source: Source) -> None:
+        queue = gathered.queues[source]
+        queue.is_sending = False
+        gathered.rows += queue.rows
+        gathered.size += queue.size
+        if not queue.pieces:
+            del gathered.queues[source]
+
+    def _tidy(self, lane: Lane, gathered: _Gathered) -> None:
+        if gathered.queues or gathered.flushes:
+            return
+        if gathered.timer is not None:
+            gathered.timer.cancel()
+        if self._lanes.get(lane) is gathered:
+            del self._lanes[lane]

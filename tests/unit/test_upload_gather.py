@@ -1,0 +1,274 @@
+"""Rows of many sources become few appends: in order, bounded, nothing held for quiet tables."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from millrace.model.errors import Clash, MillraceError, Unavailable
+from millrace.upload.batch import Batch, Lane, Part, Placement
+from millrace.upload.gather import Gatherer, Limits
+
+LANE = Lane("acme", "orders")
+
+
+class Sender:
+    """Hears what became of its rows."""
+
+    wants_end = False
+
+    def __init__(self, stream: str | None = None) -> None:
+        self.stream = stream
+        self.parts: list[tuple[Part, Placement]] = []
+        self.errors: list[MillraceError] = []
+        self.sent = 0
+
+    def placed(self, part: Part, placement: Placement) -> None:
+        self.parts.append((part, placement))
+
+    def failed(self, error: MillraceError) -> None:
+        self.errors.append(error)
+
+    async def send(self, gatherer: Gatherer, number: int = 1, lane: Lane = LANE, width: int = 10) -> None:
+        first, self.sent = self.sent + 1, self.sent + number
+        body = b"".join(b"%0*d\n" % (width - 1, row) for row in range(first, first + number))
+        await gatherer.add(lane, self, first, number, body)
+
+
+class Log:
+    """Keeps batches as they come; holds their answers while it is shut, refuses what it is told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[Lane, Batch]] = []
+        self.under_way = 0
+        self.most_under_way = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self.refuse: Callable[[Batch], MillraceError | None] = lambda batch: None
+
+    async def append(self, lane: Lane, batch: Batch) -> Placement:
+        self.batches.append((lane, batch))
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            await self.open.wait()
+            if error := self.refuse(batch):
+                raise error
+            return Placement(f"imp_{len(self.batches)}", len(self.batches))
+        finally:
+            self.under_way -= 1
+
+    def rows(self) -> list[int]:
+        return [len(batch.body.splitlines()) for _, batch in self.batches]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+def run(test: Callable[[Log], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(Log())
+
+    asyncio.run(main())
+
+
+def test_rows_that_come_together_travel_together_and_keep_their_places() -> None:
+    async def test(log: Log) -> None:
+        gatherer, one, other = Gatherer(log.append), Sender("one"), Sender("other")
+        await one.send(gatherer, 2)
+        await other.send(gatherer, 3)
+        await one.send(gatherer, 1)
+        await until(lambda: one.parts and other.parts)
+        ((lane, batch),) = log.batches
+        assert lane == LANE
+        assert batch.rows == 6
+        assert batch.streams == {"one": [1, 3], "other": [1, 3]}
+        assert [(part.first_row, part.last_row) for part in batch.parts] == [(1, 3), (4, 6)]
+        assert batch.body.splitlines()[:4] == [b"%09d" % n for n in (1, 2, 3, 1)]
+        assert one.parts[0][1] == other.parts[0][1] == Placement("imp_1", 1)
+
+    run(test)
+
+
+def test_tables_and_spans_do_not_share_an_append() -> None:
+    async def test(log: Log) -> None:
+        gatherer, sender = Gatherer(log.append), Sender()
+        for lane in (LANE, Lane("acme", "orders", "night"), Lane("acme", "other"), Lane("zeta", "orders")):
+            await sender.send(gatherer, lane=lane)
+        await until(lambda: len(sender.parts) == 4)
+        assert len({lane for lane, _ in log.batches}) == 4
+
+    run(test)
+
+
+def test_a_full_batch_does_not_wait_for_company() -> None:
+    async def test(log: Log) -> None:
+        gatherer = Gatherer(log.append, Limits(linger_seconds=60, flush_rows=10, flush_bytes=1000))
+        await Sender().send(gatherer, 10)
+        await until(lambda: log.batches)
+        wide = Sender()
+        await wide.send(gatherer, 1, width=2000)
+        await until(lambda: wide.parts)
+        assert log.rows() == [10, 1]
+
+    run(test)
+
+
+def test_load_makes_batches_larger_not_more() -> None:
+    async def test(log: Log) -> None:
+        gatherer = Gatherer(log.append, Limits(linger_seconds=0, lane_flushes=2, flush_rows=1000, flush_bytes=1 << 20))
+        senders = [Sender(f"s{n}") for n in range(20)]
+        log.open.clear()
+        for _ in range(50):
+            for sender in senders:
+                await sender.send(gatherer)
+        await until(lambda: log.under_way == 2)
+        assert len(log.batches) == 2
+        log.open.set()
+        await until(lambda: sum(part.rows for sender in senders for part, _ in sender.parts) == 1000)
+        assert log.most_under_way == 2
+        assert len(log.batches) < 10
+        for sender in senders:
+            assert [(part.first_seq, part.last_seq) for part, _ in sender.parts][-1][1] == 50
+
+    run(test)
+
+
+def test_a_source_has_one_flush_under_way_and_its_rows_stay_in_order() -> None:
+    async def test(log: Log) -> None:
+        gatherer, sender, other = Gatherer(log.append, Limits(linger_seconds=0)), Sender("one"), Sender("other")
+        log.open.clear()
+        await sender.send(gatherer)
+        await until(lambda: log.under_way == 1)
+        await sender.send(gatherer)
+        await other.send(gatherer)
+        await until(lambda: log.under_way == 2)
+        assert [list(batch.streams) for _, batch in log.batches] == [["one"], ["other"]]
+        log.open.set()
+        await until(lambda: len(sender.parts) == 2)
+        assert [part.first_seq for part, _ in sender.parts] == [1, 2]
+
+    run(test)
+
+
+def test_who_is_out_of_step_does_not_spoil_the_others() -> None:
+    def refuse(batch: Batch) -> MillraceError | None:
+        return Clash("no", code="out_of_step") if "bad" in batch.streams else None
+
+    async def test(log: Log) -> None:
+        log.refuse = refuse
+        gatherer = Gatherer(log.append)
+        good, bad, nameless, also = Sender("good"), Sender("bad"), Sender(), Sender()
+        for sender in (good, bad, nameless, also):
+            await sender.send(gatherer, 2)
+        await until(lambda: good.parts and bad.errors and nameless.parts and also.parts)
+        assert [error.code for error in bad.errors] == ["out_of_step"]
+        assert [*good.errors, *nameless.errors, *bad.parts] == []
+        assert [sorted(batch.streams) for _, batch in log.batches] == [["bad", "good"], ["good"], ["bad"], []]
+        assert [part.first_row for part, _ in (*nameless.parts, *also.parts)] == [1, 3]
+
+    run(test)
+
+
+def test_what_follows_lost_rows_of_a_stream_is_not_sent() -> None:
+    async def test(log: Log) -> None:
+        gatherer, sender = Gatherer(log.append, Limits(linger_seconds=0)), Sender("one")
+        log.open.clear()
+        await sender.send(gatherer)
+        await until(lambda: log.under_way == 1)
+        await sender.send(gatherer)
+        log.refuse = lambda batch: Unavailable("Kafka is away.")
+        log.open.set()
+        await until(lambda: sender.errors)
+        await until(lambda: gatherer.lanes == 0)
+        assert len(log.batches) == 1
+
+    run(test)
+
+
+def test_a_forgotten_source_is_neither_sent_nor_tried_again() -> None:
+    def refuse(batch: Batch) -> MillraceError | None:
+        return Clash("no", code="out_of_step") if len(batch.parts) > 1 else None
+
+    async def test(log: Log) -> None:
+        gatherer, gone, stays = Gatherer(log.append), Sender("gone"), Sender("stays")
+        log.refuse = refuse
+        log.open.clear()
+        await gone.send(gatherer)
+        await stays.send(gatherer)
+        await until(lambda: log.under_way == 1)
+        await gone.send(gatherer)
+        gatherer.forget(LANE, gone)
+        log.open.set()
+        await until(lambda: stays.parts)
+        await until(lambda: gatherer.lanes == 0)
+        assert [sorted(batch.streams) for _, batch in log.batches] == [["gone", "stays"], ["stays"]]
+
+    run(test)
+
+
+def test_quiet_lanes_hold_nothing() -> None:
+    async def test(log: Log) -> None:
+        gatherer, sender = Gatherer(log.append), Sender()
+        for number in range(500):
+            await sender.send(gatherer, lane=Lane("acme", f"t{number}"))
+        assert gatherer.lanes == 500
+        await until(lambda: len(sender.parts) == 500)
+        await until(lambda: gatherer.lanes == 0)
+        assert len(asyncio.all_tasks()) == 1
+        waits = Sender()
+        await waits.send(gatherer)
+        gatherer.forget(LANE, waits)
+        assert gatherer.lanes == 0
+        assert [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()] == []  # type: ignore[attr-defined]
+
+    run(test)
+
+
+def test_what_may_wait_is_bounded_per_tenant_and_others_go_on() -> None:
+    async def test(log: Log) -> None:
+        limits = Limits(linger_seconds=0, tenant_bytes=100, total_bytes=10_000)
+        gatherer, greedy, modest = Gatherer(log.append, limits), Sender("greedy"), Sender("modest")
+        log.open.clear()
+        await greedy.send(gatherer, 10)
+        adding = asyncio.create_task(greedy.send(gatherer, 1))
+        await modest.send(gatherer, 10, lane=Lane("zeta", "orders"))
+        await until(lambda: log.under_way == 2)
+        assert not adding.done()
+        log.open.set()
+        await until(lambda: len(greedy.parts) == 2)
+        assert adding.done()
+
+    run(test)
+
+
+def test_whoever_stops_waiting_for_room_leaves_it_to_others() -> None:
+    async def test(log: Log) -> None:
+        gatherer = Gatherer(log.append, Limits(linger_seconds=0, tenant_bytes=100))
+        first, impatient, patient = Sender("a"), Sender("b"), Sender("c")
+        log.open.clear()
+        await first.send(gatherer, 10)
+        waiting = [asyncio.create_task(sender.send(gatherer, 10)) for sender in (impatient, patient)]
+        await asyncio.sleep(0)
+        waiting[0].cancel()
+        log.open.set()
+        await until(lambda: patient.parts)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+        assert not impatient.parts
+
+    run(test)
+
+
+def test_a_failure_of_ours_is_told_too() -> None:
+    async def test(log: Log) -> None:
+        gatherer, sender = Gatherer(log.append), Sender()
+        log.refuse = lambda batch: 1 / 0  # type: ignore[assignment,return-value]
+        await sender.send(gatherer)
+        await until(lambda: sender.errors)
+        await until(lambda: gatherer.lanes == 0)
+
+    run(test)
