@@ -6,6 +6,7 @@ import uvicorn
 
 from millrace.api.app import make_app
 from millrace.api.platform import Platform
+from millrace.model.streamed import MAX_FRAME_BYTES
 from millrace.observe import log_to_stderr
 from millrace.settings import Settings
 from millrace.wire.client import Cluster
@@ -27,6 +28,9 @@ def main() -> None:
         access_log=False,
         proxy_headers=False,
         timeout_graceful_shutdown=3,
+        # Room for the sentence that says that a frame is too large; rows are compressed later, all of them together.
+        ws_max_size=2 * MAX_FRAME_BYTES,
+        ws_per_message_deflate=False,
     )
 
 

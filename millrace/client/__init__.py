@@ -4,6 +4,8 @@ from millrace.client.endpoint import Endpoint, find_endpoint
 from millrace.client.errors import Problem, Unreachable, Unready
 from millrace.client.fileoptions import FileOptions
 from millrace.client.platform import Millrace
+from millrace.client.stream import RowStream
+from millrace.client.stream_summary import Summary
 from millrace.client.upload import Submission, Upload
 
 __all__ = [
@@ -11,7 +13,9 @@ __all__ = [
     "FileOptions",
     "Millrace",
     "Problem",
+    "RowStream",
     "Submission",
+    "Summary",
     "Unreachable",
     "Unready",
     "Upload",

@@ -19,6 +19,7 @@ from millrace.client.documents import (
 )
 from millrace.client.errors import Problem, Unreachable, problem_from
 from millrace.client.sender import Progress
+from millrace.client.stream import OnRejected, RowStream
 from millrace.client.upload import Submission, Upload, begin_upload, nobody, upload_file, upload_stream
 
 LONGEST_POLL_SECONDS = 30.0
@@ -66,6 +67,18 @@ class Millrace(Connection):
     def begin_upload(self, path: Path, submission: Submission) -> Upload:
         """Has the import admitted; its bytes follow with `send`."""
         return begin_upload(self, path, submission)
+
+    def stream(
+        self,
+        tenant: str,
+        table: str,
+        *,
+        stream_id: str | None = None,
+        span: str | None = None,
+        on_rejected: OnRejected | None = None,
+    ) -> RowStream:
+        """Rows sent as they come, for use in a `with` block; see RowStream."""
+        return RowStream(self, tenant, table, stream_id=stream_id, span=span, on_rejected=on_rejected)
 
     def imports(
         self, *, tenant: str | None = None, table: str | None = None, state: str | None = None, limit: int = 100

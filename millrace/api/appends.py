@@ -1,0 +1,78 @@
+"""Batches of streamed rows in, appends in the table log out; and where a stream stands there."""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from millrace.api.endings import Endings
+from millrace.api.platform import Platform, raise_refusal
+from millrace.model import ops
+from millrace.model.names import new_id
+from millrace.model.ops import Applied
+from millrace.upload.batch import Batch, Lane, Placement
+from millrace.wire.envelope import checksum, compress
+
+
+class Appends:
+    """Used from one event loop, but for `_on_applied`."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._loop = asyncio.get_running_loop()
+        self._answers: dict[str, asyncio.Future[Applied]] = {}
+        self.endings = Endings(platform.store)
+        platform.listen(self._on_applied)
+
+    async def append(self, lane: Lane, batch: Batch) -> Placement:
+        """Returns when the rows are in the log and have their version; raises what was refused."""
+        body, op_id = _append_body(lane, batch), new_id("imp")
+        if batch.wants_end:
+            self.endings.expect(op_id)
+        try:
+            result = await self._outcome(ops.APPEND, lane, body, op_id)
+        finally:
+            # In the next turn of the loop: those who asked for the rows hear of their place first.
+            self._loop.call_soon(self.endings.forget_unheard, op_id)
+        return Placement(result["import"], result["version"])
+
+    async def open_stream(self, lane: Lane, stream: str) -> dict[str, Any]:
+        """What the log holds of the stream: `seq` is the number of its last row. Every append asked for before is counted."""
+        return await self._outcome(ops.OPEN_STREAM, lane, {"stream": stream}, new_id("op"))
+
+    async def _outcome(self, kind: str, lane: Lane, body: Mapping[str, Any], op_id: str) -> dict[str, Any]:
+        """Patient: an op that is in the log and waits, for its turn or for the controller, will have an outcome."""
+        answer = self._answers[op_id] = self._loop.create_future()
+        try:
+            outcome = await self._platform.submit(kind, lane.tenant, lane.table, body, op_id)
+            if isinstance(outcome, str) or outcome.result.get("waiting"):
+                outcome = await answer
+            return raise_refusal(outcome).result
+        finally:
+            del self._answers[op_id]
+
+    def _on_applied(self, applied: list[Applied]) -> None:
+        """Called from the controller's thread."""
+        self.endings.on_applied(applied)
+        final = [one for one in applied if one.op_id in self._answers and not one.result.get("waiting")]
+        if final:
+            self._loop.call_soon_threadsafe(self._answer, final)
+
+    def _answer(self, final: list[Applied]) -> None:
+        for one in final:
+            answer = self._answers.get(one.op_id)
+            if answer is not None and not answer.done():
+                answer.set_result(one)
+
+
+def _append_body(lane: Lane, batch: Batch) -> dict[str, Any]:
+    rows = batch.body
+    payload = compress(rows)
+    return {
+        "rows": batch.rows,
+        "plain_bytes": len(rows),
+        "checksum": checksum(payload),
+        "payload": b64encode(payload).decode(),
+        "span": lane.span,
+        "streams": batch.streams,
+    }

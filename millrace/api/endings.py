@@ -1,0 +1,95 @@
+"""Ends of appends: expected by their import's id before anyone can have ended them, told with their counts.
+
+The counts of all that have just ended are read from the store at once, so that many small appends cost few reads."""
+
+import asyncio
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from millrace.model.imports import TERMINAL
+from millrace.model.ops import Applied
+from millrace.store import tables as t
+from millrace.store.engine import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    state: str
+    accepted: int
+    rejected: int
+    ignored: int
+    error: dict[str, str] | None
+
+
+class Endings:
+    """Used from one event loop, but for `on_applied`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._expected: dict[str, set[asyncio.Future[Ended]]] = {}
+        self._early: dict[str, Ended] = {}
+        self._over: set[str] = set()
+        self._reading: asyncio.Task[None] | None = None
+
+    def expect(self, import_id: str) -> None:
+        """Before the append is asked for: from here on its end is not missed."""
+        self._expected[import_id] = set()
+
+    def ended(self, import_id: str) -> "asyncio.Future[Ended]":
+        """Done when the expected append has ended. Cancel it to be told no more."""
+        hearing: asyncio.Future[Ended] = self._loop.create_future()
+        if import_id in self._early:
+            hearing.set_result(self._early[import_id])
+            return hearing
+        self._expected[import_id].add(hearing)
+        hearing.add_done_callback(lambda done: self._stop_hearing(import_id, done))
+        return hearing
+
+    def forget_unheard(self, import_id: str) -> None:
+        """Expects the end no longer, unless somebody wants to hear of it."""
+        self._early.pop(import_id, None)
+        if not self._expected.get(import_id):
+            self._expected.pop(import_id, None)
+
+    def _stop_hearing(self, import_id: str, hearing: "asyncio.Future[Ended]") -> None:
+        self._expected.get(import_id, set()).discard(hearing)
+        self.forget_unheard(import_id)
+
+    def on_applied(self, applied: list[Applied]) -> None:
+        """Called from the controller's thread."""
+        over = [a.result["import"] for a in applied if a.result.get("state") in TERMINAL and "import" in a.result]
+        if any(import_id in self._expected for import_id in over):
+            self._loop.call_soon_threadsafe(self._heard, over)
+
+    def _heard(self, over: list[str]) -> None:
+        self._over.update(import_id for import_id in over if import_id in self._expected)
+        if self._over and self._reading is None:
+            self._reading = self._loop.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        try:
+            while self._over:
+                over, self._over = self._over, set()
+                for import_id, ended in (await asyncio.to_thread(self._read, over)).items():
+                    self._tell_one(import_id, ended)
+        finally:
+            self._reading = None
+
+    def _tell_one(self, import_id: str, ended: Ended) -> None:
+        hearers = self._expected.pop(import_id, None)
+        if hearers is not None and not hearers:
+            self._early[import_id] = ended
+        for hearing in hearers or ():
+            if not hearing.done():
+                hearing.set_result(ended)
+
+    def _read(self, import_ids: set[str]) -> dict[str, Ended]:
+        wanted = select(t.imports.c.id, t.imports.c.state, t.imports.c.counts, t.imports.c.error)
+        with self._store.read() as connection:
+            rows = list(connection.execute(wanted.where(t.imports.c.id.in_(import_ids))))
+        return {
+            row.id: Ended(row.state, row.counts["accepted"], row.counts["rejected"], row.counts["ignored"], row.error)
+            for row in rows
+        }

@@ -1,0 +1,85 @@
+"""Streamed rows: a few in a request, or many over one connection."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response, WebSocket
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.documents import find_table
+from millrace.api.platform import Platform
+from millrace.api.row_request import post_rows
+from millrace.api.stream_session import Session, problem_of
+from millrace.api.streams import Streams
+from millrace.model.errors import MillraceError, TooLarge
+from millrace.model.names import checked_name, checked_span, new_id
+from millrace.model.streamed import MAX_FRAME_BYTES, checked_stream, rows_of_body
+from millrace.upload.batch import Lane
+
+router = APIRouter(prefix="/v1", tags=["streamed rows"])
+
+
+@router.post("/tenants/{tenant}/tables/{table}/rows", status_code=202)
+async def send_rows(
+    tenant: str,
+    table: str,
+    request: Request,
+    response: Response,
+    caller: CallerDep,
+    platform: PlatformDep,
+    span: str | None = None,
+    wait: Annotated[float, Query(ge=0)] = 0,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> dict[str, Any]:
+    """A few rows as JSON Lines or a JSON array. Answers when they are durable in Kafka; with `wait`, when they have ended."""
+    caller.must_see(tenant)
+    lane = await asyncio.to_thread(_lane, platform, tenant, table, span)
+    key = None if idempotency_key is None else checked_stream(idempotency_key)
+    rows = rows_of_body(await _small_body(request))
+    answer = await post_rows(request.app.state.streams, lane, rows, key, wait)
+    response.status_code = 200 if "state" in answer or "repeated" in answer else 202
+    return answer
+
+
+@router.websocket("/tenants/{tenant}/tables/{table}/stream")
+async def stream_rows(
+    socket: WebSocket, tenant: str, table: str, stream: str | None = None, span: str | None = None
+) -> None:
+    """Frames of JSON Lines in, each behind the number of its first row; acknowledgements and rejected rows out."""
+    platform: Platform = socket.app.state.platform
+    streams: Streams = socket.app.state.streams
+
+    def check_token() -> None:
+        platform.tokens.caller(socket.headers.get("authorization")).must_see(tenant)
+
+    def admit() -> Lane:
+        check_token()
+        return _lane(platform, tenant, table, span)
+
+    try:
+        lane = await asyncio.to_thread(admit)
+        name = checked_stream(new_id("st") if stream is None else stream)
+    except MillraceError as refused:
+        await socket.send_denial_response(problem_of(refused))
+        return
+    await socket.accept()
+    await Session(streams, socket, lane, name, check_token).serve()
+
+
+def _lane(platform: Platform, tenant: str, table: str, span: str | None) -> Lane:
+    lane = Lane(checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None)
+    with platform.store.read() as connection:
+        find_table(connection, lane.tenant, lane.table)
+    return lane
+
+
+async def _small_body(request: Request) -> bytes:
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_FRAME_BYTES:
+            raise TooLarge(
+                f"The body has more than {MAX_FRAME_BYTES:,} bytes.",
+                remedy="Send fewer rows a request, stream them, or import them as a file.",
+            )
+    return bytes(body)

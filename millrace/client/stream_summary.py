@@ -1,0 +1,66 @@
+"""What became of a stream's rows: counts, failures, and which rows of an import are which of the stream."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from millrace.client.documents import ImportDocument, ImportFault, RejectedRow
+
+MOST_FAILURES = 100
+
+Rejected = dict[str, Any]
+"""{"seq", "row", "raw", "reasons"}: `seq` counts in the stream, `row` in the import."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What became of the rows. `unheard`: durable, but a break came before the platform could say in which import."""
+
+    stream: str
+    rows: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    ignored: int = 0
+    unheard: int = 0
+    appends: int = 0
+    version: int | None = None
+    failures: tuple[ImportFault, ...] = ()
+
+    def after(self, counts: Mapping[str, int], error: ImportFault | None) -> "Summary":
+        """With the rows of one more append that has ended. That none of its rows was good is no failure of the append."""
+        failed = error is not None and error["code"] != "nothing_accepted"
+        return replace(
+            self,
+            accepted=self.accepted + counts["accepted"],
+            rejected=self.rejected + counts["rejected"],
+            ignored=self.ignored + counts["ignored"],
+            failures=(*self.failures, error)[:MOST_FAILURES] if failed and error else self.failures,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Rows first to last of the stream are the rows from `row` on of an import."""
+
+    first: int
+    last: int
+    row: int
+
+    @property
+    def rows(self) -> int:
+        return self.last - self.first + 1
+
+    def holds(self, row: int) -> bool:
+        return self.row <= row < self.row + self.rows
+
+    def numbered(self, row: RejectedRow) -> Rejected:
+        seq = self.first + row["row"] - self.row
+        return {"seq": seq, "row": row["row"], "raw": row["raw"], "reasons": row["reasons"]}
+
+
+def share_of(document: ImportDocument, place: Place, listed: int) -> dict[str, int]:
+    """The stream's part of an import's counts; `listed` of its rows are named in the error store."""
+    if document["rows"]["ignored"]:
+        return {"accepted": 0, "rejected": 0, "ignored": place.rows}
+    rejected = listed if document["rows"]["accepted"] else place.rows
+    return {"accepted": place.rows - rejected, "rejected": rejected, "ignored": 0}

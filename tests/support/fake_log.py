@@ -1,0 +1,231 @@
+"""A stand-in for the platform behind the API: a table log in memory that knows appends and streams, and a judge of rows.
+
+Rows that hold the word `bad` are rejected. Faults are told to it: answers that are lost, a log that is away, a table whose
+turn must be waited for. It outlives servers, as Kafka does. Everything runs in the server's event loop."""
+
+import asyncio
+import threading
+import time
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import uvicorn
+import zstandard
+from fastapi import FastAPI
+
+from millrace.api.problems import add_problems
+from millrace.api.routes import rows
+from millrace.api.streams import Streams
+from millrace.api.tokens import Tokens
+from millrace.client import Millrace
+from millrace.embed.ports import free_ports
+from millrace.lake.schema import TableSpec
+from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.table import LakeTable
+from millrace.model import ops
+from millrace.model.chunk import Verdict
+from millrace.model.declaration import parse_table
+from millrace.model.errors import Unavailable
+from millrace.model.imports import Counts, Import
+from millrace.model.names import Home, chunk_id
+from millrace.model.ops import Applied
+from millrace.model.streamed import MAX_FRAME_BYTES
+from millrace.model.table import define
+from millrace.store import tables as t
+from millrace.store.engine import Store, upsert
+from millrace.store.records import import_row
+from millrace.upload.gather import Limits
+from millrace.validate.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
+from millrace.wire.envelope import checksum
+
+TENANT, TABLE = "acme", "orders"
+DECLARATION = {"schema": {"type": "record", "name": TABLE, "fields": [{"name": "id", "type": "long"}]}}
+
+
+@dataclass
+class Append:
+    import_id: str
+    version: int
+    table: str
+    span: str | None
+    streams: dict[str, list[int]]
+    rows: list[bytes]
+
+
+@dataclass
+class FakeLog:
+    root: Path
+    ends_at_once: bool = True
+    lost_answers: int = 0
+    away: int = 0
+    busy: bool = False
+    appends: list[Append] = field(default_factory=list)
+    opened: list[str] = field(default_factory=list)
+    streams: dict[tuple[str, str], int] = field(default_factory=dict)
+    listeners: list[Callable[[list[Applied]], None]] = field(default_factory=list)
+    waiting: list[tuple[str, str, dict[str, Any], str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.home = Home(self.root)
+        self.store = Store(f"sqlite:///{self.root / 'control.db'}")
+        self.tokens = Tokens(self.store)
+        self.admin = self.tokens.make("admin", None)
+        self.stranger = self.tokens.make("stranger", "other")
+        declared = define(TENANT, parse_table(DECLARATION), 1).to_json().decode()
+        known = {"tenant": TENANT, "name": TABLE, "folded_name": TABLE, "definition": declared}
+        row = {c.name: None if c.nullable else c.type.python_type() for c in t.tables.columns}
+        with self.store.write() as connection:
+            upsert(connection, t.tables, {**row, **known})
+
+    def rows(self) -> list[bytes]:
+        return [row for append in self.appends for row in append.rows]
+
+    def listen(self, listener: Callable[[list[Applied]], None]) -> None:
+        self.listeners.append(listener)
+
+    async def submit(
+        self, kind: str, tenant: str, subject: str, body: Mapping[str, Any], op_id: str | None = None
+    ) -> Applied | str:
+        assert tenant == TENANT
+        assert op_id is not None
+        if self.away:
+            self.away -= 1
+            raise Unavailable("Kafka did not take the record.", remedy="Is the broker running?")
+        if self.busy:
+            self.waiting.append((kind, subject, dict(body), op_id))
+            return Applied(op_id, {"waiting": True})
+        applied = self._apply(kind, subject, dict(body), op_id)
+        if kind == ops.APPEND and self.lost_answers:
+            self.lost_answers -= 1
+            await asyncio.sleep(3600)
+        await asyncio.sleep(0)
+        return applied
+
+    def free(self) -> None:
+        """The table's turn has come for all that waited."""
+        self.busy = False
+        waited, self.waiting = self.waiting, []
+        for kind, subject, body, op_id in waited:
+            self._tell([self._apply(kind, subject, body, op_id)])
+
+    def _apply(self, kind: str, table: str, body: dict[str, Any], op_id: str) -> Applied:
+        if kind == ops.OPEN_STREAM:
+            self.opened.append(body["stream"])
+            return Applied(op_id, {"stream": body["stream"], "seq": self.streams.get((table, body["stream"]), 0)})
+        assert kind == ops.APPEND
+        for stream, (first, _) in body["streams"].items():
+            if first != self.streams.get((table, stream), 0) + 1:
+                return Applied(op_id, {}, {"code": "out_of_step", "message": "No.", "remedy": "Open it again."})
+        payload = b64decode(body["payload"])
+        plain = zstandard.ZstdDecompressor().decompress(payload)
+        found = plain.splitlines()
+        assert (checksum(payload), len(plain), len(found)) == (body["checksum"], body["plain_bytes"], body["rows"])
+        for stream, (_, last) in body["streams"].items():
+            self.streams[table, stream] = last
+        append = Append(op_id, len(self.appends) + 1, table, body["span"], body["streams"], found)
+        self.appends.append(append)
+        if self.ends_at_once:
+            asyncio.get_running_loop().call_later(0.001, self.end, append)
+        return Applied(op_id, {"import": op_id, "version": append.version})
+
+    def end(self, append: Append, error: dict[str, str] | None = None) -> None:
+        bad = [number for number, row in enumerate(append.rows, 1) if b"bad" in row]
+        good = len(append.rows) - len(bad)
+        if bad:
+            self._reject(append, bad)
+        if error is None and not good:
+            error = {"code": "nothing_accepted", "message": "None.", "remedy": ""}
+        state = "failed" if error else "completed"
+        counts = Counts(1, len(append.rows), good, len(bad))
+        imp = Import(append.import_id, TENANT, append.table, "d", state, append.version, 1, ("delta",), 1)
+        with self.store.write() as connection:
+            row = {**import_row(imp, 1), "counts": asdict(counts), "error": error}
+            upsert(connection, t.imports, row)
+        self._tell([Applied("op_settle", {"import": append.import_id, "state": state})])
+
+    def end_all(self) -> None:
+        for append in self.appends:
+            self.end(append)
+
+    def _reject(self, append: Append, bad: list[int]) -> None:
+        reasons = [{"column": "id", "rule": "type", "message": "is bad", "value": None}]
+        rejected = [{"row": n, "line": n, "raw": append.rows[n - 1], "reasons": reasons} for n in bad]
+        table = pa.Table.from_pylist(rejected, REJECTED_SCHEMA)
+        stored = stored_rejected(Verdict(append.import_id, 0, append.version, len(bad), 0, len(bad)), table)
+        lake = LakeTable.open(self.home.table_errors(TENANT, append.table), TableSpec("errors", ERRORS_SCHEMA))
+        described = [StagedChunk(chunk_id(append.import_id, 0), 0, len(bad), append.version)]
+        lake.apply([write_data_file(lake.store, stored, (), f"{append.import_id}-00000000", described)])
+
+    def _tell(self, applied: list[Applied]) -> None:
+        """From another thread, as the controller does."""
+        listeners = list(self.listeners)
+        threading.Thread(target=lambda: [listener(applied) for listener in listeners]).start()
+
+
+class FakeServer:
+    """The API over the fake log, in a thread of its own."""
+
+    def __init__(self, log: FakeLog, port: int, limits: Limits | None = None) -> None:
+        self.log = log
+        self.url = f"http://127.0.0.1:{port}"
+        self.loop: asyncio.AbstractEventLoop
+        self.streams: Streams
+        self._limits = limits
+        app = FastAPI(lifespan=self._lifespan)
+        add_problems(app)
+        app.include_router(rows.router)
+        settings = {"log_level": "critical", "access_log": False, "ws_max_size": 2 * MAX_FRAME_BYTES}
+        self._server = uvicorn.Server(uvicorn.Config(app, port=port, lifespan="on", **settings))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            assert self._thread.is_alive()
+            time.sleep(0.005)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        self.loop = asyncio.get_running_loop()
+        app.state.platform = self.log
+        app.state.streams = self.streams = Streams(self.log, self._limits)  # type: ignore[arg-type]
+        yield
+
+    def client(self, token: str | None = None) -> Millrace:
+        return Millrace(self.url, token or self.log.admin)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """In the server's loop."""
+
+        async def run() -> Any:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+
+    def kill(self) -> None:
+        """Without a word to anyone: connections are cut, what was in memory is gone."""
+        if not self._thread.is_alive():
+            return
+        self.log.listeners.clear()
+        self.call(self._abort)
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(10)
+
+    def _abort(self) -> None:
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        for task in asyncio.all_tasks():
+            if "Gatherer" in repr(task.get_coro()):
+                task.cancel()
+
+
+@contextmanager
+def fake_server(log: FakeLog, limits: Limits | None = None) -> Iterator[FakeServer]:
+    server = FakeServer(log, free_ports(1)[0], limits)
+    try:
+        yield server
+    finally:
+        server.kill()
