@@ -10,8 +10,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
 from millrace.api.replaying import send_unfinished
-from millrace.api.routes import asking, declarations, errors, imports, mysimbdp, observing, spans, subscriptions, tus
+from millrace.api.routes import (
+    asking,
+    declarations,
+    errors,
+    imports,
+    mysimbdp,
+    observing,
+    rows,
+    spans,
+    subscriptions,
+    tus,
+)
 from millrace.api.sessions import Sessions
+from millrace.api.streams import Streams
 from millrace.api.watch import Watch
 from millrace.observe import seconds
 
@@ -22,6 +34,7 @@ def make_app(platform: Platform) -> FastAPI:
         app.state.platform = platform
         app.state.watch = Watch()
         app.state.sessions = Sessions(platform)
+        app.state.streams = Streams(platform)
         platform.listen(app.state.watch.on_applied)
         platform.start()
         platform.uploads.submit(send_unfinished, platform)
@@ -30,7 +43,7 @@ def make_app(platform: Platform) -> FastAPI:
 
     app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
     add_problems(app)
-    for routes in (declarations, imports, errors, tus, spans, subscriptions, observing, asking, mysimbdp):
+    for routes in (declarations, imports, rows, errors, tus, spans, subscriptions, observing, asking, mysimbdp):
         app.include_router(routes.router)
 
     app.add_middleware(Measure)

@@ -12,11 +12,11 @@ from millrace.cli.lazy import LazyModule
 from millrace.cli.session import Session
 
 if TYPE_CHECKING:
-    from millrace.cli import applying, asking, demo, doctor, importing, inspecting, tokens, up
+    from millrace.cli import applying, asking, demo, doctor, importing, inspecting, streaming, tokens, up
 else:
-    applying, asking, demo, doctor, importing, inspecting, tokens, up = (
+    applying, asking, demo, doctor, importing, inspecting, streaming, tokens, up = (
         LazyModule(f"millrace.cli.{name}")
-        for name in ("applying", "asking", "demo", "doctor", "importing", "inspecting", "tokens", "up")
+        for name in ("applying", "asking", "demo", "doctor", "importing", "inspecting", "streaming", "tokens", "up")
     )
 
 EVERYWHERE = "With every command: --home FOLDER, --json (for programs), --debug (tracebacks)."
@@ -142,6 +142,26 @@ def import_command(
     }  # fmt: skip
     order = importing.Order(target, tuple(files), written, idempotency_key, not no_wait, fail_on_rejects)
     raise typer.Exit(importing.run(context.obj, order))
+
+
+@command("stream")
+def stream_command(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="TENANT/TABLE", show_default=False)],
+    span: Annotated[str | None, typer.Option(help="The open span that the rows join.", show_default=False)] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(
+            help="The stream's name: begun again with the same input, rows that are in are passed over.",
+            show_default=False,
+        ),
+    ] = None,
+    fail_on_rejects: Annotated[bool, typer.Option("--fail-on-rejects", help="Exit 1 if any row was rejected.")] = False,
+) -> None:
+    """Stream JSON Lines from standard input, as they come.
+
+    Rejected rows go to standard error; at the end every row sent is durable or rejected."""
+    raise typer.Exit(streaming.run(context.obj, streaming.Order(target, span, stream, fail_on_rejects)))
 
 
 @command("status")
