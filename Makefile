@@ -1,5 +1,5 @@
 # Two commands for a newcomer: make demo, make test. Everything they need is installed by make setup.
-#   make demo [ONCE=1] · make test · make unit · make lint · make bench [BENCH=name] · make clean
+#   make demo [ONCE=1] · make test · make faults · make unit · make lint · make bench [BENCH=name] · make clean
 
 SHELL := /bin/bash
 CACHE := $(or $(MILLRACE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace)
@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
 
-.PHONY: setup demo test unit lint bench clean
+.PHONY: setup demo test faults unit lint bench clean
 
 setup:
 	@scripts/setup python java jars
@@ -18,7 +18,10 @@ demo: setup
 test: setup lint
 	@scripts/setup postgres
 	@rm -rf build/coverage && mkdir -p build/coverage
-	@$(ALONE) $(BIN)/coverage run -m pytest
+	@$(ALONE) $(BIN)/coverage run -m pytest -m "not slow"
+
+faults: setup
+	@$(ALONE) $(BIN)/pytest tests/faults
 
 unit: setup
 	@$(BIN)/pytest tests/unit tests/property

@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from millrace.account.ledger import due, fold
+from millrace.failpoint import reach
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
 from millrace.model.imports import STOPPING, TERMINAL, Import
@@ -80,6 +81,7 @@ class Accountant:
         with self._store.write() as connection:
             folded = fold(connection, facts, time.time_ns() // 1000)
             advance(connection, PROGRESS, self._positions, after)
+        reach("after_ledger_commit")
         self._positions |= after
         passed = {fact.query: fact for fact in facts if isinstance(fact, Checkpointed)}
         self._checkpoints |= passed
@@ -112,6 +114,7 @@ class Accountant:
     def _ask(self, connection: Connection, imp: Import, kind: str, body: dict[str, Any]) -> None:
         if (imp.id, kind) in self._asked:
             return
+        reach("before_end")
         self._asked.add((imp.id, kind))
         record = pack(Op(new_id("op"), kind, imp.tenant, imp.id, body).to_dict())
         partition = self._partition(connection, imp.tenant)

@@ -16,6 +16,7 @@ from millrace.api.timing import due_ops
 from millrace.api.tokens import Tokens
 from millrace.control.controller import Controller
 from millrace.control.definitions import DefinitionFiles
+from millrace.failpoint import reach
 from millrace.model.errors import REFUSALS, Refused, Unavailable
 from millrace.model.names import Home, new_id
 from millrace.model.ops import Applied, Op
@@ -104,6 +105,7 @@ class Platform:
         self._waiting[op.id] = waiting
         try:
             await asyncio.wrap_future(self._append(op))
+            reach("after_op_append")
             answer = asyncio.wrap_future(waiting)
             done, _ = await asyncio.wait([answer], timeout=SOON_SECONDS)
             if not done and op.id not in self._in_line:

@@ -11,6 +11,7 @@ from millrace.control.entities import load, save
 from millrace.control.outbox import Kept, Outbox
 from millrace.control.state import Publish
 from millrace.control.step import step
+from millrace.failpoint import reach
 from millrace.model import ops
 from millrace.model.ops import Applied, Op
 from millrace.observe import observe
@@ -69,6 +70,8 @@ class Controller:
                 partition: offset for partition, offset in after.items() if self._positions.get(partition) != offset
             }
             advance(connection, TABLE_OPS, self._positions, moved)
+            reach("before_store_commit")
+        reach("after_store_commit")
         self._positions = after
         self._on_applied(applied)
         if kept.leaves_the_store:

@@ -9,6 +9,7 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millrace.failpoint import reach
 from millrace.model.facts import Durable, to_dict
 from millrace.model.names import Home
 from millrace.settings import SparkSettings
@@ -69,13 +70,16 @@ class Flow:
             told = []
             for of_table in by_table(groups):
                 # 5. Durable in the sink: one commit per table.
+                reach("before_sink_commit")
                 sink.write(of_table)
+                reach("after_sink_commit")
                 # 6. Only then the fact that they are.
                 fact = Durable(sink.name, tuple(chunk for group in of_table for chunk in group.chunks))
                 told.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
             # 7. The batch is over when Kafka has every fact.
             for fact_told in told:
                 fact_told.result(TELL_SECONDS)
+            reach("after_progress")
 
         reports = self._read({"subscribe": topic}, 2000).select("value")
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)

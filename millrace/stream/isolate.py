@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 
+from millrace.failpoint import die_if_poisoned
 from millrace.model.chunk import ChunkHeader
 from millrace.model.table import Definition
-from millrace.stream.failpoint import die_if_poisoned
 from millrace.validate.judge import Judged, fail, judge
 
 TRIES = 2

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
+from millrace.failpoint import die_if_poisoned, reach
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import ROWS, ChunkHeader, Verdict
@@ -18,7 +19,6 @@ from millrace.model.facts import Judged as JudgedFact
 from millrace.model.facts import to_dict
 from millrace.model.names import Home, chunk_id
 from millrace.model.table import Definition
-from millrace.stream.failpoint import die_if_poisoned
 from millrace.stream.isolate import SECONDS, doomed_after, judge_alone
 from millrace.validate.errors_table import stored_rejected
 from millrace.validate.judge import Judged, fail, ignore, judge
@@ -104,6 +104,7 @@ class Group:
         for verdicts_of_import, staged in self._stage_rejected():
             records.append((IMPORT_ERROR, self._report(staged, verdicts_of_import)))
         records.append((PROGRESS, pack(to_dict(JudgedFact(tuple(verdicts))))))
+        reach("before_validate_produce")
         yield self._batch(records)
 
     def pass_on(self, header: ChunkHeader) -> pa.RecordBatch:

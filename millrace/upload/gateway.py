@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from zlib import crc32
 
+from millrace.failpoint import reach
 from millrace.formats.cut import Cut, Cutter
 from millrace.model.chunk import ChunkHeader
 from millrace.model.errors import Clash, TooLarge
@@ -134,6 +135,7 @@ class Upload:
     def _confirm_oldest(self) -> None:
         sent, resume = self._pending.popleft()
         sent.result(CONFIRM_SECONDS)
+        reach("after_chunk_produce")
         self.confirmed = resume
 
     def close(self) -> None:
