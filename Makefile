@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
 
-.PHONY: setup demo test faults unit lint bench clean
+.PHONY: setup demo test faults unit lint bench bench-log clean
 
 setup:
 	@scripts/setup python java jars
@@ -34,6 +34,9 @@ lint:
 
 bench: setup
 	@$(ALONE) $(BIN)/python -m bench $(BENCH)
+
+bench-log: setup
+	@$(ALONE) $(BIN)/python -m bench log $(BENCH)
 
 clean:
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,4 +1,6 @@
-"""Runs the benches named, or all, one after the other; exits 1 if a figure misses its target."""
+"""Runs the benches named, or all of a group, one after the other; exits 1 if a figure misses its target.
+
+`python -m bench [NAME…]` is the core's group; `python -m bench log [NAME…]` the table log's."""
 
 import json
 import sys
@@ -8,6 +10,8 @@ from collections.abc import Callable
 from bench import (
     demo,
     end_to_end,
+    log_ops,
+    log_streaming,
     memory_5gb,
     million_rejects,
     mouse_behind_whale,
@@ -22,7 +26,8 @@ from bench.figure import Figure, failed
 from bench.platform import BUILD
 from millrace.cli.printing import print_table
 
-BENCHES: dict[str, Callable[[], list[Figure]]] = {
+Benches = dict[str, Callable[[], list[Figure]]]
+CORE: Benches = {
     "up": up.run,
     "small_idle": small_idle.run,
     "end_to_end": end_to_end.run,
@@ -35,28 +40,31 @@ BENCHES: dict[str, Callable[[], list[Figure]]] = {
     "memory_5gb": memory_5gb.run,
     "demo": demo.run,
 }
+LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}
 
 
-def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in BENCHES]
+def main(words: list[str]) -> int:
+    is_log = words[:1] == ["log"]
+    benches, names, report = (LOG, words[1:], "bench-log.json") if is_log else (CORE, words, "bench.json")
+    unknown = [name for name in names if name not in benches]
     if unknown:
-        print(f"There is no bench {unknown[0]!r}; there are {', '.join(BENCHES)}.", file=sys.stderr)
+        print(f"There is no bench {unknown[0]!r}; there are {', '.join(benches)}.", file=sys.stderr)
         return 2
     figures: list[Figure] = []
-    for name in names or BENCHES:
+    for name in names or benches:
         print(f"{name} …", file=sys.stderr, flush=True)
-        figures += _figures(name)
+        figures += _figures(name, benches[name])
         BUILD.mkdir(exist_ok=True)
-        (BUILD / "bench.json").write_text(json.dumps([figure.as_json() for figure in figures], indent=2) + "\n")
+        (BUILD / report).write_text(json.dumps([figure.as_json() for figure in figures], indent=2) + "\n")
     rows = [(f.name, f.value, f.unit, f.target, "yes" if f.ok else "NO", f.note) for f in figures]
     print_table(("figure", "value", "unit", "target", "met", "note"), rows)
     return 0 if all(figure.ok for figure in figures) else 1
 
 
-def _figures(name: str) -> list[Figure]:
+def _figures(name: str, bench: Callable[[], list[Figure]]) -> list[Figure]:
     """What went wrong in one bench must not cost the figures of the others."""
     try:
-        return BENCHES[name]()
+        return bench()
     except Exception as error:
         traceback.print_exc()
         return [failed(name, str(error))]

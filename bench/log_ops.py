@@ -1,0 +1,110 @@
+"""How fast one controller applies ops, how many appends a minute keep their order, how long a schema change takes."""
+
+import base64
+import json
+import sqlite3
+import statistics
+import time
+from typing import Any
+
+import polars as pl
+
+from bench.figure import Figure, at_least, at_most
+from bench.platform import TABLE, TENANT, Bench, bench_platform
+from millrace.model import ops
+from millrace.model.names import Home, new_id
+from millrace.model.ops import Op
+from millrace.wire.client import Appender, Cluster
+from millrace.wire.envelope import checksum, compress, pack
+from millrace.wire.topics import TABLE_OPS
+
+OPS, APPENDS, KEYS, VERSIONS, COLUMNS = 6_000, 3_000, 50, 50, 100
+DEADLINE_SECONDS = 120.0
+
+
+def run() -> list[Figure]:
+    with bench_platform() as bench:
+        return [*_schema_changes(bench), *_ops(bench), *_appends(bench)]
+
+
+def _ops(bench: Bench) -> list[Figure]:
+    """Imports admitted and spans opened and ended, appended to the log at once."""
+    made: list[Op] = []
+    for number in range(OPS // 4):
+        made.append(Op(new_id("op"), ops.BEGIN_SPAN, TENANT, f"bench-{number}", {}))
+        made += [Op(new_id("imp"), ops.BEGIN_IMPORT, TENANT, TABLE, {"span": f"bench-{number}"}) for _ in range(2)]
+        made.append(Op(new_id("op"), ops.END_SPAN, TENANT, f"bench-{number}", {}))
+    begun = time.perf_counter()
+    _append(bench, made)
+    _applied(bench, made[-1].id)
+    rate = len(made) / (time.perf_counter() - begun)
+    return [at_least("op_throughput", rate, "ops/s", 500)]
+
+
+def _appends(bench: Bench) -> list[Figure]:
+    """One row each into one table, over a few keys: the last one must win everywhere."""
+    schema = {"type": "record", "name": "trickle", "fields": [{"name": n, "type": "long"} for n in ("id", "place")]}
+    bench.connection.apply_table(TENANT, "trickle", {"schema": schema, "primary_key": ["id"]})
+    made = [_one_row(number) for number in range(APPENDS)]
+    begun = time.perf_counter()
+    _append(bench, made)
+    ended = bench.finished(made[-1].id)
+    for one in made[-KEYS:]:
+        bench.finished(one.id)
+    minutes = (time.perf_counter() - begun) / 60
+    stored = pl.read_delta(_location(bench, "trickle")).sort("id").select("id", "place").rows()
+    expected = [(key, APPENDS - KEYS + key) for key in range(KEYS)]
+    in_order = stored == expected and ended["state"] == "completed"
+    rate = APPENDS / minutes if in_order else 0.0
+    return [at_least("ordered_appends", rate, "appends/min", 10_000, "in order" if in_order else "OUT OF ORDER")]
+
+
+def _one_row(number: int) -> Op:
+    rows = json.dumps({"id": number % KEYS, "place": number}).encode() + b"\n"
+    payload = compress(rows)
+    body = {"rows": 1, "plain_bytes": len(rows), "checksum": checksum(payload), "streams": {}}
+    return Op(new_id("imp"), ops.APPEND, TENANT, "trickle", {**body, "payload": base64.b64encode(payload).decode()})
+
+
+def _schema_changes(bench: Bench) -> list[Figure]:
+    seconds = []
+    for version in range(VERSIONS):
+        fields: list[dict[str, Any]] = [{"name": "id", "type": "long"}]
+        fields += [{"name": f"c{n}", "type": ["null", "string"]} for n in range(COLUMNS - VERSIONS + version)]
+        document = {"schema": {"type": "record", "name": "wide", "fields": fields}, "primary_key": ["id"]}
+        begun = time.perf_counter()
+        answer = bench.connection.apply_table(TENANT, "wide", document)
+        seconds.append(time.perf_counter() - begun)
+        bench.finished(dict(answer)["import"])
+    return [at_most("schema_change", statistics.median(seconds[-10:]), "s", 1.0, f"slowest {max(seconds):.2f} s")]
+
+
+def _append(bench: Bench, made: list[Op]) -> None:
+    home = Home(bench.running.home)
+    ports = json.loads((home.broker / "ports.json").read_text())
+    partition = _partition(bench)
+    appender = Appender(Cluster(f"127.0.0.1:{ports['broker']}"))
+    try:
+        sent = [appender.append(TABLE_OPS, TENANT.encode(), pack(op.to_dict()), partition) for op in made]
+        for one in sent:
+            one.result()
+    finally:
+        appender.close()
+
+
+def _partition(bench: Bench) -> int:
+    with sqlite3.connect(f"file:{Home(bench.running.home).store}?mode=ro", uri=True) as store:
+        return int(store.execute("select partition from tenants where name = ?", (TENANT,)).fetchone()[0])
+
+
+def _applied(bench: Bench, op_id: str) -> None:
+    ends = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < ends:
+        if bench.connection.send("GET", f"/v1/ops/{op_id}").status_code == 200:
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"op {op_id} was not applied in {DEADLINE_SECONDS:g} s")
+
+
+def _location(bench: Bench, table: str) -> str:
+    return bench.connection.table(TENANT, table)["location"]
