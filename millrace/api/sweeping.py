@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from sqlalchemy import delete, func, select
 
+from millrace.model.imports import APPEND
 from millrace.model.names import Home
 from millrace.observe import gauge
 from millrace.store import tables as t
@@ -12,6 +13,9 @@ from millrace.store.engine import Store
 
 REQUESTS_KEPT = timedelta(days=1)
 EVENTS_KEPT = timedelta(days=7)
+# Of streamed rows there is an import for every few milliseconds; what became of them is told at once.
+APPENDS_KEPT = timedelta(days=1)
+STREAMS_KEPT = timedelta(days=30)
 # Longer than any chunk of a stopped import can still be on its way.
 STOPS_KEPT = timedelta(days=7)
 
@@ -23,6 +27,11 @@ def sweep(store: Store, home: Home) -> None:
     with store.write() as connection:
         connection.execute(delete(t.requests).where(t.requests.c.applied, t.requests.c.requested_us < oldest_request))
         connection.execute(delete(t.events).where(t.events.c.published, t.events.c.kept_from < oldest_event))
+        oldest_append = int((now - APPENDS_KEPT.total_seconds()) * 1_000_000)
+        appended = (t.imports.c.kind == APPEND, t.imports.c.ended_us < oldest_append)
+        connection.execute(delete(t.imports).where(*appended))
+        oldest_stream = int((now - STREAMS_KEPT.total_seconds()) * 1_000_000)
+        connection.execute(delete(t.streams).where(t.streams.c.touched_us < oldest_stream))
         unsent = select(func.count()).select_from(t.events).where(t.events.c.published.is_(False))
         gauge("unsent_events", connection.execute(unsent).scalar_one())
     for mark in home.stops.iterdir():
