@@ -1,0 +1,103 @@
+"""Starts a what-if in a process of its own: bytes in as they come, its answer out. It cannot slow or break its starter.
+
+Light to import: nothing that judges is loaded here."""
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from millrace.model.errors import REFUSALS, Invalid, MillraceError, Unavailable
+
+MOST_AT_ONCE = 2
+LONGEST_WAIT_SECONDS = 5.0
+WORK_SECONDS = 30.0
+# Starting, cutting what was spooled and one chunk beyond the bound, on a busy machine.
+ANSWER_SECONDS = WORK_SECONDS + 60.0
+LIFETIME_SECONDS = 3600
+_KINDS: dict[str, type[MillraceError]] = {**REFUSALS, Unavailable.code: Unavailable}
+_slots = asyncio.Semaphore(MOST_AT_ONCE)
+
+
+class Apart:
+    """A what-if that is being fed."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def send(self, piece: bytes) -> bool:
+        """Whether more is wanted; waits while the process is busy with what it has."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(piece)
+            await self._process.stdin.drain()
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        return True
+
+    async def report(self) -> dict[str, Any]:
+        """What the process says when it has everything. Raises what it refused."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            said = await asyncio.wait_for(self._read_to_the_end(self._process.stdout), ANSWER_SECONDS)
+        except TimeoutError:
+            said = b""
+        if not said.endswith(b"\n"):
+            remedy = "Try fewer rows; an import judges such a chunk with care."
+            raise Invalid("The process that judged the file ended, or took too long.", remedy=remedy, code="crashed")
+        answer: dict[str, Any] = json.loads(said)
+        if "refusal" in answer:
+            refusal = answer["refusal"]
+            raise _KINDS.get(refusal["code"], Invalid)(
+                refusal["message"], remedy=refusal["remedy"], code=refusal["code"]
+            )
+        report: dict[str, Any] = answer["report"]
+        return report
+
+    async def _read_to_the_end(self, stdout: asyncio.StreamReader) -> bytes:
+        said = await stdout.read()
+        await self._process.wait()
+        return said
+
+
+@asynccontextmanager
+async def what_if(job: dict[str, Any]) -> AsyncIterator[Apart]:
+    """Kills the process in the end, whatever became of it."""
+    try:
+        await asyncio.wait_for(_slots.acquire(), LONGEST_WAIT_SECONDS)
+    except TimeoutError:
+        raise Unavailable(
+            f"{MOST_AT_ONCE} what-ifs are running.", remedy="Try again in a moment.", code="busy"
+        ) from None
+    try:
+        process = await _start()
+        try:
+            apart = Apart(process)
+            await apart.send(json.dumps({**job, "lifetime_seconds": LIFETIME_SECONDS}).encode() + b"\n")
+            yield apart
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+    finally:
+        _slots.release()
+
+
+async def _start() -> Process:
+    # Nothing of our environment: it may hold secrets. Our import path instead of site packages starts faster.
+    environment = {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "LANG": "C.UTF-8",
+        "POLARS_MAX_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-S", "-P", "-m", "millrace.infer.child",
+        stdin=PIPE, stdout=PIPE, stderr=asyncio.subprocess.DEVNULL, cwd=os.sep, env=environment, limit=1 << 20,
+    )  # fmt: skip

@@ -1,0 +1,77 @@
+"""The Arrow type of a file's column in, the Avro type that keeps it out; None for what no table can hold."""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from millrace.infer.avro import MAX_PRECISION, avro_type, decimal_type
+from millrace.model.columns import Avro
+
+_INT_BITS = 32
+_UNSIGNED_LONG_DIGITS = 20
+
+
+def avro_of_arrow(kind: pa.DataType, name: str) -> Avro | None:
+    """`name` is for the named types inside: records and fixed."""
+    if pat.is_dictionary(kind):
+        return avro_of_arrow(kind.value_type, name)
+    if pat.is_nested(kind):
+        return _nested(kind, name)
+    if pat.is_integer(kind):
+        return _integer(kind)
+    if pat.is_decimal(kind):
+        fits = kind.precision <= MAX_PRECISION and 0 <= kind.scale <= kind.precision
+        return decimal_type(kind.precision, kind.scale) if fits else "string"
+    if pat.is_fixed_size_binary(kind):
+        return {"type": "fixed", "name": name, "size": kind.byte_width}
+    return next((avro for is_kind, avro in _PLAIN if is_kind(kind)), None)
+
+
+def _integer(kind: pa.DataType) -> Avro:
+    if pat.is_uint64(kind):
+        return decimal_type(_UNSIGNED_LONG_DIGITS, 0)
+    return "int" if kind.bit_width < _INT_BITS or pat.is_int32(kind) else "long"
+
+
+def _nested(kind: pa.DataType, name: str) -> Avro | None:
+    if pat.is_struct(kind):
+        return _record(kind, name)
+    if pat.is_map(kind):
+        values = _optional(kind.item_field, name)
+        keyed_by_text = pat.is_string(kind.key_type) or pat.is_large_string(kind.key_type)
+        return {"type": "map", "values": values} if values is not None and keyed_by_text else None
+    if pat.is_list(kind) or pat.is_large_list(kind) or pat.is_fixed_size_list(kind):
+        items = _optional(kind.value_field, name)
+        return None if items is None else {"type": "array", "items": items}
+    return None
+
+
+def _record(kind: pa.StructType, name: str) -> Avro | None:
+    fields: list[dict[str, Any]] = []
+    for field in kind:
+        inner = _optional(field, f"{name}_{len(fields) + 1}")
+        if inner is None:
+            return None
+        fields.append({"name": field.name, "type": inner})
+    return {"type": "record", "name": name, "fields": fields} if fields else None
+
+
+def _optional(field: pa.Field, name: str) -> Avro | None:
+    avro = avro_of_arrow(field.type, name)
+    return ["null", avro] if avro is not None and field.nullable else avro
+
+
+_PLAIN = (
+    (pat.is_null, "string"),
+    (pat.is_boolean, "boolean"),
+    (lambda kind: pat.is_float16(kind) or pat.is_float32(kind), "float"),
+    (pat.is_float64, "double"),
+    (lambda kind: pat.is_string(kind) or pat.is_large_string(kind) or pat.is_string_view(kind), "string"),
+    (lambda kind: pat.is_binary(kind) or pat.is_large_binary(kind) or pat.is_binary_view(kind), "bytes"),
+    (pat.is_date, avro_type("date")),
+    (pat.is_timestamp, avro_type("timestamp-micros")),
+    (pat.is_time32, avro_type("time-millis")),
+    (pat.is_time64, avro_type("time-micros")),
+    (pat.is_duration, "string"),
+)

@@ -1,0 +1,151 @@
+"""CSV text in, how it is written out: delimiter, quote and the text that stands for null.
+
+Every likely pair of delimiter and quote is tried with the judge's own parser: the one under which the rows agree wins."""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from millrace.formats.csv_header import DELIMITERS
+from millrace.formats.csv_rows import row_spans
+from millrace.infer.choose import fitting
+from millrace.infer.evidence import bytes_evidence
+from millrace.model.chunk import TextLayout
+from millrace.validate.cells import is_utf8
+from millrace.validate.csv_cells import Cells, read_cells
+
+LOOKED_AT = 256 << 10
+NULL_TEXTS = ("", "NULL", "null", "\\N", "NA", "N/A", "n/a", "None", "nil", "-")
+_QUOTES = "\"'"
+# A quote or delimiter that the text does not have: every letter of it is then text.
+_UNUSED = "\x1f\x1e\x1d\x1c\x02\x03\x04\x05"
+_DISAGREEMENT_COSTS = 8
+_RIVAL = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How rows are written, the cells of the first row, and how many of the looked-at rows have another number of cells."""
+
+    delimiter: str
+    quote: str
+    first_row: tuple[str, ...]
+    rows: int = 0
+    strays: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        return len(self.first_row) > 1 and not self.strays
+
+    @property
+    def quality(self) -> float:
+        agreeing = 1 - self.strays / max(1, self.rows)
+        return float((len(self.first_row) - 1) * agreeing**_DISAGREEMENT_COSTS)
+
+
+def written_as(text: bytes) -> Written:
+    """`text` begins at the start of the file."""
+    text = whole_lines(text)
+    none = next((letter for letter in _UNUSED if letter.encode() not in text), _UNUSED[0])
+    quotes = [quote for quote in _QUOTES if quote == '"' or quote.encode() in text] + [none]
+    tried = [_tried(text, delimiter, quote) for quote in quotes for delimiter in DELIMITERS]
+    # The first of equals wins, so the order of quotes and delimiters is their rank.
+    best = max(tried, key=lambda each: each.quality)
+    clean = max(
+        (each for each in tried if each.is_clean and each.quality >= _RIVAL * best.quality),
+        key=lambda each: each.quality,
+        default=best,
+    )
+    if clean.quality == 0:
+        rare = next(letter for letter in reversed(_UNUSED) if letter != none)
+        return min([*tried, _tried(text, rare, '"'), _tried(text, rare, none)], key=_strays)
+    return _apostrophes(text, clean)
+
+
+def _strays(written: Written) -> int:
+    return written.strays + len(written.first_row) - 1
+
+
+def whole_lines(text: bytes, size: int = LOOKED_AT) -> bytes:
+    """The beginning of a text up to a line end; all of it if it is short."""
+    if len(text) <= size:
+        return text
+    start = text[:size]
+    return start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1] or start
+
+
+def _tried(text: bytes, delimiter: str, quote: str) -> Written:
+    first = first_cells(text, delimiter, quote)
+    cells = cells_of(text, layout_of(len(first), delimiter, quote), ())
+    if cells is None:
+        return Written(delimiter, quote, first, 1, 1)
+    return Written(delimiter, quote, first, cells.rows, len(cells.miscounted) + _lopsided(text, delimiter, quote))
+
+
+def _lopsided(text: bytes, delimiter: str, quote: str) -> int:
+    """How many quotes begin a cell and none ends it, where most do so: then they are inches or the like."""
+    mark, edges = quote.encode(), (delimiter.encode(), b"\n", b"\r")
+    opening = sum(text.count(edge + mark) for edge in edges) + text.startswith(mark)
+    closing = sum(text.count(mark + edge) for edge in edges) + text.endswith(mark)
+    return opening - closing if closing * 2 < opening else 0
+
+
+def first_cells(text: bytes, delimiter: str, quote: str) -> tuple[str, ...]:
+    spans = row_spans(text, delimiter, quote)
+    if not len(spans.starts):
+        return ("",)
+    row = text[int(spans.starts[0]) : int(spans.ends[0])].decode("utf-8", "replace").encode()
+    options = pacsv.ParseOptions(delimiter=delimiter, quote_char=quote, newlines_in_values=True)
+    read = pacsv.ReadOptions(use_threads=False, block_size=len(row) + 2)
+    try:
+        return tuple(pacsv.read_csv(pa.BufferReader(row + b"\n"), read, options).column_names)
+    except pa.ArrowInvalid:
+        return ("",)
+
+
+def layout_of(columns: int, delimiter: str, quote: str, null_text: str = "") -> TextLayout:
+    """Columns are named by their places."""
+    return TextLayout(tuple(map(str, range(columns))), delimiter, quote, null_text)
+
+
+def cells_of(text: bytes, layout: TextLayout, wanted: tuple[str, ...] | None = None) -> Cells | None:
+    """The cells of all columns, or of those wanted; None if the text is no CSV at all."""
+    names = set(layout.columns if wanted is None else wanted)
+    try:
+        return read_cells(text, layout, names, clean=text.isascii() or is_utf8(text))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _apostrophes(text: bytes, found: Written) -> Written:
+    """Where every cell of a column stands in apostrophes, these are the quotes."""
+    if found.quote != '"' or b"'" not in text:
+        return found
+    rival = _tried(text, found.delimiter, "'")
+    cells = cells_of(text, layout_of(len(found.first_row), found.delimiter, '"'))
+    if cells is None or len(rival.first_row) != len(found.first_row) or rival.strays > found.strays:
+        return found
+    return rival if any(_stand_in_apostrophes(column) for column in cells.columns.values()) else found
+
+
+def _stand_in_apostrophes(cells: pa.Array) -> bool:
+    present = cells.drop_null()
+    ends = pc.and_(pc.starts_with(present, "'"), pc.ends_with(present, "'"))
+    return len(present) > 0 and bool(pc.all(pc.and_(ends, pc.greater(pc.binary_length(present), 1))).as_py())
+
+
+def null_text_of(text: bytes, written: Written) -> str:
+    """The text under which most columns are more than text; `text` begins behind the header."""
+    text = whole_lines(text)
+    present = [word for word in NULL_TEXTS if not word or word.encode() in text]
+    return max(present, key=lambda word: _typed_columns(text, written, word))
+
+
+def _typed_columns(text: bytes, written: Written, null_text: str) -> int:
+    cells = cells_of(text, layout_of(len(written.first_row), written.delimiter, written.quote, null_text))
+    if cells is None:
+        return 0
+    narrowest = [fitting(bytes_evidence(column))[:1] for column in cells.columns.values()]
+    return sum(found not in ((), ("string",), ("bytes",)) for found in narrowest)

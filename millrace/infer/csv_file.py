@@ -1,0 +1,120 @@
+"""A sample of a CSV file in, the draft of its table out."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from millrace.formats.csv_rows import row_spans
+from millrace.infer.column_names import unusable
+from millrace.infer.csv_dialect import Written, cells_of, layout_of, null_text_of, whole_lines, written_as
+from millrace.infer.csv_heading import is_heading
+from millrace.infer.draft import Draft, Looked, proposed, with_key
+from millrace.infer.encodings import LATIN1, UTF8, as_utf8, encoding_of
+from millrace.infer.evidence import NOTHING, Evidence, bytes_evidence
+from millrace.infer.keys import KeyWatch
+from millrace.infer.sampling import Sample
+from millrace.model.chunk import TextLayout
+from millrace.model.columns import MAX_COLUMNS
+from millrace.model.errors import Invalid
+from millrace.model.table import CsvDialect
+from millrace.validate.cells import is_utf8
+from millrace.validate.csv_cells import Cells
+
+_AT_ONCE = 1 << 20
+
+
+def draft_csv(sample: Sample, table: str) -> Looked:
+    encoding = encoding_of(sample)
+    text = as_utf8(sample, encoding)
+    written = written_as(_start(text.head))
+    if encoding == UTF8 and not is_utf8(_first_row(text.head, written)):
+        # A table's columns cannot have such names, so the few broken letters are no damage.
+        encoding, text = LATIN1, as_utf8(sample, LATIN1)
+        written = written_as(_start(text.head))
+    if len(written.first_row) > MAX_COLUMNS:
+        raise Invalid(f"The file has {len(written.first_row)} columns.", remedy=f"A table has up to {MAX_COLUMNS}.")
+    head = _start(text.head)
+    rest = head[len(_first_row(head, written)) :]
+    null_text = null_text_of(rest, written)
+    header = is_heading(written, whole_lines(rest), null_text)
+    names = _names(written, header)
+    dialect = CsvDialect(header, written.delimiter, written.quote, null_text, encoding)
+    layout = layout_of(len(names), written.delimiter, written.quote, null_text)
+    bodies = _bodies(rest if header else head, text, layout)
+    return _drawn(table, dialect, names, layout, bodies)
+
+
+def _start(head: bytes) -> bytes:
+    """Blank lines at the start are no rows."""
+    return head.lstrip(b"\r\n")
+
+
+def _first_row(head: bytes, written: Written) -> bytes:
+    start = _start(head)
+    spans = row_spans(whole_lines(start), written.delimiter, written.quote)
+    return start[: int(spans.ends[0])] if len(spans.ends) else start
+
+
+def _names(written: Written, header: bool) -> list[str]:
+    if not header:
+        return [f"column_{number}" for number in range(1, len(written.first_row) + 1)]
+    return [name.strip() for name in written.first_row]
+
+
+def _bodies(head: bytes, text: Sample, layout: TextLayout) -> list[bytes]:
+    """The sample in row-aligned bodies."""
+    spans = row_spans(head, layout.delimiter, layout.quote)
+    if not len(spans.starts):
+        return []
+    # A head that is not the whole may end inside a row.
+    end = len(head) if text.is_whole else int(spans.starts[-1])
+    bounds, start = [], 0
+    for at in spans.starts[1:].tolist():
+        if at - start >= _AT_ONCE and at <= end:
+            bounds.append((start, at))
+            start = at
+    bodies = [head[first:last] for first, last in [*bounds, (start, end)] if last > first]
+    return bodies + [body for piece in text.pieces if (body := _aligned(piece, layout))]
+
+
+def _aligned(piece: bytes, layout: TextLayout) -> bytes:
+    """The whole rows of a piece that begins anywhere: outside quotes, or inside if its rows agree better then."""
+    outside = _whole_rows(piece, layout)
+    if layout.quote.encode() not in piece or not _strays(outside, layout):
+        return outside
+    inside = _whole_rows(layout.quote.encode() + piece, layout)
+    return inside if _strays(inside, layout) < _strays(outside, layout) else outside
+
+
+def _whole_rows(piece: bytes, layout: TextLayout) -> bytes:
+    starts = row_spans(piece, layout.delimiter, layout.quote).starts
+    return piece[int(starts[1]) : int(starts[-1])] if len(starts) > 2 else b""
+
+
+def _strays(body: bytes, layout: TextLayout) -> int:
+    cells = cells_of(body, layout, ()) if body else None
+    return len(cells.miscounted) if cells else 0
+
+
+def _drawn(
+    table: str, dialect: CsvDialect, names: Sequence[str], layout: TextLayout, bodies: Sequence[bytes]
+) -> Looked:
+    shown: dict[str, Evidence] = dict.fromkeys(layout.columns, NOTHING)
+    watch, rows = KeyWatch(), 0
+    for body in bodies:
+        cells = cells_of(body, layout)
+        if cells is None:
+            continue
+        for place, column in cells.columns.items():
+            shown[place] = shown[place].merged(bytes_evidence(column, shown[place].fits))
+        watch.add(_by_name(cells, names), cells.rows - len(cells.miscounted))
+        rows += cells.rows
+    refused = unusable(names)
+    pairs = zip(names, shown.values(), strict=True)
+    columns = [proposed(name, evidence) for name, evidence in pairs if name not in refused]
+    draft = Draft(table, "csv", tuple(filter(None, columns)), csv=dialect, left_out=refused)
+    return Looked(with_key(draft, watch), rows)
+
+
+def _by_name(cells: Cells, names: Sequence[str]) -> dict[str, pa.Array]:
+    return {names[int(place)]: column for place, column in cells.columns.items()}

@@ -1,0 +1,87 @@
+"""A declaration in the making: columns, dialect, key and what was left out; and the document it becomes."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from millrace.infer.avro import column_of, shown_type
+from millrace.infer.choose import fitting
+from millrace.infer.column_names import avro_name
+from millrace.infer.evidence import Evidence
+from millrace.infer.keys import KeyWatch, may_be_key
+from millrace.model.columns import Avro, Column
+from millrace.model.declaration import parse_table
+from millrace.model.table import CsvDialect, Definition, define
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """`left_out`: columns of the file that the table does without, each with the reason."""
+
+    table: str
+    file_type: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    csv: CsvDialect | None = None
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def without(self, name: str, why: str) -> "Draft":
+        return replace(
+            self,
+            columns=tuple(column for column in self.columns if column.name != name),
+            key=() if name in self.key else self.key,
+            left_out={**self.left_out, name: why},
+        )
+
+    def retyped(self, changed: Column) -> "Draft":
+        columns = tuple(changed if column.name == changed.name else column for column in self.columns)
+        return replace(self, columns=columns, key=() if changed.nullable and changed.name in self.key else self.key)
+
+    def document(self) -> dict[str, Any]:
+        """As `millrace apply` takes it."""
+        document: dict[str, Any] = {"table": self.table, "file_type": self.file_type}
+        if self.csv is not None:
+            names = ("header", "delimiter", "quote", "null_text", "encoding")
+            document["csv"] = {name: getattr(self.csv, name) for name in names}
+        fields = [{"name": column.name, "type": _declared(column)} for column in self.columns]
+        document["schema"] = {"type": "record", "name": avro_name(self.table), "fields": fields}
+        document["primary_key"] = list(self.key)
+        if self.left_out:
+            document["unknown_fields"] = "ignore"
+        return document
+
+    def definition(self) -> Definition:
+        return define("nobody", parse_table(self.document()), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A draft and how many rows it is drawn from."""
+
+    draft: Draft
+    rows: int
+
+
+def with_key(draft: Draft, watch: KeyWatch) -> Draft:
+    """The draft with the primary key that its rows suggest; what is part of a key is never null."""
+    key = watch.likely(draft.table, [column for column in draft.columns if may_be_key(column.avro)])
+    columns = (replace(column, nullable=column.nullable and column.name not in key) for column in draft.columns)
+    return replace(draft, columns=tuple(columns), key=key)
+
+
+def _declared(column: Column) -> Avro:
+    return ["null", column.avro] if column.nullable else column.avro
+
+
+def proposed(name: str, shown: Evidence) -> Column | None:
+    """The column that a sample's cells suggest; None if no type unites them. Text does not tell how exact numbers will be,
+    so none is declared float."""
+    if not shown.cells:
+        return column_of(name, "string", nullable=True)
+    avro = next(iter(fitting(shown)), None)
+    if avro is None:
+        return None
+    return column_of(name, "double" if avro == "float" else avro, shown.nulls > 0)
+
+
+def shown_column(column: Column) -> str:
+    return shown_type(column.avro) + (" or null" if column.nullable else "")

@@ -1,0 +1,118 @@
+"""A sample of a JSON Lines file in, the draft of its table out, nested values and all."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from millrace.infer.avro import column_of
+from millrace.infer.column_names import avro_name, unusable
+from millrace.infer.draft import Draft, Looked, proposed, with_key
+from millrace.infer.encodings import UTF8, UTF16, as_utf8, encoding_of
+from millrace.infer.json_shape import LongNumber, Object, Shape, object_shape, objects_of
+from millrace.infer.keys import KeyWatch
+from millrace.infer.sampling import Sample
+from millrace.model.columns import Avro, Column
+
+_AT_ONCE = 1 << 20
+_MOST_FIELDS = 200
+
+
+def draft_json(sample: Sample, table: str) -> Looked:
+    encoding = encoding_of(sample)
+    # JSON is UTF-8; only a mark at the start makes it anything else.
+    text = as_utf8(sample, UTF16 if encoding == UTF16 else UTF8)
+    shape, watch, rows = Shape(), KeyWatch(), 0
+    for body in _bodies(text):
+        objects, shown = _looked_at(body)
+        shape = shape.merged(shown)
+        watch.add(_keyable(objects, shown), len(objects))
+        rows += len(objects)
+    return Looked(with_key(_drawn(table, shape), watch), rows)
+
+
+def _bodies(text: Sample) -> Iterator[bytes]:
+    """The sample in bodies of whole lines."""
+    start = 0
+    while start < len(text.head):
+        end = text.head.find(b"\n", start + _AT_ONCE) + 1
+        if not end:
+            end = len(text.head) if text.is_whole else text.head.rfind(b"\n") + 1
+            if end > start:
+                yield text.head[start:end]
+            break
+        yield text.head[start:end]
+        start = end
+    for piece in text.pieces:
+        first, last = piece.find(b"\n") + 1, piece.rfind(b"\n") + 1
+        if last > first:
+            yield piece[first:last]
+
+
+def _looked_at(body: bytes) -> tuple[list[Object], Shape]:
+    try:
+        objects = objects_of(body)[0]
+        return objects, object_shape(objects)
+    except LongNumber:
+        objects = objects_of(body, exact=True)[0]
+        return objects, object_shape(objects)
+
+
+def _keyable(objects: list[Object], shown: Shape) -> dict[str, pa.Array]:
+    """The fields that are texts or whole numbers in every object."""
+    columns = {}
+    for name, field in shown.fields.items():
+        if field.scalar.cells == len(objects) and field.scalar.fits & {"string", "long"}:
+            kind = pa.string() if "string" in field.scalar.fits else pa.int64()
+            columns[name] = pa.array([value[name] for value in objects], kind)
+    return columns
+
+
+def _drawn(table: str, shape: Shape) -> Draft:
+    refused = unusable(list(shape.fields))
+    columns: list[Column] = []
+    for name, field in shape.fields.items():
+        if name not in refused:
+            column = _column(name, field)
+            if column is None:
+                refused[name] = "has values of kinds that no type unites"
+            else:
+                columns.append(column)
+    return Draft(table, "jsonl", tuple(columns), left_out=refused)
+
+
+def _column(name: str, shape: Shape) -> Column | None:
+    if not shape.objects and not shape.lists:
+        return proposed(name, shape.scalar)
+    avro = _nested(shape, avro_name(name))
+    return None if avro is None else column_of(name, avro, shape.scalar.nulls > 0)
+
+
+def _type(shape: Shape, name: str) -> Avro | None:
+    """A type with its null branch, for the inside of another."""
+    column = _column(name, shape)
+    if column is None:
+        return None
+    return ["null", column.avro] if column.nullable else column.avro
+
+
+def _nested(shape: Shape, name: str) -> Avro | None:
+    if shape.scalar.cells or (shape.objects and shape.lists):
+        return None
+    if shape.lists:
+        items = _type(shape.items or Shape(), f"{name}_item")
+        return None if items is None or shape.overgrown else {"type": "array", "items": items}
+    if shape.overgrown or not shape.fields or len(shape.fields) > _MOST_FIELDS or unusable(list(shape.fields)):
+        return _map(shape, name)
+    # A field that fits no type is left out: the judge passes over fields that a record does not know.
+    types = {field: _type(inner, f"{name}_{avro_name(field)}") for field, inner in shape.fields.items()}
+    fields = [{"name": field, "type": avro} for field, avro in types.items() if avro is not None]
+    return {"type": "record", "name": name, "fields": fields} if fields else None
+
+
+def _map(shape: Shape, name: str) -> Avro | None:
+    """Objects whose fields are no columns: keys to values of one type."""
+    values = Shape()
+    for inner in shape.fields.values():
+        values = values.merged(inner)
+    avro = None if shape.overgrown else _type(values, f"{name}_value")
+    return None if avro is None else {"type": "map", "values": avro}

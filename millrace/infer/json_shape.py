@@ -1,0 +1,147 @@
+"""What JSON values have shown, however deep: parsed values in, a tree of evidence out; pieces add up.
+
+The judge is strict by JSON type: a string is never a number, save for decimals."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from millrace.formats.line_rows import line_spans
+from millrace.infer.digits import NO_DIGITS, Digits, digits_of_texts
+from millrace.infer.evidence import (
+    NOTHING,
+    NUMBERS,
+    Evidence,
+    float_evidence,
+    integer_evidence,
+    only,
+    text_evidence,
+)
+from millrace.model.columns import MAX_COLUMNS, MAX_DEPTH
+
+_NEVER_TEXT = (NUMBERS - {"decimal"}) | {"boolean"}
+_LONG_LIMIT = float(1 << 63)
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """`scalar`: values that are neither object nor list, and nulls. `overgrown`: more fields or levels than a table has."""
+
+    scalar: Evidence = NOTHING
+    objects: int = 0
+    fields: dict[str, "Shape"] = field(default_factory=dict)
+    lists: int = 0
+    items: "Shape | None" = None
+    overgrown: bool = False
+
+    def merged(self, other: "Shape") -> "Shape":
+        names = dict.fromkeys([*self.fields, *other.fields])
+        overgrown = self.overgrown or other.overgrown or len(names) > MAX_COLUMNS
+        fields = {} if overgrown else {name: self._field(name).merged(other._field(name)) for name in names}
+        items = self.items.merged(other.items) if self.items and other.items else self.items or other.items
+        return Shape(
+            self.scalar.merged(other.scalar),
+            self.objects + other.objects,
+            fields,
+            self.lists + other.lists,
+            items,
+            overgrown,
+        )
+
+    def _field(self, name: str) -> "Shape":
+        return self.fields.get(name) or Shape(Evidence(nulls=self.objects))
+
+
+class LongNumber(Exception):
+    """A whole number beyond 64 bits was rounded by the quick parser: its digits must be read exactly."""
+
+
+def objects_of(body: bytes, *, exact: bool = False) -> tuple[list[Object], int]:
+    """The objects of a JSON Lines text in order, and how many of its lines are none."""
+    spans = line_spans(body)
+    lines = [body[start:end] for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)]
+    values = _loads(lines, exact)
+    objects = [value for value in values if type(value) is dict]
+    return objects, len(lines) - len(objects)
+
+
+def _loads(lines: list[bytes], exact: bool) -> list[Any]:
+    if exact:
+        return [value for line in lines if (value := _exactly(line)) is not None]
+    try:
+        values: list[Any] = orjson.loads(b"[" + b",".join(lines) + b"]")
+    except orjson.JSONDecodeError:
+        values = []
+    # A line may be wrong in a way that its neighbours mend, such as "1],[2".
+    return values if len(values) == len(lines) else [value for line in lines if (value := _plainly(line)) is not None]
+
+
+def _plainly(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _exactly(line: bytes) -> Any:
+    value = _plainly(line)
+    try:
+        return None if value is None else json.loads(line, parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return value
+
+
+def shape_of(values: Sequence[Any], depth: int = 0) -> Shape:
+    """The shape of values side by side: those of one field in many objects, or the items of many lists."""
+    kinds = set(map(type, values))
+    nulls = sum(value is None for value in values) if type(None) in kinds else 0
+    shape = Shape(Evidence(nulls=nulls))
+    for kind in kinds - {type(None)}:
+        of_kind = values if len(kinds) == 1 else [value for value in values if type(value) is kind]
+        shape = shape.merged(_of_kind(kind, of_kind, depth))
+    return shape
+
+
+def _of_kind(kind: type, values: Sequence[Any], depth: int) -> Shape:
+    if kind is dict:
+        return object_shape(values, depth)
+    if kind is list:
+        items = [item for value in values for item in value]
+        return Shape(lists=len(values), items=_deeper(items, depth), overgrown=depth >= MAX_DEPTH)
+    return Shape(_scalars(kind, values))
+
+
+def object_shape(objects: Sequence[Object], depth: int = 0) -> Shape:
+    names = list(dict.fromkeys(name for value in objects for name in value))
+    if len(names) > MAX_COLUMNS or depth >= MAX_DEPTH:
+        return Shape(objects=len(objects), overgrown=True)
+    fields = {name: _deeper([value.get(name) for value in objects], depth) for name in names}
+    return Shape(objects=len(objects), fields=fields)
+
+
+def _deeper(values: Sequence[Any], depth: int) -> Shape:
+    return shape_of(values, depth + 1) if depth < MAX_DEPTH else Shape()
+
+
+def _scalars(kind: type, values: Sequence[Any]) -> Evidence:
+    if kind is bool:
+        return only("boolean", len(values))
+    if kind is int:
+        return integer_evidence(min(values), max(values), len(values))
+    if kind is str:
+        shown = text_evidence(pa.array(values, pa.string()))
+        return replace(shown, fits=shown.fits - _NEVER_TEXT)
+    if kind is Decimal:
+        digits = digits_of_texts(pa.array(list(map(str, values)), pa.string()))
+        fits = frozenset({"double"} if digits is None else {"double", "decimal"})
+        return Evidence(len(values), 0, fits, (digits or NO_DIGITS).merged(Digits(fraction=1)))
+    if max(values) >= _LONG_LIMIT or min(values) < -_LONG_LIMIT:
+        raise LongNumber
+    return float_evidence(pa.array(values, pa.float64()))

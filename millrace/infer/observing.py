@@ -1,0 +1,84 @@
+"""Chunks in, what each declared column holds out: evidence from the cells of text formats, the written types of others."""
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+from fastavro.schema import expand_schema
+
+from millrace.infer.arrow_types import avro_of_arrow
+from millrace.infer.evidence import NOTHING, TEXTS, Evidence, bytes_evidence
+from millrace.infer.json_shape import LongNumber, Object, Shape, objects_of, shape_of
+from millrace.model.chunk import ChunkHeader
+from millrace.model.columns import RESCUED_COLUMN, Avro, Column
+from millrace.validate.cells import is_utf8
+from millrace.validate.csv_cells import read_cells
+
+
+class Observed:
+    """`written`: the types of a file that has types of its own."""
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._columns = [column for column in columns if column.name != RESCUED_COLUMN]
+        self._texts = {column.name for column in columns if column.kind in TEXTS and column.logical is None}
+        self._evidence: dict[str, Evidence] = {}
+        self.written: dict[str, Avro] = {}
+
+    def __getitem__(self, column: str) -> Evidence:
+        return self._evidence.get(column, NOTHING)
+
+    def look_at(self, header: ChunkHeader, body: bytes) -> None:
+        if header.encoding == "csv" and header.layout is not None:
+            self._look_at_csv(header, body)
+        elif header.encoding == "jsonl":
+            self._look_at_json(body)
+        elif header.encoding in ("arrow", "avro") and not self.written:
+            self.written = _written_types(header.encoding, body)
+
+    def _look_at_csv(self, header: ChunkHeader, body: bytes) -> None:
+        assert header.layout is not None
+        named = {name: column.name for column in self._columns for name in (column.name, *column.aliases)}
+        try:
+            cells = read_cells(body, header.layout, set(named), clean=body.isascii() or is_utf8(body))
+        except pa.ArrowInvalid:
+            return
+        for name, values in cells.columns.items():
+            if name in named:
+                # A text column takes any text: nothing else need be tried.
+                alive = TEXTS if named[name] in self._texts else self[named[name]].fits
+                self._add(named[name], bytes_evidence(values, alive))
+
+    def _look_at_json(self, body: bytes) -> None:
+        try:
+            shapes = self._json_shapes(objects_of(body)[0])
+        except LongNumber:
+            shapes = self._json_shapes(objects_of(body, exact=True)[0])
+        for name, shape in shapes.items():
+            # No scalar type unites an object with anything else.
+            self._add(name, Evidence(fits=frozenset()) if shape.objects or shape.lists else shape.scalar)
+
+    def _json_shapes(self, objects: list[Object]) -> Mapping[str, Shape]:
+        return {column.name: shape_of([_given(value, column) for value in objects]) for column in self._columns}
+
+    def _add(self, column: str, shown: Evidence) -> None:
+        self._evidence[column] = self[column].merged(shown)
+
+
+def _given(value: Object, column: Column) -> Any:
+    for name in (column.name, *column.aliases):
+        if name in value:
+            return value[name]
+    return column.default
+
+
+def _written_types(encoding: str, body: bytes) -> dict[str, Avro]:
+    try:
+        if encoding == "arrow":
+            schema = pa.ipc.open_stream(body).schema
+            return {field.name: avro_of_arrow(field.type, "record") for field in schema}
+        expanded: Any = expand_schema(fastavro.reader(io.BytesIO(body)).writer_schema)
+        return {field["name"]: field["type"] for field in expanded["fields"]}
+    except Exception:  # whatever a decoder raises: the judge says what is wrong with the chunk
+        return {}

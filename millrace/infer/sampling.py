@@ -1,0 +1,110 @@
+"""A file in, a sample of its plain bytes out: its head, and pieces evenly spaced over the rest. Sees through gzip and zstd.
+
+A file that is not larger than the sample is read whole. Of a compressed one the pieces lie ever wider apart, as its length
+is not known before its end."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.formats.decompress import MAGIC, BrokenOff, Decompress
+from millrace.model.errors import Invalid
+
+HEAD_BYTES = 16 << 20
+PIECE_BYTES = 1 << 20
+PIECES = 48
+_READ_BYTES = 1 << 20
+_MAGIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`pieces` lie behind the head, in order, each beginning anywhere at an even offset; none if the head is the whole."""
+
+    head: bytes
+    pieces: tuple[bytes, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.pieces
+
+    @property
+    def size(self) -> int:
+        return len(self.head) + sum(map(len, self.pieces))
+
+
+def compression_of(path: Path) -> str | None:
+    with path.open("rb") as file:
+        start = file.read(_MAGIC_BYTES)
+    return next((kind for magic, kind in MAGIC.items() if start.startswith(magic)), None)
+
+
+def plain_bytes(path: Path) -> Iterator[bytes]:
+    """The file's bytes in pieces, decompressed where they are compressed."""
+    what = f"The file {path.name!r:.120}"
+    stage = Decompress(None, what)
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(_READ_BYTES):
+                yield from stage.feed(piece)
+        yield from stage.finish()
+    except BrokenOff as broken:
+        raise Invalid(
+            f"{what} ends in the middle of the {broken.kind} stream.", remedy="Get the whole file."
+        ) from broken
+
+
+def sample_of(path: Path, head_bytes: int = HEAD_BYTES, piece_bytes: int = PIECE_BYTES, pieces: int = PIECES) -> Sample:
+    if compression_of(path) is not None:
+        return _streamed(path, head_bytes, piece_bytes, pieces)
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size <= head_bytes + pieces * piece_bytes:
+            return Sample(file.read())
+        head = file.read(head_bytes)
+        # The last piece ends where the file does.
+        stride = (size - head_bytes - piece_bytes) / (pieces - 1)
+        found = []
+        for number in range(pieces):
+            file.seek(_even(head_bytes + int(number * stride)))
+            found.append(file.read(piece_bytes))
+    return Sample(head, tuple(found))
+
+
+def _streamed(path: Path, head_bytes: int, piece_bytes: int, pieces: int) -> Sample:
+    blocks = _blocks(plain_bytes(path), head_bytes, piece_bytes)
+    head = next(blocks, b"")
+    kept: list[bytes] = []
+    stride, last = 1, b""
+    for number, block in enumerate(blocks):
+        last = block
+        if number % stride == 0:
+            kept.append(block)
+            last = b""
+        if len(kept) == pieces:
+            # Every second one goes, and from now on half as many come.
+            kept, stride = kept[::2], stride * 2
+    if not kept:
+        return Sample(head)
+    if stride == 1:
+        return Sample(b"".join([head, *kept]))
+    return Sample(head, (*kept, last) if last else tuple(kept))
+
+
+def _blocks(given: Iterator[bytes], first: int, size: int) -> Iterator[bytes]:
+    """The bytes in one block of the first size, then in blocks of the other."""
+    held = bytearray()
+    wanted = first
+    for piece in given:
+        held += piece
+        while len(held) >= wanted:
+            yield bytes(held[:wanted])
+            del held[:wanted]
+            wanted = size
+    if held:
+        yield bytes(held)
+
+
+def _even(offset: int) -> int:
+    """UTF-16 has two octets to a letter."""
+    return offset - offset % 2

@@ -1,0 +1,160 @@
+"""The what-if itself: the real cutter and the real judge over a file or over chunks, and a report instead of an import.
+
+Work is bounded by rows, plain bytes and seconds; one chunk is held at a time."""
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from millrace.formats.cut import Cut, UploadOptions, open_cutter
+from millrace.formats.matching import refuse_mismatch
+from millrace.infer.advice import Advice, advise
+from millrace.infer.avro import shown_type
+from millrace.infer.observing import Observed
+from millrace.infer.tally import Tally
+from millrace.model.chunk import ROWS, ChunkHeader
+from millrace.model.errors import Invalid
+from millrace.model.table import Definition
+from millrace.validate.judge import judge
+
+MOST_BYTES = 1 << 30
+_NO_IMPORT = "what-if"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The chunk that reaches a bound is judged whole; waiting for bytes takes none of the seconds. `examples`: how many are
+    kept of each reason."""
+
+    rows: int | None = None
+    bytes: int = MOST_BYTES
+    seconds: float | None = None
+    examples: int = 3
+
+
+class Trial:
+    """Judges chunks one after another until a bound is reached."""
+
+    def __init__(self, definition: Definition, bounds: Bounds) -> None:
+        self.definition = definition
+        self.tally = Tally(bounds.examples)
+        self.observed = Observed(definition.columns)
+        self.stopped_by: str | None = None
+        self._bounds = bounds
+        self._seconds = 0.0
+
+    def take(self, header: ChunkHeader, body: bytes) -> None:
+        begun = time.monotonic()
+        self.tally.add(judge(header, body, self.definition), len(body))
+        if header.oversize is None:
+            self.observed.look_at(header, body)
+        self._seconds += time.monotonic() - begun
+        self._note_bounds()
+
+    def take_sent(self, header: ChunkHeader, body: bytes) -> None:
+        """A chunk of an earlier import: whether its file suits the table is asked again, as if it came now."""
+        if header.kind != ROWS:
+            return
+        if header.layout is not None and not header.deletes:
+            try:
+                refuse_mismatch(header.layout.columns, self.definition, f"The file of {header.import_id}")
+            except Invalid as refusal:
+                self.tally.refuse(header.rows, len(body), header.first_row, str(refusal))
+                return
+        self.take(header, body)
+
+    def advice(self) -> list[Advice]:
+        return advise(self.definition, self.tally.reasons, self.observed)
+
+    def report(self) -> dict[str, Any]:
+        """What callers read, as JSON values."""
+        tally, definition = self.tally, self.definition
+        return {
+            "tenant": definition.tenant,
+            "table": definition.table.name,
+            "revision": definition.revision,
+            "rows": {"read": tally.read, "passed": tally.read - tally.failed, "failed": tally.failed},
+            "chunks": tally.chunks,
+            "bytes": tally.bytes,
+            "stopped_by": self.stopped_by,
+            "reasons": [
+                {
+                    "rule": reason.rule,
+                    "column": reason.column,
+                    "rows": reason.rows,
+                    "examples": [
+                        {"row": e.row, "line": e.line or None, "value": e.value, "message": e.message}
+                        for e in reason.examples
+                    ],
+                }
+                for reason in tally.reasons
+            ],
+            "columns": [_advice_document(advice) for advice in self.advice()],
+            "seconds": round(self._seconds, 3),
+        }
+
+    def _note_bounds(self) -> None:
+        bounds = self._bounds
+        if bounds.rows is not None and self.tally.read >= bounds.rows:
+            self.stopped_by = "rows"
+        elif self.tally.bytes >= bounds.bytes:
+            self.stopped_by = "bytes"
+        elif bounds.seconds is not None and self._seconds >= bounds.seconds:
+            self.stopped_by = "seconds"
+
+
+def try_file(
+    pieces: Iterable[bytes],
+    definition: Definition,
+    options: UploadOptions,
+    bounds: Bounds,
+    spool_dir: Path | None = None,
+) -> Trial:
+    """Judges a file as an import would. Refuses what an import would refuse as a whole."""
+    trial = Trial(definition, bounds)
+    for number, cut in enumerate(_cuts(pieces, definition, options, spool_dir)):
+        trial.take(_stamp(cut, number, definition), cut.body)
+        if trial.stopped_by:
+            break
+    return trial
+
+
+def _cuts(
+    pieces: Iterable[bytes], definition: Definition, options: UploadOptions, spool_dir: Path | None
+) -> Iterator[Cut]:
+    cutter = open_cutter(definition, options, spool_dir=spool_dir)
+    try:
+        for piece in pieces:
+            yield from cutter.feed(piece)
+        yield from cutter.finish()
+    finally:
+        cutter.close()
+
+
+def _stamp(cut: Cut, number: int, definition: Definition) -> ChunkHeader:
+    return ChunkHeader(
+        import_id=_NO_IMPORT,
+        number=number,
+        version=1,
+        definition=definition.fingerprint,
+        encoding=cut.encoding,
+        first_row=cut.first_row,
+        first_line=cut.first_line,
+        rows=cut.rows,
+        plain_bytes=len(cut.body),
+        checksum=0,
+        layout=cut.layout,
+        oversize=cut.oversize,
+    )
+
+
+def _advice_document(advice: Advice) -> dict[str, Any]:
+    return {
+        "column": advice.column,
+        "declared": advice.declared,
+        "fits": [{"type": shown_type(avro), "avro": avro} for avro in advice.fits],
+        "nullable": advice.nullable,
+        "advice": advice.sentence,
+    }
