@@ -1,0 +1,149 @@
+"""What would become of a file, or of the last raw chunks of a table, by this declaration or another. Imports nothing."""
+
+import asyncio
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request
+from sqlalchemy import select
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.documents import find_table
+from millrace.api.options import OptionsDep
+from millrace.api.platform import Platform
+from millrace.infer.apart import WORK_SECONDS, Apart, what_if
+from millrace.model.declaration import parse_table
+from millrace.model.errors import Invalid, Refused
+from millrace.model.names import checked_name
+from millrace.model.table import Definition, define
+from millrace.store import tables as t
+from millrace.wire.recent import RecentChunks
+
+router = APIRouter(prefix="/v1", tags=["what-if"])
+PIECE_BYTES = 1 << 18
+MOST_BYTES = 1 << 30
+MOST_SPOOLED_BYTES = 4 << 30
+MOST_EXAMPLES = 20
+MOST_CHUNKS = 1000
+MOST_IMPORTS = 1000
+MAX_DECLARATION_BYTES = 8 << 20
+# The clocks of the broker and of whoever appended a chunk may differ.
+CLOCK_SLACK_MS = 60_000
+
+
+@router.post("/tenants/{tenant}/tables/{table}/validate")
+async def validate_file(
+    tenant: str,
+    table: str,
+    request: Request,
+    caller: CallerDep,
+    platform: PlatformDep,
+    options: OptionsDep,
+    rows: Annotated[int | None, Query(ge=1)] = None,
+    examples: Annotated[int, Query(ge=0, le=MOST_EXAMPLES)] = 3,
+    last: Annotated[int | None, Query(ge=1, le=MOST_CHUNKS)] = None,
+    millrace_declaration: Annotated[str | None, Header()] = None,
+) -> dict[str, Any]:
+    """Judges the request's body as an import would; with `last`, the last so many raw chunks that the log still holds.
+
+    The header Millrace-Declaration holds another declaration of the table to judge by: JSON, or base64 of deflated JSON."""
+    caller.must_see(tenant)
+    definition = await asyncio.to_thread(_definition, platform, tenant, table, millrace_declaration)
+    bounds = {"rows": rows, "bytes": MOST_BYTES, "seconds": WORK_SECONDS, "examples": examples}
+    job = {"definition": definition.to_json().decode(), "bounds": bounds, "chunks": last is not None}
+    if last is not None:
+        report = await _try_chunks(platform, tenant, table, job, last)
+    else:
+        limit = definition.table.max_file_bytes or MOST_SPOOLED_BYTES
+        staging = platform.home.staging
+        staging.mkdir(parents=True, exist_ok=True)
+        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": str(staging)}
+        report = await _try_body(request, job)
+    judged_by = "table" if millrace_declaration is None else "declaration"
+    return {**report, "judged_by": judged_by, "file": options.get("file_name")}
+
+
+async def _try_body(request: Request, job: dict[str, Any]) -> dict[str, Any]:
+    pieces = request.stream()
+    try:
+        async with what_if(job) as apart:
+            await _feed(apart, pieces)
+            return await apart.report()
+    except Refused:
+        # The rest of the body is read only so that its sender hears the answer.
+        async for _ in pieces:
+            pass
+        raise
+
+
+async def _feed(apart: Apart, pieces: AsyncIterator[bytes]) -> None:
+    wanted = True
+    async for piece in pieces:
+        wanted = wanted and await apart.send(piece)
+
+
+async def _try_chunks(platform: Platform, tenant: str, table: str, job: dict[str, Any], last: int) -> dict[str, Any]:
+    imports, since_ms = await asyncio.to_thread(_latest_imports, platform, tenant, table, last)
+    with await asyncio.to_thread(RecentChunks, platform.cluster) as recent:
+        places, found_all = await asyncio.to_thread(recent.find, imports, last, since_ms)
+        async with what_if(job) as apart:
+            for place in places:
+                record = await asyncio.to_thread(recent.read, place)
+                if record is not None and not await apart.send(len(record).to_bytes(4, "little") + record):
+                    break
+            report = await apart.report()
+    return {**report, "asked_chunks": last, "looked_everywhere": found_all}
+
+
+def _latest_imports(platform: Platform, tenant: str, table: str, last: int) -> tuple[list[str], int]:
+    """The imports that hold the last chunks, and the time since when their chunks may lie in the log."""
+    columns = (t.imports.c.id, t.imports.c.begun_us, t.imports.c.announced)
+    latest = select(*columns).where(t.imports.c.tenant == tenant, t.imports.c.table_name == table)
+    ids: list[str] = []
+    chunks, since_ms = 0, 0
+    with platform.store.read() as connection:
+        find_table(connection, tenant, table)
+        for row in connection.execute(latest.order_by(t.imports.c.first_version.desc()).limit(MOST_IMPORTS)):
+            if chunks >= last:
+                break
+            ids.append(row.id)
+            chunks += (row.announced or {}).get("chunks", 0)
+            since_ms = row.begun_us // 1000 - CLOCK_SLACK_MS
+    return ids, max(0, since_ms)
+
+
+def _definition(platform: Platform, tenant: str, table: str, declared: str | None) -> Definition:
+    if declared is None:
+        with platform.store.read() as connection:
+            return find_table(connection, tenant, table)
+    declaration = parse_table(_document(declared))
+    if declaration.name != checked_name("table", table):
+        raise Invalid(
+            f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Name the table it declares."
+        )
+    return define(checked_name("tenant", tenant), declaration, 0)
+
+
+def _document(declared: str) -> dict[str, Any]:
+    try:
+        plain = declared.encode("latin-1") if declared.lstrip().startswith("{") else _inflated(declared)
+        document = json.loads(plain)
+    except (ValueError, binascii.Error, zlib.error) as error:
+        raise Invalid(
+            "Millrace-Declaration is neither JSON nor base64 of deflated JSON.", remedy="See docs/whatif.md."
+        ) from error
+    if not isinstance(document, dict):
+        raise Invalid("Millrace-Declaration is no JSON object.")
+    return document
+
+
+def _inflated(declared: str) -> bytes:
+    inflater = zlib.decompressobj()
+    plain = inflater.decompress(base64.b64decode(declared, validate=True), MAX_DECLARATION_BYTES)
+    if not inflater.eof:
+        raise Invalid(f"Millrace-Declaration is cut off, or holds more than {MAX_DECLARATION_BYTES >> 20} MiB.")
+    return plain

@@ -1,0 +1,151 @@
+"""The `validate` command: a file judged by the platform, or here by a declaration; says what would pass, fail and fit."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import typer
+
+from millrace.cli.declarations import Declaration, read_declarations
+from millrace.cli.importing import STDIN, split_target
+from millrace.cli.printing import print_json, print_table, printable
+from millrace.cli.session import EXIT_FAILED, Session
+from millrace.client import FileOptions, Millrace
+from millrace.client.whatif import PIECE_BYTES, TrialReason, TrialReport, WhatIf
+from millrace.formats.cut import UploadOptions
+from millrace.infer.trial import Bounds, try_file
+from millrace.model.declaration import parse_table
+from millrace.model.errors import Invalid
+from millrace.model.table import define
+
+# The tenant of a table that is declared nowhere but in a file; nothing of it is shown.
+_NOBODY = "nobody"
+_SHOWN_VALUE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the user asked for. `written`: how the file differs from the declaration."""
+
+    file: str | None
+    table: str | None = None
+    declaration: Path | None = None
+    last: int | None = None
+    rows: int | None = None
+    examples: int = 3
+    written: dict[str, Any] = field(default_factory=dict)
+
+
+def run(session: Session, question: Question) -> int:
+    _refuse_contradictions(question)
+    report = _ask_here(question) if question.table is None else _ask_platform(session, question, question.table)
+    if session.json:
+        print_json(report)
+    else:
+        _show(report, question)
+    return EXIT_FAILED if report["rows"]["failed"] else 0
+
+
+def _refuse_contradictions(question: Question) -> None:
+    if (question.file is None) == (question.last is None):
+        raise typer.BadParameter("Give a FILE, or --last N to judge what the table was sent.")
+    if question.table is None and question.last is not None:
+        raise typer.BadParameter("--last needs --table TENANT/TABLE.")
+    if question.table is None and question.declaration is None:
+        raise typer.BadParameter("Give --table TENANT/TABLE, --with DECLARATION, or both.")
+    if question.file not in (None, STDIN) and not Path(question.file or "").is_file():
+        raise typer.BadParameter(f"{question.file} is not a file.")
+
+
+def _ask_platform(session: Session, question: Question, target: str) -> TrialReport:
+    tenant, table = split_target(target)
+    declared = _declared(question.declaration, tenant, table) if question.declaration else None
+    bounds = {"rows": question.rows, "examples": question.examples}
+    with Millrace.from_home(session.home) as connection:
+        asking = WhatIf(connection, tenant, table, declared.document if declared else None)
+        if question.last is not None:
+            return asking.last_chunks(question.last, **bounds)
+        with _opened(question.file) as stream:
+            return asking.stream(stream, _options(question), **bounds)
+
+
+def _ask_here(question: Question) -> TrialReport:
+    assert question.declaration is not None
+    declaration = parse_table(_declared(question.declaration, _NOBODY, None).document)
+    said = _options(question)
+    options = UploadOptions(
+        said.format, said.compression, said.header, said.delimiter, said.quote, said.null_text, said.encoding,
+        declaration.max_file_bytes, said.file_name or "",
+    )  # fmt: skip
+    bounds = Bounds(rows=question.rows, examples=question.examples)
+    with _opened(question.file) as stream:
+        pieces = iter(lambda: stream.read(PIECE_BYTES), b"")
+        trial = try_file(pieces, define(_NOBODY, declaration, 0), options, bounds)
+    return {**trial.report(), "tenant": "", "judged_by": "declaration", "file": said.file_name}  # type: ignore[typeddict-item]
+
+
+def _declared(path: Path, tenant: str, table: str | None) -> Declaration:
+    """The one table of the file, or the one of this name."""
+    tables = [each for each in read_declarations([path], tenant) if each.table is not None]
+    named = [each for each in tables if table is None or each.table == table]
+    if len(named) == 1:
+        return named[0]
+    found = ", ".join(str(each.table) for each in tables) or "none"
+    raise Invalid(f"{path} should declare {table or 'one table'}; it declares {found}.", remedy="Give the right file.")
+
+
+def _options(question: Question) -> FileOptions:
+    options = FileOptions(**question.written)
+    return options if question.file in (None, STDIN) else options.for_file(str(question.file))
+
+
+@contextmanager
+def _opened(file: str | None) -> Iterator[BinaryIO]:
+    if file == STDIN:
+        yield sys.stdin.buffer
+        return
+    with Path(file or "").open("rb") as stream:
+        yield stream
+
+
+def _show(report: TrialReport, question: Question) -> None:
+    rows = report["rows"]
+    by = "the declaration" if report.get("judged_by") == "declaration" else f"revision {report['revision']}"
+    what = report.get("file") or (f"The last {report['chunks']:,} chunks" if question.last else "The file")
+    target = f"{report['tenant']}/{report['table']}".lstrip("/")
+    print(printable(f"{what} against {target} ({by}):"), end=" ")
+    print(f"{rows['read']:,} rows read, {rows['passed']:,} would pass, {rows['failed']:,} would fail")
+    if report["reasons"]:
+        print()
+        lines = [(each["rule"], each["column"] or "", each["rows"], _examples(each)) for each in report["reasons"]]
+        print_table(("reason", "column", "rows", "examples"), lines)
+    if report["columns"]:
+        print()
+        for advice in report["columns"]:
+            print(printable(f"{advice['column']} {advice['advice']}."))
+    for remark in _remarks(report):
+        print(remark, file=sys.stderr)
+
+
+def _examples(reason: TrialReason) -> str:
+    return "; ".join(
+        f"{'line' if each['line'] else 'row'} {each['line'] or each['row']:,}: {_shown(each['value'], each['message'])}"
+        for each in reason["examples"]
+    )
+
+
+def _shown(value: str | None, message: str) -> str:
+    text = message if value is None else value
+    return text if len(text) <= _SHOWN_VALUE else text[: _SHOWN_VALUE - 1] + "…"
+
+
+def _remarks(report: TrialReport) -> Iterator[str]:
+    if report["stopped_by"]:
+        yield f"Not all was judged: the bound on {report['stopped_by']} was reached."
+    if "asked_chunks" in report and report["chunks"] < report["asked_chunks"]:
+        yield f"The log still holds {report['chunks']:,} chunks of the table; older ones have been trimmed."
+    if report.get("looked_everywhere") is False:
+        yield "There was no time to look through all of the log."
