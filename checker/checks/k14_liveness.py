@@ -1,0 +1,32 @@
+"""K14: some time after the last fault everything has ended: imports, ops, spans; no lag, nothing unsent."""
+
+from checker.findings import Findings
+from checker.model import Model
+from checker.terminal import on_topic
+
+
+def check(model: Model) -> Findings:
+    found = Findings("K14", "liveness")
+    for imported in model.imports.values():
+        found.that(imported.is_over, f"import {imported.id} of file {imported.file['file']} is still {imported.state}")
+    for op in model.dump.ops:
+        found.that(op["state"] in ("applied", "refused"), f"op {op['op']} is still {op['state']}")
+    for span in model.dump.run.get("spans", []):
+        found.that(span["state"] in ("ended", "aborted"), f"span {span['name']} is still {span['state']}")
+    for name, value in model.dump.run.get("lags", {}).items():
+        found.that(value == 0, f"{name} is {value}")
+    published = {event["id"] for event in on_topic(model)}
+    for event in model.dump.events:
+        found.that(event["id"] in published, f"event {event['id']} never reached the topic")
+    _unsettled(model, found)
+    return found
+
+
+def _unsettled(model: Model, found: Findings) -> None:
+    """Requests whose outcome was unknown are settled by the log: there with an import, or not there at all."""
+    known = {imported.file["key"] for imported in model.imports.values()}
+    logged = {op.body.get("idempotency_key") for op in model.ops}
+    for line in model.dump.history:
+        key = line.get("idem_key")
+        if line["type"] == "info" and key:
+            found.that(key not in logged or key in known, f"the unknown request {key} is in the log without an outcome")

@@ -1,0 +1,126 @@
+"""The end of a run: waits until everything has ended, then reads what there is: topics, tables, rejected rows, the API."""
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import polars as pl
+
+from checker.dump import REJECTED, read_lines, save_stored, write_lines
+from checker.oplog import DEFINE, FULL_READS, MAKING_IMPORTS, TABLE_OPS, TRUNCATE
+from checker.platform import Platform
+from checker.sinks import READERS, is_there, read_all, read_rejected
+from checker.tables import Table
+from checker.topics import Reading
+
+SETTLE_SECONDS = 240.0
+TERMINAL = ("completed", "failed", "cancelled")
+OPEN_STATES = ("requested", "admitted", "receiving", "processing", "stopping", "stalled")
+PAGE = 1000
+LAG = re.compile(r"^(millrace_(?:lag_records|open_imports|unsent_events)(?:\{[^}]*\})?) ([0-9.e+]+)$", re.MULTILINE)
+
+
+class Collector:
+    def __init__(self, platform: Platform, tables: list[Table], canaries: Mapping[str, str], folder: Path) -> None:
+        self._platform, self._tables, self._canaries, self._folder = platform, tables, canaries, folder
+        headers = {"Authorization": f"Bearer {platform.token}"}
+        self._http = httpx2.Client(base_url=platform.url, headers=headers, timeout=60)
+
+    def wait_settled(self) -> float:
+        """Seconds until nothing was under way any more; gives up after a while, which the checks will see."""
+        begun = time.monotonic()
+        while time.monotonic() - begun < SETTLE_SECONDS:
+            if not any(self._listed(state) for state in ("admitted", "processing", "stopping")):
+                return time.monotonic() - begun
+            time.sleep(1.0)
+        return time.monotonic() - begun
+
+    def _listed(self, state: str) -> list[dict[str, Any]]:
+        try:
+            return list(self._get("/v1/imports", state=state, limit=1)["items"])
+        except httpx2.HTTPError:
+            return [{"state": "unknown"}]
+
+    def _get(self, path: str, **params: Any) -> dict[str, Any]:
+        response = self._http.get(path, params=params)
+        response.raise_for_status()
+        return dict(response.json())
+
+    def collect(self) -> None:
+        for reader in FULL_READS:
+            reading = Reading(self._platform.bootstrap, self._canaries, self._folder / "records", reader)
+            reading.read_to_end()
+            reading.close()
+        ops = [json.loads(text) for text in self._op_records()]
+        write_lines(self._folder / "imports.jsonl", self._imports(ops))
+        write_lines(self._folder / "ops.jsonl", self._ops(ops))
+        write_lines(self._folder / "events.jsonl", self._events())
+        write_lines(self._folder / "sightings.jsonl", self._sightings())
+        self._read_tables()
+
+    def _op_records(self) -> list[str]:
+        frame = pl.read_parquet(self._folder / "records" / f"{FULL_READS[0]}-*.parquet")
+        return frame.filter(pl.col("topic").str.ends_with(TABLE_OPS)).sort("partition", "offset")["text"].to_list()
+
+    def _imports(self, ops: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for op in ops:
+            if op["kind"] in MAKING_IMPORTS:
+                response = self._http.get(f"/v1/imports/{op['id']}")
+                yield response.json() if response.status_code == httpx2.codes.OK else {"id": op["id"], "missing": True}
+
+    def _ops(self, ops: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for op in ops:
+            if op["kind"] in (DEFINE, TRUNCATE):
+                response = self._http.get(f"/v1/ops/{op['id']}")
+                known = response.status_code == httpx2.codes.OK
+                yield (
+                    response.json()
+                    if known
+                    else {"op": op["id"], "kind": op["kind"], "state": "unknown", "result": None}
+                )
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        after = 0
+        while page := self._get("/v1/events", after=after, limit=PAGE):
+            yield from page["items"]
+            if not page["items"]:
+                return
+            after = page["last"]
+
+    def _sightings(self) -> Iterator[dict[str, Any]]:
+        """Canaries in the platform's own logs: they belong to no tenant, so none may be there."""
+        for path in sorted((self._platform.home / "logs").glob("*.log*")):
+            text = path.read_bytes()
+            seen = [tenant for tenant, canary in self._canaries.items() if canary.encode() in text]
+            yield {"place": path.name, "tenant": None, "seen": seen}
+
+    def _read_tables(self) -> None:
+        kept = [pl.DataFrame(schema=REJECTED)]
+        for table in self._tables:
+            location = self._platform.home / "lake" / table.tenant / table.name
+            errors = self._platform.home / "errors" / table.tenant / table.name
+            for reader in READERS if is_there(location) else ():
+                save_stored(self._folder, reader, table.tenant, table.name, read_all(location, reader))
+            if is_there(errors):
+                kept.append(read_rejected(errors, table.tenant, table.name))
+        (self._folder / "rejected").mkdir(exist_ok=True)
+        pl.concat(kept, how="vertical_relaxed").write_parquet(self._folder / "rejected" / "all.parquet")
+
+    def lags(self) -> dict[str, float]:
+        """The platform's own gauges of what is not done yet."""
+        text = self._http.get("/metrics").text
+        return {name: float(value) for name, value in LAG.findall(text)}
+
+    def heard_everything(self, seconds: float = 30.0) -> None:
+        """Waits until the listener has heard what the API tells."""
+        deadline = time.monotonic() + seconds
+        told = {event["id"] for event in self._events()}
+        while time.monotonic() < deadline:
+            heard = {line["event"]["id"] for line in read_lines(self._folder / "heard.jsonl")}
+            if told <= heard:
+                return
+            time.sleep(0.5)

@@ -1,0 +1,102 @@
+"""Hears events as they are announced; each END makes the table be read at once, so that an END that lies is caught."""
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import polars as pl
+
+from checker.board import Board, Lines
+from checker.dump import SEEN_ROWS
+from checker.sinks import is_there, read_places
+from checker.terminal import is_terminal
+
+RETRY_SECONDS = 0.3
+Place = tuple[str, str]
+
+
+class Listener:
+    """Follows the stream of events, from where it broke off if it breaks."""
+
+    def __init__(self, url: str, token: str, heard: Lines, board: Board, readings: "Readings") -> None:
+        self._http = httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+        self._heard, self._board, self._readings = heard, board, readings
+        self.last = 0
+
+    def follow(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                for number, event in self._events():
+                    self.last = number
+                    self._take(event)
+                    if stopping.is_set():
+                        return
+            except httpx2.HTTPError:
+                stopping.wait(RETRY_SECONDS)
+
+    def _events(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        number = self.last
+        with self._http.stream("GET", "/v1/events/stream", headers={"Last-Event-ID": str(self.last)}) as response:
+            if response.status_code != httpx2.codes.OK:
+                raise httpx2.HTTPError(f"status {response.status_code}")
+            for line in response.iter_lines():
+                if line.startswith("id:"):
+                    number = int(line[3:])
+                elif line.startswith("data:"):
+                    yield number, json.loads(line[5:])
+
+    def _take(self, event: dict[str, Any]) -> None:
+        self._heard.add({"event": event, "t_wall": time.time(), "t_mono": time.monotonic()})
+        if is_terminal(event):
+            self._board.ended(event["subject"])
+            tenant, _, table = event["data"]["table"].partition("/")
+            self._readings.want((tenant, table), event["subject"])
+
+
+class Readings:
+    """Reads the tables whose imports have just ended. Ends heard while a reading is under way share the next one."""
+
+    def __init__(self, lake: Path, keyless: set[Place], folder: Path) -> None:
+        self._lake, self._keyless, self._folder = lake, keyless, folder
+        (folder / "seen_rows").mkdir(parents=True, exist_ok=True)
+        self._lines = Lines(folder / "snapshots.jsonl")
+        self._wanted: dict[Place, list[str]] = defaultdict(list)
+        self._changed = threading.Condition()
+        self._number = 0
+
+    def want(self, place: Place, import_id: str) -> None:
+        with self._changed:
+            self._wanted[place].append(import_id)
+            self._changed.notify()
+
+    def read_wanted(self, stopping: threading.Event) -> None:
+        """Until it is told to stop and nothing is wanted any more."""
+        while True:
+            with self._changed:
+                if not self._wanted:
+                    if stopping.is_set():
+                        return
+                    self._changed.wait(0.2)
+                    continue
+                place = next(iter(self._wanted))
+                ended = self._wanted.pop(place)
+            self._read(place, ended)
+
+    def _read(self, place: Place, ended: list[str]) -> None:
+        tenant, table = place
+        location = self._lake / tenant / table
+        begun = time.monotonic()
+        if is_there(location):
+            seen = read_places(location, ended if place in self._keyless else None)
+        else:
+            seen = pl.DataFrame(schema=SEEN_ROWS).drop("snapshot")
+        number, self._number = self._number, self._number + 1
+        frame = seen.select(pl.lit(number, pl.Int64).alias("snapshot"), "k", "_version", "_import", "_row")
+        frame.write_parquet(self._folder / "seen_rows" / f"{number:06d}.parquet")
+        said = {"snapshot": number, "tenant": tenant, "table": table, "ended": ended}
+        self._lines.add({**said, "begun": begun, "done": time.monotonic()})

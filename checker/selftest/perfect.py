@@ -1,0 +1,147 @@
+"""A platform that makes no mistakes, in memory: requests in, the dump of a flawless run out."""
+
+import hashlib
+import json
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from checker.dump import RECORDS, REJECTED, SEEN_ROWS, Document, Dump
+from checker.shapes import Shape
+
+PARTITIONS = {"left": 0, "right": 1}
+
+
+class Perfect:
+    """Each step takes some time, so that order in time and order in the log can be compared."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.dump = Dump(
+            run={"seed": seed, "canaries": {t: f"canary-{t}" for t in PARTITIONS}, "keyless": [], "lags": {"lag": 0}}
+        )
+        self.shapes: dict[tuple[str, str], Shape] = {}
+        self._revisions: dict[tuple[str, str], int] = defaultdict(int)
+        self._offsets: dict[tuple[str, int], int] = defaultdict(int)
+        self._records: list[tuple[Any, ...]] = []
+        self._tables: dict[tuple[str, str], list[pl.DataFrame]] = defaultdict(list)
+        self._rejected: list[pl.DataFrame] = []
+        self._seen: list[pl.DataFrame] = []
+        self._sent: list[pl.DataFrame] = []
+        self._calls = 0
+        self.now = 1_000_000.0
+
+    def tick(self, seconds: float = 0.01) -> float:
+        self.now = round(self.now + seconds, 3)
+        return self.now
+
+    def append(self, topic: str, tenant: str, text: str, seen: list[str] | None = None) -> int:
+        partition = PARTITIONS[tenant] if topic in ("table-ops", "events") else 0
+        offset = self._offsets[topic, partition]
+        self._offsets[topic, partition] += 1
+        key = tenant if topic in ("table-ops", "events") else f"{tenant}/t"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        self._records.append(
+            (f"millrace.{topic}", partition, offset, int(self.tick() * 1000), key, digest, text, seen or [])
+        )
+        return offset
+
+    def op(self, op_id: str, kind: str, tenant: str, subject: str, body: Document) -> int:
+        said = {"id": op_id, "kind": kind, "tenant": tenant, "subject": subject, "body": body}
+        return self.append("table-ops", tenant, json.dumps(said))
+
+    def call(
+        self, f: str, tenant: str, table: str, result: Document, key: str | None = None, begun: float | None = None
+    ) -> None:
+        """One request that was answered; `begun` is when it was asked."""
+        self._calls += 1
+        line = {
+            "proc": 0,
+            "idx": self._calls,
+            "f": f,
+            "tenant": tenant,
+            "table": table,
+            "idem_key": key,
+            "result": None,
+        }
+        asked = begun if begun is not None else self.tick()
+        self.dump.history.append({**line, "type": "invoke", "t_mono": asked, "t_wall": asked})
+        done = self.tick()
+        self.dump.history.append(
+            {**line, "type": "ok", "t_mono": done, "t_wall": done, "result": result, "seen": [tenant]}
+        )
+
+    def tell(self, op_id: str, word: str, tenant: str, subject: str, data: Document) -> None:
+        event = {"id": f"{op_id}.{word}", "type": f"millrace.import.{word}", "subject": subject, "data": data}
+        self.append("events", tenant, json.dumps(event))
+        self.dump.events.append(event)
+        self.dump.heard.append({"event": event, "t_wall": self.tick()})
+
+    def define(self, tenant: str, table: str, shape: Shape, *, key: bool = True) -> None:
+        begun = self.tick()
+        self._revisions[tenant, table] += 1
+        revision = self._revisions[tenant, table]
+        op_id = f"op_{tenant}_{table}_{revision}"
+        self.op(op_id, "define_table", tenant, table, {"declaration": {"schema": shape.to_avro(table)}})
+        result = {"revision": revision, "changed": True}
+        self.dump.ops.append({"op": op_id, "kind": "define_table", "state": "applied", "result": result})
+        self.shapes[tenant, table] = shape
+        if not key and [tenant, table] not in self.dump.run["keyless"]:
+            self.dump.run["keyless"].append([tenant, table])
+        self.call("define", tenant, table, result, begun=begun)
+
+    def truncate(self, tenant: str, table: str) -> None:
+        op_id = f"op_truncate_{self.tick()}"
+        self.op(op_id, "truncate_table", tenant, table, {})
+        self.dump.ops.append({"op": op_id, "kind": "truncate_table", "state": "applied", "result": {}})
+        self._tables[tenant, table].clear()
+
+    def kill(self, what: str) -> None:
+        self.dump.nemesis.append(
+            {"fault": f"kill {what}", "target": what, "signal": "KILL", "open": [1], "t_wall": self.tick()}
+        )
+
+    def store(self, tenant: str, table: str, frame: pl.DataFrame) -> None:
+        self._tables[tenant, table].append(frame)
+
+    def remember(self, sent: pl.DataFrame, rejected: pl.DataFrame) -> None:
+        self._sent.append(sent)
+        self._rejected.append(rejected)
+
+    def table(self, tenant: str, table: str) -> pl.DataFrame:
+        """What a reader sees now: the newest row of each key, or every row."""
+        frames = self._tables[tenant, table]
+        if not frames:
+            return pl.DataFrame(schema=SEEN_ROWS)
+        whole = pl.concat(frames, how="diagonal_relaxed").sort("_version", "_row")
+        if [tenant, table] not in self.dump.run["keyless"]:
+            whole = whole.group_by("k", maintain_order=True).last()
+        return whole.filter(~pl.col("gone")).drop("gone")
+
+    def read(self, tenant: str, table: str, ended: list[str]) -> None:
+        number = len(self.dump.snapshots)
+        begun = self.tick()
+        seen = self.table(tenant, table).select(
+            pl.lit(number).cast(pl.Int64).alias("snapshot"), "k", "_version", "_import", "_row"
+        )
+        self._seen.append(seen)
+        place = {"snapshot": number, "tenant": tenant, "table": table, "ended": ended}
+        self.dump.snapshots.append({**place, "begun": begun, "done": self.tick()})
+
+    def finish(self) -> Dump:
+        """The run is over: everything is read once more."""
+        dump = self.dump
+        for tenant, table in self.shapes:
+            for reader in ("delta-rs", "polars"):
+                dump.stored[reader, tenant, table] = self.table(tenant, table)
+        records = [(reader, *record) for reader in ("tail", "first", "second") for record in self._records]
+        dump.records = pl.DataFrame(records, schema=RECORDS, orient="row")
+        dump.rows = pl.concat([dump.rows, *self._sent])
+        dump.seen_rows = pl.concat([pl.DataFrame(schema=SEEN_ROWS), *self._seen])
+        dump.rejected = pl.concat([pl.DataFrame(schema=REJECTED), *self._rejected])
+        for imported in [d for d in dump.imports if d["rows"]["rejected"]]:
+            kept = dump.rejected.filter(pl.col("import") == imported["id"]).sort("row")["row"].to_list()
+            dump.pages += [{"import": imported["id"], "reading": reading, "rows": kept} for reading in (1, 2)]
+        return dump

@@ -1,0 +1,184 @@
+"""A soak: a platform in a home of its own, random load and random faults for some minutes, then the verdict."""
+
+import json
+import math
+import secrets
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import numpy as np
+
+from checker.board import Board, Lines
+from checker.caller import Caller
+from checker.capabilities import missing, probe
+from checker.collecting import Collector
+from checker.listening import Listener, Readings
+from checker.loading import Client, Definer, Scene
+from checker.nemesis import Nemesis, plan
+from checker.platform import Platform
+from checker.report import KILLS_EACH, PER_MINUTES, SCHEMA_CHANGES
+from checker.sending import Maker
+from checker.tables import TENANTS, plan_tables
+from checker.topics import start_tail
+
+ENVIRON = {"MILLRACE_API__LEASE_SECONDS": "20"}
+SEQUENTIAL, CONCURRENT = 2, 4
+PAUSE_SECONDS = 2.0
+SPARE = 1.15
+PAUSES_PER_KILL = 0.9
+LOOK_SECONDS = 5.0
+WARM_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    minutes: float
+    seed: int
+    home: Path
+    dump: Path
+    most_disk_mb: int
+
+
+def soak(wish: Wish) -> None:
+    """Leaves a dump; stops the platform whatever happens."""
+    if wish.home.exists():
+        shutil.rmtree(wish.home)
+    if wish.dump.exists():
+        shutil.rmtree(wish.dump)
+    wish.dump.mkdir(parents=True)
+    platform = Platform(wish.home, ENVIRON)
+    _say(f"seed {wish.seed}: starting a platform in {wish.home}")
+    platform.start()
+    try:
+        Run(wish, platform).run()
+    finally:
+        platform.stop()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Run:
+    def __init__(self, wish: Wish, platform: Platform) -> None:
+        self._wish, self._platform = wish, platform
+        self._board = Board()
+        self._tables = plan_tables()
+        rng = np.random.default_rng(wish.seed)
+        self._canaries = {
+            tenant: f"canary{number}x{int(rng.integers(1 << 40)):010x}" for number, tenant in enumerate(TENANTS)
+        }
+        self._keyless = {(table.tenant, table.name) for table in self._tables if not table.keyed}
+        self._capabilities = probe(httpx2.get(f"{platform.url}/openapi.json", timeout=30).json())
+        self._tokens = self._make_tenants()
+        self._threads: list[threading.Thread] = []
+
+    def _make_tenants(self) -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {self._platform.token}"}
+        with httpx2.Client(base_url=self._platform.url, headers=headers, timeout=60) as http:
+            for tenant in TENANTS:
+                http.put(f"/v1/tenants/{tenant}", json={"client": tenant}).raise_for_status()
+            tokens = {}
+            for tenant in TENANTS:
+                wanted = {"tenant": tenant, "name": f"{tenant}-{secrets.token_hex(3)}"}
+                tokens[tenant] = http.post("/v1/tokens", json=wanted).raise_for_status().json()["token"]
+            return tokens
+
+    def _caller_for(self, tenant: str) -> Caller:
+        return Caller(self._platform.url, self._tokens[tenant], tenant, self._canaries, self._wish.dump / "history")
+
+    def run(self) -> None:
+        """1. Declare. 2. Watch. 3. Load and break for the time given. 4. Heal, settle, collect."""
+        wish, dump = self._wish, self._wish.dump
+        scene = Scene(
+            self._tables, Maker(wish.seed, self._canaries, dump, self._board), self._board, dump, self._capabilities
+        )
+        changes = SCHEMA_CHANGES * wish.minutes / PER_MINUTES * SPARE + 1
+        definer = Definer(scene, wish.seed + 1, self._caller_for, pause=wish.minutes * 60 / (changes + 1))
+        definer.declare_all()
+        watching = threading.Event()
+        finish_tail = start_tail(self._platform.bootstrap, self._canaries, dump / "records", threading.Event())
+        readings = Readings(self._platform.home / "lake", self._keyless, dump)
+        listener = Listener(
+            self._platform.url, self._platform.token, Lines(dump / "heard.jsonl"), self._board, readings
+        )
+        watchers = [self._thread("listener", lambda: listener.follow(watching))]
+        watchers += [self._thread("readings", lambda: readings.read_wanted(watching))]
+        nemesis = Nemesis(self._platform, self._board, Lines(dump / "nemesis.jsonl"), wish.seed + 2)
+        self._load(scene, definer, nemesis)
+        load_ended = time.monotonic()
+        nemesis.heal()
+        collector = Collector(self._platform, self._tables, self._canaries, dump)
+        settled = collector.wait_settled()
+        _say(f"settled after {settled:.0f} s; collecting")
+        collector.heard_everything()
+        watching.set()
+        for thread in watchers:
+            thread.join(60)
+        finish_tail()
+        collector.collect()
+        self._write_run(scene, collector.lags(), load_ended, settled)
+
+    def _load(self, scene: Scene, definer: Definer, nemesis: Nemesis) -> None:
+        wish = self._wish
+        kills = math.ceil(KILLS_EACH * wish.minutes / PER_MINUTES * SPARE)
+        faults = plan(np.random.default_rng(wish.seed + 3), kills, math.ceil(4 * kills * PAUSES_PER_KILL))
+        clients = [(1, PAUSE_SECONDS)] * SEQUENTIAL + [(4, PAUSE_SECONDS)] * CONCURRENT
+        for number, (most_open, pause) in enumerate(clients):
+            client = Client(scene, wish.seed + 100 + number, self._caller_for, most_open=most_open, pause=pause)
+            self._threads.append(self._thread(f"client-{number}", client.run))
+        self._threads.append(self._thread("definer", definer.run))
+        until = time.monotonic() + wish.minutes * 60
+        self._board.stop.wait(WARM_SECONDS)
+        self._threads.append(self._thread("nemesis", lambda: nemesis.run(faults, until - time.monotonic())))
+        self._wait(until)
+        self._board.stop.set()
+        for thread in self._threads:
+            thread.join(120)
+
+    def _wait(self, until: float) -> None:
+        told = time.monotonic()
+        while (left := until - time.monotonic()) > 0 and not self._board.stop.wait(min(left, LOOK_SECONDS)):
+            if not self._platform.is_running:
+                raise RuntimeError("the platform has given up; see up.log in its home")
+            if time.monotonic() - told > 30:
+                told = time.monotonic()
+                used = self._platform.disk_bytes() >> 20
+                _say(f"{left:.0f} s left: {self._board.figures}, {used} MB on disk")
+                if used > self._wish.most_disk_mb:
+                    _say(f"more than {self._wish.most_disk_mb} MB on disk: the load ends here")
+                    return
+
+    def _thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                work()
+            except Exception as error:
+                # A client that fails is a mistake of the checker; the run goes on and the quotas show what is missing.
+                _say(f"{name} failed: {type(error).__name__}: {error}")
+                raise
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _write_run(self, scene: Scene, lags: dict[str, float], load_ended: float, settled: float) -> None:
+        said = {
+            "seed": self._wish.seed,
+            "minutes": self._wish.minutes,
+            "canaries": self._canaries,
+            "keyless": [list(place) for place in sorted(self._keyless)],
+            "capabilities": sorted(self._capabilities),
+            "not_in_this_build": [*missing(self._capabilities), *sorted(scene.refused)],
+            "lags": lags,
+            "load_ended_mono": load_ended,
+            "settled_seconds": settled,
+            "disk_mb": self._platform.disk_bytes() >> 20,
+        }
+        (self._wish.dump / "run.json").write_text(json.dumps(said, indent=1))
