@@ -21,6 +21,7 @@ from millrace.api.routes import (
     spans,
     subscriptions,
     tus,
+    whatif,
 )
 from millrace.api.sessions import Sessions
 from millrace.api.streams import Streams
@@ -43,7 +44,7 @@ def make_app(platform: Platform) -> FastAPI:
 
     app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
     add_problems(app)
-    for routes in (declarations, imports, rows, errors, tus, spans, subscriptions, observing, asking, mysimbdp):
+    for routes in (declarations, imports, rows, errors, tus, spans, subscriptions, observing, asking, whatif, mysimbdp):
         app.include_router(routes.router)
 
     app.add_middleware(Measure)
