@@ -9,12 +9,15 @@ from typing import Any
 import typer
 
 from millrace.cli.board import Board, board_for
+from millrace.cli.folder_spans import FolderSpans
 from millrace.cli.printing import LEDGER, ledger_line, ledger_row, print_json, print_table
 from millrace.cli.sending import Sender
 from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, Session
+from millrace.cli.spanning import span_line
 from millrace.cli.tracks import Track
 from millrace.client import FileOptions, Millrace, Problem, Submission, Unreachable
 from millrace.client.connection import PATIENCE_SECONDS, may_pass
+from millrace.client.spans import Spans
 from millrace.client.upload import new_key
 from millrace.model.errors import MillraceError, Unavailable
 
@@ -33,24 +36,31 @@ class Order:
     idempotency_key: str | None = None
     wait: bool = True
     fail_on_rejects: bool = False
+    span: str | None = None
+    span_per_folder: bool = False
 
 
 def run(session: Session, order: Order) -> int:
     tenant, table = split_target(order.target)
     tracks = [Track(name, _path(name), tenant, table) for name in order.files]
-    submission = Submission(tenant, table, FileOptions(**order.written), order.idempotency_key or new_key())
+    key = order.idempotency_key or new_key()
+    submission = Submission(tenant, table, FileOptions(**order.written), key, span=order.span)
     with Millrace.from_home(session.home) as connection:
         # Asked first, so that a platform that is not there is said at once and not after the patience of an upload.
         connection.health()
-        sender = Sender(connection, submission, tracks)
+        folders = FolderSpans(Spans(connection, tenant), tracks, order.span) if order.span_per_folder else None
+        sender = Sender(connection, submission, tracks, folders)
         sender.start()
         try:
             with board_for(tracks, quiet=session.json) as board:
                 follow(connection, tracks, board, wait=order.wait)
         except KeyboardInterrupt:
+            if folders is not None:
+                folders.abort("Interrupted.")
             return _interrupted(connection, sender, tracks)
+        spans_code = _report_spans(folders, wait=order.wait) if folders is not None else 0
     _report(session, tracks)
-    return _exit_code(tracks, order)
+    return _exit_code(tracks, order) or spans_code
 
 
 def split_target(target: str) -> tuple[str, str]:
@@ -129,6 +139,18 @@ def _report(session: Session, tracks: list[Track]) -> None:
             print(f"{track.name}: {error['message']} {error['remedy']}".rstrip(), file=sys.stderr)
         if document["rows"]["rejected"] and not session.json:
             print(f"{track.name}: see the rejected rows with `millrace errors {document['id']}`.", file=sys.stderr)
+
+
+def _report_spans(folders: FolderSpans, *, wait: bool) -> int:
+    """On standard error, where they do not mix with the documents of the imports."""
+    for failure in folders.failures:
+        print(failure, file=sys.stderr)
+    if folders.failures:
+        return EXIT_FAILED
+    outcomes = folders.outcomes() if wait else []
+    for span in outcomes:
+        print(span_line(span), file=sys.stderr)
+    return EXIT_FAILED if any(span["state"] != "ended" for span in outcomes) else 0
 
 
 def _exit_code(tracks: list[Track], order: Order) -> int:

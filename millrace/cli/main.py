@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli import log_commands
+from millrace.cli import log_commands, span_commands
 from millrace.cli.commands import Commands
 from millrace.cli.lazy import LazyModule
 from millrace.cli.session import Session
@@ -131,6 +131,11 @@ def import_command(
     ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the platform has the files.")] = False,
     fail_on_rejects: Annotated[bool, typer.Option("--fail-on-rejects", help="Exit 1 if any row was rejected.")] = False,
+    span: Annotated[str | None, typer.Option(help="The open span that the files join.", show_default=False)] = None,
+    span_per_folder: Annotated[
+        bool,
+        typer.Option("--span-per-folder", help="Make each folder of the files a span, below --span if that is given."),
+    ] = False,
 ) -> None:
     """Import files and wait until they are durable.
 
@@ -140,7 +145,10 @@ def import_command(
         "format": format, "delimiter": delimiter, "quote": quote, "header": header,
         "null_text": null_text, "encoding": encoding, "compression": compression,
     }  # fmt: skip
-    order = importing.Order(target, tuple(files), written, idempotency_key, not no_wait, fail_on_rejects)
+    wait = not no_wait
+    order = importing.Order(
+        target, tuple(files), written, idempotency_key, wait, fail_on_rejects, span, span_per_folder
+    )
     raise typer.Exit(importing.run(context.obj, order))
 
 
@@ -266,6 +274,7 @@ def token_delete(context: typer.Context, name: Annotated[str, typer.Argument(sho
 
 
 log_commands.register(app)
+span_commands.register(app)
 
 if __name__ == "__main__":
     app()

@@ -4,6 +4,7 @@ import sys
 import threading
 from dataclasses import replace
 
+from millrace.cli.folder_spans import FolderSpans
 from millrace.cli.tracks import Track
 from millrace.client import Millrace, Submission, Unreachable, Upload
 from millrace.client.upload import SMALL_FILE_BYTES
@@ -15,11 +16,14 @@ PARALLEL_UPLOADS = 4
 class Sender(threading.Thread):
     """Admits one track after the other and hands large bodies to threads of their own."""
 
-    def __init__(self, connection: Millrace, submission: Submission, tracks: list[Track]) -> None:
+    def __init__(
+        self, connection: Millrace, submission: Submission, tracks: list[Track], folders: FolderSpans | None = None
+    ) -> None:
         super().__init__(name="sender", daemon=True)
         self._connection = connection
         self._submission = submission
         self._tracks = tracks
+        self._folders = folders
         self._free = threading.Semaphore(PARALLEL_UPLOADS)
         self._stopped: MillraceError | None = None
 
@@ -31,7 +35,7 @@ class Sender(threading.Thread):
         for number, track in enumerate(self._tracks, start=1):
             with self._free:
                 if self._stopped is not None:
-                    track.fail(self._stopped)
+                    self._give_up(track, self._stopped)
                     continue
                 upload = self._admit(track, self._keyed(number))
             if upload is not None:
@@ -46,6 +50,9 @@ class Sender(threading.Thread):
     def _admit(self, track: Track, submission: Submission) -> Upload | None:
         """What is left to send: nothing, where one request does it all."""
         try:
+            if self._folders is not None:
+                self._folders.begin_for(track)
+                submission = replace(submission, span=self._folders.joined_by(track))
             if track.path is None or track.size is None:
                 named = replace(submission, options=replace(submission.options, file_name="stdin"))
                 self._finish(track, self._connection.upload_stream(sys.stdin.buffer, named, track.progress)["id"])
@@ -74,9 +81,17 @@ class Sender(threading.Thread):
     def _finish(self, track: Track, import_id: str) -> None:
         track.import_id = import_id
         track.sent = track.size if track.size is not None else track.sent
+        self._hand_over(track)
         track.delivered.set()
 
     def _give_up(self, track: Track, failed: MillraceError) -> None:
         if isinstance(failed, Unreachable):
             self.stop(failed)
+        track.failure = failed
+        self._hand_over(track)
         track.fail(failed)
+
+    def _hand_over(self, track: Track) -> None:
+        """Before anyone hears that the track is delivered: by then its folder's span has been ended."""
+        if self._folders is not None:
+            self._folders.handed_over(track)

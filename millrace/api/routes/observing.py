@@ -38,7 +38,7 @@ def _parts(platform: Platform) -> dict[str, str]:
         parts["kafka"] = "ok"
     except MillraceError as error:
         parts["kafka"] = error.message
-    for name in ("controller", "accountant"):
+    for name in ("controller", "accountant", "notifier"):
         parts[name] = "ok" if name in platform.alive else "stopped"
     try:
         _stream_metrics(platform)
@@ -68,12 +68,19 @@ def stream_metrics(platform: PlatformDep) -> Response:
     return Response(_stream_metrics(platform), media_type=CONTENT_TYPE_LATEST)
 
 
+def _heard(caller: Caller, tenant: str | None) -> str | None:
+    """Whose events the caller hears: those of one tenant, or of all."""
+    if tenant is not None:
+        caller.must_see(tenant)
+    return tenant or caller.tenant
+
+
 def _events(
-    platform: Platform, caller: Caller, after: int, limit: int, newest: bool = False
+    platform: Platform, tenant: str | None, after: int, limit: int, newest: bool = False
 ) -> list[tuple[int, dict[str, Any]]]:
     wanted = select(t.events.c.number, t.events.c.event).where(t.events.c.number > after)
-    if not caller.is_admin:
-        wanted = wanted.where(t.events.c.tenant == caller.tenant)
+    if tenant is not None:
+        wanted = wanted.where(t.events.c.tenant == tenant)
     order = t.events.c.number.desc() if newest else t.events.c.number
     with platform.store.read() as connection:
         found = [(row.number, row.event) for row in connection.execute(wanted.order_by(order).limit(limit))]
@@ -87,9 +94,10 @@ def list_events(
     after: Annotated[int, Query(ge=0)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
     newest: bool = False,
+    tenant: str | None = None,
 ) -> dict[str, Any]:
     """Events in order, from `after` on; with `newest`, the last ones."""
-    found = _events(platform, caller, after, limit, newest)
+    found = _events(platform, _heard(caller, tenant), after, limit, newest)
     return {"items": [event for _, event in found], "last": found[-1][0] if found else after}
 
 
@@ -100,22 +108,23 @@ async def follow_events(
     platform: PlatformDep,
     after: Annotated[int, Query(ge=0)] = 0,
     last_event_id: Annotated[int | None, Header(ge=0)] = None,
+    tenant: str | None = None,
 ) -> StreamingResponse:
-    """Events as server-sent events, from `after` or Last-Event-ID on, as they come."""
+    """Events as server-sent events, from `after` or Last-Event-ID on, as they come: each tenant's in their order."""
+    heard = _heard(caller, tenant)
 
     async def lines() -> AsyncIterator[str]:
         position, beat = last_event_id if last_event_id is not None else after, time.monotonic()
         while not await request.is_disconnected():
             news = request.app.state.watch.news()
-            found = await asyncio.to_thread(_events, platform, caller, position, PAGE)
+            found = await asyncio.to_thread(_events, platform, heard, position, PAGE)
             for number, event in found:
                 position = number
                 yield f"id: {number}\nevent: {event['type']}\ndata: {json.dumps(event)}\n\n"
-            if found:
-                news.cancel()
-                continue
-            await asyncio.wait([news], timeout=1.0)
-            if time.monotonic() - beat > HEARTBEAT_SECONDS:
+            if not found:
+                await asyncio.wait([news], timeout=1.0)
+            news.cancel()
+            if not found and time.monotonic() - beat > HEARTBEAT_SECONDS:
                 beat = time.monotonic()
                 yield ": still here\n\n"
 

@@ -1,0 +1,119 @@
+"""The REST API without Kafka and Spark: real routes and rules on a store of its own; ops are applied where they come.
+
+For what needs no rows: spans, webhooks, events. `server.apply` puts any op through the controller's rules."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from millrace.api.platform import raise_refusal
+from millrace.api.problems import add_problems
+from millrace.api.routes import declarations, observing, spans, subscriptions
+from millrace.api.tokens import Tokens
+from millrace.api.watch import Watch
+from millrace.control.definitions import DefinitionFiles
+from millrace.control.entities import load, save
+from millrace.control.outbox import Kept
+from millrace.control.state import Publish
+from millrace.control.step import step
+from millrace.model.names import Home, new_id
+from millrace.model.ops import Applied, Op
+from millrace.notify.notifier import Notifier
+from millrace.notify.pace import Pace
+from millrace.settings import ApiSettings, Settings
+from millrace.store.engine import Store
+from tests.support.waiting import wait_until
+
+TOKEN = "mr_small"
+
+
+class SmallPlatform:
+    """What routes ask of a platform."""
+
+    def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
+        self.settings = Settings(home=root, api=ApiSettings.model_validate({"private_targets": private_targets}))
+        self.home = Home(root)
+        self.store = Store(f"sqlite:///{root / 'control.db'}")
+        self.tokens = Tokens(self.store)
+        self.tokens.keep(TOKEN, "admin", None)
+        self.definitions = DefinitionFiles(self.home)
+        self.notifier = Notifier(self.store, self.settings.api.private_targets, Pace(first_pause=0.05))
+        self.watch: Watch | None = None
+
+    async def applied(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:
+        return raise_refusal(await asyncio.to_thread(self.apply, kind, tenant, subject, body, op_id))
+
+    submit = applied
+
+    def apply(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:
+        op, at_us, kept = Op(op_id or new_id("op"), kind, tenant, subject, dict(body)), time.time_ns() // 1000, Kept()
+        with self.store.write() as connection:
+            before = load(connection, op)
+            outcome = step(before, op, at_us, 0)
+            save(connection, before, outcome.state, at_us)
+            for number, (cause, effect) in enumerate(outcome.effects):
+                if isinstance(effect, Publish):
+                    self.definitions.publish(effect.definition)
+                else:
+                    kept.keep(effect, cause, number, at_us)
+            kept.write(connection)
+        self.notifier.wake()
+        if self.watch is not None:
+            self.watch.on_applied(list(outcome.answers))
+        return outcome.answers[0]
+
+
+class SmallServer:
+    def __init__(self, platform: SmallPlatform, url: str) -> None:
+        self.platform = platform
+        self.url = url
+
+    def apply(self, kind: str, tenant: str, subject: str, **body: Any) -> dict[str, Any]:
+        return raise_refusal(self.platform.apply(kind, tenant, subject, body, body.pop("op_id", None))).result
+
+
+@contextmanager
+def small_server(root: Path, *private_targets: str) -> Iterator[SmallServer]:
+    root.mkdir(parents=True, exist_ok=True)
+    platform, stopping = SmallPlatform(root, private_targets), threading.Event()
+    config = uvicorn.Config(_app(platform), port=0, log_level="warning", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    threads = [
+        threading.Thread(target=server.run),
+        threading.Thread(target=platform.notifier.run, args=(stopping,)),
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: server.started, 20, "the server to start")
+        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        (root / "client.json").write_text(json.dumps({"url": url, "token": TOKEN}))
+        yield SmallServer(platform, url)
+    finally:
+        server.should_exit = True
+        stopping.set()
+        for thread in threads:
+            thread.join(20)
+        platform.store.close()
+
+
+def _app(platform: SmallPlatform) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.platform, app.state.watch = platform, Watch()
+        platform.watch = app.state.watch
+        yield
+
+    app = FastAPI(lifespan=lifespan)
+    add_problems(app)
+    for routes in (declarations, spans, subscriptions, observing):
+        app.include_router(routes.router)
+    return app
