@@ -14,14 +14,15 @@ from millrace.lake.changes import declaration, file_actions
 from millrace.lake.decide import Dead, as_add, dead_positions
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, load, refresh
 from millrace.lake.read import read_in_shape
-from millrace.lake.schema import TableSpec
-from millrace.lake.sidecar import StagedFile, write_data_file
+from millrace.lake.schema import TableSpec, arrow_schema
+from millrace.lake.sidecar import StagedFile
 from millrace.lake.store import Store
+from millrace.lake.stream_file import stream_data_file
 
 SMALL_FILE_ROWS = 100_000
 MOST_SMALL_FILES = 50
 WORN_SHARE = 0.25
-# What one rewrite holds in memory.
+# A rewrite holds the rows of one file, a row group, and the key hashes of all.
 MOST_ROWS = 1_000_000
 MOST_BYTES = 128 << 20
 MOST_ATTEMPTS = 100
@@ -49,20 +50,26 @@ def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
     """The version in which the files were exchanged; None if another writer removed one of them first."""
     snapshot = load(store)
     planned = {file.path: dead_positions(store, file) for file in rewrite.files}
-    # In the table's shape: files may still hold columns that were dropped, and types that were widened.
-    live = [read_in_shape(store, snapshot, file, planned[file.path]) for file in rewrite.files]
-    merged = pa.concat_tables(live).combine_chunks()
-    staged = write_data_file(store, merged, spec.key, COMPACTED_PREFIX, tightly=True)
+    staged, beaten = _rewritten(store, spec, snapshot, rewrite, planned)
     for _ in range(MOST_ATTEMPTS):
         snapshot = refresh(store, snapshot)
         dead = _died_meanwhile(store, snapshot, rewrite, planned)
-        if dead is None or (len(dead) and staged.rows != merged.num_rows):
+        if dead is None:
             return None
         try:
-            return _exchange(store, spec, snapshot, rewrite, staged, dead)
+            return _exchange(store, spec, snapshot, rewrite, staged, np.union1d(dead, beaten))
         except Conflict:
             continue
     return None
+
+
+def _rewritten(
+    store: Store, spec: TableSpec, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap]
+) -> tuple[StagedFile, Dead]:
+    # In the table's shape: files may still hold columns that were dropped, and types that were widened.
+    tables = (read_in_shape(store, snapshot, file, planned[file.path]) for file in rewrite.files)
+    schema = arrow_schema(snapshot.metadata.schema_json) if snapshot.metadata else pa.schema([])
+    return stream_data_file(store, schema, tables, spec.key, COMPACTED_PREFIX)
 
 
 def _exchange(

@@ -1,0 +1,74 @@
+"""Rows without end in, batch after batch; one data file and its key sidecar out. Holds a row group and the keys, no more.
+Of a key that occurs twice both rows are written; the position of the one that loses is told.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from millrace.lake.keyhash import hash_keys
+from millrace.lake.keys import sidecar_name, write_keys
+from millrace.lake.schema import VERSION_COLUMN
+from millrace.lake.sidecar import DICTIONARY_REPEATS, StagedFile, sorted_keys
+from millrace.lake.store import Store
+
+ROW_GROUP_ROWS = 1 << 17
+ROW_GROUP_BYTES = 32 << 20
+
+Lanes = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+
+
+def stream_data_file(
+    store: Store, schema: pa.Schema, batches: Iterable[pa.Table], key: Sequence[str], name_prefix: str
+) -> tuple[StagedFile, npt.NDArray[np.uint32]]:
+    """The file, packed tightly, and the positions in it that lose against another of the same key."""
+    # Its bytes are not known before it is there, so it cannot be named by them.
+    path = f"{name_prefix}-{uuid.uuid4().hex}.parquet"
+    lanes: list[Lanes] = []
+    versions: list[pa.ChunkedArray] = []
+    rows, beaten, sidecar = 0, np.empty(0, dtype=np.uint32), None
+    with store.creating(path) as file:
+        groups = _row_groups(batches, schema)
+        first = next(groups)
+        options = {"compression": "zstd", "use_dictionary": _repeating_columns(first), "store_schema": False}
+        with pq.ParquetWriter(file, schema, **options) as writer:
+            for group in chain([first], groups):
+                writer.write_table(group, row_group_size=max(1, group.num_rows))
+                rows += group.num_rows
+                if key:
+                    lanes.append(hash_keys([group[column] for column in key]))
+                    versions.append(group[VERSION_COLUMN])
+        size = file.tell()
+        if key:
+            sidecar = sidecar_name(path)
+            joined = np.concatenate([h1 for h1, _ in lanes]), np.concatenate([h2 for _, h2 in lanes])
+            keys, losing = sorted_keys(joined, pa.chunked_array([part for cells in versions for part in cells.chunks]))
+            beaten = losing.astype(np.uint32)
+            write_keys(store, sidecar, replace(keys, files=(path,)))
+    return StagedFile(path, size, rows, sidecar), beaten
+
+
+def _row_groups(batches: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
+    """At least one, possibly empty."""
+    pending, rows, size = [schema.empty_table()], 0, 0
+    for batch in batches:
+        pending.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            yield pa.concat_tables(pending)
+            pending, rows, size = [], 0, 0
+    if pending:
+        yield pa.concat_tables(pending)
+
+
+def _repeating_columns(group: pa.Table) -> list[str]:
+    """Columns whose values repeat enough for a dictionary to pay."""
+    flat = [field.name for field in group.schema if not pa.types.is_nested(field.type)]
+    return [name for name in flat if DICTIONARY_REPEATS * pc.count_distinct(group[name]).as_py() <= group.num_rows]
