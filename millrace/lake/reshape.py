@@ -23,17 +23,18 @@ READ_AS_WIDER = frozenset({(pa.int32(), pa.int64()), (pa.float32(), pa.float64()
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a column's cells come from: what it was called, None if it is new, and the types it went through."""
+    """Where a column's cells come from: what it was called, or how it was `added`, and the types it went through since."""
 
     column: Column
-    source: str | None
+    source: str | None = None
+    added: Column | None = None
     steps: tuple[WidenColumn, ...] = ()
 
     def is_affected(self, stored: pa.Schema) -> bool:
         name, names = self.column.name, stored.names
-        if self.source is None:
+        if self.added is not None:
             # Cells of that name are those of a dropped column: they must not come back.
-            return name in names or stored_default(self.column) is not None
+            return name in names or stored_default(self.added) is not None
         if self.source != name:
             return self.source in names or name in names
         if name not in names or all(step.before.arrow == step.after.arrow for step in self.steps):
@@ -42,15 +43,18 @@ class _Origin:
         return kind != self.column.arrow and (kind, self.column.arrow) not in READ_AS_WIDER
 
     def cells(self, rows: pa.Table) -> Any:
-        kind = self.column.arrow
-        if self.source is None:
-            return _repeated(stored_default(self.column), kind, rows.num_rows)
-        if self.source not in rows.column_names:
-            return pa.nulls(rows.num_rows, kind)
-        cells = rows[self.source].combine_chunks()
+        cells = self._first_cells(rows)
         for step in self.steps:
             cells = _fitted(cells, field_of(step.before), field_of(step.after), step.after.arrow)
-        return _cast(cells, kind)
+        return _cast(cells, self.column.arrow)
+
+    def _first_cells(self, rows: pa.Table) -> Any:
+        if self.added is not None:
+            # What the default is now is for rows to come: those already there got what it was then.
+            return _repeated(stored_default(self.added), self.added.arrow, rows.num_rows)
+        if self.source in rows.column_names:
+            return rows[self.source].combine_chunks()
+        return pa.nulls(rows.num_rows, self.column.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,11 @@ class Reshape:
 
     @staticmethod
     def along(before: Definition, changes: Iterable[Change], after: Definition) -> "Reshape":
-        known = {column.name: _Origin(column, column.name) for column in before.columns}
+        known = {column.name: _Origin(column, source=column.name) for column in before.columns}
         for change in changes:
             match change:
                 case AddColumn(column):
-                    known[column.name] = _Origin(column, None)
+                    known[column.name] = _Origin(column, added=column)
                 case DropColumn(name):
                     del known[name]
                 case RenameColumn(old, new):

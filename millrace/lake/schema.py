@@ -112,6 +112,12 @@ def arrow_schema(schema_json: str) -> pa.Schema:
     return pa.schema([_arrow_field(field) for field in orjson.loads(schema_json)["fields"]])
 
 
+def declared_columns(schema_json: str) -> pa.Schema:
+    """The columns without ours."""
+    ours = {field.name for field in SYSTEM_COLUMNS}
+    return pa.schema([field for field in arrow_schema(schema_json) if field.name not in ours])
+
+
 def _arrow_field(field: dict[str, Any]) -> Any:
     return pa.field(field["name"], _arrow_type(field["type"]))
 

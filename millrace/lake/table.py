@@ -16,7 +16,7 @@ from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
 from millrace.lake.plan import Handle, Planner
 from millrace.lake.purge import purge
-from millrace.lake.schema import TableSpec
+from millrace.lake.schema import TableSpec, declared_columns
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
@@ -138,9 +138,11 @@ class LakeTable:
 
 
 def _recorded(snapshot: Snapshot, spec: TableSpec) -> TableSpec:
-    """The spec with the key columns that the files of this snapshot have, whatever was declared since."""
+    """The spec with the columns and the key that the files of this snapshot have, whatever it was opened with."""
     key = TableState.of(snapshot.metadata).key
-    return spec if key is None or key == spec.key else replace(spec, key=key)
+    if key is None or snapshot.metadata is None:
+        return spec
+    return replace(spec, schema=declared_columns(snapshot.metadata.schema_json), key=key)
 
 
 def _applied(snapshot: Snapshot, decision: Decision, attempts: int) -> Applied:

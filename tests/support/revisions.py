@@ -59,6 +59,14 @@ def stage_under(
     store: Store, definition: Definition, version: int, rows: Sequence[Mapping[str, Any]], prefix: str = "part"
 ) -> StagedFile:
     """One chunk of rows as the definition declares them; a row that says `_deleted` deletes its key."""
+    table, chunk = row_table(definition, version, rows)
+    return write_data_file(store, table, definition.table.primary_key, prefix, [chunk])
+
+
+def row_table(
+    definition: Definition, version: int, rows: Sequence[Mapping[str, Any]], first_position: int = 0
+) -> tuple[pa.Table, StagedChunk]:
+    """A chunk's accepted rows, with `_deleted` if a row says so, and their place in a file."""
     columns = {
         column.name: pa.array([row.get(column.name) for row in rows], column.arrow) for column in definition.columns
     }
@@ -67,10 +75,9 @@ def stage_under(
         "_import": pa.array([f"imp{version}"] * len(rows), pa.string()),
         "_row": pa.array(range(1, len(rows) + 1), pa.int64()),
     }
-    if any(row.get("_deleted") for row in rows):
+    if any("_deleted" in row for row in rows):
         own["_deleted"] = pa.array([bool(row.get("_deleted")) for row in rows])
-    chunk = StagedChunk(f"imp{version}/0", 0, len(rows), version)
-    return write_data_file(store, pa.table({**columns, **own}), definition.table.primary_key, prefix, [chunk])
+    return pa.table({**columns, **own}), StagedChunk(f"imp{version}/0", first_position, len(rows), version)
 
 
 def write_under(
