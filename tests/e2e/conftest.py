@@ -9,5 +9,9 @@ from tests.support.platform import RunningPlatform, running_platform
 
 @pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatform]:
-    with running_platform(tmp_path_factory.mktemp("platform"), MILLRACE_API__LEASE_SECONDS="3") as started:
+    with running_platform(
+        tmp_path_factory.mktemp("platform"),
+        MILLRACE_API__LEASE_SECONDS="3",
+        MILLRACE_API__PRIVATE_TARGETS='["127.0.0.0/8"]',
+    ) as started:
         yield started
