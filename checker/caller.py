@@ -73,6 +73,7 @@ class Caller:
 
     def close(self) -> None:
         self._http.close()
+        self._history.close()
 
 
 def _parsed(content: bytes) -> dict[str, Any]:

@@ -3,30 +3,35 @@
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import polars as pl
 
+from checker.capabilities import SPANS
 from checker.dump import REJECTED, read_lines, save_stored, write_lines
 from checker.oplog import DEFINE, FULL_READS, MAKING_IMPORTS, TABLE_OPS, TRUNCATE
 from checker.platform import Platform
 from checker.sinks import READERS, is_there, read_all, read_rejected
 from checker.tables import Table
+from checker.terminal import is_terminal
 from checker.topics import Reading
 
 SETTLE_SECONDS = 240.0
-TERMINAL = ("completed", "failed", "cancelled")
-OPEN_STATES = ("requested", "admitted", "receiving", "processing", "stopping", "stalled")
+OPEN_STATES = ("admitted", "processing", "publishing", "stopping")
+OVER = ("ended", "aborted")
 PAGE = 1000
 LAG = re.compile(r"^(millrace_(?:lag_records|open_imports|unsent_events)(?:\{[^}]*\})?) ([0-9.e+]+)$", re.MULTILINE)
 
 
 class Collector:
-    def __init__(self, platform: Platform, tables: list[Table], canaries: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, platform: Platform, tables: list[Table], canaries: Mapping[str, str], folder: Path, capabilities: set[str]
+    ) -> None:
         self._platform, self._tables, self._canaries, self._folder = platform, tables, canaries, folder
+        self._capabilities = capabilities
         headers = {"Authorization": f"Bearer {platform.token}"}
         self._http = httpx2.Client(base_url=platform.url, headers=headers, timeout=60)
 
@@ -34,16 +39,17 @@ class Collector:
         """Seconds until nothing was under way any more; gives up after a while, which the checks will see."""
         begun = time.monotonic()
         while time.monotonic() - begun < SETTLE_SECONDS:
-            if not any(self._listed(state) for state in ("admitted", "processing", "stopping")):
+            if not self._is_busy():
                 return time.monotonic() - begun
             time.sleep(1.0)
         return time.monotonic() - begun
 
-    def _listed(self, state: str) -> list[dict[str, Any]]:
+    def _is_busy(self) -> bool:
         try:
-            return list(self._get("/v1/imports", state=state, limit=1)["items"])
+            open_imports = any(self._get("/v1/imports", state=state, limit=1)["items"] for state in OPEN_STATES)
+            return open_imports or any(span["state"] not in OVER for span in self._spans())
         except httpx2.HTTPError:
-            return [{"state": "unknown"}]
+            return True
 
     def _get(self, path: str, **params: Any) -> dict[str, Any]:
         response = self._http.get(path, params=params)
@@ -60,6 +66,7 @@ class Collector:
         write_lines(self._folder / "ops.jsonl", self._ops(ops))
         write_lines(self._folder / "events.jsonl", self._events())
         write_lines(self._folder / "sightings.jsonl", self._sightings())
+        write_lines(self._folder / "spans.jsonl", self._spans())
         self._read_tables()
 
     def _op_records(self) -> list[str]:
@@ -73,8 +80,12 @@ class Collector:
                 yield response.json() if response.status_code == httpx2.codes.OK else {"id": op["id"], "missing": True}
 
     def _ops(self, ops: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """What became of changes of tables, and of requests that made no import."""
+        imports = {
+            document["id"] for document in read_lines(self._folder / "imports.jsonl") if not document.get("missing")
+        }
         for op in ops:
-            if op["kind"] in (DEFINE, TRUNCATE):
+            if op["kind"] in (DEFINE, TRUNCATE) or (op["kind"] in MAKING_IMPORTS and op["id"] not in imports):
                 response = self._http.get(f"/v1/ops/{op['id']}")
                 known = response.status_code == httpx2.codes.OK
                 yield (
@@ -90,6 +101,10 @@ class Collector:
             if not page["items"]:
                 return
             after = page["last"]
+
+    def _spans(self) -> Iterator[dict[str, Any]]:
+        for tenant in self._canaries if SPANS in self._capabilities else ():
+            yield from self._get(f"/v1/tenants/{tenant}/spans", limit=PAGE)["items"]
 
     def _sightings(self) -> Iterator[dict[str, Any]]:
         """Canaries in the platform's own logs: they belong to no tenant, so none may be there."""
@@ -115,12 +130,14 @@ class Collector:
         text = self._http.get("/metrics").text
         return {name: float(value) for name, value in LAG.findall(text)}
 
-    def heard_everything(self, seconds: float = 30.0) -> None:
-        """Waits until the listener has heard what the API tells."""
+    def wait_heard(self, delivered: Collection[str] | None, seconds: float = 60.0) -> None:
+        """Waits until the listener, and the receiver of webhooks if there is one, have heard what the API tells."""
         deadline = time.monotonic() + seconds
-        told = {event["id"] for event in self._events()}
+        events = list(self._events())
+        told = {event["id"] for event in events}
+        due = {event["id"] for event in events if is_terminal(event)} if delivered is not None else set()
         while time.monotonic() < deadline:
             heard = {line["event"]["id"] for line in read_lines(self._folder / "heard.jsonl")}
-            if told <= heard:
+            if told <= heard and due <= set(delivered or ()):
                 return
             time.sleep(0.5)

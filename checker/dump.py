@@ -27,10 +27,11 @@ LISTS = (
     "pages",
     "webhooks",
     "sightings",
+    "spans",
 )
 """history: every request (§4.2). nemesis: every fault. files: what each sent file is. snapshots: reads of tables during the
 run. imports, ops, events: the API's last word. heard: events as they arrived. pages: pages of rejected rows, read twice.
-webhooks: what the receiver got. sightings: canaries seen in answers and logs."""
+webhooks: what the receiver got. sightings: canaries seen in logs. spans: what the API says of them at the end."""
 
 RECORDS: SchemaDict = {
     "reader": pl.String, "topic": pl.String, "partition": pl.Int64, "offset": pl.Int64, "at_ms": pl.Int64,
@@ -72,6 +73,7 @@ class Dump:
     pages: list[Document] = field(default_factory=list)
     webhooks: list[Document] = field(default_factory=list)
     sightings: list[Document] = field(default_factory=list)
+    spans: list[Document] = field(default_factory=list)
     rows: pl.DataFrame = field(default_factory=lambda: _empty("rows"))
     records: pl.DataFrame = field(default_factory=lambda: _empty("records"))
     seen_rows: pl.DataFrame = field(default_factory=lambda: _empty("seen_rows"))

@@ -33,7 +33,7 @@ def measure(model: Model) -> Figures:
     faults = model.dump.nemesis
     under_load = [fault for fault in faults if fault["signal"] == "KILL" and _open_at(model, fault["t_wall"] * 1000)]
     unknown = [line for line in model.dump.history if line["type"] == "info"]
-    known = {imported.file["key"] for imported in over}
+    known = {key for imported in over for key in imported.keys}
     logged = {op.body.get("idempotency_key") for op in model.ops}
     ends = sorted(h["t_mono"] for h in model.dump.heard if is_terminal(h["event"]) and "t_mono" in h)
     return Figures(
@@ -67,7 +67,7 @@ def concurrent_share(model: Model) -> float:
     settled = _settled_ms(model)
     open_ms = pl.DataFrame(
         [(i.id, i.begun_ms, settled.get(i.id, 1 << 62)) for i in model.imports.values()],
-        schema={"import": pl.String, "begun": pl.Int64, "ended": pl.Int64},
+        schema={"import": pl.String, "begun": pl.Float64, "ended": pl.Float64},
         orient="row",
     )
     written = model.rows.filter(pl.col("accepted") & pl.col("keyed")).select(*TABLE, "k", "import").unique()

@@ -46,6 +46,9 @@ class History:
             self._file.close()
             self._begin()
 
+    def close(self) -> None:
+        self._file.close()
+
     def _write(self, line: dict[str, Any]) -> None:
         stamped = {**line, "t_mono": time.monotonic(), "t_wall": time.time()}
         self._file.write(json.dumps(stamped) + "\n")

@@ -3,16 +3,19 @@
 Written from the promises, not from the platform's code. A row is *certain* when its import completed: it must be there or be
 beaten by a newer one. Rows of imports that were cancelled, failed or are still open *may* be there."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import polars as pl
+from polars._typing import SchemaDict
 
 from checker import flavours, rows
 from checker.dump import Dump
-from checker.oplog import END, MAKING_IMPORTS, TRUNCATE, LogOp, Revisions, read_ops
+from checker.oplog import APPEND, BEGIN, END, EVENTS, FULL_READS, TRUNCATE, LogOp, Revisions, read_ops, topic_of
 from checker.shapes import FIRST_SHAPE, Shape
 
 TERMINAL = ("completed", "failed", "cancelled")
@@ -21,23 +24,34 @@ TABLE = ["tenant", "table"]
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A file inside an import; its rows stand behind `offset` others there. An append holds rows of several requests."""
+
+    file: dict[str, Any]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
-    """An import: the file it holds, its place in the log, and the platform's last word about it."""
+    """An import: what it holds, its place in the log, and the platform's last word about it."""
 
     id: str
-    file: dict[str, Any]
-    seq: int
-    begun_ms: int
+    op: LogOp
+    parts: tuple[Part, ...]
     shape: Shape
     document: dict[str, Any]
 
     @property
     def tenant(self) -> str:
-        return str(self.file["tenant"])
+        return self.op.tenant
 
     @property
     def table(self) -> str:
-        return str(self.file["table"])
+        return self.op.subject
+
+    @property
+    def seq(self) -> int:
+        return self.op.seq
 
     @property
     def state(self) -> str:
@@ -49,12 +63,30 @@ class Imported:
 
     @property
     def is_certain(self) -> bool:
-        """Whether every row of it was judged: what the file holds decides, nothing else."""
+        """Whether every row of it was judged: what was sent decides, nothing else."""
         return self.state == "completed" or (self.document.get("error") or {}).get("code") == ALL_REJECTED
+
+    @property
+    def is_append(self) -> bool:
+        return self.op.kind == APPEND
+
+    @property
+    def keys(self) -> list[str]:
+        return [str(part.file["key"]) for part in self.parts]
+
+    @property
+    def sent_rows(self) -> int:
+        return sum(int(part.file["rows"]) for part in self.parts)
 
     @property
     def counts(self) -> dict[str, int]:
         return dict(self.document.get("rows") or {})
+
+    @property
+    def begun_ms(self) -> float:
+        """When it was admitted, which on an exclusive table may be long after it was asked for."""
+        started = self.document.get("started_at")
+        return self.op.at_ms if started is None else datetime.fromisoformat(started).timestamp() * 1000
 
 
 class Model:
@@ -65,7 +97,7 @@ class Model:
         self.revisions = Revisions(self.ops, self.applied)
         self.files = {file["file"]: file for file in dump.files}
         self.imports = self._imports()
-        self.by_file = {imported.file["file"]: imported for imported in self.imports.values()}
+        self.by_file = {part.file["file"]: each for each in self.imports.values() for part in each.parts}
 
     def _imports(self) -> dict[str, Imported]:
         """Of several requests with one key the first in the log began the import."""
@@ -73,11 +105,22 @@ class Model:
         documents = {document["id"]: document for document in self.dump.imports if not document.get("missing")}
         found: dict[str, Imported] = {}
         for op in sorted(self.ops, key=lambda op: op.seq):
-            file = by_key.get(op.body.get("idempotency_key")) if op.kind in MAKING_IMPORTS else None
-            if file is not None and op.id in documents:
+            parts = _parts(op, by_key) if op.id in documents else ()
+            if parts:
                 shape = self.revisions.at(op.tenant, op.subject, op.seq) or FIRST_SHAPE
-                found[op.id] = Imported(op.id, file, op.seq, op.at_ms, shape, documents[op.id])
+                found[op.id] = Imported(op.id, op, parts, shape, documents[op.id])
         return found
+
+    @cached_property
+    def told(self) -> list[dict[str, Any]]:
+        """The events as they stand on their topic."""
+        return [json.loads(text) for text in topic_of(self.dump.records, FULL_READS[0], EVENTS)["text"]]
+
+    @cached_property
+    def chunks(self) -> dict[str, int]:
+        """How many chunks each import has that was received whole."""
+        told = {op.subject: int(op.body["chunks"]) for op in self.ops if op.kind == END}
+        return told | {each.id: 1 for each in self.imports.values() if each.is_append}
 
     @cached_property
     def ends(self) -> dict[str, LogOp]:
@@ -85,50 +128,61 @@ class Model:
         return {op.subject: op for op in self.ops if op.kind == END}
 
     @cached_property
+    def truncates(self) -> dict[str, LogOp]:
+        """The truncations that were applied, by the import that carries each to the sinks."""
+        results = {op["op"]: op.get("result") or {} for op in self.dump.ops}
+        done = [op for op in self.ops if op.kind == TRUNCATE and op.id in self.applied]
+        return {str(results[op.id].get("import", op.id)): op for op in done}
+
+    @cached_property
     def floors(self) -> pl.DataFrame:
         """Per table the place of its last truncate that is done: what lies before it must be gone."""
-        done = [op for op in self.ops if op.kind == TRUNCATE and op.id in self.applied]
         frame = pl.DataFrame(
-            [(op.tenant, op.subject, op.seq) for op in done],
+            [(op.tenant, op.subject, op.seq) for op in self.truncates.values()],
             schema={"tenant": pl.String, "table": pl.String, "floor": pl.Int64},
             orient="row",
         )
         return frame.group_by(TABLE).agg(pl.col("floor").max())
 
     @cached_property
-    def _import_frame(self) -> pl.DataFrame:
-        schema = {
-            "file": pl.Int64, "import": pl.String, "tenant": pl.String, "table": pl.String, "seq": pl.Int64,
-            "certain": pl.Boolean, "keyed": pl.Boolean,
+    def _part_frame(self) -> pl.DataFrame:
+        schema: SchemaDict = {
+            "file": pl.Int64, "offset": pl.Int64, "import": pl.String, "tenant": pl.String, "table": pl.String,
+            "seq": pl.Int64, "certain": pl.Boolean, "withheld": pl.Boolean, "keyed": pl.Boolean,
         }  # fmt: skip
-        keyless = {(tenant, table) for tenant, table in self.dump.run.get("keyless", [])}
+        keyless, atomic = (_places(self.dump.run.get(name, [])) for name in ("keyless", "atomic"))
         found = [
-            (i.file["file"], i.id, i.tenant, i.table, i.seq, i.is_certain, (i.tenant, i.table) not in keyless)
+            (part.file["file"], part.offset, i.id, i.tenant, i.table, i.seq, i.is_certain,
+             (i.tenant, i.table) in atomic and i.is_over and i.state != "completed", (i.tenant, i.table) not in keyless)
             for i in self.imports.values()
-        ]
+            for part in i.parts
+        ]  # fmt: skip
         return pl.DataFrame(found, schema=schema, orient="row")
 
     @cached_property
     def _passing(self) -> pl.DataFrame:
         """Which flavours of which file pass, under the shape in force at its import's place."""
         found = [
-            (i.file["file"], flavour)
-            for i in self.imports.values()
-            for flavour in flavours.accepted(i.shape, i.file.get("early"))
+            (part.file["file"], flavour, True)
+            for imported in self.imports.values()
+            for part in imported.parts
+            for flavour in flavours.accepted(imported.shape, part.file.get("early"))
         ]
-        return pl.DataFrame(found, schema={"file": pl.Int64, "flavour": pl.String}, orient="row")
+        return pl.DataFrame(found, schema={"file": pl.Int64, "flavour": pl.String, "passes": pl.Boolean}, orient="row")
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """Every row of every import: file, row, k, flavour, import, tenant, table, seq, certain, keyed, accepted, deletes."""
-        sent = self.dump.rows.join(self._import_frame, on="file")
-        passing = self._passing.with_columns(accepted=pl.lit(True))
-        judged = sent.join(passing, on=["file", "flavour"], how="left")
-        return judged.with_columns(
-            pl.col("accepted").fill_null(False), deletes=pl.col("flavour") == flavours.DELETE
-        ).select(
-            "file", "row", "k", "nonce", "flavour", "import", *TABLE, "seq", "certain", "keyed", "accepted", "deletes"
-        )
+        """Every row of every import, with the verdict on it. `place` is its number in the import, `row` that in its file.
+
+        Of an atomic import that did not complete nothing may be shown, so none of its rows counts as accepted."""
+        sent = self.dump.rows.join(self._part_frame, on="file")
+        judged = sent.join(self._passing, on=["file", "flavour"], how="left")
+        passes = pl.col("passes").fill_null(False)
+        return judged.select(
+            "file", "row", (pl.col("row") + pl.col("offset")).alias("place"), "k", "nonce", "flavour", "import", *TABLE,
+            "seq", "certain", "keyed", passes, (passes & ~pl.col("withheld")).alias("accepted"),
+            (pl.col("flavour") == flavours.DELETE).alias("deletes"),
+        )  # fmt: skip
 
     @cached_property
     def _by_import(self) -> dict[tuple[object, ...], pl.DataFrame]:
@@ -147,11 +201,9 @@ class Model:
 
     @cached_property
     def winners(self) -> pl.DataFrame:
-        """Per key of the keyed tables the newest certain row: tenant, table, k, seq, row, deletes."""
+        """Per key of the keyed tables the newest certain row."""
         certain = self.above_floor.filter(pl.col("keyed") & pl.col("certain"))
-        return certain.sort("seq", "row").group_by([*TABLE, "k"], maintain_order=True).last().select(
-            *TABLE, "k", "seq", "row", "deletes"
-        )  # fmt: skip
+        return newest(certain).select(*TABLE, "k", "seq", "place", "deletes")
 
     def stored(self, reader: str) -> pl.DataFrame:
         """A reader's tables as one frame: what each row says of itself, and the place of the import that it names."""
@@ -164,7 +216,7 @@ class Model:
         if not frames:
             return pl.DataFrame(schema=_STORED)
         whole = pl.concat(frames, how="vertical_relaxed")
-        places = self._import_frame.select(pl.col("import").alias("_import"), "seq", "certain")
+        places = self._part_frame.select(pl.col("import").alias("_import"), "seq", "certain").unique("_import")
         return whole.join(places, on="_import", how="left")
 
     @property
@@ -176,7 +228,30 @@ class Model:
         return self.stored(self.main_reader)
 
 
-_STORED = {
+def newest(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of each key the last row in the log's order."""
+    return rows.sort("seq", "place").group_by([*TABLE, "k"], maintain_order=True).last()
+
+
+def _places(listed: Iterable[Iterable[str]]) -> set[tuple[str, ...]]:
+    return {tuple(place) for place in listed}
+
+
+def _parts(op: LogOp, by_key: Mapping[str, dict[str, Any]]) -> tuple[Part, ...]:
+    """The files an op carries: one by its key, or those whose rows were gathered into an append, in their order there."""
+    if op.kind == BEGIN:
+        file = by_key.get(op.body.get("idempotency_key") or "")
+        return (Part(file),) if file else ()
+    parts: list[Part] = []
+    offset = 0
+    for stream, (first, last) in (op.body.get("streams") or {}).items() if op.kind == APPEND else ():
+        if stream in by_key:
+            parts.append(Part(by_key[stream], offset))
+        offset += last - first + 1
+    return tuple(parts)
+
+
+_STORED: SchemaDict = {
     "k": pl.Int64, "w": pl.String, "_version": pl.Int64, "_import": pl.String, "_row": pl.Int64, "canary": pl.String,
     "file": pl.Int64, "row": pl.Int64, "nonce": pl.Int64, "tenant": pl.String, "table": pl.String, "seq": pl.Int64,
     "certain": pl.Boolean,

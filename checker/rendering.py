@@ -57,6 +57,7 @@ def _jsonl(frame: pl.DataFrame, added: Sequence[str], early: str | None) -> byte
         .when(_is(f.SHORT)).then(head + "}")
         .when(_is(f.SURPLUS)).then(whole + f',"{f.UNKNOWN_FIELD}":1}}')
         .when(_is(f.EARLY)).then(early_field + "}")
+        .when(_is(f.DELETE)).then(pl.concat_str([pl.lit('{"k":'), pl.col("k"), pl.lit(',"_deleted":true}')]))
         .otherwise(whole + "}")
     )  # fmt: skip
     return _joined(frame, line)

@@ -16,18 +16,20 @@ import numpy as np
 
 from checker.board import Board, Lines
 from checker.caller import Caller
-from checker.capabilities import missing, probe
+from checker.capabilities import DELETES, WEBHOOKS, missing, probe
 from checker.collecting import Collector
+from checker.defining import Definer
 from checker.listening import Listener, Readings
-from checker.loading import Client, Definer, Scene
+from checker.loading import Client, Scene
+from checker.making import Maker
 from checker.nemesis import Nemesis, plan
 from checker.platform import Platform
+from checker.receiving import Receiver
 from checker.report import KILLS_EACH, PER_MINUTES, SCHEMA_CHANGES
-from checker.sending import Maker
 from checker.tables import TENANTS, plan_tables
 from checker.topics import start_tail
 
-ENVIRON = {"MILLRACE_API__LEASE_SECONDS": "20"}
+ENVIRON = {"MILLRACE_API__LEASE_SECONDS": "20", "MILLRACE_API__PRIVATE_TARGETS": '["127.0.0.0/8"]'}
 SEQUENTIAL, CONCURRENT = 2, 4
 PAUSE_SECONDS = 2.0
 SPARE = 1.15
@@ -74,7 +76,7 @@ class Run:
         self._canaries = {
             tenant: f"canary{number}x{int(rng.integers(1 << 40)):010x}" for number, tenant in enumerate(TENANTS)
         }
-        self._keyless = {(table.tenant, table.name) for table in self._tables if not table.keyed}
+        self._keyless = {table.place for table in self._tables if not table.keyed}
         self._capabilities = probe(httpx2.get(f"{platform.url}/openapi.json", timeout=30).json())
         self._tokens = self._make_tenants()
         self._threads: list[threading.Thread] = []
@@ -96,34 +98,43 @@ class Run:
     def run(self) -> None:
         """1. Declare. 2. Watch. 3. Load and break for the time given. 4. Heal, settle, collect."""
         wish, dump = self._wish, self._wish.dump
-        scene = Scene(
-            self._tables, Maker(wish.seed, self._canaries, dump, self._board), self._board, dump, self._capabilities
-        )
+        maker = Maker(wish.seed, self._canaries, dump, self._board, deletes=DELETES in self._capabilities)
+        scene = Scene(self._tables, maker, self._board, dump, self._capabilities)
         changes = SCHEMA_CHANGES * wish.minutes / PER_MINUTES * SPARE + 1
         definer = Definer(scene, wish.seed + 1, self._caller_for, pause=wish.minutes * 60 / (changes + 1))
         definer.declare_all()
+        receiver = self._subscribe()
         watching = threading.Event()
         finish_tail = start_tail(self._platform.bootstrap, self._canaries, dump / "records", threading.Event())
         readings = Readings(self._platform.home / "lake", self._keyless, dump)
         listener = Listener(
             self._platform.url, self._platform.token, Lines(dump / "heard.jsonl"), self._board, readings
         )
-        watchers = [self._thread("listener", lambda: listener.follow(watching))]
-        watchers += [self._thread("readings", lambda: readings.read_wanted(watching))]
+        self._thread("listener", lambda: listener.follow(watching))
+        reader = self._thread("readings", lambda: readings.read_wanted(watching))
         nemesis = Nemesis(self._platform, self._board, Lines(dump / "nemesis.jsonl"), wish.seed + 2)
         self._load(scene, definer, nemesis)
         load_ended = time.monotonic()
         nemesis.heal()
-        collector = Collector(self._platform, self._tables, self._canaries, dump)
+        collector = Collector(self._platform, self._tables, self._canaries, dump, self._capabilities)
         settled = collector.wait_settled()
         _say(f"settled after {settled:.0f} s; collecting")
-        collector.heard_everything()
+        collector.wait_heard(receiver.ids if WEBHOOKS in self._capabilities else None)
         watching.set()
-        for thread in watchers:
-            thread.join(60)
+        reader.join()
         finish_tail()
         collector.collect()
         self._write_run(scene, collector.lags(), load_ended, settled)
+
+    def _subscribe(self) -> Receiver:
+        receiver = Receiver(Lines(self._wish.dump / "webhooks.jsonl"))
+        for tenant in TENANTS if WEBHOOKS in self._capabilities else ():
+            wanted = {"name": "checker", "url": receiver.url(tenant), "types": ["import.*", "span.*"]}
+            headers = {"Authorization": f"Bearer {self._tokens[tenant]}"}
+            path = f"{self._platform.url}/v1/tenants/{tenant}/subscriptions"
+            answer = httpx2.post(path, json=wanted, headers=headers, timeout=60).raise_for_status()
+            receiver.secrets[tenant] = answer.json()["secret"]
+        return receiver
 
     def _load(self, scene: Scene, definer: Definer, nemesis: Nemesis) -> None:
         wish = self._wish
@@ -174,6 +185,7 @@ class Run:
             "minutes": self._wish.minutes,
             "canaries": self._canaries,
             "keyless": [list(place) for place in sorted(self._keyless)],
+            "atomic": [list(table.place) for table in self._tables if table.is_atomic],
             "capabilities": sorted(self._capabilities),
             "not_in_this_build": [*missing(self._capabilities), *sorted(scene.refused)],
             "lags": lags,

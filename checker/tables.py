@@ -1,6 +1,5 @@
-"""The tables of a run: tenants in, declarations and what the clients know of each table's shape out."""
+"""The tables of a run: declarations in; what the clients know of each table's shape, and the keys they write, out."""
 
-import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,39 +19,51 @@ class Table:
 
     tenant: str
     name: str
-    policies: dict[str, Any]
     share: float
+    policies: dict[str, Any] = field(default_factory=dict)
     keyed: bool = True
     known: Shape = FIRST_SHAPE
     wanted: Shape | None = None
-    defining: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def path(self) -> str:
         return f"/v1/tenants/{self.tenant}/tables/{self.name}"
 
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.tenant, self.name
+
+    @property
+    def is_exclusive(self) -> bool:
+        return self.policies.get("concurrency") == "exclusive"
+
+    @property
+    def is_atomic(self) -> bool:
+        return self.policies.get("publish") == "atomic"
+
     def document(self, shape: Shape) -> dict[str, Any]:
-        key = ["k"] if self.keyed else []
-        return {
-            "table": self.name,
-            "schema": shape.to_avro(self.name),
-            "primary_key": key,
-            "csv": {"header": True},
-            **self.policies,
-        }
+        said = {"table": self.name, "schema": shape.to_avro(self.name), "primary_key": ["k"] if self.keyed else []}
+        return {**said, "csv": {"header": True}, **self.policies}
 
 
 def plan_tables() -> list[Table]:
     """The same names and the same keys for every tenant, so that whatever leaks is seen."""
-    tables = []
-    for number, tenant in enumerate(TENANTS):
-        vectors = {"deletion_vectors": "never"} if number == 1 else {}
-        tables += [
-            Table(tenant, "orders", {}, 0.5),
-            Table(tenant, "ledger", {"concurrency": "exclusive", **vectors}, 0.25),
-            Table(tenant, "trail", {}, 0.25, keyed=False),
-        ]
-    return tables
+    a, b, c = TENANTS
+    exclusive, atomic, rewriting = {"concurrency": "exclusive"}, {"publish": "atomic"}, {"deletion_vectors": "never"}
+    return [
+        Table(a, "orders", 0.2),
+        Table(b, "orders", 0.15, rewriting),
+        Table(c, "orders", 0.15),
+        Table(a, "ledger", 0.1, exclusive),
+        Table(c, "ledger", 0.05, {**exclusive, **rewriting}),
+        Table(a, "trail", 0.1, keyed=False),
+        Table(b, "trail", 0.1, keyed=False),
+        Table(a, "vault", 0.08, atomic),
+        Table(b, "stage", 0.07),
+    ]
+
+
+TRUNCATED = "stage"
 
 
 def next_shape(table: Table, rng: np.random.Generator, refused: set[str]) -> Shape:

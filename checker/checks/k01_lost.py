@@ -23,13 +23,13 @@ def _keyed(model: Model, stored: pl.DataFrame, found: Findings) -> None:
     missing = model.winners.filter(~pl.col("deletes")).join(present, on=[*TABLE, "k"], how="left").filter(
         pl.col("has_seq").is_null()
         | (pl.col("has_seq") < pl.col("seq"))
-        | ((pl.col("has_seq") == pl.col("seq")) & (pl.col("has_row") < pl.col("row")))
+        | ((pl.col("has_seq") == pl.col("seq")) & (pl.col("has_row") < pl.col("place")))
     )  # fmt: skip
     may = _newer_deletes(model)
     unexcused = missing.join(may, on=[*TABLE, "k"], how="left").filter(
         pl.col("may_seq").is_null() | (pl.col("may_seq") < pl.col("seq")) | pl.col("has_seq").is_not_null()
     )
-    found.none_of(unexcused.select(*TABLE, "k", "seq", "row", "has_seq", "has_row"), certain.height, "lost")
+    found.none_of(unexcused.select(*TABLE, "k", "seq", "place", "has_seq", "has_row"), certain.height, "lost")
 
 
 def _newer_deletes(model: Model) -> pl.DataFrame:
@@ -40,9 +40,9 @@ def _newer_deletes(model: Model) -> pl.DataFrame:
 
 def _keyless(model: Model, stored: pl.DataFrame, found: Findings) -> None:
     certain = model.above_floor.filter(~pl.col("keyed") & pl.col("certain"))
-    present = stored.select(pl.col("_import").alias("import"), pl.col("_row").alias("row"))
-    lost = certain.join(present, on=["import", "row"], how="anti")
-    found.none_of(lost.select(*TABLE, "import", "row", "k"), certain.height, "lost from a table without key")
+    present = stored.select(pl.col("_import").alias("import"), pl.col("_row").alias("place"))
+    lost = certain.join(present, on=["import", "place"], how="anti")
+    found.none_of(lost.select(*TABLE, "import", "place", "k"), certain.height, "lost from a table without key")
 
 
 def _partial(model: Model, stored: pl.DataFrame, found: Findings) -> None:
@@ -64,7 +64,7 @@ def _acknowledged(model: Model, found: Findings) -> None:
         line["result"].get("import") for line in model.dump.history if line["f"] == "cancel" and line.get("result")
     }
     for imported in model.imports.values():
-        if imported.id in model.ends and imported.id not in cancelled and imported.is_over:
+        if imported.id in model.chunks and imported.id not in cancelled and imported.is_over:
             code = (imported.document.get("error") or {}).get("code")
             well = imported.state == "completed" or code == ALL_REJECTED
             found.that(well, f"import {imported.id} was received whole and is {imported.state} ({code})")

@@ -19,7 +19,7 @@ def check(model: Model) -> Findings:
 def _named(model: Model, stored: pl.DataFrame, found: Findings) -> None:
     """The row exists, its verdict is to accept it, and the platform's own columns name the same import and row."""
     sent = model.rows.select(
-        "file", "row", "accepted", "import", pl.col("nonce").alias("sent_nonce"), pl.col("k").alias("sent_k")
+        "file", "row", "place", "accepted", "import", pl.col("nonce").alias("sent_nonce"), pl.col("k").alias("sent_k")
     )
     matched = stored.join(sent, on=["file", "row"], how="left")
     shown = [*TABLE, "w", "_import", "_row"]
@@ -31,7 +31,7 @@ def _named(model: Model, stored: pl.DataFrame, found: Findings) -> None:
         pl.col("sent_nonce").is_not_null()
         & (
             (pl.col("import") != pl.col("_import"))
-            | (pl.col("row") != pl.col("_row"))
+            | (pl.col("place") != pl.col("_row"))
             | (pl.col("sent_k") != pl.col("k"))
         )
     )

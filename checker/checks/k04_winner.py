@@ -24,7 +24,7 @@ def _winners(model: Model, stored: pl.DataFrame, found: Findings) -> None:
     keyed = model.rows.filter("keyed").select(TABLE).unique()
     here = stored.join(keyed, on=TABLE)
     best = model.winners.select(
-        *TABLE, "k", pl.col("seq").alias("best_seq"), pl.col("row").alias("best_row"), "deletes"
+        *TABLE, "k", pl.col("seq").alias("best_seq"), pl.col("place").alias("best_row"), "deletes"
     )
     compared = here.join(best, on=[*TABLE, "k"], how="left")
     is_best = (pl.col("seq") == pl.col("best_seq")) & (pl.col("_row") == pl.col("best_row")) & ~pl.col("deletes")

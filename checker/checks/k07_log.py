@@ -37,9 +37,9 @@ def _chunks_are_there(model: Model, found: Findings) -> None:
         if "import_id" in stamp:
             numbers[stamp["import_id"]].add(stamp["number"])
             checksums[stamp["import_id"], stamp["number"]].add(stamp["checksum"])
-    for import_id, end in model.ends.items():
+    for import_id, chunks in model.chunks.items():
         if import_id in model.imports:
-            lacking = set(range(end.body["chunks"])) - numbers[import_id]
+            lacking = set(range(chunks)) - numbers[import_id]
             found.that(not lacking, f"chunks {sorted(lacking)[:5]} of {import_id} are not in the topic")
     for (import_id, number), sums in checksums.items():
         found.that(len(sums) == 1, f"chunk {number} of {import_id} is there with different bytes")

@@ -5,10 +5,11 @@ from collections import defaultdict
 
 import polars as pl
 
+from checker.checks.spans import check_spans
 from checker.findings import Findings
-from checker.model import TABLE, Model
-from checker.oplog import EVENTS, FULL_READS, PROGRESS, TAIL, topic_of
-from checker.terminal import terminal_events
+from checker.model import TABLE, Model, newest
+from checker.oplog import PROGRESS, TAIL, topic_of
+from checker.terminal import on_topic, terminal_events
 
 LENIENT_MS = 1
 
@@ -20,42 +21,50 @@ def check(model: Model) -> Findings:
     _behind_the_end_op(model, found)
     _in_order(model, found)
     _behind_its_facts(model, found)
+    check_spans(model, found)
     return found
 
 
 def _readable(model: Model, found: Findings) -> None:
-    """Each certain row of an ended import is in the first reading after its END, or something newer is there."""
+    """The first reading after an END shows what it announces: rows are there, deleted and truncated ones are not."""
     readings = model.dump.seen_rows.partition_by("snapshot", as_dict=True)
-    for snapshot in model.dump.snapshots:
-        ended = [import_id for import_id in snapshot["ended"] if import_id in model.imports]
-        certain = model.rows_of(ended).filter(pl.col("certain") & pl.col("accepted") & ~pl.col("deletes"))
-        seen = readings.get((snapshot["snapshot"],), model.dump.seen_rows.clear())
-        place = f"reading {snapshot['snapshot']} of {snapshot['tenant']}/{snapshot['table']}"
-        if [snapshot["tenant"], snapshot["table"]] in model.dump.run.get("keyless", []):
-            present = seen.select(pl.col("_import").alias("import"), pl.col("_row").alias("row"))
-            missing = certain.join(present, on=["import", "row"], how="anti")
-            missing = missing.join(model.floors, on=TABLE, how="left").filter(
-                pl.col("seq") > pl.col("floor").fill_null(-1)
-            )
-        else:
-            missing = _missing_keys(model, certain, seen)
-        found.none_of(missing.select("import", "row", "k"), certain.height, f"ended, but not in {place}")
-
-
-def _missing_keys(model: Model, certain: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
     places = {imported.id: imported.seq for imported in model.imports.values()}
-    newest = certain.sort("seq", "row").group_by([*TABLE, "k"], maintain_order=True).last()
-    there = seen.with_columns(
-        pl.col("_import").replace_strict(places, default=None, return_dtype=pl.Int64).alias("has")
-    )
-    compared = newest.join(there.select("k", "has", pl.col("_row").alias("has_row")), on="k", how="left")
-    older = (pl.col("has") < pl.col("seq")) | ((pl.col("has") == pl.col("seq")) & (pl.col("has_row") < pl.col("row")))
-    short = compared.filter(pl.col("has").is_null() | older)
-    return _not_taken_away(model, short)
+    for snapshot in model.dump.snapshots:
+        seen = readings.get((snapshot["snapshot"],), model.dump.seen_rows.clear()).select(
+            "k", pl.col("_import").alias("has_import"), pl.col("_row").alias("has_place"),
+            pl.col("_import").replace_strict(places, default=None, return_dtype=pl.Int64).alias("has"),
+        )  # fmt: skip
+        accepted = model.rows_of(snapshot["ended"]).filter(pl.col("certain") & pl.col("accepted"))
+        certain = accepted.filter(~pl.col("deletes"))
+        where = f"reading {snapshot['snapshot']} of {snapshot['tenant']}/{snapshot['table']}"
+        keyless = [snapshot["tenant"], snapshot["table"]] in model.dump.run.get("keyless", [])
+        missing = _missing_rows(certain, seen) if keyless else _missing_keys(certain, seen)
+        missing = _not_taken_away(model, missing)
+        found.none_of(missing.select("import", "place", "k"), certain.height, f"ended, but not in {where}")
+        deletes = newest(accepted).filter("deletes").join(seen, on="k").filter(_OLDER)
+        found.none_of(
+            deletes.select("import", "k", "has"), accepted.height - certain.height, f"deleted, but in {where}"
+        )
+        for op in (model.truncates[each] for each in snapshot["ended"] if each in model.truncates):
+            kept = seen.filter(pl.col("has") < op.seq)
+            found.none_of(kept.select("k", "has_import"), max(1, seen.height), f"truncated, but in {where}")
+
+
+_OLDER = (pl.col("has") < pl.col("seq")) | ((pl.col("has") == pl.col("seq")) & (pl.col("has_place") < pl.col("place")))
+
+
+def _missing_rows(certain: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    return certain.join(seen, left_on=["import", "place"], right_on=["has_import", "has_place"], how="anti")
+
+
+def _missing_keys(certain: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    return newest(certain).join(seen, on="k", how="left").filter(pl.col("has").is_null() | _OLDER)
 
 
 def _not_taken_away(model: Model, short: pl.DataFrame) -> pl.DataFrame:
     """A delete or a truncate behind the row may already have taken it, whether or not it has ended."""
+    if not short.height:
+        return short
     deletes = model.rows.filter(pl.col("deletes")).group_by([*TABLE, "k"]).agg(pl.col("seq").max().alias("gone"))
     floors = model.floors.rename({"floor": "emptied"})
     excused = short.join(deletes, on=[*TABLE, "k"], how="left").join(floors, on=TABLE, how="left")
@@ -79,7 +88,7 @@ def _behind_the_end_op(model: Model, found: Findings) -> None:
     """A completed import was received whole before it ended; positions in the log decide."""
     settled = {op.subject: op.seq for op in reversed(model.ops) if op.kind == "settle_import"}
     for imported in model.imports.values():
-        if imported.state == "completed" and imported.id in settled:
+        if imported.state == "completed" and imported.id in settled and not imported.is_append:
             end = model.ends.get(imported.id)
             well = end is not None and imported.seq < end.seq < settled[imported.id]
             found.that(well, f"import {imported.id} completed without or before its end op")
@@ -90,8 +99,7 @@ def _in_order(model: Model, found: Findings) -> None:
     rank = {"admitted": 0, "received": 1, "stopping": 1, "completed": 2, "failed": 2, "cancelled": 2}
     told: dict[str, list[int]] = defaultdict(list)
     seen: set[str] = set()
-    for text in topic_of(model.dump.records, FULL_READS[0], EVENTS)["text"]:
-        event = json.loads(text)
+    for event in on_topic(model):
         word = event["type"].rsplit(".", 1)[-1]
         if word in rank and event["id"] not in seen:
             seen.add(event["id"])
@@ -109,10 +117,10 @@ def _behind_its_facts(model: Model, found: Findings) -> None:
         for identity in _identities(json.loads(text)):
             first[identity] = min(first.get(identity, at_ms), at_ms)
     for imported in model.imports.values():
-        if imported.state == "completed" and imported.id in settled and imported.id in model.ends:
+        if imported.state == "completed" and imported.id in settled and imported.id in model.chunks:
             wanted = [
                 (stage, imported.id, number)
-                for number in range(model.ends[imported.id].body["chunks"])
+                for number in range(model.chunks[imported.id])
                 for stage in ("judged", *imported.document.get("sinks", {}))
             ]
             late = [each for each in wanted if first.get(each, 1 << 62) > settled[imported.id] + LENIENT_MS]

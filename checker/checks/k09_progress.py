@@ -60,7 +60,7 @@ def _adds_up(model: Model, found: Findings) -> None:
         well = rows["read"] == rows["accepted"] + rows["rejected"] + rows["ignored"]
         found.that(well, f"the END of {imported.id} does not add up: {rows}")
         found.that(rows == imported.counts, f"the END of {imported.id} says {rows}, the import {imported.counts}")
-        sent = imported.file["rows"]
+        sent = imported.sent_rows
         right = rows["read"] == sent if imported.state == "completed" else rows["read"] <= sent
         found.that(right, f"{imported.id} read {rows['read']} of {sent} rows")
 

@@ -20,7 +20,7 @@ def check(model: Model) -> Findings:
 
 def _expected(model: Model) -> pl.DataFrame:
     """The rows to reject and the reason of each."""
-    rejected = model.rows.filter(~pl.col("accepted")).select("file", "import", "row", "flavour")
+    rejected = model.rows.filter(~pl.col("passes")).select("file", "import", pl.col("place").alias("row"), "flavour")
     reasons = [
         (file["file"], flavour, flavours.reason(flavour, file["format"], file.get("early")))
         for file in model.dump.files

@@ -16,7 +16,11 @@ def check(model: Model) -> Findings:
 
 
 def _counts(model: Model, found: Findings) -> None:
-    totals = model.rows.filter("certain").group_by("import").agg(pl.col("accepted").sum(), pl.len().alias("rows"))
+    totals = (
+        model.rows.filter("certain")
+        .group_by("import")
+        .agg(pl.col("passes").sum().alias("accepted"), pl.len().alias("rows"))
+    )
     for import_id, accepted, rows in totals.select("import", "accepted", "rows").iter_rows():
         said = model.imports[import_id].counts
         expected = (accepted, rows - accepted)
@@ -27,12 +31,12 @@ def _counts(model: Model, found: Findings) -> None:
 def _sensitive_rows(model: Model, found: Findings) -> None:
     """Rows that one revision takes and another refuses."""
     sensitive = model.rows.filter(pl.col("certain") & pl.col("flavour").is_in(list(BY_SCHEMA)))
-    kept = model.dump.rejected.select("import", "row", pl.lit(True).alias("was_rejected"))
-    judged = sensitive.join(kept, on=["import", "row"], how="left").with_columns(
+    kept = model.dump.rejected.select("import", pl.col("row").alias("place"), pl.lit(True).alias("was_rejected"))
+    judged = sensitive.join(kept, on=["import", "place"], how="left").with_columns(
         pl.col("was_rejected").fill_null(False)
     )
-    wrong = judged.filter(pl.col("accepted") == pl.col("was_rejected"))
-    shown = ["import", "row", "flavour", "accepted", "was_rejected"]
+    wrong = judged.filter(pl.col("passes") == pl.col("was_rejected"))
+    shown = ["import", "place", "flavour", "passes", "was_rejected"]
     found.none_of(wrong.select(shown), sensitive.height, "judged by another schema")
 
 

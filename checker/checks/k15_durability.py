@@ -6,7 +6,7 @@ so surviving a power cut (class D2) is not shown, and for one broker on one mach
 import polars as pl
 
 from checker.findings import Findings
-from checker.model import TABLE, Model
+from checker.model import TABLE, Model, newest
 from checker.terminal import is_terminal
 
 
@@ -24,7 +24,7 @@ def check(model: Model) -> Findings:
     }
     rows = model.above_floor.filter(pl.col("import").is_in(list(ended)) & pl.col("certain"))
     stored = model.table_rows
-    keyed = rows.filter("keyed").sort("seq", "row").group_by([*TABLE, "k"], maintain_order=True).last()
+    keyed = newest(rows.filter("keyed"))
     there = stored.select(*TABLE, "k", pl.col("seq").alias("has"))
     deleted = model.rows.filter("deletes").select(*TABLE, "k").unique()
     lost = keyed.filter(~pl.col("deletes")).join(there, on=[*TABLE, "k"], how="left").filter(
@@ -32,7 +32,7 @@ def check(model: Model) -> Findings:
     ).join(deleted, on=[*TABLE, "k"], how="anti")  # fmt: skip
     found.none_of(lost.select(*TABLE, "k", "import"), rows.filter("keyed").height, "ended before a kill, and lost")
     keyless = rows.filter(~pl.col("keyed"))
-    present = stored.select(pl.col("_import").alias("import"), pl.col("_row").alias("row"))
-    gone = keyless.join(present, on=["import", "row"], how="anti")
-    found.none_of(gone.select(*TABLE, "import", "row"), keyless.height, "ended before a kill, and lost")
+    present = stored.select(pl.col("_import").alias("import"), pl.col("_row").alias("place"))
+    gone = keyless.join(present, on=["import", "place"], how="anti")
+    found.none_of(gone.select(*TABLE, "import", "place"), keyless.height, "ended before a kill, and lost")
     return found

@@ -114,3 +114,32 @@ def _(dump: Dump) -> None:
     dump.heard[:] = [
         h for h in dump.heard if not (h["event"]["subject"] == imported and h["event"]["type"].endswith("completed"))
     ]
+
+
+@damage("a span ended before one of its imports", "K8")
+def _(dump: Dump) -> None:
+    member = next(d for d in dump.imports if d["tenant"] == TENANT and d["span"])
+    ends = pl.col("topic").str.ends_with("events") & pl.col("text").str.contains(f"settle_{member['id']}")
+    last = int(str(dump.records.filter(pl.col("topic").str.ends_with("events"))["offset"].max())) + 100
+    dump.records = dump.records.with_columns(pl.when(ends).then(last).otherwise("offset").alias("offset"))
+
+
+@damage("an END after a truncate while its rows are still shown", "K8")
+def _(dump: Dump) -> None:
+    truncated = next(op["op"] for op in dump.ops if op["kind"] == "truncate_table")
+    emptied = next(s for s in dump.snapshots if s["ended"] == [truncated])
+    before = next(s for s in dump.snapshots if s["table"] == "emptied" and s["tenant"] == emptied["tenant"])
+    shown = dump.seen_rows.filter(pl.col("snapshot") == before["snapshot"])
+    dump.seen_rows = pl.concat(
+        [dump.seen_rows, shown.with_columns(pl.lit(emptied["snapshot"], pl.Int64).alias("snapshot"))]
+    )
+
+
+@damage("a webhook is signed with another secret", "K16")
+def _(dump: Dump) -> None:
+    dump.webhooks[0]["secret"] = "whsec_b3RoZXI="
+
+
+@damage("an op was never evaluated", "K14")
+def _(dump: Dump) -> None:
+    dump.ops[-1]["state"] = "requested"

@@ -7,7 +7,7 @@ import polars as pl
 from checker import flavours, rows
 from checker.dump import Dump
 from checker.model import Model
-from checker.selftest.good_run import LEDGER, ORDERS, TRAIL
+from checker.selftest.good_run import LEDGER, ORDERS, TRAIL, VAULT
 from checker.selftest.planting import OTHER, TENANT, damage, ended, restore
 
 
@@ -60,7 +60,7 @@ def _(dump: Dump) -> None:
     beaten = mine.join(winner.select("k", pl.col("seq").alias("won")), on="k").filter(pl.col("seq") < pl.col("won"))[:1]
     old = rows.cells(beaten, f"canary-{TENANT}", [])
     version = next(d["first_version"] for d in dump.imports if d["id"] == beaten["import"][0])
-    marked = old.with_columns(_version=pl.lit(version), _import=beaten["import"], _row=beaten["row"])
+    marked = old.with_columns(_version=pl.lit(version), _import=beaten["import"], _row=beaten["place"])
     restore(
         dump, ORDERS, lambda f: pl.concat([f.filter(pl.col("k") != beaten["k"][0]), marked], how="diagonal_relaxed")
     )
@@ -151,3 +151,35 @@ def _(dump: Dump) -> None:
     readings = [s["snapshot"] for s in dump.snapshots if s["tenant"] == TENANT and s["table"] == ORDERS]
     older = pl.col("snapshot") == readings[-1]
     dump.seen_rows = dump.seen_rows.with_columns(pl.when(older).then(1).otherwise("_version").alias("_version"))
+
+
+@damage("a row of a cancelled atomic import is shown", "K2")
+def _(dump: Dump) -> None:
+    cancelled = ended(dump, VAULT, "cancelled")
+    row = Model(dump).rows.filter((pl.col("import") == cancelled["id"]) & pl.col("passes"))[:1]
+    cells = rows.cells(row, f"canary-{TENANT}", []).with_columns(
+        _version=pl.lit(cancelled["first_version"]), _import=pl.lit(cancelled["id"]), _row=row["place"]
+    )
+    restore(dump, VAULT, lambda f: pl.concat([f.filter(pl.col("k") != row["k"][0]), cells], how="diagonal_relaxed"))
+
+
+@damage("a streamed row is there twice", "K3")
+def _(dump: Dump) -> None:
+    model = Model(dump)
+    appended = next(i for i in model.imports.values() if i.is_append and i.tenant == TENANT and i.table == TRAIL)
+    restore(dump, TRAIL, lambda frame: pl.concat([frame, frame.filter(pl.col("_import") == appended.id)[-1:]]))
+
+
+@damage("a deleted key came back", "K4")
+def _(dump: Dump) -> None:
+    model = Model(dump)
+    mine = (pl.col("tenant") == TENANT) & (pl.col("table") == ORDERS)
+    gone = model.winners.filter(mine & pl.col("deletes"))
+    revived = model.above_floor.filter(
+        mine & ~pl.col("deletes") & pl.col("k").is_in(gone["k"].implode()) & pl.col("certain")
+    )[:1]
+    version = next(d["first_version"] for d in dump.imports if d["id"] == revived["import"][0])
+    cells = rows.cells(revived, f"canary-{TENANT}", []).with_columns(
+        _version=pl.lit(version), _import=revived["import"], _row=revived["place"]
+    )
+    restore(dump, ORDERS, lambda frame: pl.concat([frame, cells], how="diagonal_relaxed"))

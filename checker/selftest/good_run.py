@@ -1,12 +1,12 @@
 """A small run that is right: two tenants, keyed and keyless tables, overlapping imports, schema changes, deletes, a truncate,
-a cancelled import, a repeated request, kills. A seed in, its dump out."""
+streamed rows, an atomic table, cancelled imports, a repeated request, a span, kills. A seed in, its dump out."""
 
 from checker.dump import Dump
 from checker.selftest.perfect import PARTITIONS, Perfect
 from checker.selftest.upload import Upload
 from checker.shapes import FIRST_SHAPE
 
-ORDERS, LEDGER, TRAIL = "orders", "ledger", "trail"
+ORDERS, LEDGER, TRAIL, VAULT = "orders", "ledger", "trail", "vault"
 
 
 def good_run(seed: int = 1) -> Dump:
@@ -19,6 +19,8 @@ def good_run(seed: int = 1) -> Dump:
         _changing(world, tenant)
         _taking_away(world, tenant)
         _appending(world, tenant)
+        _withholding(world, tenant)
+        _together(world, tenant)
     return world.finish()
 
 
@@ -30,7 +32,7 @@ def _overlapping(world: Perfect, tenant: str) -> None:
     world.kill("worker")
     older.apply()
     again = {"import": newer.id, "counts": None}
-    world.call("retry", tenant, ORDERS, again, newer.file["key"])
+    world.call("retry", tenant, ORDERS, again, newer.files[0]["key"])
 
 
 def _changing(world: Perfect, tenant: str) -> None:
@@ -45,22 +47,42 @@ def _changing(world: Perfect, tenant: str) -> None:
 
 
 def _taking_away(world: Perfect, tenant: str) -> None:
-    Upload(world, tenant, ORDERS, count=10, deletes=True).send().apply()
-    Upload(world, tenant, ORDERS, count=20).send().apply()
+    Upload(world, tenant, ORDERS, 10, kind="delete").send().apply()
+    Upload(world, tenant, ORDERS, 20).send().apply()
     world.kill("driver")
-    cancelled = Upload(world, tenant, ORDERS, count=60).send()
+    cancelled = Upload(world, tenant, ORDERS, 60).send()
     world.call("cancel", tenant, ORDERS, {"import": cancelled.id, "counts": None})
     cancelled.apply(only_chunks=1)
     world.define(tenant, "emptied", FIRST_SHAPE)
     Upload(world, tenant, "emptied").send().apply()
     world.truncate(tenant, "emptied")
-    Upload(world, tenant, "emptied", count=5).send().apply()
+    Upload(world, tenant, "emptied", 5).send().apply()
 
 
 def _appending(world: Perfect, tenant: str) -> None:
     Upload(world, tenant, TRAIL, format="csv").send().apply()
-    stopped = Upload(world, tenant, TRAIL, count=60).send()
+    stopped = Upload(world, tenant, TRAIL, 60).send()
     world.call("cancel", tenant, TRAIL, {"import": stopped.id, "counts": None})
     stopped.apply(only_chunks=2)
     world.kill("broker")
     Upload(world, tenant, TRAIL).send().apply()
+    Upload(world, tenant, TRAIL, 7, 12, 30).send().apply()
+
+
+def _withholding(world: Perfect, tenant: str) -> None:
+    """Of an atomic import that was cancelled nothing is shown."""
+    world.define(tenant, VAULT, FIRST_SHAPE, atomic=True)
+    Upload(world, tenant, VAULT).send().apply()
+    cancelled = Upload(world, tenant, VAULT, 60).send()
+    world.call("cancel", tenant, VAULT, {"import": cancelled.id, "counts": None})
+    cancelled.apply(only_chunks=2)
+
+
+def _together(world: Perfect, tenant: str) -> None:
+    """A span over two tables, one of its members streamed."""
+    name = "nightly"
+    world.begin_span(tenant, name)
+    file = Upload(world, tenant, ORDERS, span=name).send()
+    Upload(world, tenant, LEDGER, 5, 8, span=name).send().apply()
+    file.apply()
+    world.end_span(tenant, name)

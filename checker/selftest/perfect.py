@@ -1,6 +1,8 @@
 """A platform that makes no mistakes, in memory: requests in, the dump of a flawless run out."""
 
+import base64
 import hashlib
+import hmac
 import json
 from collections import defaultdict
 from typing import Any
@@ -12,6 +14,7 @@ from checker.dump import RECORDS, REJECTED, SEEN_ROWS, Document, Dump
 from checker.shapes import Shape
 
 PARTITIONS = {"left": 0, "right": 1}
+SECRET = b"not a secret"
 
 
 class Perfect:
@@ -19,9 +22,9 @@ class Perfect:
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
-        self.dump = Dump(
-            run={"seed": seed, "canaries": {t: f"canary-{t}" for t in PARTITIONS}, "keyless": [], "lags": {"lag": 0}}
-        )
+        canaries = {tenant: f"canary-{tenant}" for tenant in PARTITIONS}
+        said = {"seed": seed, "canaries": canaries, "keyless": [], "atomic": [], "lags": {"lag": 0}}
+        self.dump = Dump(run={**said, "capabilities": ["webhooks"]})
         self.shapes: dict[tuple[str, str], Shape] = {}
         self._revisions: dict[tuple[str, str], int] = defaultdict(int)
         self._offsets: dict[tuple[str, int], int] = defaultdict(int)
@@ -57,15 +60,8 @@ class Perfect:
     ) -> None:
         """One request that was answered; `begun` is when it was asked."""
         self._calls += 1
-        line = {
-            "proc": 0,
-            "idx": self._calls,
-            "f": f,
-            "tenant": tenant,
-            "table": table,
-            "idem_key": key,
-            "result": None,
-        }
+        about = {"f": f, "tenant": tenant, "table": table, "idem_key": key}
+        line = {"proc": 0, "idx": self._calls, **about, "result": None}
         asked = begun if begun is not None else self.tick()
         self.dump.history.append({**line, "type": "invoke", "t_mono": asked, "t_wall": asked})
         done = self.tick()
@@ -74,12 +70,24 @@ class Perfect:
         )
 
     def tell(self, op_id: str, word: str, tenant: str, subject: str, data: Document) -> None:
-        event = {"id": f"{op_id}.{word}", "type": f"millrace.import.{word}", "subject": subject, "data": data}
+        event = {"id": f"{op_id}.{word}", "type": f"millrace.{word}", "subject": subject, "data": data}
+        event["source"] = f"/millrace/tenants/{tenant}"
         self.append("events", tenant, json.dumps(event))
         self.dump.events.append(event)
         self.dump.heard.append({"event": event, "t_wall": self.tick()})
+        self._deliver(tenant, event)
 
-    def define(self, tenant: str, table: str, shape: Shape, *, key: bool = True) -> None:
+    def _deliver(self, tenant: str, event: Document) -> None:
+        body, at = json.dumps(event), str(int(self.now))
+        signed = hmac.new(SECRET, f"{event['id']}.{at}.{body}".encode(), hashlib.sha256).digest()
+        signature = f"v1,{base64.b64encode(signed).decode()}"
+        headers = {"webhook-id": event["id"], "webhook-timestamp": at, "webhook-signature": signature}
+        secret = f"whsec_{base64.b64encode(SECRET).decode()}"
+        self.dump.webhooks.append(
+            {"tenant": tenant, "event": event, "headers": headers, "body": body, "secret": secret}
+        )
+
+    def define(self, tenant: str, table: str, shape: Shape, *, key: bool = True, atomic: bool = False) -> None:
         begun = self.tick()
         self._revisions[tenant, table] += 1
         revision = self._revisions[tenant, table]
@@ -88,8 +96,9 @@ class Perfect:
         result = {"revision": revision, "changed": True}
         self.dump.ops.append({"op": op_id, "kind": "define_table", "state": "applied", "result": result})
         self.shapes[tenant, table] = shape
-        if not key and [tenant, table] not in self.dump.run["keyless"]:
-            self.dump.run["keyless"].append([tenant, table])
+        if revision == 1:
+            self.dump.run["keyless"] += [] if key else [[tenant, table]]
+            self.dump.run["atomic"] += [[tenant, table]] if atomic else []
         self.call("define", tenant, table, result, begun=begun)
 
     def truncate(self, tenant: str, table: str) -> None:
@@ -97,6 +106,19 @@ class Perfect:
         self.op(op_id, "truncate_table", tenant, table, {})
         self.dump.ops.append({"op": op_id, "kind": "truncate_table", "state": "applied", "result": {}})
         self._tables[tenant, table].clear()
+        self.read(tenant, table, [op_id])
+
+    def begin_span(self, tenant: str, name: str) -> None:
+        self.tell(f"op_begin_{name}", "span.begun", tenant, name, {})
+
+    def end_span(self, tenant: str, name: str) -> None:
+        """Everything in it has ended."""
+        members = [
+            document for document in self.dump.imports if document["span"] == name and document["tenant"] == tenant
+        ]
+        rows = {word: sum(document["rows"][word] for document in members) for word in members[0]["rows"]}
+        self.tell(f"op_end_{name}", "span.ended", tenant, name, {"rows": rows, "imports": len(members)})
+        self.dump.spans.append({"tenant": tenant, "name": name, "state": "ended"})
 
     def kill(self, what: str) -> None:
         self.dump.nemesis.append(
