@@ -19,6 +19,8 @@ from millrace.validate.cells import without_broken_text
 from millrace.validate.faults import Fault
 from millrace.validate.text import Outcome
 
+# Below what orjson writes, so that it never depends on the caller's stack.
+_DEEPEST = 200
 _ESCAPED = r'["\\\x00-\x1f]'
 
 
@@ -26,8 +28,12 @@ def rescued(parts: Mapping[str, pa.Array], rows: int) -> pa.Array:
     """The object of each row; `parts` hold each column's values as JSON text, null where there is none."""
     if not parts:
         return pa.nulls(rows, pa.string())
-    named = [pc.binary_join_element_wise(f"{orjson.dumps(name).decode()}:", parts[name], "") for name in sorted(parts)]
-    inside = pc.binary_join_element_wise(*named, ",", null_handling="skip")
+    # Joining around nulls is left to no kernel: one of them loses rows that have nothing to join.
+    named = [
+        pc.binary_join_element_wise(f",{orjson.dumps(name).decode()}:", parts[name], "").fill_null("")
+        for name in sorted(parts)
+    ]
+    inside = pc.utf8_slice_codeunits(pc.binary_join_element_wise(*named, ""), 1)
     objects = pc.binary_join_element_wise("{", inside, "}", "")
     return pc.if_else(pc.equal(inside, ""), pa.scalar(None, pa.string()), objects)
 
@@ -67,15 +73,18 @@ def written(value: Any) -> str:
     try:
         return orjson.dumps(value, default=_plain_value, option=orjson.OPT_SORT_KEYS).decode()
     except TypeError:
-        return _written_slowly(value)
+        return orjson.dumps(_narrowed(value), default=_plain_value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _written_slowly(value: Any) -> str:
-    """Numbers of more than 64 bits, and keys that are no text."""
-    try:
-        return json.dumps(value, default=str, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    except (RecursionError, ValueError) as error:
-        raise TypeError(str(error)) from error
+def _narrowed(value: Any, depth: int = 0) -> Any:
+    """The value with numbers of more than 64 bits as they are written."""
+    if depth > _DEEPEST:
+        raise TypeError("nested too deep")
+    if isinstance(value, dict):
+        return {name: _narrowed(inner, depth + 1) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_narrowed(inner, depth + 1) for inner in value]
+    return orjson.Fragment(str(value)) if isinstance(value, int) and value.bit_length() > 63 else value
 
 
 def _plain_value(value: Any) -> Any:
