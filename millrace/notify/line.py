@@ -1,6 +1,7 @@
 """One subscription being served: sends what is due, one at a time or several at once, until it is cancelled or unwanted."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,40 +51,49 @@ class Line:
         self.waiting = waiting
         self._shared = shared
         self._news = asyncio.Event()
+        self._due: deque[Delivery] = deque()
         self._flying: set[int] = set()
         self._is_failing = False
         self._is_unwanted = False
 
     def tell(self, subscription: Subscription) -> None:
         """There may be something to send, or it is to be sent otherwise."""
-        self.subscription = subscription
+        if subscription != self.subscription:
+            self.subscription = subscription
+            self._due.clear()
         self._news.set()
 
     async def serve(self) -> None:
         async with asyncio.TaskGroup() as attempts:
             while not self._is_unwanted:
                 self._news.clear()
-                due, pause = await self._due()
-                for delivery in due:
-                    self._flying.add(delivery.number)
-                    attempts.create_task(self._deliver(delivery))
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._news.wait(), pause)
+                delivery, pause = await self._next()
+                if delivery is None:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._news.wait(), pause)
+                    continue
+                self._flying.add(delivery.number)
+                attempts.create_task(self._deliver(delivery))
 
-    async def _due(self) -> tuple[list[Delivery], float | None]:
+    async def _next(self) -> tuple[Delivery | None, float | None]:
+        """What is to be sent now; else how long to wait if nothing happens before, None for as long as it takes."""
         # A target that fails is tried with one delivery at a time.
         at_once = 1 if self._is_failing or self.subscription.order == IN_ORDER else AT_ONCE
-        room = at_once - len(self._flying)
-        if room <= 0:
-            return [], None
-        look = partial(self._shared.queue.due, self.subscription, sorted(self._flying), room)
-        return await self._shared.in_store(look)
+        if len(self._flying) >= at_once:
+            return None, None
+        pause = None
+        if not self._due:
+            found, pause = await self._shared.in_store(partial(self._shared.queue.due, self.subscription))
+            self._due.extend(each for each in found if each.number not in self._flying)
+        return (self._due.popleft(), None) if self._due else (None, pause)
 
     async def _deliver(self, delivery: Delivery) -> None:
         shared = self._shared
         async with shared.failing if self._is_failing else shared.healthy:
             outcome = await attempt(self.subscription, delivery, shared.pace, shared.allowed, shared.send)
         self._is_failing = not isinstance(outcome, Delivered)
+        if self._is_failing and self.subscription.order == IN_ORDER:
+            self._due.clear()
         await shared.outcomes.record(outcome)
         self._flying.discard(delivery.number)
         self._count(outcome)

@@ -97,7 +97,8 @@ class Lines:
             if time.monotonic() - looked >= IDLE_SECONDS:
                 looked = time.monotonic()
                 await self._look_at_subscriptions()
-            await self._look_at_events()
+            if self._lines:
+                await self._look_at_events()
             with suppress(TimeoutError):
                 await asyncio.wait_for(woken.wait(), IDLE_SECONDS)
             await asyncio.sleep(GATHER_SECONDS)

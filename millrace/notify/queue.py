@@ -5,11 +5,12 @@ whose delivery was not recorded is delivered again, under the same id."""
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Boolean, Connection, and_, bindparam, delete, func, select, update
 
 from millrace.notify.subscription import IN_ORDER, Subscription, from_row, moment
 from millrace.store import tables as t
@@ -19,6 +20,7 @@ from millrace.store.notify_tables import deliveries, subscriptions
 WINDOW = 1000
 """Events queued per subscription at most: a target that is away for long must not fill the store."""
 PAGE = 500
+DUE_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,27 +92,18 @@ class Queue:
             connection.execute(_MOVE, moved)
         return filled
 
-    def due(
-        self, subscription: Subscription, flying: Collection[int], room: int
-    ) -> tuple[list[Delivery], float | None]:
-        """Up to `room` deliveries whose time has come, and the seconds until the next one's if none is due."""
-        waiting = (
-            select(deliveries, t.events.c.event)
-            .outerjoin(t.events, t.events.c.number == deliveries.c.number)
-            .where(deliveries.c.subscription == subscription.id, deliveries.c.number.not_in(flying))
-        )
-        if subscription.order == IN_ORDER:
-            # Only the oldest counts: whatever comes later waits behind it.
-            waiting = waiting.order_by(deliveries.c.number).limit(1)
-        else:
-            waiting = waiting.order_by(deliveries.c.next_us, deliveries.c.number).limit(room)
+    def due(self, subscription: Subscription) -> tuple[list[Delivery], float | None]:
+        """Deliveries whose time has come, the next ones first, and the seconds until the first whose time has not."""
         now = time.time_ns() // 1000
+        in_order = subscription.order == IN_ORDER
         with self._store.read() as connection:
-            found = list(connection.execute(waiting))
-        ready = [row for row in found if row.next_us <= now]
-        pause = min((row.next_us - now for row in found if row.next_us > now), default=None)
+            wanted = {"which": subscription.id, "most": DUE_PAGE}
+            found = list(connection.execute(_OLDEST if in_order else _SOONEST, wanted))
+        # In order, what comes later waits behind the first that has to wait.
+        ready = takewhile(lambda row: row.next_us <= now, found)
         due = [Delivery(row.number, row.event, row.attempts, row.since_us) for row in ready]
-        return due, None if pause is None else pause / 1e6
+        pause = (found[len(due)].next_us - now) / 1e6 if len(due) < len(found) else None
+        return due, pause
 
     def settle(self, outcomes: Iterable[Outcome]) -> None:
         """Records what became of deliveries, all in one transaction."""
@@ -128,7 +121,31 @@ class Filled:
     rows: list[dict[str, Any]]
 
 
-_MOVE = update(subscriptions).where(subscriptions.c.id == bindparam("which")).values(position=bindparam("moved_to"))
+# Built once: making a statement costs more than running it.
+_WAITING = (
+    select(deliveries, t.events.c.event)
+    .outerjoin(t.events, t.events.c.number == deliveries.c.number)
+    .where(deliveries.c.subscription == bindparam("which"))
+    .limit(bindparam("most"))
+)
+_OLDEST = _WAITING.order_by(deliveries.c.number)
+_SOONEST = _WAITING.order_by(deliveries.c.next_us, deliveries.c.number)
+_THIS = subscriptions.c.id == bindparam("which")
+_MOVE = update(subscriptions).where(_THIS).values(position=bindparam("moved_to"))
+_DELIVERED = (
+    update(subscriptions)
+    .where(_THIS)
+    .values(delivered=subscriptions.c.delivered + bindparam("how_many"), last_delivered=bindparam("last"))
+)
+_FAILED = (
+    update(subscriptions)
+    .where(_THIS)
+    .values(
+        given_up=subscriptions.c.given_up + bindparam("how_many"),
+        last_error=bindparam("last"),
+        enabled=and_(subscriptions.c.enabled, bindparam("is_wanted", type_=Boolean)),
+    )
+)
 _DONE = delete(deliveries).where(
     deliveries.c.subscription == bindparam("which"), deliveries.c.number == bindparam("event_number")
 )
@@ -184,18 +201,13 @@ def _settle(connection: Connection, key: str, outcomes: list[Outcome]) -> None:
     ]
     if later:
         connection.execute(_LATER, later)
-    columns = subscriptions.c
-    values: dict[str, Any] = {
-        "delivered": columns.delivered + len(delivered),
-        "given_up": columns.given_up + len(given_up),
-    }
     if delivered:
-        values["last_delivered"] = _shown(max(delivered, key=lambda each: each.at_us))
+        last = max(delivered, key=lambda each: each.at_us)
+        connection.execute(_DELIVERED, {"which": key, "how_many": len(delivered), "last": _shown(last)})
     if failed:
-        values["last_error"] = max(failed, key=lambda each: each.at_us).error
-    if any(each.is_gone for each in failed):
-        values["enabled"] = False
-    connection.execute(update(subscriptions).where(columns.id == key).values(**values))
+        last_error = max(failed, key=lambda each: each.at_us).error
+        wanted = not any(each.is_gone for each in failed)
+        connection.execute(_FAILED, {"which": key, "how_many": len(given_up), "last": last_error, "is_wanted": wanted})
 
 
 def _shown(outcome: Delivered) -> dict[str, Any]:
