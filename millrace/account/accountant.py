@@ -143,12 +143,7 @@ class Accountant:
     def _trim(self) -> None:
         """Frees what no restart can ask for again: before the start of each query's last committed batch."""
         self._trimmed_at = time.monotonic()
-        before = {
-            (topic, int(partition)): offset
-            for checkpoint in self._checkpoints.values()
-            for topic, partitions in checkpoint.starts.items()
-            for partition, offset in partitions.items()
-        }
+        before = self._passed_by_all()
         with self._store.read() as connection:
             unsettled = {row.id: row for row in connection.execute(_UNSETTLED)}
         try:
@@ -160,6 +155,18 @@ class Accountant:
         gauge("open_imports", len(unsettled))
         with self._settling:
             self._asked = {(import_id, kind) for import_id, kind in self._asked if import_id in unsettled}
+
+    def _passed_by_all(self) -> dict[tuple[str, int], int]:
+        """What the slowest query of each topic has left behind; nothing while a query has not told where it is."""
+        before: dict[tuple[str, int], int] = {}
+        for checkpoint in self._checkpoints.values():
+            for topic, partitions in checkpoint.starts.items():
+                for partition, offset in partitions.items():
+                    place = topic, int(partition)
+                    before[place] = min(before.get(place, offset), offset)
+        used = self._home.used_sinks
+        silent = used.is_dir() and any(f"sink-{kind.name}" not in self._checkpoints for kind in used.iterdir())
+        return {place: offset for place, offset in before.items() if not silent or place[0] != VALIDATED_INPUT}
 
     def _folded_for_good(self, unsettled: Iterable[Any]) -> dict[tuple[str, int], int]:
         """Facts about imports that have not settled stay: a control store restored from a backup needs them again."""

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from millrace.model.names import Home
+from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 
 
@@ -17,6 +18,10 @@ class DefinitionFiles:
         path = self._home.definition(definition.fingerprint)
         if not path.exists():
             _write_whole(path, definition.to_json())
+        for target in definition.table.targets:
+            if target.kind != DELTA_KIND:
+                self._home.used_sinks.mkdir(parents=True, exist_ok=True)
+                (self._home.used_sinks / target.kind).touch()
 
     def read(self, fingerprint: str) -> Definition:
         return Definition.from_json(self._home.definition(fingerprint).read_bytes())

@@ -46,7 +46,8 @@ class StagedChunk:
 @dataclass(frozen=True, slots=True)
 class StagedFile:
     """A data file that is complete on disk, and the keys that its chunks delete. `sidecar` is None for tables without a
-    key; `path` is empty where there is nothing but deletes."""
+    key; `path` is empty where there is nothing but deletes. `deleted_keys` holds the rows of the deletes, for sinks that know
+    nothing of hashes."""
 
     path: str
     size: int
@@ -55,6 +56,7 @@ class StagedFile:
     chunks: tuple[StagedChunk, ...] = ()
     tombstones: str | None = None
     deleted_rows: int = 0
+    deleted_keys: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,7 +83,7 @@ def write_data_file(
         rows = table.drop_columns([DELETED_COLUMN]) if DELETED_COLUMN in table.column_names else table
         return _write_rows(store, rows, None, name_prefix, chunks, tightly)
     keys, beaten = sorted_keys(hash_keys([table[column] for column in key]), table[VERSION_COLUMN])
-    tombstones, deleted_rows = None, 0
+    tombstones, deleted_rows, deleted_keys = None, 0, None
     if DELETED_COLUMN in table.column_names:
         is_deleted = table[DELETED_COLUMN].fill_null(False).to_numpy()
         table = table.drop_columns([DELETED_COLUMN])
@@ -89,12 +91,19 @@ def write_data_file(
         beaten, deleted_rows = np.concatenate([beaten, deleted.position]), len(deleted)
         if deleted_rows:
             tombstones = write_tombstones(store, name_prefix, deleted.h1, deleted.h2, deleted.version)
+            deleted_keys = _write_deleted(store, table.take(pa.array(deleted.position)), tombstones)
     if len(beaten):
         table, keys, chunks = _without(table, keys, chunks, beaten)
     if not table.num_rows and deleted_rows:
-        return StagedFile("", 0, 0, None, tuple(chunks), tombstones, deleted_rows)
+        return StagedFile("", 0, 0, None, tuple(chunks), tombstones, deleted_rows, deleted_keys)
     staged = _write_rows(store, table, keys, name_prefix, chunks, tightly)
-    return replace(staged, tombstones=tombstones, deleted_rows=deleted_rows)
+    return replace(staged, tombstones=tombstones, deleted_rows=deleted_rows, deleted_keys=deleted_keys)
+
+
+def _write_deleted(store: Store, rows: pa.Table, tombstones: str) -> str:
+    name = f"{tombstones}.deleted"
+    store.put_if_absent(name, encode_parquet(rows))
+    return name
 
 
 def _refuse_unless_stageable(table: pa.Table, key: Sequence[str], name_prefix: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from millrace.model.columns import Column, parse_columns
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
+from millrace.model.sinks import parse_targets
 from millrace.model.table import Budget, CsvDialect, TableDeclaration
 
 FILE_TYPES = ("csv", "jsonl", "avro", "parquet")
@@ -18,7 +19,6 @@ COMPATIBILITY = (
     "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive", "none",
 )  # fmt: skip
 DELETION_VECTORS = ("auto", "never")
-SINKS = ("delta",)
 _KNOWN = {
     "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
     "sinks", "unknown_fields", "deletion_vectors", "description", "concurrency", "on_error", "max_rejected",
@@ -38,6 +38,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
     assert isinstance(schema, dict)
     name = checked_name("table", document.get("table", schema.get("name")))
     key = _primary_key(document.get("primary_key", []), columns)
+    targets = parse_targets(document.get("sinks", ["delta"]))
     return TableDeclaration(
         name=name,
         schema=schema,
@@ -45,7 +46,8 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         file_type=_one_of("file_type", _file_type(document.get("file_type", "csv")), FILE_TYPES),
         csv=_dialect(document),
         max_file_bytes=_max_file_bytes(document.get("max_file_size_mb")),
-        sinks=_sinks(document.get("sinks", ["delta"])),
+        sinks=tuple(target.name for target in targets if target.required),
+        targets=targets,
         unknown_fields=_one_of("unknown_fields", document.get("unknown_fields", "reject"), UNKNOWN_FIELDS),
         deletion_vectors=_one_of("deletion_vectors", document.get("deletion_vectors", "auto"), DELETION_VECTORS),
         key_space=None if document.get("key_space") is None else checked_name("key space", document["key_space"]),
@@ -151,14 +153,3 @@ def _max_file_bytes(given: object) -> int | None:
     if not 0 < megabytes < 1e9:
         raise Invalid(f"max_file_size_mb is {given!r}.", remedy="Give a positive number of megabytes.")
     return int(megabytes * (1 << 20))
-
-
-def _sinks(given: object) -> tuple[str, ...]:
-    names = (
-        [str(sink.get("kind") if isinstance(sink, Mapping) else sink) for sink in given]
-        if isinstance(given, list)
-        else []
-    )
-    if not names:
-        raise Invalid(f"sinks is {given!r:.60}.", remedy=f"Name at least one of: {', '.join(SINKS)}.")
-    return tuple(_one_of("sink", name, SINKS) for name in names)

@@ -99,6 +99,20 @@ class Home:
         return self.root / "stops"
 
     @property
+    def parked(self) -> Path:
+        """What has not reached its sink yet, by kind, tenant, table and target."""
+        return self.root / "parked"
+
+    def queue(self, kind: str, tenant: str, table: str, target: str) -> Path:
+        parts = (("sink", kind), ("tenant", tenant), ("table", table), ("sink", target))
+        return self.parked.joinpath(*(checked_name(what, name) for what, name in parts))
+
+    @property
+    def used_sinks(self) -> Path:
+        """The kinds of sinks that some table names, one empty file each."""
+        return self.root / "run" / "sinks"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from millrace.model.columns import RESCUED, Column, parse_columns
+from millrace.model.sinks import DELTA, SinkTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class TableDeclaration:
+    """`sinks` names the required ones among `targets`: an import ends when it is durable in each of them."""
+
     name: str
     schema: dict[str, Any]
     primary_key: tuple[str, ...] = ()
@@ -54,6 +57,7 @@ class TableDeclaration:
     budget: Budget = Budget()
     publish: str = "rolling"
     compatibility: str = "backward"
+    targets: tuple[SinkTarget, ...] = (DELTA,)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -65,6 +69,8 @@ class TableDeclaration:
         values["primary_key"] = tuple(values["primary_key"])
         values["sinks"] = tuple(values["sinks"])
         values["budget"] = Budget(**values.get("budget", {}))
+        if "targets" in values:
+            values["targets"] = tuple(SinkTarget(**target) for target in values["targets"])
         return TableDeclaration(**values)
 
 

@@ -15,6 +15,7 @@ from millrace.lake.table import LakeTable
 from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
 from millrace.model.imports import ERROR_STORE
 from millrace.model.names import Home
+from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.sink.contract import Group
 from millrace.sink.upkeep import Upkeep
@@ -34,6 +35,9 @@ class DeltaSink:
     def write(self, groups: Sequence[Group]) -> None:
         """1. Hold what is to be seen as a whole. 2. Commit everything else, and what is published now, at once.
         3. Let go what was held. Each step may happen again."""
+        groups = [group for group in groups if _is_kept_here(self._definition(group.definition))]
+        if not groups:
+            return
         newest = max((self._definition(group.definition) for group in groups), key=age)
         root = self._home.table(newest.tenant, newest.table.name)
         table = self._tables.get(root, spec_of(newest), self._definition)
@@ -100,6 +104,10 @@ class OpenTables:
         table.write(batch)
         rows = sum(delivery.file.rows + delivery.file.deleted_rows for delivery in batch.files)
         self._upkeep.note(root, table.spec, rows)
+
+
+def _is_kept_here(definition: Definition) -> bool:
+    return any(target.kind == DELTA_KIND for target in definition.table.targets)
 
 
 @lru_cache(maxsize=4096)

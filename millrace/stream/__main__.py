@@ -11,6 +11,7 @@ from millrace.observe import log, log_to_stderr
 from millrace.settings import Settings
 from millrace.sink.delta import DeltaSink, ErrorStore
 from millrace.sink.upkeep import Upkeep
+from millrace.stream.couriers import Couriers
 from millrace.stream.flow import Flow
 from millrace.stream.jvm import outlive_none, remember
 from millrace.stream.plane import DataPlane, serve_metrics
@@ -39,6 +40,7 @@ def main() -> None:
     warm_up(spark)
     appender = Appender(cluster)
     upkeep = Upkeep()
+    couriers = Couriers(spark, home, appender)
     flow = Flow(
         spark=spark,
         cluster=cluster,
@@ -47,6 +49,7 @@ def main() -> None:
         raw_partitions=_wait_for_topics(cluster),
         accepted=DeltaSink(home, upkeep),
         rejected=ErrorStore(home, ERRORS_SCHEMA, upkeep),
+        couriers=couriers,
         appender=appender,
     )
     port = serve_metrics(0)
@@ -57,7 +60,8 @@ def main() -> None:
         log("data_plane_ready", metrics_port=port)
 
     keep_tidy(spark, upkeep)
-    DataPlane(flow.queries(), home, appender).run(ready)
+    couriers.start()
+    DataPlane(flow.queries, home, appender).run(ready)
     spark.stop()
     appender.close()
 

@@ -4,6 +4,7 @@ Each query has its own checkpoint and may run any batch again; identity and vers
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +15,7 @@ from millrace.model.facts import Durable, to_dict
 from millrace.model.names import Home
 from millrace.settings import SparkSettings
 from millrace.sink.contract import Group, Sink, by_table
+from millrace.stream.couriers import Couriers, used_kinds
 from millrace.stream.task import OUTPUT_DDL, JudgeChunks
 from millrace.wire.client import Appender, Cluster
 from millrace.wire.envelope import pack, unpack
@@ -42,6 +44,7 @@ class Flow:
     raw_partitions: int
     accepted: Sink
     rejected: Sink
+    couriers: Couriers
     appender: Appender
 
     def queries(self) -> dict[str, Start]:
@@ -52,6 +55,7 @@ class Flow:
             "validate-bulk": lambda: self._validate("validate-bulk", bulk, self.settings.bulk_chunks_per_batch),
             "sink-delta": lambda: self._sink("sink-delta", VALIDATED_INPUT, self.accepted),
             "sink-errors": lambda: self._sink("sink-errors", IMPORT_ERROR, self.rejected),
+            **{f"sink-{kind}": partial(self._park, kind) for kind in used_kinds(self.home)},
         }
 
     def _validate(self, name: str, partitions: list[int], chunks_per_batch: int) -> StreamingQuery:
@@ -84,6 +88,17 @@ class Flow:
         reports = self._read({"subscribe": topic}, 2000).select("value")
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         return self._start(name, reports.writeStream.foreachBatch(deliver))
+
+    def _park(self, kind: str) -> StreamingQuery:
+        """Every other kind of sink has its own offsets, which never wait for a target: couriers take it from there."""
+
+        def park(batch: DataFrame, _batch_id: int) -> None:
+            for row in batch.collect():
+                self.couriers.park(kind, Group.from_dict(unpack(bytes(row.value))))
+
+        reports = self._read({"subscribe": VALIDATED_INPUT}, 2000).select("value")
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"sink-{kind}")
+        return self._start(f"sink-{kind}", reports.writeStream.foreachBatch(park))
 
     def _read(self, which: dict[str, str], records_per_batch: int) -> DataFrame:
         options = {**self._client_options(), **_CONSUMER, **which, "maxOffsetsPerTrigger": str(records_per_batch)}

@@ -17,6 +17,7 @@ from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
 from millrace.wire.topics import PROGRESS
 
+Start = Callable[[], StreamingQuery]
 LOOK_SECONDS = 0.05
 TELL_AGAIN_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.5
@@ -33,9 +34,13 @@ class Running:
 
 
 class DataPlane:
-    def __init__(self, queries: dict[str, Callable[[], StreamingQuery]], home: Home, appender: Appender) -> None:
-        self._queries = {name: Running(start) for name, start in queries.items()}
-        self._watches = [CheckpointWatch(name, home.checkpoints / name) for name in queries]
+    """`queries` is asked again and again: a kind of sink that nobody used before gets its query when the first table does."""
+
+    def __init__(self, queries: Callable[[], dict[str, Start]], home: Home, appender: Appender) -> None:
+        self._wanted = queries
+        self._home = home
+        self._queries: dict[str, Running] = {}
+        self._watches: list[CheckpointWatch] = []
         self._appender = appender
         self._stopping = threading.Event()
 
@@ -61,6 +66,10 @@ class DataPlane:
 
     def _keep_running(self) -> None:
         now = time.monotonic()
+        for name, start in self._wanted().items():
+            if name not in self._queries:
+                self._queries[name] = Running(start)
+                self._watches.append(CheckpointWatch(name, self._home.checkpoints / name))
         for name, running in self._queries.items():
             if running.query is not None and running.query.isActive:
                 running.pause = max(FIRST_PAUSE_SECONDS, running.pause * 0.99)

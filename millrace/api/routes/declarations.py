@@ -14,6 +14,7 @@ from millrace.model.errors import Invalid, Missing
 from millrace.model.names import checked_name
 from millrace.model.ops import Applied
 from millrace.model.table import Definition
+from millrace.sink.registry import refuse_unable
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
@@ -71,6 +72,7 @@ async def define_table(
     caller.must_see(tenant)
     checked_name("tenant", tenant)
     declaration = parse_table(document)
+    refuse_unable(declaration)
     if declaration.name != checked_name("table", table):
         raise Invalid(
             f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."

@@ -1,0 +1,82 @@
+"""Where a table's accepted rows end up: targets as declared, what a kind of sink can do, and what kind of failure it met."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+from millrace.model.errors import Invalid, MillraceError
+from millrace.model.names import checked_name
+
+DELTA_KIND = "delta"
+SECRET_SCHEMES = ("env", "file", "k8s")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTarget:
+    """One place: the kind of sink, and where it is. `settings` hold no secret, only references to them."""
+
+    name: str
+    kind: str
+    required: bool = True
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+DELTA = SinkTarget(DELTA_KIND, DELTA_KIND)
+
+
+def parse_targets(given: object) -> tuple[SinkTarget, ...]:
+    """`[delta, {kind: postgres, name: warehouse, required: false, host: …}]`."""
+    if not isinstance(given, list) or not given:
+        raise Invalid(f"sinks is {given!r:.60}.", remedy="Name at least one, for example [delta].")
+    targets = tuple(_target(one) for one in given)
+    names = [target.name for target in targets]
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"Two sinks are called {name!r}.", remedy="Give each a name of its own.")
+    return targets
+
+
+def _target(given: object) -> SinkTarget:
+    if isinstance(given, str):
+        return SinkTarget(checked_name("sink", given), given)
+    if not isinstance(given, Mapping) or not isinstance(given.get("kind"), str):
+        raise Invalid(f"{given!r:.80} is not a sink.", remedy="Give its kind, and what that kind needs.")
+    kind = checked_name("sink", given["kind"])
+    required = given.get("required", True)
+    if not isinstance(required, bool):
+        raise Invalid(f"required of sink {kind!r} is {required!r}.", remedy="Write true or false.")
+    settings = {name: value for name, value in given.items() if name not in ("kind", "name", "required")}
+    return SinkTarget(checked_name("sink", given.get("name", kind)), kind, required, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a kind of sink can do; asked when a table is declared."""
+
+    upsert: bool = True
+    delete: bool = True
+    atomic_publish: bool = False
+    nested_types: bool = False
+    exactly_once_append: bool = False
+    survives: str = "process"
+    """What durable means there: `process` (a killed process) or `power` (a power cut)."""
+
+
+class Fault(Enum):
+    """How far a failure reaches."""
+
+    ROW = "row"
+    TABLE = "table"
+    SINK = "sink"
+
+
+class SinkFailed(MillraceError):
+    """A write that did not happen. `fault` says whom it concerns."""
+
+    def __init__(self, message: str, fault: Fault, remedy: str = "") -> None:
+        super().__init__(message, remedy=remedy, code=f"{fault.value}_fault")
+        self.fault = fault

@@ -1,0 +1,169 @@
+"""The parking store: what is on its way to one target of one table, durable in files until the target has it.
+
+An item is named by its version and its chunks, so that parking it again changes nothing. It has its own link to the rows:
+no compaction and no vacuum of the table can take them away. Items leave in the order of their versions."""
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from millrace.lake.sidecar import StagedFile
+from millrace.model.chunk import PUBLISH, ROWS
+from millrace.model.names import chunk_id
+from millrace.sink.contract import Group
+
+_ITEM = ".item.json"
+STATE_FILE, RESUME_FILE, WAIVED_FILE = "state.json", "resume", "waived"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One group on its way."""
+
+    name: str
+    group: Group
+    version: int
+
+    @property
+    def is_held(self) -> bool:
+        return self.group.kind == ROWS and self.group.publish == "atomic"
+
+    @property
+    def rows(self) -> int:
+        return 0 if self.group.file is None else self.group.file.rows + self.group.file.deleted_rows
+
+
+@dataclass(slots=True)
+class QueueState:
+    """How the target is doing, for whoever asks: `parked_since` and `reason` while it takes nothing."""
+
+    parked_since: float | None = None
+    reason: str | None = None
+    fault: str | None = None
+    tries: int = 0
+    next_try: float = 0.0
+    last_version: int = 0
+    refused_rows: int = 0
+
+
+class Queue:
+    """The items of one target. One process delivers from it; others may look."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = self._read_state()
+
+    def put(self, group: Group, table: Path) -> None:
+        """Durable when it returns. `table` is where the group's files are."""
+        version = _version(group)
+        name = f"{version:020d}-{_digest(group)}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if group.file is not None:
+            for part in _parts(group.file):
+                _link(table / part, self.folder / _flat(part))
+        body = orjson.dumps({"group": _as_dict(group), "version": version})
+        _write_whole(self.folder / f"{name}{_ITEM}", body)
+
+    def items(self) -> list[Item]:
+        """What may be delivered now, oldest version first: held rows only once the word to show them is there, too."""
+        waiting = [self._read(path) for path in sorted(self.folder.glob(f"*{_ITEM}"))]
+        shown = {item.group.import_id for item in waiting if item.group.kind == PUBLISH}
+        return [item for item in waiting if not item.is_held or item.group.import_id in shown]
+
+    def path_of(self, part: str) -> Path:
+        return self.folder / _flat(part)
+
+    def done(self, items: Iterable[Item]) -> None:
+        for item in items:
+            (self.folder / f"{item.name}{_ITEM}").unlink(missing_ok=True)
+        kept = {_flat(part) for path in self.folder.glob(f"*{_ITEM}") for part in _parts_of(self._read(path))}
+        for item in items:
+            for part in _parts_of(item):
+                if _flat(part) not in kept:
+                    self.path_of(part).unlink(missing_ok=True)
+
+    def save_state(self) -> None:
+        _write_whole(self.folder / STATE_FILE, orjson.dumps(asdict(self.state)))
+
+    def was_asked_to_resume(self) -> bool:
+        mark = self.folder / RESUME_FILE
+        asked = mark.exists()
+        mark.unlink(missing_ok=True)
+        return asked
+
+    @property
+    def is_waived(self) -> bool:
+        return (self.folder / WAIVED_FILE).exists()
+
+    def _read(self, path: Path) -> Item:
+        data = orjson.loads(path.read_bytes())
+        return Item(path.name.removesuffix(_ITEM), Group.from_dict(data["group"]), data["version"])
+
+    def _read_state(self) -> QueueState:
+        try:
+            return QueueState(**orjson.loads((self.folder / STATE_FILE).read_bytes()))
+        except (FileNotFoundError, orjson.JSONDecodeError):
+            return QueueState()
+
+
+def queue_facts(folder: Path) -> dict[str, Any]:
+    """A queue as operators see it."""
+    queue = Queue(folder)
+    names = list(folder.glob(f"*{_ITEM}"))
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    oldest = min((int(path.name[:20]) for path in names), default=None)
+    lag = None if oldest is None else max(0.0, time.time() - oldest / 1e6)
+    return {**asdict(queue.state), "waiting": len(names), "bytes": size, "lag_seconds": lag, "waived": queue.is_waived}
+
+
+def _version(group: Group) -> int:
+    versions = [chunk.version for chunk in group.file.chunks] if group.file else []
+    return min(versions, default=group.version)
+
+
+def _digest(group: Group) -> str:
+    said = [group.kind, *(chunk_id(*chunk) for chunk in group.chunks)]
+    return hashlib.blake2b("\n".join(said).encode(), digest_size=12).hexdigest()
+
+
+def _parts(file: StagedFile) -> Sequence[str]:
+    return [part for part in (file.path, file.deleted_keys) if part]
+
+
+def _parts_of(item: Item) -> Sequence[str]:
+    return [] if item.group.file is None else _parts(item.group.file)
+
+
+def _flat(part: str) -> str:
+    return part.replace("/", "+")
+
+
+def _as_dict(group: Group) -> dict[str, Any]:
+    return {**asdict(group), "file": None if group.file is None else group.file.to_dict()}
+
+
+def _link(source: Path, target: Path) -> None:
+    """A second name for the same bytes; where the file system knows no such thing, a copy."""
+    if target.exists():
+        return
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        pass
+    except OSError:
+        partial = target.with_suffix(".partial")
+        shutil.copyfile(source, partial)
+        partial.replace(target)
+
+
+def _write_whole(path: Path, body: bytes) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(body)
+    partial.replace(path)

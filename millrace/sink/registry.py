@@ -1,0 +1,62 @@
+"""Which kinds of sinks there are: ours, one line each, and those that other packages register by entry point."""
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from millrace.model.errors import Invalid
+from millrace.model.sinks import DELTA_KIND, SinkTarget
+from millrace.model.table import TableDeclaration
+from millrace.sink.foreign import ForeignSink
+
+ENTRY_POINTS = "millrace.sinks"
+OURS = {
+    "postgres": "millrace.sink.postgres:PostgresSink",
+    "cassandra": "millrace.sink.cassandra:CassandraSink",
+    "mysql": "millrace.sink.mysql:MysqlSink",
+    "files": "millrace.sink.files:FilesSink",
+    "kafka": "millrace.sink.kafka:KafkaSink",
+    "webhook": "millrace.sink.webhook:WebhookSink",
+    "bigquery": "millrace.sink.bigquery:BigQuerySink",
+}
+
+
+def kinds() -> list[str]:
+    return [DELTA_KIND, *OURS, *(point.name for point in entry_points(group=ENTRY_POINTS))]
+
+
+@cache
+def sink_class(kind: str) -> type[ForeignSink]:
+    if kind in OURS:
+        module, _, name = OURS[kind].partition(":")
+        found: type[ForeignSink] = getattr(import_module(module), name)
+        return found
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name == kind:
+            loaded: type[ForeignSink] = point.load()
+            return loaded
+    raise Invalid(f"There is no sink {kind!r}.", remedy=f"Choose one of: {', '.join(kinds())}.", code="no_sink")
+
+
+def refuse_unable(table: TableDeclaration) -> None:
+    """A policy that one of the table's sinks cannot honour is refused when it is declared."""
+    for target in table.targets:
+        if target.kind != DELTA_KIND:
+            _refuse(table, target, sink_class(target.kind))
+
+
+def _refuse(table: TableDeclaration, target: SinkTarget, sink: type[ForeignSink]) -> None:
+    able = sink.abilities
+    lacking = None
+    if table.primary_key and not able.upsert:
+        lacking = "replace rows by key"
+    elif not table.primary_key and not able.exactly_once_append:
+        lacking = "append rows exactly once; the table has no primary key"
+    elif table.publish == "atomic" and not able.atomic_publish:
+        lacking = "show an import as a whole (publish: atomic)"
+    if lacking:
+        raise Invalid(
+            f"Sink {target.name!r} ({target.kind}) of {table.name} cannot {lacking}.",
+            remedy="Choose another sink, or another policy.",
+            code="sink_unable",
+        )
