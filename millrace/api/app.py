@@ -13,6 +13,7 @@ from millrace.api.replaying import send_unfinished
 from millrace.api.routes import (
     asking,
     declarations,
+    diffing,
     errors,
     imports,
     mysimbdp,
@@ -44,7 +45,20 @@ def make_app(platform: Platform) -> FastAPI:
 
     app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
     add_problems(app)
-    for routes in (declarations, imports, rows, errors, tus, spans, subscriptions, observing, asking, whatif, mysimbdp):
+    for routes in (
+        declarations,
+        diffing,
+        imports,
+        rows,
+        errors,
+        tus,
+        spans,
+        subscriptions,
+        observing,
+        asking,
+        whatif,
+        mysimbdp,
+    ):
         app.include_router(routes.router)
 
     app.add_middleware(Measure)

@@ -8,23 +8,26 @@ from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json
 from millrace.cli.session import EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
+from millrace.client.declaring import apply_generation
 from millrace.client.documents import Applied
 
 
-def run(session: Session, paths: list[Path], tenant: str | None) -> int:
+def run(session: Session, paths: list[Path], tenant: str | None, *, new_generation: bool = False) -> int:
     declarations = read_declarations(paths, tenant)
     pending = False
     with Millrace.from_home(session.home) as connection:
         for declaration in declarations:
-            outcome = _outcome(apply_one(connection, declaration))
+            outcome = _outcome(apply_one(connection, declaration, new_generation))
             pending |= outcome == "requested"
             _say(session, declaration, outcome)
     return EXIT_UNREACHABLE if pending else 0
 
 
-def apply_one(connection: Millrace, declaration: Declaration) -> Applied:
+def apply_one(connection: Millrace, declaration: Declaration, new_generation: bool = False) -> Applied:
     if declaration.table is None:
         return connection.apply_tenant(declaration.tenant, declaration.document)
+    if new_generation:
+        return apply_generation(connection, declaration.tenant, declaration.table, declaration.document)
     return connection.apply_table(declaration.tenant, declaration.table, declaration.document)
 
 

@@ -6,17 +6,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli import log_commands, span_commands
+from millrace.cli import log_commands, schema_commands, span_commands, whatif
 from millrace.cli.commands import Commands
 from millrace.cli.lazy import LazyModule
 from millrace.cli.session import Session
 
 if TYPE_CHECKING:
-    from millrace.cli import applying, asking, demo, doctor, importing, inspecting, streaming, tokens, up
+    from millrace.cli import applying, asking, demo, diffing, doctor, importing, inspecting, streaming, tokens, up
 else:
-    applying, asking, demo, doctor, importing, inspecting, streaming, tokens, up = (
+    applying, asking, demo, diffing, doctor, importing, inspecting, streaming, tokens, up = (
         LazyModule(f"millrace.cli.{name}")
-        for name in ("applying", "asking", "demo", "doctor", "importing", "inspecting", "streaming", "tokens", "up")
+        for name in (
+            "applying",
+            "asking",
+            "demo",
+            "diffing",
+            "doctor",
+            "importing",
+            "inspecting",
+            "streaming",
+            "tokens",
+            "up",
+        )
     )
 
 EVERYWHERE = "With every command: --home FOLDER, --json (for programs), --debug (tracebacks)."
@@ -96,11 +107,14 @@ def apply_command(
         list[Path] | None, typer.Argument(metavar="[PATH]...", help="More of them.", show_default=False)
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Of tables whose document names none.", show_default=False)] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, as `diff` does.")] = False,
+    new_generation: schema_commands.NewGeneration = False,
 ) -> None:
     """Declare tenants and tables.
 
     What is already so stays as it is. A folder may hold an agreement and the tables of its tenant."""
-    raise typer.Exit(applying.run(context.obj, [*file, *(more or [])], tenant))
+    act = diffing.run if dry_run else applying.run
+    raise typer.Exit(act(context.obj, [*file, *(more or [])], tenant, new_generation=new_generation))
 
 
 @command("import")
@@ -275,6 +289,8 @@ def token_delete(context: typer.Context, name: Annotated[str, typer.Argument(sho
 
 log_commands.register(app)
 span_commands.register(app)
+whatif.register(app)
+schema_commands.register(app)
 
 if __name__ == "__main__":
     app()

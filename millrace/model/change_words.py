@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
-from millrace.model.columns import RESCUED_COLUMN, Column
+from millrace.model.columns import RESCUED_COLUMN, Column, parse_columns
 from millrace.model.defaults import stored_default
 from millrace.model.fields import field_of
 from millrace.model.table import TableDeclaration
@@ -28,8 +28,12 @@ def delta_ddl(changes: Sequence[Change], files: int | None = None) -> list[str]:
 
 
 def settings_changed(before: TableDeclaration, after: TableDeclaration) -> list[str]:
-    """One line per setting besides the columns."""
+    """One line per setting besides the columns and their types."""
     was, becomes = _settings(before), _settings(after)
+    said_before, says = _said_of_columns(before), _said_of_columns(after)
+    for column in (name for name in said_before if name in says):
+        was |= {f"{what} of {column}": value for what, value in said_before[column].items()}
+        becomes |= {f"{what} of {column}": value for what, value in says[column].items()}
     return [f"{name}: {_shown(was[name])} -> {_shown(becomes[name])}" for name in was if was[name] != becomes[name]]
 
 
@@ -82,6 +86,12 @@ def _settings(table: TableDeclaration) -> dict[str, Any]:
         **{f"csv.{name}": value for name, value in csv.items()},
         **{name: budget[part] for name, part in named.items()},
     }
+
+
+def _said_of_columns(table: TableDeclaration) -> dict[str, dict[str, Any]]:
+    """What each column says besides its type."""
+    columns = parse_columns(table.schema)
+    return {column.name: {"default": column.default, "aliases": list(column.aliases)} for column in columns}
 
 
 def _shown(value: Any) -> str:

@@ -375,6 +375,12 @@ def test_settings_in_words() -> None:
     assert lines == ['on_error: "reject_row" -> "stop"', 'csv.delimiter: "," -> ";"', "max_rejected: null -> 0"]
 
 
+def test_defaults_and_aliases_in_words() -> None:
+    before = table(column("x", "int", default=1), column("y", "int"))
+    after = table(column("x", "int", default=2), column("y", "int", aliases=["w"]), column("z", "int", default=0))
+    assert settings_changed(before, after) == ["default of x: 1 -> 2", 'aliases of y: [] -> ["w"]']
+
+
 def test_words_about_a_type_are_no_change() -> None:
     before = table(column("x", record(column("a", "int"))))
     after = table(column("x", {**record(column("a", "int", doc="words")), "name": "other"}, doc="more"))

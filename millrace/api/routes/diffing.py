@@ -1,0 +1,93 @@
+"""What a declaration would change: compared with the table as it is, checked by the rules of the log, nothing done."""
+
+from typing import Any
+
+from fastapi import APIRouter, Body
+from sqlalchemy import Connection, select
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.documents import find_table
+from millrace.model.declaration import parse_table
+from millrace.model.errors import Invalid, Missing, Refused
+from millrace.model.evolution import check, delta_ddl, describe, settings_changed
+from millrace.model.names import checked_name
+from millrace.model.table import Definition, TableDeclaration
+from millrace.read.catalogue import table_status
+from millrace.store import tables as t
+
+router = APIRouter(prefix="/v1", tags=["declarations"])
+
+
+@router.post("/tenants/{tenant}/tables/{table}/diff")
+def diff_table(
+    tenant: str,
+    table: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    document: dict[str, Any] = Body(),
+    new_generation: bool = False,
+) -> dict[str, Any]:
+    """What applying this declaration would do to the table and to its sinks, or why it would be refused."""
+    caller.must_see(tenant)
+    checked_name("tenant", tenant)
+    with platform.store.read() as connection:
+        before = _find(connection, tenant, table)
+        history = _history(connection, before) if before is not None else []
+    answer: dict[str, Any] = {
+        "new": before is None,
+        "revision": 0 if before is None else before.revision,
+        "changes": [],
+        "ddl": [],
+        "refusal": None,
+    }
+    try:
+        declaration = _parsed(table, document)
+        if before is None or new_generation:
+            return {**answer, **_begun(before, declaration)}
+        files = table_status(platform.home, tenant, table).files
+        return {**answer, **_changed(before, history, declaration, files)}
+    except Refused as refused:
+        refusal = {"code": refused.code, "message": refused.message, "remedy": refused.remedy}
+        return {**answer, "refusal": refusal}
+
+
+def _parsed(table: str, document: dict[str, Any]) -> TableDeclaration:
+    declaration = parse_table(document)
+    if declaration.name != checked_name("table", table):
+        remedy = "Send it to its own table."
+        raise Invalid(f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy=remedy)
+    return declaration
+
+
+def _find(connection: Connection, tenant: str, table: str) -> Definition | None:
+    """A dropped table is none: declared again it begins anew."""
+    try:
+        return find_table(connection, tenant, table)
+    except Missing:
+        return None
+
+
+def _history(connection: Connection, definition: Definition) -> list[Definition]:
+    wanted = select(t.revisions.c.definition).where(
+        t.revisions.c.tenant == definition.tenant,
+        t.revisions.c.table_name == definition.table.name,
+        t.revisions.c.generation == definition.generation,
+    )
+    return [Definition.from_json(row.encode()) for row in connection.execute(wanted).scalars()]
+
+
+def _begun(before: Definition | None, declaration: TableDeclaration) -> dict[str, Any]:
+    if before is None:
+        return {"changes": [f"declare table {declaration.name}"], "ddl": ["delta: create the table"]}
+    begins = f"begin generation {before.generation + 1}, without the rows of generation {before.generation}"
+    return {"changes": [begins, *settings_changed(before.table, declaration)], "ddl": ["delta: all rows go"]}
+
+
+def _changed(
+    before: Definition, history: list[Definition], declaration: TableDeclaration, files: int
+) -> dict[str, Any]:
+    if declaration == before.table:
+        return {}
+    found = check(before, history, declaration).changes
+    lines = [*describe(found), *settings_changed(before.table, declaration)]
+    return {"changes": lines or ["words of the schema"], "ddl": delta_ddl(found, files)}

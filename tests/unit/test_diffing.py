@@ -1,0 +1,211 @@
+"""What a declaration would change: the real route, client and commands, on a server without Kafka and Spark."""
+
+import copy
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+from sqlalchemy import insert
+
+from millrace.api.problems import add_problems
+from millrace.api.routes import declarations, diffing
+from millrace.api.tokens import Tokens
+from millrace.client import Millrace, Problem
+from millrace.client.declaring import diff_table, diff_tenant
+from millrace.model.declaration import parse_table
+from millrace.model.names import Home
+from millrace.model.table import Definition, define
+from millrace.store import tables as t
+from millrace.store.engine import Store
+from tests.support.waiting import wait_until
+
+ADMIN, OTHER = "mr_admin", "mr_other"
+COLUMNS: list[dict[str, Any]] = [{"name": "id", "type": "int"}, {"name": "v", "type": "int"}]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def declaration(*more: dict[str, Any], columns: list[dict[str, Any]] | None = None, **settings: Any) -> dict[str, Any]:
+    fields = [*(copy.deepcopy(COLUMNS) if columns is None else columns), *more]
+    return {"schema": {"type": "record", "name": "readings", "fields": fields}, "primary_key": ["id"], **settings}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("server")
+    store = Store(f"sqlite:///{root / 'control.db'}")
+    tokens = Tokens(store)
+    tokens.keep(ADMIN, "admin", None)
+    tokens.keep(OTHER, "other", "other")
+    _declare(store)
+    app = FastAPI()
+    add_problems(app)
+    for routes in (declarations, diffing):
+        app.include_router(routes.router)
+    app.state.platform = SimpleNamespace(store=store, tokens=tokens, home=Home(root))
+    running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off"))
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        wait_until(lambda: running.started, 20, "the server to start")
+        yield f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        running.should_exit = True
+        thread.join(20)
+        store.close()
+
+
+def _declare(store: Store) -> None:
+    """Revision 1 had a column that revision 2 dropped."""
+    first = define("acme", parse_table(declaration({"name": "w", "type": "int", "default": 0})), 1)
+    second = define("acme", parse_table(declaration()), 2, previous=first.fingerprint)
+    row = {
+        "tenant": "acme", "name": "readings", "folded_name": "readings", "definition": second.to_json().decode(),
+        "last_version": 0, "defined_us": 0, "floor": 0, "open_imports": 0, "dropped_us": None, "is_purged": False,
+    }  # fmt: skip
+    tenant = {"name": "acme", "folded_name": "acme", "partition": 0, "revision": 4}
+    with store.write() as connection:
+        connection.execute(insert(t.tenants).values(**tenant, agreement={"client": "acme", "days": 7}))
+        connection.execute(insert(t.tables).values(row))
+        for definition in (first, second):
+            connection.execute(insert(t.revisions).values(_revision(definition)))
+
+
+def _revision(definition: Definition) -> dict[str, Any]:
+    return {
+        "tenant": "acme", "table_name": "readings", "revision": definition.revision, "generation": 1, "defined_us": 0,
+        "fingerprint": definition.fingerprint, "definition": definition.to_json().decode(),
+    }  # fmt: skip
+
+
+@pytest.fixture
+def client(server: str) -> Iterator[Millrace]:
+    with Millrace(server, ADMIN) as connection:
+        yield connection
+
+
+@pytest.fixture
+def millrace(server: str, tmp_path: Path) -> Run:
+    (tmp_path / "client.json").write_text(json.dumps({"url": server, "token": ADMIN}))
+
+    def run(*args: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "millrace.cli.main", *args],
+            env={"MILLRACE_HOME": str(tmp_path), "PATH": "", "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def test_the_same_declaration_changes_nothing(client: Millrace) -> None:
+    found = diff_table(client, "acme", "readings", declaration())
+    assert found == {"new": False, "revision": 2, "changes": [], "ddl": [], "refusal": None}
+
+
+def test_changes_of_columns_and_settings_are_told_with_what_the_sink_does(client: Millrace) -> None:
+    found = diff_table(
+        client, "acme", "readings", declaration({"name": "x", "type": "int", "default": 7}, publish="atomic")
+    )
+    assert found["changes"] == ["add column x int, default 7", 'publish: "rolling" -> "atomic"']
+    assert found["ddl"] == ["delta: add column x int32, existing rows get 7 (rewrites 0 files)"]
+    assert found["refusal"] is None
+
+
+def test_a_refusal_is_part_of_the_answer(client: Millrace) -> None:
+    found = diff_table(client, "acme", "readings", declaration({"name": "x", "type": "int"}))
+    assert found["refusal"] is not None
+    assert found["refusal"]["code"] == "incompatible"
+    assert "the added column 'x' has no default" in found["refusal"]["message"]
+    broken = diff_table(client, "acme", "readings", {"schema": 1})
+    assert broken["refusal"] is not None
+    assert broken["refusal"]["code"] == "invalid"
+
+
+def test_a_transitive_policy_looks_at_the_stored_history(client: Millrace) -> None:
+    again = {"name": "w", "type": "string", "default": ""}
+    assert diff_table(client, "acme", "readings", declaration(again))["refusal"] is None
+    found = diff_table(client, "acme", "readings", declaration(again, compatibility="backward_transitive"))
+    assert found["refusal"] is not None
+    assert "revision 1: column 'w' would change from int to string" in found["refusal"]["message"]
+
+
+def test_a_new_generation_may_change_anything(client: Millrace) -> None:
+    narrowed = declaration(columns=[{"name": "id", "type": "string"}])
+    refused = diff_table(client, "acme", "readings", narrowed)
+    assert refused["refusal"] is not None
+    assert refused["refusal"]["code"] == "needs_generation"
+    found = diff_table(client, "acme", "readings", narrowed, new_generation=True)
+    assert found["refusal"] is None
+    assert found["changes"][0] == "begin generation 2, without the rows of generation 1"
+
+
+def test_what_is_not_there_is_new(client: Millrace) -> None:
+    other = declaration()
+    other["schema"]["name"] = "others"
+    assert diff_table(client, "acme", "others", other)["new"]
+    assert diff_tenant(client, "nobody", {})["new"]
+
+
+def test_another_tenants_table_does_not_exist(server: str) -> None:
+    with Millrace(server, OTHER) as connection, pytest.raises(Problem) as caught:
+        diff_table(connection, "acme", "readings", declaration())
+    assert caught.value.status == 404
+
+
+def written(folder: Path, *tables: dict[str, Any], agreement: dict[str, Any] | None = None) -> str:
+    (folder / "declared").mkdir()
+    documents = {f"t{at}": table for at, table in enumerate(tables)}
+    for name, document in {**documents, "agreement": agreement or {"client": "acme", "days": 7}}.items():
+        (folder / "declared" / f"{name}.json").write_text(json.dumps(document))
+    return str(folder / "declared")
+
+
+@pytest.mark.parametrize("command", [("diff",), ("apply", "--dry-run")])
+def test_commands_say_what_would_change_and_exit_0(millrace: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    new = declaration()
+    new["schema"]["name"] = "others"
+    widened = declaration(columns=[{"name": "id", "type": "int"}, {"name": "v", "type": "long"}])
+    folder = written(tmp_path, widened, new, agreement={"client": "acme", "days": 8})
+    done = millrace(*command, "-f", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "tenant acme changed",
+        "  days: 7 -> 8",
+        "table acme/readings changed",
+        "  change column v from int to long",
+        "  delta: change column v from int32 to int64 (metadata only)",
+        "table acme/others new",
+    ]
+
+
+def test_commands_exit_1_when_something_would_be_refused(millrace: Run, tmp_path: Path) -> None:
+    folder = written(tmp_path, declaration({"name": "x", "type": "int"}))
+    done = millrace("diff", "-f", folder)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[:3] == [
+        "tenant acme unchanged",
+        "table acme/readings incompatible",
+        "  backward: the added column 'x' has no default.",
+    ]
+    told = [json.loads(line) for line in millrace("diff", "-f", folder, "--json").stdout.splitlines()]
+    assert [one["outcome"] for one in told] == ["unchanged", "incompatible"]
+    assert told[1]["refusal"]["code"] == "incompatible"
+
+
+def test_a_dry_run_of_a_new_generation(millrace: Run, tmp_path: Path) -> None:
+    folder = written(tmp_path, declaration(columns=[{"name": "id", "type": "string"}]))
+    assert millrace("diff", "-f", folder).returncode == 1
+    done = millrace("apply", "--dry-run", "--new-generation", "-f", folder)
+    assert done.returncode == 0
+    assert "begin generation 2" in done.stdout
