@@ -12,7 +12,7 @@ import polars as pl
 
 from checker.capabilities import SPANS
 from checker.dump import REJECTED, read_lines, save_stored, write_lines
-from checker.oplog import DEFINE, FULL_READS, MAKING_IMPORTS, TABLE_OPS, TRUNCATE
+from checker.oplog import BEGIN, DEFINE, FULL_READS, MAKING_IMPORTS, TABLE_OPS, TRUNCATE
 from checker.platform import Platform
 from checker.sinks import READERS, is_there, read_all, read_rejected
 from checker.tables import Table
@@ -21,8 +21,10 @@ from checker.topics import Reading
 
 SETTLE_SECONDS = 240.0
 OPEN_STATES = ("admitted", "processing", "publishing", "stopping")
+REQUESTED = "requested"
 OVER = ("ended", "aborted")
 PAGE = 1000
+LAG_SECONDS = 75.0
 LAG = re.compile(r"^(millrace_(?:lag_records|open_imports|unsent_events)(?:\{[^}]*\})?) ([0-9.e+]+)$", re.MULTILINE)
 
 
@@ -77,7 +79,9 @@ class Collector:
         for op in ops:
             if op["kind"] in MAKING_IMPORTS:
                 response = self._http.get(f"/v1/imports/{op['id']}")
-                yield response.json() if response.status_code == httpx2.codes.OK else {"id": op["id"], "missing": True}
+                document = response.json() if response.status_code == httpx2.codes.OK else {"state": REQUESTED}
+                # An op that nobody has evaluated, or that repeats one which waits, has made no import.
+                yield document if document["state"] != REQUESTED else {"id": op["id"], "missing": True}
 
     def _ops(self, ops: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """What became of changes of tables, and of requests that made no import."""
@@ -85,7 +89,7 @@ class Collector:
             document["id"] for document in read_lines(self._folder / "imports.jsonl") if not document.get("missing")
         }
         for op in ops:
-            if op["kind"] in (DEFINE, TRUNCATE) or (op["kind"] in MAKING_IMPORTS and op["id"] not in imports):
+            if op["kind"] in (DEFINE, TRUNCATE) or (op["kind"] == BEGIN and op["id"] not in imports):
                 response = self._http.get(f"/v1/ops/{op['id']}")
                 known = response.status_code == httpx2.codes.OK
                 yield (
@@ -126,9 +130,13 @@ class Collector:
         pl.concat(kept, how="vertical_relaxed").write_parquet(self._folder / "rejected" / "all.parquet")
 
     def lags(self) -> dict[str, float]:
-        """The platform's own gauges of what is not done yet."""
-        text = self._http.get("/metrics").text
-        return {name: float(value) for name, value in LAG.findall(text)}
+        """The platform's own gauges of what is not done yet; they are renewed now and then, so some patience is due."""
+        deadline = time.monotonic() + LAG_SECONDS
+        while True:
+            found = {name: float(value) for name, value in LAG.findall(self._http.get("/metrics").text)}
+            if time.monotonic() > deadline or (found and not any(found.values())):
+                return found
+            time.sleep(1.0)
 
     def wait_heard(self, delivered: Collection[str] | None, seconds: float = 60.0) -> None:
         """Waits until the listener, and the receiver of webhooks if there is one, have heard what the API tells."""

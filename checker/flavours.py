@@ -27,14 +27,12 @@ _REASONS: dict[str, dict[str, tuple[str | None, str]]] = {
         NOT_NUMBER: ("v1", "type"),
         SHORT: (None, "columns"),
         SURPLUS: (None, "columns"),
-        NO_KEY: ("k", "required"),
         WIDE: ("v1", "range"),
     },
     "jsonl": {
         NOT_NUMBER: ("v1", "type"),
         SHORT: ("h", "required"),
         SURPLUS: (UNKNOWN_FIELD, "unknown_field"),
-        NO_KEY: ("k", "required"),
         BROKEN: (None, "json"),
         WIDE: ("v1", "range"),
     },
@@ -58,10 +56,13 @@ def accepted(shape: Shape, early: str | None) -> Collection[str]:
     return passing
 
 
-def reason(flavour: str, file_format: str, early: str | None) -> str:
+def reason(flavour: str, file_format: str, early: str | None, *, keyed: bool) -> str:
     """The one reason a rejected row must have, as `column:rule`."""
-    column, rule = (early, "unknown_field") if flavour == EARLY else _REASONS[file_format][flavour]
-    return spoken(column, rule)
+    if flavour == EARLY:
+        return spoken(early, "unknown_field")
+    if flavour == NO_KEY:
+        return spoken("k", "primary_key" if keyed else "required")
+    return spoken(*_REASONS[file_format][flavour])
 
 
 def spoken(column: str | None, rule: str) -> str:

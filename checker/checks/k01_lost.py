@@ -60,9 +60,8 @@ def _partial(model: Model, stored: pl.DataFrame, found: Findings) -> None:
 
 def _acknowledged(model: Model, found: Findings) -> None:
     """Whoever sent all bytes and did not cancel has a completed import, or one whose rows were all bad."""
-    cancelled = {
-        line["result"].get("import") for line in model.dump.history if line["f"] == "cancel" and line.get("result")
-    }
+    asked = [line["path"] for line in model.dump.history if line["f"] == "cancel"]
+    cancelled = {path.split("/")[3] for path in asked}
     for imported in model.imports.values():
         if imported.id in model.chunks and imported.id not in cancelled and imported.is_over:
             code = (imported.document.get("error") or {}).get("code")

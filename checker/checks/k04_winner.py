@@ -67,7 +67,9 @@ def _chunk_versions(model: Model, found: Findings) -> None:
     chunks = [json.loads(text) for text in stamps if text]
     schema = {"_import": pl.String, "first_row": pl.Int64, "version": pl.Int64}
     named = [
-        (c["import_id"], c["first_row"], c["version"]) for c in chunks if "import_id" in c and not c.get("row_numbers")
+        (c["import_id"], c["first_row"], c["version"])
+        for c in chunks
+        if "import_id" in c and c.get("kind", "rows") == "rows"
     ]
     frame = pl.DataFrame(named, schema=schema, orient="row").unique(["_import", "first_row"]).sort("first_row")
     stored = model.table_rows.filter(pl.col("_import").is_in(frame["_import"].unique().to_list())).sort("_row")

@@ -10,6 +10,7 @@ from checker.model import Model
 from checker.oplog import FULL_READS, RAW_INPUT, TAIL, topic_of
 
 PLACE = ["topic", "partition", "offset"]
+TRIMMED = ("raw-input", "validated-input", "import-error", "progress")
 
 
 def check(model: Model) -> Findings:
@@ -23,10 +24,26 @@ def _readings_agree(model: Model, found: Findings) -> None:
     records = model.dump.records
     digests = records.group_by(PLACE).agg(pl.col("digest").n_unique().alias("values"), pl.len().alias("readings"))
     found.none_of(digests.filter(pl.col("values") > 1), digests.height, "two readings, two values")
-    first, second = (records.filter(pl.col("reader") == reader).select(PLACE).unique() for reader in FULL_READS)
-    for one, other in ((first, second), (second, first)):
-        found.none_of(one.join(other, on=PLACE, how="anti"), one.height, "only one of two full readings has it")
+    tail, first, second = (
+        records.filter(pl.col("reader") == reader).select(PLACE).unique() for reader in (TAIL, *FULL_READS)
+    )
+    for earlier, later in ((tail, first), (first, second)):
+        kept = _within(earlier, later, with_end=False)
+        found.none_of(kept.join(later, on=PLACE, how="anti"), kept.height, "gone from a later reading")
+        known = _within(later, earlier, with_end=True)
+        found.none_of(known.join(earlier, on=PLACE, how="anti"), known.height, "an earlier reading passed over it")
     found.that(first.height > 0, "nothing was read from the topics")
+
+
+def _within(one: pl.DataFrame, other: pl.DataFrame, *, with_end: bool) -> pl.DataFrame:
+    """What the other reading could have: topics are trimmed from their beginning, and grow at their end."""
+    bounds = other.group_by("topic", "partition").agg(
+        pl.col("offset").min().alias("start"), pl.col("offset").max().alias("end")
+    )
+    known = one.join(bounds, on=["topic", "partition"], how="left")
+    trimmed = pl.any_horizontal(pl.col("topic").str.ends_with(name) for name in TRIMMED)
+    begun = ~trimmed | (pl.col("offset") >= pl.col("start"))
+    return known.filter(begun & (pl.col("offset") <= pl.col("end") if with_end else pl.lit(True))).select(PLACE)
 
 
 def _chunks_are_there(model: Model, found: Findings) -> None:

@@ -21,9 +21,11 @@ def check(model: Model) -> Findings:
 def _expected(model: Model) -> pl.DataFrame:
     """The rows to reject and the reason of each."""
     rejected = model.rows.filter(~pl.col("passes")).select("file", "import", pl.col("place").alias("row"), "flavour")
+    keyless = model.dump.run.get("keyless", [])
     reasons = [
-        (file["file"], flavour, flavours.reason(flavour, file["format"], file.get("early")))
+        (file["file"], flavour, flavours.reason(flavour, file["format"], file.get("early"), keyed=is_keyed))
         for file in model.dump.files
+        for is_keyed in ([file["tenant"], file["table"]] not in keyless,)
         for flavour in flavours.IN_FORMAT[file["format"]]
     ]
     schema = {"file": pl.Int64, "flavour": pl.String, "reason": pl.String}

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from checker.dump import Document
 from checker.findings import Findings
 from checker.model import Model
 from checker.terminal import on_topic
@@ -12,7 +13,7 @@ def check(model: Model) -> Findings:
     for imported in model.imports.values():
         found.that(imported.is_over, f"import {imported.id} ({imported.keys[:3]}) is still {imported.state}")
     for op in model.dump.ops:
-        found.that(op["state"] in ("applied", "refused"), f"op {op['op']} is still {op['state']}")
+        found.that(_is_evaluated(op), f"op {op['op']} is still {op['state']}")
     for span in model.dump.spans:
         found.that(span["state"] in ("ended", "aborted"), f"span {span['name']} is still {span['state']}")
     for name, value in model.dump.run.get("lags", {}).items():
@@ -24,10 +25,15 @@ def check(model: Model) -> Findings:
     return found
 
 
+def _is_evaluated(op: Document) -> bool:
+    """An op that repeats one which waits stands for that one."""
+    return op["state"] in ("applied", "refused") or bool((op.get("result") or {}).get("as"))
+
+
 def _unsettled(model: Model, found: Findings) -> None:
     """Requests whose outcome was unknown are settled by the log: not there, refused there, or an import."""
     known = {key for imported in model.imports.values() for key in imported.keys}
-    refused = {op["op"] for op in model.dump.ops if op["state"] == "refused"}
+    refused = {op["op"] for op in model.dump.ops if op["state"] == "refused" or (op.get("result") or {}).get("as")}
     asked: dict[str, list[str]] = defaultdict(list)
     for op in model.ops:
         if op.body.get("idempotency_key"):

@@ -51,7 +51,7 @@ def _taking_away(world: Perfect, tenant: str) -> None:
     Upload(world, tenant, ORDERS, 20).send().apply()
     world.kill("driver")
     cancelled = Upload(world, tenant, ORDERS, 60).send()
-    world.call("cancel", tenant, ORDERS, {"import": cancelled.id, "counts": None})
+    world.cancel(tenant, cancelled.id)
     cancelled.apply(only_chunks=1)
     world.define(tenant, "emptied", FIRST_SHAPE)
     Upload(world, tenant, "emptied").send().apply()
@@ -62,7 +62,7 @@ def _taking_away(world: Perfect, tenant: str) -> None:
 def _appending(world: Perfect, tenant: str) -> None:
     Upload(world, tenant, TRAIL, format="csv").send().apply()
     stopped = Upload(world, tenant, TRAIL, 60).send()
-    world.call("cancel", tenant, TRAIL, {"import": stopped.id, "counts": None})
+    world.cancel(tenant, stopped.id)
     stopped.apply(only_chunks=2)
     world.kill("broker")
     Upload(world, tenant, TRAIL).send().apply()
@@ -74,7 +74,7 @@ def _withholding(world: Perfect, tenant: str) -> None:
     world.define(tenant, VAULT, FIRST_SHAPE, atomic=True)
     Upload(world, tenant, VAULT).send().apply()
     cancelled = Upload(world, tenant, VAULT, 60).send()
-    world.call("cancel", tenant, VAULT, {"import": cancelled.id, "counts": None})
+    world.cancel(tenant, cancelled.id)
     cancelled.apply(only_chunks=2)
 
 

@@ -69,6 +69,10 @@ class Perfect:
             {**line, "type": "ok", "t_mono": done, "t_wall": done, "result": result, "seen": [tenant]}
         )
 
+    def cancel(self, tenant: str, import_id: str) -> None:
+        self.call("cancel", tenant, "", {"import": import_id, "counts": None})
+        self.dump.history[-1]["path"] = self.dump.history[-2]["path"] = f"/v1/imports/{import_id}/cancel"
+
     def tell(self, op_id: str, word: str, tenant: str, subject: str, data: Document) -> None:
         event = {"id": f"{op_id}.{word}", "type": f"millrace.{word}", "subject": subject, "data": data}
         event["source"] = f"/millrace/tenants/{tenant}"

@@ -134,7 +134,9 @@ class Upload:
         self.world.store(self.tenant, self.table_name, cells.with_columns(**marks))
 
     def _rejects(self, bad: pl.DataFrame) -> pl.DataFrame:
-        reasons = [[flavours.reason(flavour, self.files[0]["format"], self._early)] for flavour in bad["flavour"]]
+        keyed = [self.tenant, self.table_name] not in self.world.dump.run["keyless"]
+        file_format = self.files[0]["format"]
+        reasons = [[flavours.reason(flavour, file_format, self._early, keyed=keyed)] for flavour in bad["flavour"]]
         raw = [f"canary-{self.tenant}|{row}".encode() for row in bad["row"]]
         place = {"tenant": self.tenant, "table": self.table_name, "import": self.id}
         marks = [pl.lit(value).alias(name) for name, value in place.items()]
