@@ -177,7 +177,8 @@ class Platform:
                     waiting.set_result(one)
         # What neither begins nor stops an import says that all of it has been received.
         received = [a.result for a in applied if "import" in a.result and not {"state", "repeated"} & a.result.keys()]
-        self.accountant.recheck({result["import"] for result in received})
+        freed = {import_id for one in applied for import_id in one.result.get("waived", ())}
+        self.accountant.recheck({result["import"] for result in received} | freed)
         self.notifier.wake()
         for listener in self._listeners:
             listener(applied)
@@ -227,7 +228,7 @@ def raise_refusal(applied: Applied) -> Applied:
 
 
 _REFUSED_CODES: dict[str, type[Refused]] = {
-    **dict.fromkeys(("no_tenant", "no_table", "no_import", "no_span"), REFUSALS["missing"]),
+    **dict.fromkeys(("no_tenant", "no_table", "no_import", "no_span", "no_sink"), REFUSALS["missing"]),
     **dict.fromkeys(
         ("incompatible", "needs_generation", "key_reused", "not_open", "stopped", "under_way", "no_key", "not_dropped",
          "span_over", "out_of_step", "claimed", "below_floor", "replayed_enough", "not_over", "too_many_rejected"),

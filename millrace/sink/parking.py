@@ -62,7 +62,7 @@ class Queue:
 
     def put(self, group: Group, table: Path) -> None:
         """Durable when it returns. `table` is where the group's files are."""
-        version = _version(group)
+        version = version_of(group)
         name = f"{version:020d}-{_digest(group)}"
         self.folder.mkdir(parents=True, exist_ok=True)
         if group.file is not None:
@@ -99,8 +99,12 @@ class Queue:
         return asked
 
     @property
-    def is_waived(self) -> bool:
-        return (self.folder / WAIVED_FILE).exists()
+    def waived_below(self) -> int:
+        """Items up to this version were given up."""
+        try:
+            return int((self.folder / WAIVED_FILE).read_text())
+        except FileNotFoundError:
+            return 0
 
     def _read(self, path: Path) -> Item:
         data = orjson.loads(path.read_bytes())
@@ -113,6 +117,15 @@ class Queue:
             return QueueState()
 
 
+def waive(folder: Path, below: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_whole(folder / WAIVED_FILE, str(below).encode())
+
+
+def resume(folder: Path) -> None:
+    (folder / RESUME_FILE).touch()
+
+
 def queue_facts(folder: Path) -> dict[str, Any]:
     """A queue as operators see it."""
     queue = Queue(folder)
@@ -120,10 +133,11 @@ def queue_facts(folder: Path) -> dict[str, Any]:
     size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
     oldest = min((int(path.name[:20]) for path in names), default=None)
     lag = None if oldest is None else max(0.0, time.time() - oldest / 1e6)
-    return {**asdict(queue.state), "waiting": len(names), "bytes": size, "lag_seconds": lag, "waived": queue.is_waived}
+    told = {"waiting": len(names), "bytes": size, "lag_seconds": lag, "waived_below": queue.waived_below}
+    return {**asdict(queue.state), **told}
 
 
-def _version(group: Group) -> int:
+def version_of(group: Group) -> int:
     versions = [chunk.version for chunk in group.file.chunks] if group.file else []
     return min(versions, default=group.version)
 

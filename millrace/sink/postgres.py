@@ -223,7 +223,9 @@ class PostgresSink:
     def read_back(self, definition: Definition) -> pa.Table:
         names = [column.name for column in definition.columns] + ["_version"]
         table = sql.Identifier(physical(definition.tenant), physical(definition.table.name))
-        rows = self._ask(sql.SQL("SELECT {} FROM {}").format(_listed(names), table), [])
+        nested = {column.name for column in definition.columns if pa.types.is_nested(column.arrow)}
+        shown = [sql.SQL("{}::text" if name in nested else "{}").format(identifier(name)) for name in names]
+        rows = self._ask(sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown), table), [])
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from millrace.model.errors import Clash
-from millrace.model.imports import Counts, Import
+from millrace.model.imports import TERMINAL, Counts, Import
 from millrace.store import tables as t
 
 
@@ -38,6 +38,11 @@ def find_import(connection: Connection, import_id: str) -> Import | None:
 def find_by_key(connection: Connection, tenant: str, key: str) -> Import | None:
     row = connection.execute(_BY_KEY, {"of_tenant": tenant, "key": key}).first()
     return None if row is None else to_import(row._mapping)
+
+
+def find_open_imports(connection: Connection, tenant: str, table: str) -> list[Import]:
+    where = (t.imports.c.tenant == tenant, t.imports.c.table_name == table, t.imports.c.state.not_in(TERMINAL))
+    return [to_import(row._mapping) for row in connection.execute(select(t.imports).where(*where))]
 
 
 def positions(connection: Connection, log: str) -> dict[int, int]:

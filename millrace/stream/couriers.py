@@ -20,8 +20,8 @@ from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition
 from millrace.observe import log, observe
 from millrace.sink.contract import Group
-from millrace.sink.delivering import Delivered, Order, Refused, deliver
-from millrace.sink.parking import Item, Queue
+from millrace.sink.delivering import Order, Refused, deliver
+from millrace.sink.parking import Item, Queue, version_of
 from millrace.validate.errors_table import REJECTED_SCHEMA, stored_rejected
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
@@ -72,10 +72,10 @@ class Couriers:
             folder = self._home.queue(kind, group.tenant, group.table, target.name)
             queue = Queue(folder)
             is_empty = group.kind == ROWS and group.file is None
-            if not is_empty and not queue.is_waived:
+            if not is_empty and version_of(group) > queue.waived_below:
                 queue.put(group, self._home.table(group.tenant, group.table))
                 self._watch(folder, definition, target.name)
-            if is_empty or queue.is_waived or (group.kind == ROWS and group.publish == "atomic"):
+            if is_empty or (group.kind == ROWS and group.publish == "atomic"):
                 # Nothing to bring, or held: the import may go on.
                 self._tell(target.name, group.chunks)
         self._news.set()
@@ -103,6 +103,8 @@ class Couriers:
 
     def _round(self, one: Round) -> None:
         try:
+            below = one.queue.waived_below
+            one.queue.done([item for item in one.queue.items() if item.version <= below])
             items = _some(one.queue.items())
             if not items:
                 with self._lock:
@@ -118,12 +120,9 @@ class Couriers:
 
     def _deliver(self, one: Round, items: list[Item]) -> None:
         order = Order(str(self._home.root), str(one.queue.folder), one.target, tuple(items))
-        if one.queue.is_waived:
-            outcome = Delivered()
-        else:
-            context = self._spark.sparkContext
-            context.setLocalProperty("spark.scheduler.pool", f"sink-{one.target.kind}")
-            outcome = context.parallelize([order], 1).map(deliver).collect()[0]
+        context = self._spark.sparkContext
+        context.setLocalProperty("spark.scheduler.pool", f"sink-{one.target.kind}")
+        outcome = context.parallelize([order], 1).map(deliver).collect()[0]
         if outcome.fault is not None:
             self._put_off(one.queue, outcome.fault, outcome.message)
             return

@@ -1,5 +1,6 @@
 """The table log on the real platform: order, turns, schema change, deletes, floors, budgets, rejected rows that come back."""
 
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -108,8 +109,6 @@ def test_on_an_exclusive_table_everything_takes_turns(platform: RunningPlatform,
 
 
 def _waits(platform: RunningPlatform) -> bool:
-    import sqlite3
-
     with sqlite3.connect(f"file:{platform.home.store}?mode=ro", uri=True) as store:
         return bool(store.execute("select count(*) from waiting").fetchone()[0])
 
@@ -117,7 +116,8 @@ def _waits(platform: RunningPlatform) -> bool:
 def test_an_import_stops_when_its_error_budget_is_blown(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("stopping", {**PEOPLE, "on_error": "stop"})
     good = "".join(f"{number},{'n' * 50},\n" for number in range(200_000))
-    text = "id,name,age\n" + good[: len(good) // 20] .rsplit("\n", 1)[0] + "\nbad,row,\n" + good[len(good) // 20 :].split("\n", 1)[1]
+    lines = good.splitlines(keepends=True)
+    text = "".join(["id,name,age\n", *lines[:10_000], "bad,row,\n", *lines[10_000:]])
     stopped = platform.send(target, write(tmp_path / "bad.csv", text))
     counts = stopped["rows"]
     assert stopped["state"] == "failed"

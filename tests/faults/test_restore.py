@@ -40,7 +40,7 @@ def is_quiet(platform: RunningPlatform) -> bool:
 
 def work(platform: RunningPlatform, target: str, spans: range, path: Path) -> None:
     """Two ops for each span, and imports among them."""
-    tenant = target.split("/")[0]
+    tenant = target.split("/", maxsplit=1)[0]
     for number in spans:
         platform.client.ok("POST", f"/v1/tenants/{tenant}/spans/night-{number}", json={})
         if number % 50 == 0:
@@ -52,7 +52,7 @@ def work(platform: RunningPlatform, target: str, spans: range, path: Path) -> No
 def test_a_store_restored_from_an_old_backup_catches_up(tmp_path: Path) -> None:
     with running_platform(tmp_path / "home") as platform:
         target = platform.declare("restored", NOTES)
-        work(platform, target, range(0, 60), tmp_path / "file.csv")
+        work(platform, target, range(60), tmp_path / "file.csv")
         back_up(platform, tmp_path / "backup.db")
         work(platform, target, range(60, 600), tmp_path / "file.csv")
         wait_until(lambda: is_quiet(platform), 30, "everything has settled")
