@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli import log_commands, schema_commands, span_commands, whatif
+from millrace.cli import log_commands, schema_commands, sink_commands, span_commands, whatif
 from millrace.cli.commands import Commands
 from millrace.cli.lazy import LazyModule
 from millrace.cli.session import Session
@@ -288,6 +288,7 @@ def token_delete(context: typer.Context, name: Annotated[str, typer.Argument(sho
 
 
 log_commands.register(app)
+app.add_typer(sink_commands.app, name="sink")
 span_commands.register(app)
 whatif.register(app)
 schema_commands.register(app)

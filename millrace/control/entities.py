@@ -14,7 +14,7 @@ from millrace.model.ops import Op
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
-from millrace.store.records import find_by_key, find_import, import_row
+from millrace.store.records import find_by_key, find_import, find_open_imports, import_row
 
 # These end an import, and with it a turn on its table and a member of its span.
 _ENDING = (ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT)
@@ -41,6 +41,8 @@ def _load_table(connection: Connection, op: Op, name: str, imp: Import | None) -
     origins = [one.body["of"] for one in concerned if one.body.get("of")]
     found = [find_import(connection, origin) for origin in origins]
     imports = {known.id: known for known in (imp, *found) if known is not None}
+    if op.kind == ops.WAIVE_SINK:
+        imports |= {one.id: one for one in find_open_imports(connection, op.tenant, name)}
     joined = [span for span in (imp and imp.span, *(one.body.get("span") for one in concerned)) if span]
     defines = any(one.kind == ops.DEFINE_TABLE for one in concerned)
     if imp is not None and imp.of is not None:
@@ -64,6 +66,7 @@ def save(connection: Connection, before: State, after: State, at_us: int) -> Non
         _save_tenant(connection, after.tenant)
     if after.table is not None and after.table is not before.table:
         _save_table(connection, before.table, after.table)
+        _save_revisions(connection, before, after, at_us)
     for imp in _changed(before.imports, after.imports):
         upsert(connection, t.imports, import_row(imp, at_us))
     for span in _changed(before.spans, after.spans):
@@ -209,23 +212,26 @@ def _save_table(connection: Connection, before: Table | None, table: Table) -> N
         row = {"tenant": table.tenant, "name": table.name, "folded_name": table.name.lower(), "definition": definition}
         counters = {name: getattr(table, name) for name in ("defined_us", *_COUNTERS)}
         upsert(connection, t.tables, {**row, **counters})
-        _save_revision(connection, table, definition)
         return
     changed = {"of_tenant": table.tenant, "table_name": table.name}
     connection.execute(_CHANGE_TABLE, {**changed, **{f"new_{name}": getattr(table, name) for name in _COUNTERS}})
 
 
-def _save_revision(connection: Connection, table: Table, definition: str) -> None:
-    row = {
-        "tenant": table.tenant,
-        "table_name": table.name,
-        "revision": table.definition.revision,
-        "generation": table.definition.generation,
-        "fingerprint": table.definition.fingerprint,
-        "definition": definition,
-        "defined_us": table.defined_us,
-    }
-    upsert(connection, t.revisions, row)
+def _save_revisions(connection: Connection, before: State, after: State, at_us: int) -> None:
+    """More than one when several definitions waited for a table that then became concurrent."""
+    known = {one.fingerprint for one in before.history}
+    for definition in after.history:
+        if definition.fingerprint not in known:
+            row = {
+                "tenant": definition.tenant,
+                "table_name": definition.table.name,
+                "revision": definition.revision,
+                "generation": definition.generation,
+                "fingerprint": definition.fingerprint,
+                "definition": definition.to_json().decode(),
+                "defined_us": at_us,
+            }
+            upsert(connection, t.revisions, row)
 
 
 def _save_queue(connection: Connection, table: Table, before: tuple[Op, ...], after: tuple[Op, ...]) -> None:

@@ -22,14 +22,15 @@ _IN_TURN: dict[str, Rule] = {
     ops.RESTORE_TABLE: tables.restore,
     ops.BEGIN_IMPORT: imports.begin,
     ops.APPEND: imports.append,
+    ops.OPEN_STREAM: imports.open_stream,
     ops.REPLAY_ERRORS: errors.replay,
 }
 _AT_ONCE: dict[str, Rule] = {
     ops.DEFINE_TENANT: tenants.define,
     # A dropped table takes no imports, so nothing can be under way that a purge would have to wait for.
     ops.PURGE_TABLE: tables.purge,
-    ops.OPEN_STREAM: imports.open_stream,
     ops.DISCARD_ERRORS: errors.discard,
+    ops.WAIVE_SINK: tables.waive,
     ops.END_IMPORT: imports.end,
     ops.CANCEL_IMPORT: imports.cancel,
     ops.EXPIRE_IMPORT: imports.expire,
@@ -58,12 +59,15 @@ def _start(state: State, op: Op, at_us: int, partition: int) -> Outcome:
     if rule is None:
         return _refused(state, op, Invalid(f"Unknown op {op.kind!r}."), at_us)
     table = state.table
-    if table is None or (table.has_room and not state.queue) or _is_repeated(state, op):
+    if table is None or (table.has_room and not state.queue) or _needs_no_turn(state, op):
         return _apply(rule, state, op, at_us, partition)
     return _wait(state, op, at_us)
 
 
-def _is_repeated(state: State, op: Op) -> bool:
+def _needs_no_turn(state: State, op: Op) -> bool:
+    """A request that was answered before; a stream that nothing in line will move on."""
+    if op.kind == ops.OPEN_STREAM:
+        return not any(op.body["stream"] in waiting.body.get("streams", ()) for waiting in state.queue)
     return op.body.get("idempotency_key") in state.by_key
 
 

@@ -14,6 +14,7 @@ from millrace.model.chunk import CHUNK_BYTES
 from millrace.model.errors import Clash, Invalid, Missing, TooLarge
 from millrace.model.imports import (
     ADMITTED,
+    ALTER,
     AMEND,
     APPEND,
     CANCELLED,
@@ -24,6 +25,7 @@ from millrace.model.imports import (
     PROCESSING,
     PUBLISHING,
     STOPPING,
+    TRUNCATE,
     Counts,
     Import,
     outcome,
@@ -173,6 +175,12 @@ def _closing(final: str, error: Callable[[Op], dict[str, str]]) -> Callable[[Sta
         imp = known_import(state, op)
         if imp.is_over or imp.state == STOPPING:
             return state, (), {"import": imp.id, "state": imp.state}
+        if imp.kind in (ALTER, TRUNCATE):
+            raise Clash(
+                f"Import {imp.id} is a change of {imp.tenant}/{imp.table} that is in force already.",
+                remedy="Wait for its end.",
+                code="not_open",
+            )
         if imp.state == PUBLISHING:
             raise Clash(f"Import {imp.id} is being published.", remedy="Wait for its end.", code="not_open")
         if op.kind not in (CANCEL_IMPORT, STOP_IMPORT) and imp.announced is not None:
@@ -235,8 +243,12 @@ def settle(state: State, op: Op, at_us: int, partition: int) -> Step:
         state = replace(state, table=replace(state.table, open_imports=max(state.table.open_imports - 1, 0)))
     state, of_span = spans.member_settled(state, settled, at_us)
     data = {"table": f"{imp.tenant}/{imp.table}", "rows": _rows(counts), "durable": settled.durable, "error": error}
-    told: Effect = Announce(f"import.{final}", imp.id, {**data, "kind": imp.kind, "span": imp.span, "of": imp.of})
+    told: Effect = Announce(f"import.{final}", imp.id, {**data, **_more_about(imp)})
     return state, (told, *of_span), {"import": imp.id, "state": final}
+
+
+def _more_about(imp: Import) -> dict[str, Any]:
+    return {"kind": imp.kind, "span": imp.span, "of": imp.of, "waived": imp.options.get("waived", [])}
 
 
 def _budget(op: Op) -> Budget:

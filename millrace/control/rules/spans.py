@@ -50,6 +50,10 @@ def abort(state: State, op: Op, at_us: int, partition: int) -> Step:
 
 
 def expire(state: State, op: Op, at_us: int, partition: int) -> Step:
+    """What joined the span, or ended it, since the timer looked, keeps it."""
+    span = _known(state, op)
+    if span.state != OPEN or span.open_members > 0:
+        return state, (), {"span": span.name, "state": span.state}
     return _give_up(state, op, at_us, "expired", "Nothing happened in the span for as long as its lease.")
 
 
@@ -86,6 +90,9 @@ def member_refused(state: State, op: Op, refusal: dict[str, str], at_us: int) ->
     if op.body.get("joined"):
         span = replace(span, open_members=span.open_members - 1)
         state = state.with_span(span)
+    elif span.state != OPEN:
+        # Whoever came too late was never a member.
+        return state, ()
     if span.is_over:
         return state, ()
     member = f"{op.kind} of {op.tenant}/{op.subject}"
