@@ -5,21 +5,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 
 from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.importing import STDIN, split_target
+from millrace.cli.lazy import LazyModule
 from millrace.cli.printing import print_json, print_table, printable
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import FileOptions, Millrace
-from millrace.client.whatif import PIECE_BYTES, TrialReason, TrialReport, WhatIf
-from millrace.formats.cut import UploadOptions
-from millrace.infer.trial import Bounds, try_file
-from millrace.model.declaration import parse_table
+from millrace.client.whatif import TrialReason, TrialReport, WhatIf
 from millrace.model.errors import Invalid
-from millrace.model.table import define
+
+if TYPE_CHECKING:
+    from millrace.cli import trying
+else:
+    # What judges takes longer to load than the platform takes to answer.
+    trying = LazyModule("millrace.cli.trying")
 
 # The tenant of a table that is declared nowhere but in a file; nothing of it is shown.
 _NOBODY = "nobody"
@@ -74,17 +77,9 @@ def _ask_platform(session: Session, question: Question, target: str) -> TrialRep
 
 def _ask_here(question: Question) -> TrialReport:
     assert question.declaration is not None
-    declaration = parse_table(_declared(question.declaration, _NOBODY, None).document)
-    said = _options(question)
-    options = UploadOptions(
-        said.format, said.compression, said.header, said.delimiter, said.quote, said.null_text, said.encoding,
-        declaration.max_file_bytes, said.file_name or "",
-    )  # fmt: skip
-    bounds = Bounds(rows=question.rows, examples=question.examples)
+    declared = _declared(question.declaration, _NOBODY, None)
     with _opened(question.file) as stream:
-        pieces = iter(lambda: stream.read(PIECE_BYTES), b"")
-        trial = try_file(pieces, define(_NOBODY, declaration, 0), options, bounds)
-    return {**trial.report(), "tenant": "", "judged_by": "declaration", "file": said.file_name}  # type: ignore[typeddict-item]
+        return trying.report_on(stream, declared, _options(question), question.rows, question.examples)
 
 
 def _declared(path: Path, tenant: str, table: str | None) -> Declaration:

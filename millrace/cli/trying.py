@@ -1,0 +1,33 @@
+"""A what-if on this machine: a stream, a declaration and how the file is written in, the report out. Needs no platform."""
+
+from typing import Any, BinaryIO, cast
+
+from millrace.cli.declarations import Declaration
+from millrace.client.fileoptions import FileOptions
+from millrace.client.whatif import PIECE_BYTES, TrialReport
+from millrace.formats.cut import UploadOptions
+from millrace.infer.trial import Bounds, try_file
+from millrace.model.declaration import parse_table
+from millrace.model.table import define
+
+
+def report_on(
+    stream: BinaryIO, declared: Declaration, written: FileOptions, rows: int | None, examples: int
+) -> TrialReport:
+    """As the platform would answer, but for the names of a tenant and a revision."""
+    declaration = parse_table(declared.document)
+    said: dict[str, Any] = {
+        "file_type": written.format,
+        "compression": written.compression,
+        "header": written.header,
+        "delimiter": written.delimiter,
+        "quote": written.quote,
+        "null_text": written.null_text,
+        "encoding": written.encoding,
+        "file_name": written.file_name or "",
+    }
+    options = UploadOptions(**said, max_plain_bytes=declaration.max_file_bytes)
+    pieces = iter(lambda: stream.read(PIECE_BYTES), b"")
+    trial = try_file(pieces, define(declared.tenant, declaration, 0), options, Bounds(rows=rows, examples=examples))
+    told = {**trial.report(), "tenant": "", "judged_by": "declaration", "file": written.file_name}
+    return cast(TrialReport, told)
