@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from millrace.store.records import advance, find_import, positions
 from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics
 from millrace.wire.envelope import pack, unpack
 from millrace.wire.offsets import end_offsets, offsets_at
-from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
+from millrace.wire.topics import DATA_KEPT_MS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 
 BATCH = 500
 TRIM_SECONDS = 30.0
@@ -54,6 +54,7 @@ class Accountant:
         self._asked: set[tuple[str, str]] = set()
         self._pinned: dict[str, int] = {}
         self._trimmed_at = time.monotonic()
+        self.retention = "ok"
         self._settling = threading.Lock()
 
     def run(self, stopping: threading.Event) -> None:
@@ -168,6 +169,23 @@ class Accountant:
         silent = used.is_dir() and any(f"sink-{kind.name}" not in self._checkpoints for kind in used.iterdir())
         return {place: offset for place, offset in before.items() if not silent or place[0] != VALIDATED_INPUT}
 
+    def _watch_retention(self, ends: Mapping[str, Mapping[int, tuple[int, int]]]) -> None:
+        """The broker's own limit is a safety net. Whoever falls so far behind that it may tear must be heard before."""
+        alarm = "ok"
+        half_way = time.time_ns() // 1_000_000 - DATA_KEPT_MS // 2
+        for query, checkpoint in self._checkpoints.items():
+            for topic, partitions in checkpoint.ends.items():
+                old = offsets_at(self._cluster, topic, half_way)
+                for partition, offset in partitions.items():
+                    first, _ = ends[topic][int(partition)]
+                    if offset < first:
+                        alarm = f"{query} has not read records {offset} to {first - 1} of {topic}/{partition}: they are gone."
+                    elif offset < old.get(int(partition), 0) and alarm == "ok":
+                        alarm = f"{query} is more than half of the broker's retention behind in {topic}/{partition}."
+        if alarm not in ("ok", self.retention):
+            observe("trouble", kind="retention", error=alarm)
+        self.retention = alarm
+
     def _folded_for_good(self, unsettled: Iterable[Any]) -> dict[tuple[str, int], int]:
         """Facts about imports that have not settled stay: a control store restored from a backup needs them again."""
         oldest_us = min((row.begun_us for row in unsettled), default=None)
@@ -189,6 +207,7 @@ class Accountant:
 
     def _measure_lag(self) -> None:
         ends = {topic: end_offsets(self._cluster, topic) for topic in (RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR)}
+        self._watch_retention(ends)
         for query, checkpoint in self._checkpoints.items():
             for topic, partitions in checkpoint.ends.items():
                 behind = sum(ends[topic][int(partition)][1] - offset for partition, offset in partitions.items())

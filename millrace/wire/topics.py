@@ -14,6 +14,8 @@ EVENTS = PREFIX + "events"
 QUICK_PARTITIONS = 2
 MAX_RECORD_BYTES = 12 << 20
 DAY_MS = 86_400_000
+# What the broker itself would delete, read or not.
+DATA_KEPT_MS = 30 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ def catalogue(bulk_partitions: int, replication: int = 1) -> tuple[Topic, ...]:
     durable = {"min.insync.replicas": "2" if replication > 2 else "1", "max.message.bytes": str(MAX_RECORD_BYTES)}
     data = {
         **durable,
-        "retention.ms": str(30 * DAY_MS),
+        "retention.ms": str(DATA_KEPT_MS),
         "segment.bytes": str(256 << 20),
         "compression.type": "producer",
     }

@@ -40,6 +40,7 @@ def _parts(platform: Platform) -> dict[str, str]:
         parts["kafka"] = error.message
     for name in ("controller", "accountant", "notifier"):
         parts[name] = "ok" if name in platform.alive else "stopped"
+    parts["retention"] = platform.accountant.retention
     try:
         _stream_metrics(platform)
         parts["data_plane"] = "ok"
