@@ -50,7 +50,7 @@ def _send(stream: RowStream, blocks: Iterable[bytes]) -> None:
     """What the platform already has of the stream is passed over: the input is the stream from its first row on."""
     known = passed = stream.seq
     if known:
-        print(f"Stream {stream.stream_id} is at row {known:,}: so many rows are passed over.", file=sys.stderr)
+        print(f"Stream {stream.stream_id}: {known:,} rows are in already and are passed over.", file=sys.stderr)
     for rows in blocks:
         number = count_rows(rows) if passed else 0
         if passed and number <= passed:

@@ -249,5 +249,5 @@ class RowStream:
 
 
 def _may_pass(failed: MillraceError) -> bool:
-    """Whether another connection may go on where this one broke."""
-    return isinstance(failed, Problem | Unreachable) and (may_pass(failed) or failed.code == OUT_OF_STEP)
+    """Whether another connection may go on where this one broke; a long line at an exclusive table gets shorter."""
+    return isinstance(failed, Problem | Unreachable) and (may_pass(failed) or failed.code in (OUT_OF_STEP, "under_way"))

@@ -274,6 +274,22 @@ def test_a_killed_server_loses_and_repeats_nothing(log: FakeLog) -> None:
     assert len(log.opened) > 1
 
 
+def test_rows_whose_acknowledgement_was_lost_are_not_sent_again(log: FakeLog) -> None:
+    log.lost_answers = 1
+    with fake_server(log) as first:
+        port = int(first.url.rpartition(":")[2])
+        with stream(first) as sending:
+            sending.send(rows(1, 3))
+            wait_until(log.rows, 5, "the rows to be in the log")
+            sending.send(rows(4, 5))
+            first.kill()
+            second = FakeServer(log, port)
+            summary = sending.finish()
+            second.kill()
+    assert sent_once(log, 5)
+    assert (summary.rows, summary.accepted, summary.unheard) == (5, 2, 3)
+
+
 def test_what_a_broken_connection_could_not_tell_is_asked_for(log: FakeLog, monkeypatch: pytest.MonkeyPatch) -> None:
     log.ends_at_once = False
     told: list[dict[str, Any]] = []
