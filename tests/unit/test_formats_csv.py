@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+import psutil
 import pytest
 
 from millrace.formats.csv_rows import row_spans
@@ -236,6 +237,24 @@ def test_hostile_text_streams_through_in_bounded_memory_and_linear_time(
     tracemalloc.stop()
     assert peak < 150 * MIB
     assert time.perf_counter() - began < 20
+
+
+def test_a_quote_that_never_closes_in_a_gigabyte_costs_its_row_only() -> None:
+    """Rows behind it are read as if it were not there; memory is that of the chunks in hand."""
+    line = b"2,some more text\n"
+    cutter = open_cutter(table(header=False), UploadOptions())
+    before = psutil.Process().memory_info().rss
+    rows, unclosed, peak = 0, 0, 0
+    for piece in stream_of(1024 * MIB, b'1,"open\n', line):
+        for found in cutter.feed(piece):
+            rows += found.rows
+            unclosed += found.oversize is not None
+        peak = max(peak, psutil.Process().memory_info().rss - before)
+    for found in cutter.finish():
+        rows += found.rows
+        unclosed += found.oversize is not None
+    assert (rows, unclosed) == (1 + 1024 * (MIB // len(line)), 1)
+    assert peak < 200 * MIB
 
 
 def test_a_file_of_broken_quotes_is_refused_before_it_takes_for_ever() -> None:
