@@ -14,7 +14,7 @@ from checker.capabilities import SPANS
 from checker.dump import REJECTED, read_lines, save_stored, write_lines
 from checker.oplog import BEGIN, DEFINE, FULL_READS, MAKING_IMPORTS, TABLE_OPS, TRUNCATE
 from checker.platform import Platform
-from checker.sinks import READERS, is_there, read_all, read_rejected
+from checker.sinks import READERS, is_there, read_all, read_rejected, wear
 from checker.tables import Table
 from checker.terminal import is_terminal
 from checker.topics import Reading
@@ -128,6 +128,10 @@ class Collector:
                 kept.append(read_rejected(errors, table.tenant, table.name))
         (self._folder / "rejected").mkdir(exist_ok=True)
         pl.concat(kept, how="vertical_relaxed").write_parquet(self._folder / "rejected" / "all.parquet")
+
+    def wear(self) -> dict[str, dict[str, int]]:
+        places = {f"{t.tenant}/{t.name}": self._platform.home / "lake" / t.tenant / t.name for t in self._tables}
+        return {name: wear(location) for name, location in places.items() if is_there(location)}
 
     def lags(self) -> dict[str, float]:
         """The platform's own gauges of what is not done yet; they are renewed now and then, so some patience is due."""

@@ -13,7 +13,7 @@ from checker.tables import TRUNCATED, Table, next_shape
 
 DECLARING_SECONDS = 60.0
 APPLIED = 200
-TRUNCATE_EVERY = 4
+TRUNCATE_EVERY = 2
 
 
 class Definer:

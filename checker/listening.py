@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from checker.sinks import is_there, read_places
 from checker.terminal import is_terminal
 
 RETRY_SECONDS = 0.3
+MOST_TRIES = 20
 Place = tuple[str, str]
 
 
@@ -68,6 +69,7 @@ class Readings:
         self._wanted: dict[Place, list[str]] = defaultdict(list)
         self._changed = threading.Condition()
         self._number = 0
+        self._tries: Counter[Place] = Counter()
 
     def want(self, place: Place, import_id: str) -> None:
         with self._changed:
@@ -89,14 +91,24 @@ class Readings:
 
     def _read(self, place: Place, ended: list[str]) -> None:
         tenant, table = place
-        location = self._lake / tenant / table
-        begun = time.monotonic()
-        if is_there(location):
-            seen = read_places(location, ended if place in self._keyless else None)
-        else:
-            seen = pl.DataFrame(schema=SEEN_ROWS).drop("snapshot")
         number, self._number = self._number, self._number + 1
+        said = {"snapshot": number, "tenant": tenant, "table": table, "ended": ended, "begun": time.monotonic()}
+        try:
+            seen = self._seen(place, ended)
+        except Exception as error:
+            # A table that cannot be read is a finding of its own; the ends that were heard are still to be compared.
+            self._lines.add({**said, "error": f"{type(error).__name__}: {error}"[:500], "done": time.monotonic()})
+            self._tries[place] += 1
+            if self._tries[place] < MOST_TRIES:
+                for import_id in ended:
+                    self.want(place, import_id)
+            return
         frame = seen.select(pl.lit(number, pl.Int64).alias("snapshot"), "k", "_version", "_import", "_row")
         frame.write_parquet(self._folder / "seen_rows" / f"{number:06d}.parquet")
-        said = {"snapshot": number, "tenant": tenant, "table": table, "ended": ended}
-        self._lines.add({**said, "begun": begun, "done": time.monotonic()})
+        self._lines.add({**said, "done": time.monotonic()})
+
+    def _seen(self, place: Place, ended: list[str]) -> pl.DataFrame:
+        location = self._lake.joinpath(*place)
+        if not is_there(location):
+            return pl.DataFrame(schema=SEEN_ROWS)
+        return read_places(location, ended if place in self._keyless else None)

@@ -69,7 +69,14 @@ class Platform:
             return []
 
     def disk_bytes(self) -> int:
-        return sum(path.stat().st_size for path in self.home.rglob("*") if path.is_file() and not path.is_symlink())
+        return sum(_size(Path(folder) / name) for folder, _, names in os.walk(self.home) for name in names)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _is_of(process: psutil.Process, part: str) -> bool:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import polars as pl
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 
 READERS = ("delta-rs", "polars")
 PLACE = ["k", "_version", "_import", "_row"]
@@ -20,6 +19,14 @@ def read_all(location: Path, reader: str) -> pl.DataFrame:
     return pl.DataFrame(DeltaTable(str(location)).scan())
 
 
+def wear(location: Path) -> dict[str, int]:
+    """What a table costs its readers: live data files, and entries in its log."""
+    return {
+        "files": len(DeltaTable(str(location)).file_uris()),
+        "log": len(list((location / "_delta_log").glob("*.json"))),
+    }
+
+
 def read_places(location: Path, imports: list[str] | None) -> pl.DataFrame:
     """Which row each key shows now; with `imports`, only the rows of those."""
     wanted = pl.scan_delta(str(location)).select(PLACE)
@@ -33,6 +40,3 @@ def read_rejected(location: Path, tenant: str, table: str) -> pl.DataFrame:
         pl.lit(tenant).alias("tenant"), pl.lit(table).alias("table"), pl.col("_import").alias("import"), "row",
         pl.col("chunk").cast(pl.Int64), "raw", pl.col("reasons").list.eval(spoken),
     ).collect()  # fmt: skip
-
-
-__all__ = ["READERS", "DeltaError", "TableNotFoundError", "is_there", "read_all", "read_places", "read_rejected"]

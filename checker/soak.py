@@ -4,6 +4,7 @@ import json
 import math
 import secrets
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -36,6 +37,7 @@ SPARE = 1.15
 PAUSES_PER_KILL = 0.9
 LOOK_SECONDS = 5.0
 WARM_SECONDS = 2.0
+MARK = ".made-by-the-checker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,9 @@ class Wish:
 
 def soak(wish: Wish) -> None:
     """Leaves a dump; stops the platform whatever happens."""
-    if wish.home.exists():
-        shutil.rmtree(wish.home)
-    if wish.dump.exists():
-        shutil.rmtree(wish.dump)
-    wish.dump.mkdir(parents=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
+    for folder in (wish.home, wish.dump):
+        _empty(folder)
     platform = Platform(wish.home, ENVIRON)
     _say(f"seed {wish.seed}: starting a platform in {wish.home}")
     platform.start()
@@ -61,6 +61,15 @@ def soak(wish: Wish) -> None:
         Run(wish, platform).run()
     finally:
         platform.stop()
+
+
+def _empty(folder: Path) -> None:
+    """Makes the folder anew, unless it holds something that is not ours."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
+        sys.exit(f"{folder} holds something else: choose another folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / MARK).touch()
 
 
 def _say(text: str) -> None:
@@ -124,7 +133,7 @@ class Run:
         reader.join()
         finish_tail()
         collector.collect()
-        self._write_run(scene, collector.lags(), load_ended, settled)
+        self._write_run(scene, collector, load_ended, settled)
 
     def _subscribe(self) -> Receiver:
         receiver = Receiver(Lines(self._wish.dump / "webhooks.jsonl"))
@@ -179,7 +188,7 @@ class Run:
         thread.start()
         return thread
 
-    def _write_run(self, scene: Scene, lags: dict[str, float], load_ended: float, settled: float) -> None:
+    def _write_run(self, scene: Scene, collector: Collector, load_ended: float, settled: float) -> None:
         said = {
             "seed": self._wish.seed,
             "minutes": self._wish.minutes,
@@ -188,7 +197,8 @@ class Run:
             "atomic": [list(table.place) for table in self._tables if table.is_atomic],
             "capabilities": sorted(self._capabilities),
             "not_in_this_build": [*missing(self._capabilities), *sorted(scene.refused)],
-            "lags": lags,
+            "lags": collector.lags(),
+            "wear": collector.wear(),
             "load_ended_mono": load_ended,
             "settled_seconds": settled,
             "disk_mb": self._platform.disk_bytes() >> 20,

@@ -29,7 +29,7 @@ def _readable(model: Model, found: Findings) -> None:
     """The first reading after an END shows what it announces: rows are there, deleted and truncated ones are not."""
     readings = model.dump.seen_rows.partition_by("snapshot", as_dict=True)
     places = {imported.id: imported.seq for imported in model.imports.values()}
-    for snapshot in model.dump.snapshots:
+    for snapshot in (each for each in model.dump.snapshots if "error" not in each):
         seen = readings.get((snapshot["snapshot"],), model.dump.seen_rows.clear()).select(
             "k", pl.col("_import").alias("has_import"), pl.col("_row").alias("has_place"),
             pl.col("_import").replace_strict(places, default=None, return_dtype=pl.Int64).alias("has"),

@@ -14,7 +14,9 @@ def check(model: Model) -> Findings:
     keyless = model.dump.run.get("keyless", [])
     by_table: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
     for snapshot in model.dump.snapshots:
-        if [snapshot["tenant"], snapshot["table"]] not in keyless:
+        place = f"{snapshot['tenant']}/{snapshot['table']}"
+        found.that("error" not in snapshot, f"{place} cannot be read: {snapshot.get('error')}")
+        if "error" not in snapshot and [snapshot["tenant"], snapshot["table"]] not in keyless:
             by_table[snapshot["tenant"], snapshot["table"]].append(snapshot)
     frames = model.dump.seen_rows.partition_by("snapshot", as_dict=True)
     for (tenant, table), readings in by_table.items():

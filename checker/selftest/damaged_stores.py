@@ -183,3 +183,8 @@ def _(dump: Dump) -> None:
         _version=pl.lit(version), _import=revived["import"], _row=revived["place"]
     )
     restore(dump, ORDERS, lambda frame: pl.concat([frame, cells], how="diagonal_relaxed"))
+
+
+@damage("a table could not be read for a moment", "K13")
+def _(dump: Dump) -> None:
+    dump.snapshots[-1]["error"] = "DeltaError: a file is gone"
