@@ -5,6 +5,7 @@ Writes deletion vectors and rewritten files; commits nothing.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,11 +15,11 @@ from millrace.lake.actions import Action, AddFile, Metadata, Protocol, remove_ac
 from millrace.lake.decide import Dead, as_add, dead_positions
 from millrace.lake.deletion_vectors import store_vectors
 from millrace.lake.log import Snapshot
-from millrace.lake.read import read_live_rows
+from millrace.lake.read import read_live_groups
 from millrace.lake.schema import TableSpec, evolved_schema, needs_timestamp_ntz
-from millrace.lake.sidecar import write_data_file
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
+from millrace.lake.stream_file import stream_data_file
 from millrace.model.errors import Unavailable
 
 REWRITTEN_PREFIX = "rewritten"
@@ -116,7 +117,11 @@ def _rows(store: Store, file: AddFile) -> int:
 def _rewritten(store: Store, spec: TableSpec, file: AddFile, gone: BitMap, anew: Anew) -> AddFile:
     this = file.path, bytes(gone.serialize())
     if this not in anew.written:
-        table = read_live_rows(store, file, gone)
-        table = anew.rows(table) if file.path in anew.paths else table
-        anew.written[this] = as_add(write_data_file(store, table, spec.key, REWRITTEN_PREFIX, tightly=True))
+        groups = read_live_groups(store, file, gone)
+        if file.path in anew.paths:
+            groups = (anew.rows(group) for group in groups)
+        first = next(groups)
+        # Live rows never share a key, so none of them loses against another.
+        staged, _ = stream_data_file(store, first.schema, chain([first], groups), spec.key, REWRITTEN_PREFIX)
+        anew.written[this] = as_add(staged)
     return anew.written[this]

@@ -22,7 +22,7 @@ from millrace.lake.tombstones import IsUseless, Tombstones
 from millrace.model.errors import Invalid
 
 # Staged rows decided at a time: what a decision holds in memory, however many are committed together.
-BLOCK_ROWS = 2_000_000
+BLOCK_ROWS = 1 << 20
 
 Dead = npt.NDArray[np.uint32]
 
@@ -125,6 +125,9 @@ def decide_keyed(known: Known, staged: Sequence[StagedFile]) -> Decision:
             decision.beaten += len(losers.h1)
             for number, positions in _grouped(losers.staged, losers.position):
                 decision.kill(files[number].path, positions)
+        if sum(map(len, sources)) > BLOCK_ROWS:
+            for source in sources:
+                source.release()
     decision.tombstones = [name for name, counts in zip(graves, effective[len(files) :], strict=True) if counts]
     return decision
 

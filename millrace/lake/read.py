@@ -65,6 +65,18 @@ def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[
     return table.filter(pa.array(keep))
 
 
+def read_live_groups(store: Store, file: AddFile, dead: BitMap) -> Iterator[pa.Table]:
+    """The rows of one file without the dead positions, one row group after the other."""
+    with pq.ParquetFile(store.path(file.name), memory_map=True) as parquet:
+        keep = np.ones(parquet.metadata.num_rows, dtype=bool)
+        keep[np.asarray(dead.to_array())] = False
+        start = 0
+        for number in range(parquet.metadata.num_row_groups):
+            group = parquet.read_row_group(number)
+            yield group.filter(pa.array(keep[start : start + group.num_rows]))
+            start += group.num_rows
+
+
 def _projected(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
     if snapshot.metadata is None:
         return pa.schema([])

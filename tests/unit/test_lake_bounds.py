@@ -89,6 +89,15 @@ def test_many_deletes_are_merged_on_the_way(tmp_path: Path) -> None:
     assert content(table) == [(1001, 2)]
 
 
+def test_a_merge_keeps_the_tombstones_of_rows_that_die_with_it(tmp_path: Path) -> None:
+    table = LakeTable.open(tmp_path, KEYED)
+    apply_rows(table, [(key, 5) for key in range(3 * FAN_IN)])
+    for key in range(3 * FAN_IN):
+        delete(table, 10 + key, [key])
+    apply_rows(table, [(key, 6) for key in range(3 * FAN_IN)])
+    assert content(table) == []
+
+
 def test_tombstones_of_keys_that_live_again_are_dropped(tmp_path: Path) -> None:
     table = LakeTable.open(tmp_path, KEYED)
     for version in range(1, FAN_IN):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from millrace.lake import decide
 from millrace.lake.read import scan
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
@@ -117,6 +118,17 @@ def test_a_delete_that_is_overtaken_plans_again(tmp_path: Path, spec: TableSpec)
     assert table.apply([stage_mixed(table.store, rows)]).attempts == 3
     assert content(table) == [(2, 9), (4, 7)]
     assert len(listed(table)) == 2
+
+
+def test_a_large_commit_is_decided_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decide, "BLOCK_ROWS", 40)
+    table, model = LakeTable.open(tmp_path, KEYED), {}
+    for turn in range(4):
+        rows = [(key % 150, 10 * turn + key // 100, key % 7 == turn) for key in range(300)]
+        table.apply([stage_mixed(table.store, rows[start::3]) for start in range(3)])
+        for key, version, deletes in sorted(rows, key=lambda row: row[1]):
+            model[key] = (version, deletes)
+    assert content(table) == sorted((key, version) for key, (version, deletes) in model.items() if not deletes)
 
 
 def test_a_lost_tombstone_file_stops_the_table_instead_of_reviving_rows(tmp_path: Path) -> None:

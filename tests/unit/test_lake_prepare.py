@@ -73,6 +73,17 @@ def test_an_added_default_is_written_into_the_rows_that_are_there_and_into_late_
     assert_everyone_reads(table, expected)
 
 
+def test_rows_get_the_default_of_the_revision_that_added_the_column_whenever_they_come(tmp_path: Path) -> None:
+    revisions = Revisions()
+    first = revisions.add(ID)
+    table = revisions.open(tmp_path)
+    write_under(table, first, 1, {"id": 1})
+    table.prepare(revisions.add(ID, column("n", "int", default=1)))
+    table.prepare(revisions.add(ID, column("n", "long", default=2)))
+    write_under(table, first, 2, {"id": 2})
+    assert_everyone_reads(table, [{"id": 1, "n": 1}, {"id": 2, "n": 1}])
+
+
 def test_a_dropped_column_is_gone_and_costs_only_metadata(tmp_path: Path) -> None:
     table, first, _ = change(tmp_path, [TEXT], [], text="old")
     write_under(table, first, 2, {"id": 2, "text": "late"})
