@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import orjson
+import pyarrow as pa
+import pyarrow.types as pat
 
 from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import Column
-from millrace.model.fields import Field, field_of, logical_of
 from millrace.validate.faults import Fault, Found, Rows, listed
 from millrace.validate.json_columns import typed_values
 from millrace.validate.json_fields import Object, marks, picked, refused, renamed, rescued
@@ -27,7 +28,8 @@ from millrace.validate.text import Outcome
 def parse_jsonl(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     spans = line_spans(body)
     lines = [body[start:end] for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)]
-    objects, faults = _objects(lines, _exact if _has_decimal(reading) else orjson.loads)
+    has_decimal = any(_holds_decimal(column.arrow) for column in reading.columns)
+    objects, faults = _objects(lines, _exact if has_decimal else orjson.loads)
     positions = None
     if faults:
         bad = np.concatenate([fault.rows for fault in faults])
@@ -84,16 +86,10 @@ def _exact(line: bytes) -> Any:
         return value
 
 
-def _has_decimal(reading: Reading) -> bool:
-    return any(_holds_decimal(field_of(column)) for column in reading.columns)
-
-
-def _holds_decimal(field: Field) -> bool:
-    if field.kind == "record":
-        return any(map(_holds_decimal, field.inner_fields()))
-    if field.kind in ("array", "map"):
-        return _holds_decimal(field.element())
-    return logical_of(field.avro) == "decimal"
+def _holds_decimal(kind: pa.DataType) -> bool:
+    if pat.is_nested(kind):
+        return any(_holds_decimal(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pat.is_decimal(kind))
 
 
 def _typed(column: Column, is_key: bool, values: Sequence[Any]) -> Outcome:

@@ -21,7 +21,7 @@ from millrace.validate.text import Outcome
 
 # Below what orjson writes, so that it never depends on the caller's stack.
 _DEEPEST = 200
-_ESCAPED = r'["\\\x00-\x1f]'
+_SPACE = 32
 
 
 def rescued(parts: Mapping[str, pa.Array], rows: int) -> pa.Array:
@@ -102,14 +102,15 @@ def _nested(cells: pa.Array) -> pa.Array:
 
 
 def _quoted(text: pa.Array) -> pa.Array:
-    if pc.any(pc.match_substring_regex(text, _ESCAPED)).as_py():
-        text = _escaped(text)
-    return pc.binary_join_element_wise('"', text, '"', "")
+    return pc.binary_join_element_wise('"', _escaped(text), '"', "")
 
 
 def _escaped(text: pa.Array) -> pa.Array:
-    text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
-    letters = np.frombuffer(text.buffers()[2], np.uint8)
-    for code in np.unique(letters[letters < 32]).tolist():
+    data = text.buffers()[2]
+    letters = np.frombuffer(data or b"", np.uint8)
+    for mark in ("\\", '"'):
+        if (letters == ord(mark)).any():
+            text = pc.replace_substring(text, mark, f"\\{mark}")
+    for code in np.unique(letters[letters < _SPACE]).tolist():
         text = pc.replace_substring(text, chr(code), json.dumps(chr(code))[1:-1])
     return text
