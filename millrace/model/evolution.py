@@ -22,7 +22,9 @@ __all__ = [
     "describe", "path", "settings_changed",
 ]  # fmt: skip
 
-NEW_GENERATION = "Ask for a new generation of the table (apply --new-generation: it begins empty), or declare a table of another name."
+NEW_GENERATION = (
+    "Ask for a new generation (apply --new-generation: the table begins empty), or declare a table of another name."
+)
 # A key of these kinds finds its older rows under the same hash after it was widened.
 _WIDER_KEYS = (("int", "long"), ("float", "double"))
 
