@@ -20,6 +20,7 @@ from millrace.embed.java import find_java
 KAFKA_VERSION = "4.3.1"
 SPARK_VERSION = "4.2.0"
 DELTA_VERSION = "4.4.0"
+CASSANDRA_VERSION = "5.0.9"
 
 JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
     "kafka": (
@@ -34,6 +35,8 @@ JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
         Artifact("org.apache.kafka", "kafka-clients", "3.9.2"),
         Artifact("org.apache.commons", "commons-pool2", "2.13.1"),
     ),
+    # A server for tests.
+    "cassandra": (Artifact("org.apache.cassandra", "cassandra-all", CASSANDRA_VERSION, transitive=True),),
     "delta": (
         Artifact("io.delta", "delta-spark_2.13", DELTA_VERSION),
         Artifact("io.delta", "delta-storage", DELTA_VERSION),

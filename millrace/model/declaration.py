@@ -48,6 +48,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         max_file_bytes=_max_file_bytes(document.get("max_file_size_mb")),
         sinks=tuple(target.name for target in targets if target.required),
         targets=targets,
+        partition_key=_partition_key(document.get("primary_key", [])),
         unknown_fields=_one_of("unknown_fields", document.get("unknown_fields", "reject"), UNKNOWN_FIELDS),
         deletion_vectors=_one_of("deletion_vectors", document.get("deletion_vectors", "auto"), DELETION_VECTORS),
         key_space=None if document.get("key_space") is None else checked_name("key space", document["key_space"]),
@@ -118,6 +119,12 @@ def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise Invalid("primary_key names a column twice.")
     return tuple(names)
+
+
+def _partition_key(given: object) -> tuple[str, ...]:
+    """As Cassandra reads a primary key: its first part, which may be a list of columns."""
+    first = given[0] if isinstance(given, list) and given else []
+    return tuple(str(name) for name in (first if isinstance(first, list) else [first]))
 
 
 def _budget(document: Mapping[str, Any]) -> Budget:

@@ -58,6 +58,7 @@ class TableDeclaration:
     publish: str = "rolling"
     compatibility: str = "backward"
     targets: tuple[SinkTarget, ...] = (DELTA,)
+    partition_key: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,6 +70,7 @@ class TableDeclaration:
         values["primary_key"] = tuple(values["primary_key"])
         values["sinks"] = tuple(values["sinks"])
         values["budget"] = Budget(**values.get("budget", {}))
+        values["partition_key"] = tuple(values.get("partition_key", ()))
         if "targets" in values:
             values["targets"] = tuple(SinkTarget(**target) for target in values["targets"])
         return TableDeclaration(**values)

@@ -9,6 +9,7 @@ import pytest
 from millrace.model.sinks import SinkTarget
 from millrace.sink.foreign import ForeignSink
 from millrace.sink.registry import sink_class
+from tests.support.cassandra import cassandra
 
 
 def postgres_target(request: pytest.FixtureRequest) -> SinkTarget:
@@ -17,9 +18,25 @@ def postgres_target(request: pytest.FixtureRequest) -> SinkTarget:
     return SinkTarget("warehouse", "postgres", True, settings)
 
 
+def cassandra_target(request: pytest.FixtureRequest) -> SinkTarget:
+    settings: dict[str, Any] = {
+        "hosts": ["127.0.0.1"],
+        "port": request.getfixturevalue("cassandra_port"),
+        "consistency": "ONE",
+    }
+    return SinkTarget("wide", "cassandra", True, settings)
+
+
 TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "postgres": postgres_target,
+    "cassandra": cassandra_target,
 }
+
+
+@pytest.fixture(scope="session")
+def cassandra_port() -> Iterator[int]:
+    with cassandra() as port:
+        yield port
 
 
 def no_secret(reference: str) -> str:

@@ -1,0 +1,327 @@
+"""Cassandra: every mutation carries its version as its timestamp, and every column, so that the last one wins whole.
+
+Rows of one partition travel in one unlogged batch; a window of batches is under way at a time."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import itemgetter
+from threading import Semaphore
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from cassandra import (
+    AlreadyExists,
+    AuthenticationFailed,
+    ConsistencyLevel,
+    DriverException,
+    InvalidRequest,
+    OperationTimedOut,
+    RequestExecutionException,
+)
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.policies import DCAwareRoundRobinPolicy, TokenAwarePolicy
+from cassandra.query import BatchStatement, BatchType
+from cassandra.util import Date
+
+from millrace.model.changes import AddColumn, DropColumn, RenameColumn, WidenColumn
+from millrace.model.columns import DELETED_COLUMN
+from millrace.model.defaults import stored_default
+from millrace.model.evolution import path
+from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.table import Definition
+from millrace.sink.cassandra_ddl import (
+    META,
+    columns_of,
+    create,
+    key_of,
+    keyspace,
+    place,
+    plain_columns,
+    quoted,
+    type_of,
+)
+from millrace.sink.foreign import Definitions, Work
+
+BATCHES_UNDER_WAY = 48
+ROWS_PER_BATCH = 100
+REQUEST_SECONDS = 30
+DAY_SECONDS = 86_400
+
+
+class CassandraSink:
+    kind: ClassVar[str] = "cassandra"
+    abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True)
+    settings_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["hosts"],
+        "properties": {
+            "hosts": {"type": "array", "items": {"type": "string"}, "description": "Some of the cluster's nodes."},
+            "port": {"type": "integer", "default": 9042, "description": "Of the native protocol."},
+            "user": {"type": "string", "description": "Who writes; needs CREATE, ALTER, SELECT and MODIFY."},
+            "password": {"type": "string", "description": "A reference to the secret: env:…, file:… or k8s:…."},
+            "local_dc": {"type": "string", "description": "The data centre to write to; else the first node's."},
+            "consistency": {
+                "type": "string",
+                "enum": ["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"],
+                "default": "LOCAL_QUORUM",
+                "description": "How many replicas must have a write before it counts as durable.",
+            },
+            "replication": {
+                "type": "object",
+                "default": {"class": "SimpleStrategy", "replication_factor": 1},
+                "description": "Of the keyspaces that are made, as Cassandra writes it.",
+            },
+            "sink_retention_days": {"type": "integer", "description": "Rows live so long, counted from their version."},
+        },
+    }
+
+    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
+        self._settings = given = target.settings
+        auth = PlainTextAuthProvider(given["user"], secret(str(given["password"]))) if "user" in given else None
+        policy = TokenAwarePolicy(DCAwareRoundRobinPolicy(given["local_dc"])) if "local_dc" in given else None
+        profile = ExecutionProfile(
+            consistency_level=getattr(ConsistencyLevel, given.get("consistency", "LOCAL_QUORUM")),
+            request_timeout=REQUEST_SECONDS,
+            **({"load_balancing_policy": policy} if policy else {}),
+        )
+        self._cluster = Cluster(
+            list(given["hosts"]),
+            port=int(given.get("port", 9042)),
+            auth_provider=auth,
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            connect_timeout=10,
+        )
+        self._session: Session | None = None
+        self._prepared: dict[str, str] = {}
+
+    def check(self) -> None:
+        self._run("CREATE KEYSPACE IF NOT EXISTS millrace_check WITH replication = " + _map(self._replication()))
+        self._run("CREATE TABLE IF NOT EXISTS millrace_check.t (k bigint PRIMARY KEY)")
+        self._run("INSERT INTO millrace_check.t (k) VALUES (1) USING TIMESTAMP 1")
+        self._run("DROP KEYSPACE millrace_check")
+
+    def prepare(self, definition: Definition, definitions: Definitions) -> None:
+        if self._prepared.get(place(definition)) == definition.fingerprint:
+            return
+        space = quoted(keyspace(definition.tenant, definition.table.key_space))
+        self._run(f"CREATE KEYSPACE IF NOT EXISTS {space} WITH replication = {_map(self._replication())}")
+        self._run(f"CREATE TABLE IF NOT EXISTS {space}.{META} (name text PRIMARY KEY, definition text, floor bigint)")
+        found = self._ask(f"SELECT definition FROM {space}.{META} WHERE name = %s", [definition.table.name])
+        before = definitions(found[0].definition) if found and found[0].definition else None
+        if before is None or before.generation < definition.generation:
+            if before is not None:
+                self._run(f"DROP TABLE IF EXISTS {place(definition)}")
+            self._run(create(definition))
+        elif before.revision < definition.revision:
+            self._reshape(before, definition, definitions)
+        else:
+            definition = before
+        insert = f"INSERT INTO {space}.{META} (name, definition) VALUES (%s, %s)"
+        self._run(insert, [definition.table.name, definition.fingerprint])
+        self._raise_floor(definition, definition.floor)
+        self._prepared[place(definition)] = definition.fingerprint
+
+    def _reshape(self, before: Definition, after: Definition, definitions: Definitions) -> None:
+        table = place(after)
+        for change in path(definitions, before, after):
+            match change:
+                case AddColumn(column):
+                    self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {quoted(column.name)} {type_of(column)}")
+                    default = stored_default(column)
+                    if default is not None:
+                        self._fill(after, column.name, partial(_constant, default))
+                case DropColumn(name):
+                    self._run(f"ALTER TABLE {table} DROP IF EXISTS {quoted(name)}")
+                case RenameColumn(old, new) if new in after.table.primary_key:
+                    self._run(f"ALTER TABLE {table} RENAME IF EXISTS {quoted(old)} TO {quoted(new)}")
+                case RenameColumn(old, new):
+                    column = next(column for column in after.columns if column.name == new)
+                    self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {quoted(new)} {type_of(column)}")
+                    self._fill(after, new, itemgetter(old), also=old)
+                    self._run(f"ALTER TABLE {table} DROP IF EXISTS {quoted(old)}")
+                case WidenColumn(name, was, becomes) if type_of(was) != type_of(becomes):
+                    raise SinkFailed(
+                        f"Cassandra cannot make {name!r} a {type_of(becomes)}: it is a {type_of(was)}.",
+                        Fault.TABLE,
+                        remedy="Ask for a new generation of the table, or waive this sink.",
+                    )
+
+    def _fill(
+        self, definition: Definition, name: str, value: Callable[[dict[str, Any]], Any], also: str | None = None
+    ) -> None:
+        """Gives the rows that are there a cell of the new column, under their own versions."""
+        partition, clustering = key_of(definition)
+        keys = [*partition, *clustering]
+        wanted = list(dict.fromkeys([*keys, "_version", *([also] if also else [])]))
+        where = " AND ".join(f"{quoted(key)} = ?" for key in keys)
+        statement = self._connected().prepare(
+            f"UPDATE {place(definition)} USING TIMESTAMP ? SET {quoted(name)} = ? WHERE {where}"
+        )
+        window = _Window(self._connected())
+        for found in self._ask(f"SELECT {', '.join(map(quoted, wanted))} FROM {place(definition)}", []):
+            row = dict(zip(wanted, found, strict=True))
+            window.send(statement.bind([row["_version"], value(row), *(row[key] for key in keys)]))
+        window.finish()
+
+    def _raise_floor(self, definition: Definition, floor: int) -> int:
+        """The table's floor from now on; rows at or below a raised one go, partition by partition."""
+        space = quoted(keyspace(definition.tenant, definition.table.key_space))
+        found = self._ask(f"SELECT floor FROM {space}.{META} WHERE name = %s", [definition.table.name])
+        known = int(found[0].floor or 0) if found else 0
+        if floor <= known:
+            return known
+        partition, _ = key_of(definition)
+        listed = ", ".join(map(quoted, partition))
+        where = " AND ".join(f"{quoted(name)} = ?" for name in partition)
+        delete = self._connected().prepare(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
+        window = _Window(self._connected())
+        for key in self._ask(f"SELECT DISTINCT {listed} FROM {place(definition)}", []):
+            window.send(delete.bind([floor, *key]))
+        window.finish()
+        self._run(f"UPDATE {space}.{META} SET floor = %s WHERE name = %s", [floor, definition.table.name])
+        return floor
+
+    def write(self, work: Work) -> None:
+        definition = work.definition
+        floor = self._raise_floor(definition, work.floor)
+        window = _Window(self._connected())
+        for rows in work.rows:
+            for batch in rows.open():
+                fresh = batch.filter(pc.greater(batch["_version"], floor))
+                is_deleted = fresh[DELETED_COLUMN]
+                for mutations in self._upserts(definition, fresh.filter(pc.invert(is_deleted))):
+                    window.send(mutations)
+                for mutations in self._deletes(definition, fresh.filter(is_deleted)):
+                    window.send(mutations)
+        window.finish()
+
+    def _upserts(self, definition: Definition, batch: pa.RecordBatch) -> Iterator[BatchStatement]:
+        names = columns_of(definition)
+        ttl = self._settings.get("sink_retention_days")
+        using = "USING TIMESTAMP ?" + (" AND TTL ?" if ttl else "")
+        marks = ", ".join("?" * len(names))
+        statement = self._connected().prepare(
+            f"INSERT INTO {place(definition)} ({', '.join(map(quoted, names))}) VALUES ({marks}) {using}"
+        )
+        cells = plain_columns(batch, definition)
+        versions = cells[names.index("_version")]
+        tail = [(version, _left(version, ttl)) for version in versions] if ttl else [(version,) for version in versions]
+        values = [
+            (*row, *end) for row, end in zip(zip(*cells, strict=True), tail, strict=True) if not ttl or end[1] > 0
+        ]
+        yield from _by_partition(statement, values, [names.index(name) for name in key_of(definition)[0]])
+
+    def _deletes(self, definition: Definition, batch: pa.RecordBatch) -> Iterator[BatchStatement]:
+        if not batch.num_rows:
+            return
+        partition, clustering = key_of(definition)
+        names, keys = columns_of(definition), [*partition, *clustering]
+        where = " AND ".join(f"{quoted(key)} = ?" for key in keys)
+        statement = self._connected().prepare(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
+        cells = plain_columns(batch, definition)
+        chosen = [cells[names.index("_version")], *(cells[names.index(key)] for key in keys)]
+        yield from _by_partition(statement, list(zip(*chosen, strict=True)), list(range(1, len(partition) + 1)))
+
+    def classify(self, error: BaseException) -> Fault:
+        match error:
+            case SinkFailed():
+                return error.fault
+            case InvalidRequest() | TypeError() | ValueError() | OverflowError():
+                return Fault.ROW
+            case NoHostAvailable() | OperationTimedOut() | AuthenticationFailed() | OSError():
+                return Fault.SINK
+            case AlreadyExists():
+                return Fault.TABLE
+            case RequestExecutionException() | DriverException():
+                return Fault.SINK
+        return Fault.TABLE
+
+    def read_back(self, definition: Definition) -> pa.Table:
+        names = [column.name for column in definition.columns] + ["_version"]
+        found = list(self._ask(f"SELECT {', '.join(map(quoted, names))} FROM {place(definition)}", []))
+        return pa.table({name: [_plain(row[at]) for row in found] for at, name in enumerate(names)})
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+    def _replication(self) -> dict[str, Any]:
+        given: dict[str, Any] = self._settings.get("replication", {"class": "SimpleStrategy", "replication_factor": 1})
+        return given
+
+    def _connected(self) -> Session:
+        if self._session is None:
+            self._session = self._cluster.connect()
+        return self._session
+
+    def _run(self, statement: str, values: Sequence[Any] | None = None) -> None:
+        self._connected().execute(statement, values)
+
+    def _ask(self, statement: str, values: Sequence[Any]) -> Any:
+        found = self._connected().execute(statement, values or None)
+        return list(found)
+
+
+class _Window:
+    """Sends without waiting for each answer, but never more than a window's worth ahead; the first failure stops it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._room = Semaphore(BATCHES_UNDER_WAY)
+        self._failed: Exception | None = None
+
+    def send(self, statement: Any) -> None:
+        self._room.acquire()
+        if self._failed is not None:
+            self._room.release()
+            raise self._failed
+        self._session.execute_async(statement).add_callbacks(self._done, self._fail)
+
+    def finish(self) -> None:
+        for _ in range(BATCHES_UNDER_WAY):
+            self._room.acquire()
+        for _ in range(BATCHES_UNDER_WAY):
+            self._room.release()
+        if self._failed is not None:
+            raise self._failed
+
+    def _done(self, _rows: Any) -> None:
+        self._room.release()
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = self._failed or error
+        self._room.release()
+
+
+def _by_partition(statement: Any, values: list[tuple[Any, ...]], partition: list[int]) -> Iterator[BatchStatement]:
+    """Rows of one partition together, where they follow each other."""
+    ordered = sorted(values, key=lambda row: repr([row[at] for at in partition])) if len(values) > 1 else values
+    batch, last = BatchStatement(BatchType.UNLOGGED), None
+    for row in ordered:
+        key = [row[at] for at in partition]
+        if len(batch) and (key != last or len(batch) >= ROWS_PER_BATCH):
+            yield batch
+            batch = BatchStatement(BatchType.UNLOGGED)
+        batch.add(statement, row)
+        last = key
+    if len(batch):
+        yield batch
+
+
+def _plain(cell: Any) -> Any:
+    return cell.date() if isinstance(cell, Date) else cell
+
+
+def _constant(value: Any, _row: dict[str, Any]) -> Any:
+    return value
+
+
+def _left(version: int, days: int) -> int:
+    return int(version / 1e6 + days * DAY_SECONDS - time.time())
+
+
+def _map(values: dict[str, Any]) -> str:
+    return "{" + ", ".join(f"'{name}': '{value}'" for name, value in values.items()) + "}"

@@ -1,0 +1,96 @@
+"""A table's definition in Cassandra's words: keyspace, types, the statement that makes it, cells as its driver takes them."""
+
+import hashlib
+import re
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from millrace.model.columns import Column
+from millrace.model.table import Definition
+from millrace.sink.arrow_text import as_json_value
+
+MOST_NAME = 48
+META = "millrace_tables"
+# Wide enough that a column can be widened as Avro allows without changing its type, which Cassandra cannot do.
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int32(): "bigint",
+    pa.int64(): "bigint",
+    pa.float32(): "double",
+    pa.float64(): "double",
+    pa.string(): "text",
+    pa.binary(): "blob",
+    pa.date32(): "date",
+}
+OWN = ("_version", "_import", "_row")
+
+
+def keyspace(tenant: str, key_space: str | None) -> str:
+    """Of the tenant alone: two tenants that name the same key space get different ones."""
+    said = f"{tenant}/{key_space or 'default'}"
+    readable = re.sub(r"[^a-z0-9_]", "_", said.lower().replace("/", "_"))
+    return f"{readable[: MOST_NAME - 11]}_{hashlib.blake2b(said.encode(), digest_size=5).hexdigest()}"
+
+
+def table_name(table: str) -> str:
+    readable = re.sub(r"\W", "_", table)
+    if readable == table and len(table) <= MOST_NAME:
+        return table
+    return f"{readable[: MOST_NAME - 11]}_{hashlib.blake2b(table.encode(), digest_size=5).hexdigest()}"
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def place(definition: Definition) -> str:
+    table = definition.table
+    return f"{quoted(keyspace(definition.tenant, table.key_space))}.{quoted(table_name(table.name))}"
+
+
+def type_of(column: Column) -> str:
+    if column.arrow in _TYPES:
+        return _TYPES[column.arrow]
+    if pa.types.is_timestamp(column.arrow):
+        # Cassandra's timestamp has milliseconds; finer ones stay whole as microseconds since 1970.
+        return "timestamp" if column.logical == "timestamp-millis" else "bigint"
+    return "decimal" if pa.types.is_decimal(column.arrow) else "text"
+
+
+def key_of(definition: Definition) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Partition and clustering columns; rows without a key are told apart by their place in their import."""
+    table = definition.table
+    if not table.primary_key:
+        return ("_import", "_version"), ("_row",)
+    partition = table.partition_key or table.primary_key[:1]
+    return partition, tuple(name for name in table.primary_key if name not in partition)
+
+
+def create(definition: Definition) -> str:
+    partition, clustering = key_of(definition)
+    columns = [f"{quoted(column.name)} {type_of(column)}" for column in definition.columns]
+    columns += ['"_version" bigint', '"_import" text', '"_row" bigint']
+    spread = ", ".join(map(quoted, partition))
+    key = ", ".join([f"({spread})", *map(quoted, clustering)])
+    return f"CREATE TABLE IF NOT EXISTS {place(definition)} ({', '.join(columns)}, PRIMARY KEY ({key}))"
+
+
+def columns_of(definition: Definition) -> list[str]:
+    return [column.name for column in definition.columns] + list(OWN)
+
+
+def plain_columns(batch: pa.RecordBatch, definition: Definition) -> list[list[Any]]:
+    """The batch's cells as the driver takes them, column by column."""
+    own = [batch[name].to_pylist() for name in OWN]
+    return [*(_bound(batch[column.name], column) for column in definition.columns), *own]
+
+
+def _bound(cells: pa.Array, column: Column) -> list[Any]:
+    if pa.types.is_timestamp(column.arrow) and type_of(column) == "bigint":
+        return list(cells.cast(pa.int64()).to_pylist())
+    values: list[Any] = cells.to_pylist()
+    if not pa.types.is_nested(column.arrow):
+        return values
+    return [None if cell is None else orjson.dumps(as_json_value(cell), default=str).decode() for cell in values]
