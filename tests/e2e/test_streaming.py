@@ -1,9 +1,6 @@
 """Rows streamed into a real platform: durable, in order, told when bad, and each of them once whatever is killed."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 
@@ -127,30 +124,20 @@ def test_rows_join_a_span_and_the_span_ends_behind_them(platform: RunningPlatfor
 def test_kill_of_the_server_while_rows_are_streamed(platform: RunningPlatform) -> None:
     """No key: a row sent twice would be there twice."""
     platform.declare("killed-stream", EVENTS)
-    total, step = 60_000, 200
-    environ = {**os.environ, "MILLRACE_HOME": str(platform.home.root)}
-    argv = [sys.executable, "-m", "millrace.cli.main", "stream", "killed-stream/readings", "--json"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) as streaming:
-        assert streaming.stdin is not None
+    total, step, kills = 200_000, 100, [20_000, 60_000, 120_000]
+    with platform.client.stream("killed-stream", "readings") as stream:
         for first in range(1, total + 1, step):
-            streaming.stdin.write(lines(first, first + step - 1))
-            streaming.stdin.flush()
-            if first in (total // 3 + 1, 2 * total // 3 + 1):
-                rows_so_far = lambda: sum(i["rows"]["read"] for i in imports(platform))  # noqa: E731
-                wait_until(rows_so_far, 60, "some rows to be judged")
+            stream.send(lines(first, first + step - 1))
+            if kills and stream.seq >= kills[0]:
+                kills.pop(0)
                 platform.part("server").kill()
-        out, _ = streaming.communicate(timeout=180)
-    assert streaming.returncode == 0
-    summary = json.loads(out)
-    assert summary["rows"] == total
-    assert summary["accepted"] + summary["unheard"] == total
-    wait_until(lambda: stored(platform, "killed-stream").height >= total, 60, "every row to be stored")
+        summary = stream.finish()
+    assert kills == []
+    assert (summary.rows, summary.rejected, summary.failures) == (total, 0, ())
+    assert summary.accepted + summary.unheard == total
+    wait_until(lambda: stored(platform, "killed-stream").height >= total, 60, "what nobody could be told of")
     frame = stored(platform, "killed-stream")
     assert (frame.height, frame["id"].n_unique()) == (total, total), "nothing lost, nothing twice"
-
-
-def imports(platform: RunningPlatform) -> list[dict[str, object]]:
-    return [dict(one) for one in platform.client.imports(tenant="killed-stream", limit=1000)]
 
 
 def test_many_tables_with_a_trickle_each(platform: RunningPlatform) -> None:
