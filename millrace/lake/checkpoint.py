@@ -1,5 +1,5 @@
 """Parquet checkpoints of the log: a snapshot's parts in, one file out, and back, so that replay is short.
-Tombstones are left out: only this package vacuums, and it keeps its own record.
+Removed files are left out: only this package vacuums, and it keeps its own record.
 """
 
 import io

@@ -16,7 +16,7 @@ from millrace.lake.state import TableState
 from millrace.lake.store import TEMPORARY_FOLDER, Entry, Store
 from millrace.lake.tombstones import TOMBSTONES_FOLDER
 
-# When each file was first seen unreferenced: the log's own tombstones would have to be kept for every marked row.
+# When each file was first seen unreferenced: the log's own removes would have to be kept for every marked row.
 RECORD = "_millrace/unreferenced.json"
 
 

@@ -24,8 +24,8 @@ LONGEST_WAIT_SECONDS = 600.0
 REMOVED_FILES_KEPT = timedelta(days=1)
 # A staged file this old belongs to no batch that could still be tried again.
 STAGED_FILES_KEPT = timedelta(days=7)
-# A replay keeps the versions of long ago: what would beat it must not be forgotten, nor the floor be above it.
-REPLAYED_WITHIN = timedelta(days=7)
+# A replay keeps the versions of days ago: what would beat it must not be forgotten, nor the floor be above it.
+REPLAYED_WITHIN = timedelta(days=8)
 VACUUM_SECONDS = 600.0
 
 

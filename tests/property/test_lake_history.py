@@ -1,5 +1,6 @@
 """Any history of a table (rows, deletes, truncations, revisions, a new generation), delivered in any order, split, repeated
-and through several handles, ends as a dictionary says in which the greatest version of each key stands."""
+and through several handles, ends as a dictionary says in which the greatest version of each key stands; without a key, as a
+list says in which every chunk stands once."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -36,9 +37,10 @@ class Shape:
     life: int = 1
 
 
-def history(mode: str) -> tuple[Revisions, list[Shape]]:
+def history(mode: str, keyed: bool) -> tuple[Revisions, list[Shape]]:
     """Widened, added with a default, dropped, added again, renamed (the key too), retyped, and begun anew."""
-    made = Revisions(deletion_vectors=mode)
+    made = Revisions(("id",) if keyed else (), deletion_vectors=mode)
+    later = ["no"] if keyed else []
     number = column("a", ["null", "int"])
     long, double = column("a", ["null", "long"]), column("d", ["null", "double"], "a")
     text, other = column("b", ["null", "string"]), column("c", "string", default="then")
@@ -47,10 +49,10 @@ def history(mode: str) -> tuple[Revisions, list[Shape]]:
         Shape(made.add(column("id", "int"), long, text, other), {"id": "key", "a": "a", "b": "b", "c": "c"}),
         Shape(made.add(column("id", "long"), long, {**other, "default": "now"}), {"id": "key", "a": "a", "c": "c"}),
         Shape(
-            made.add(column("no", "long", "id"), double, other, text, key=["no"]),
+            made.add(column("no", "long", "id"), double, other, text, key=later),
             {"no": "key", "d": "a", "c": "c", "b": "b again"},
         ),
-        Shape(made.add(column("no", "long"), text, key=["no"]), {"no": "key", "b": "b again"}),
+        Shape(made.add(column("no", "long"), text, key=later), {"no": "key", "b": "b again"}),
         Shape(
             made.add(column("no", "string"), text, floor=FLOOR_OF_SECOND_LIFE), {"no": "key", "b": "b at last"}, life=2
         ),
@@ -89,16 +91,17 @@ steps = st.lists(
 
 
 def expected(
-    shapes: Sequence[Shape], seen: Sequence[Chunk], floors: Sequence[int], newest: int
+    shapes: Sequence[Shape], seen: Sequence[Chunk], floors: Sequence[int], newest: int, keyed: bool
 ) -> list[dict[str, Any]]:
     final = shapes[newest]
     floor = max((*floors, FLOOR_OF_SECOND_LIFE if final.life == 2 else 0))
-    winners: dict[int, tuple[Chunk, bool]] = {}
+    winners: dict[object, tuple[Chunk, int, bool]] = {}
     for chunk in sorted(set(seen), key=lambda chunk: chunk.version):
         if chunk.version > floor and shapes[chunk.shape].life == final.life:
-            winners |= {key: (chunk, deleted) for key, deleted in chunk.rows}
+            for place, (key, deleted) in enumerate(chunk.rows):
+                winners[key if keyed else (chunk.version, place)] = chunk, key, deleted
     rows = []
-    for key, (chunk, deleted) in winners.items():
+    for chunk, key, deleted in winners.values():
         if not deleted:
             cells = chunk.cells(shapes[chunk.shape], key)
             rows.append({name: cells.get(what, DEFAULTS.get(what)) for name, what in final.columns.items()})
@@ -131,12 +134,23 @@ def stage(store: Store, shape: Shape, together: Sequence[Chunk], prefix: str) ->
 class World:
     """A table, its handles, and what was delivered to it."""
 
-    def __init__(self, root: Path, mode: str, drawn: Sequence[tuple[int, Sequence[tuple[int, bool]]]], random: Random):
+    def __init__(
+        self,
+        root: Path,
+        mode: str,
+        keyed: bool,
+        drawn: Sequence[tuple[int, Sequence[tuple[int, bool]]]],
+        random: Random,
+    ) -> None:
         self.root, self.random = root, random
-        self.revisions, self.shapes = history(mode)
+        self.revisions, self.shapes = history(mode, keyed)
         # A new life's versions lie above its floor, as the controller reserves them.
         self.chunks = [
-            Chunk(number + 1 + FLOOR_OF_SECOND_LIFE * (self.shapes[shape].life - 1), shape, tuple(rows))
+            Chunk(
+                number + 1 + FLOOR_OF_SECOND_LIFE * (self.shapes[shape].life - 1),
+                shape,
+                tuple((key, keyed and deleted) for key, deleted in rows),
+            )
             for number, (shape, rows) in enumerate(drawn)
         ]
         self.handles = [self.handle(), self.handle()]
@@ -189,24 +203,30 @@ class World:
 
 
 @settings(max_examples=60, deadline=None)
-@given(chunks, steps, st.sampled_from(["auto", "never"]), st.randoms(use_true_random=False))
+@given(
+    chunks,
+    steps,
+    st.sampled_from(["auto", "never"]),
+    st.sampled_from([True, True, False]),
+    st.randoms(use_true_random=False),
+)
 def test_a_table_is_what_its_history_says(
-    drawn: list[tuple[int, list[tuple[int, bool]]]], plan: list[tuple[str, int]], mode: str, random: Random
+    drawn: list[tuple[int, list[tuple[int, bool]]]], plan: list[tuple[str, int]], mode: str, keyed: bool, random: Random
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), mode, drawn, random)
+        world = World(Path(folder), mode, keyed, drawn, random)
         world.handles[0].write(world.batch(1))
         for kind, size in plan:
             world.step(kind, size)
-        wanted = expected(world.shapes, world.seen, world.floors, world.newest)
+        wanted = expected(world.shapes, world.seen, world.floors, world.newest, keyed)
         store = Store(world.root)
         newest = load(store)
         assert ordered(scan(store, newest).to_pylist()) == wanted
         assert ordered(pl.scan_delta(folder).collect().to_dicts()) == wanted
         for version in range(newest.version + 1):
             rows = scan(store, load(store, version)).to_pylist()
-            keys = [row.get("no", row.get("id")) for row in rows]
-            assert len(keys) == len(set(keys)), f"version {version} shows a key twice"
+            shown = [row.get("no", row.get("id")) if keyed else (row["_import"], row["_row"]) for row in rows]
+            assert len(shown) == len(set(shown)), f"version {version} shows a row twice"
         for batch in world.written:
             world.handles[1].write(batch)
         assert load(store).version == newest.version, "what comes again changes nothing"
