@@ -114,9 +114,10 @@ _JUDGED = pl.Struct({"verdicts": pl.List(pl.Struct({"import_id": pl.String, "num
 
 def _longest_stall(model: Model, ends: list[float]) -> float:
     """The longest time without any import ending, while the load lasted."""
-    until = model.dump.run.get("load_ended_mono", ends[-1] if ends else 0.0)
-    during = [end for end in ends if end <= until]
-    return float(np.max(np.diff(during))) if len(during) > 1 else 0.0
+    begun, ended = (model.dump.run.get(name) for name in ("load_begun_mono", "load_ended_mono"))
+    if begun is None or ended is None:
+        return 0.0
+    return float(np.max(np.diff([begun, *(end for end in ends if begun < end < ended), ended])))
 
 
 def _three(values: list[float]) -> tuple[float, float, float]:

@@ -122,8 +122,9 @@ class Run:
         self._thread("listener", lambda: listener.follow(watching))
         reader = self._thread("readings", lambda: readings.read_wanted(watching))
         nemesis = Nemesis(self._platform, self._board, Lines(dump / "nemesis.jsonl"), wish.seed + 2)
+        load = [time.monotonic()]
         self._load(scene, definer, nemesis)
-        load_ended = time.monotonic()
+        load.append(time.monotonic())
         nemesis.heal()
         collector = Collector(self._platform, self._tables, self._canaries, dump, self._capabilities)
         settled = collector.wait_settled()
@@ -133,7 +134,7 @@ class Run:
         reader.join()
         finish_tail()
         collector.collect()
-        self._write_run(scene, collector, load_ended, settled)
+        self._write_run(scene, collector, load, settled)
 
     def _subscribe(self) -> Receiver:
         receiver = Receiver(Lines(self._wish.dump / "webhooks.jsonl"))
@@ -188,7 +189,7 @@ class Run:
         thread.start()
         return thread
 
-    def _write_run(self, scene: Scene, collector: Collector, load_ended: float, settled: float) -> None:
+    def _write_run(self, scene: Scene, collector: Collector, load: list[float], settled: float) -> None:
         said = {
             "seed": self._wish.seed,
             "minutes": self._wish.minutes,
@@ -199,7 +200,8 @@ class Run:
             "not_in_this_build": [*missing(self._capabilities), *sorted(scene.refused)],
             "lags": collector.lags(),
             "wear": collector.wear(),
-            "load_ended_mono": load_ended,
+            "load_begun_mono": load[0],
+            "load_ended_mono": load[1],
             "settled_seconds": settled,
             "disk_mb": self._platform.disk_bytes() >> 20,
         }
