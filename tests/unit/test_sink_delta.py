@@ -139,6 +139,15 @@ def test_an_atomic_import_is_seen_whole_or_not_at_all(lake: Lake) -> None:
     assert lake.store.list("_millrace/held") == []
 
 
+def test_publishing_one_import_shows_nothing_of_another(lake: Lake) -> None:
+    table = lake.define(ID, TEXT)
+    lake.sink.write([lake.rows(table, version, {"id": version}, publish="atomic") for version in (1, 2)])
+    lake.sink.write([lake.control(table, "publish", 3, "imp2")])
+    assert lake.texts() == {2: None}
+    lake.sink.write([lake.control(table, "publish", 4, "imp1")])
+    assert lake.texts() == {1: None, 2: None}
+
+
 def test_an_atomic_import_without_key_is_there_once_however_it_is_cut(tmp_path: Path) -> None:
     lake = Lake(tmp_path, key=())
     table = lake.define(ID, TEXT)
