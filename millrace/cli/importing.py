@@ -38,13 +38,17 @@ class Order:
     fail_on_rejects: bool = False
     span: str | None = None
     span_per_folder: bool = False
+    delete: bool = False
+    wait_turn: bool = True
 
 
 def run(session: Session, order: Order) -> int:
     tenant, table = split_target(order.target)
     tracks = [Track(name, _path(name), tenant, table) for name in order.files]
     key = order.idempotency_key or new_key()
-    submission = Submission(tenant, table, FileOptions(**order.written), key, span=order.span)
+    kind = "delete" if order.delete else "load"
+    options = FileOptions(**order.written)
+    submission = Submission(tenant, table, options, key, kind=kind, span=order.span, wait_turn=order.wait_turn)
     with Millrace.from_home(session.home) as connection:
         # Asked first, so that a platform that is not there is said at once and not after the patience of an upload.
         connection.health()

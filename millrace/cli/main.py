@@ -150,6 +150,10 @@ def import_command(
         bool,
         typer.Option("--span-per-folder", help="Make each folder of the files a span, below --span if that is given."),
     ] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the rows whose keys the files hold.")] = False,
+    no_turn: Annotated[
+        bool, typer.Option("--no-turn", help="On a busy exclusive table: be refused instead of waiting in line.")
+    ] = False,
 ) -> None:
     """Import files and wait until they are durable.
 
@@ -161,7 +165,16 @@ def import_command(
     }  # fmt: skip
     wait = not no_wait
     order = importing.Order(
-        target, tuple(files), written, idempotency_key, wait, fail_on_rejects, span, span_per_folder
+        target,
+        tuple(files),
+        written,
+        idempotency_key,
+        wait,
+        fail_on_rejects,
+        span,
+        span_per_folder,
+        delete,
+        not no_turn,
     )
     raise typer.Exit(importing.run(context.obj, order))
 

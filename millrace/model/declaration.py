@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.model.columns import Column, parse_columns
+from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 from millrace.model.sinks import parse_targets
@@ -35,6 +36,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         )
     schema = document.get("schema")
     columns = parse_columns(schema)
+    refuse_strange_defaults(columns)
     assert isinstance(schema, dict)
     name = checked_name("table", document.get("table", schema.get("name")))
     key = _primary_key(document.get("primary_key", []), columns)

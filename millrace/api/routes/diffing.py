@@ -13,6 +13,7 @@ from millrace.model.evolution import check, delta_ddl, describe, settings_change
 from millrace.model.names import checked_name
 from millrace.model.table import Definition, TableDeclaration
 from millrace.read.catalogue import table_status
+from millrace.sink.registry import refuse_unable
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
@@ -53,6 +54,7 @@ def diff_table(
 
 def _parsed(table: str, document: dict[str, Any]) -> TableDeclaration:
     declaration = parse_table(document)
+    refuse_unable(declaration)
     if declaration.name != checked_name("table", table):
         remedy = "Send it to its own table."
         raise Invalid(f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy=remedy)
