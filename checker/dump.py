@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from polars._typing import SchemaDict
 
 from checker import rows
 
@@ -29,27 +28,29 @@ LISTS = (
     "sightings",
     "spans",
 )
-"""history: every request (§4.2). nemesis: every fault. files: what each sent file is. snapshots: reads of tables during the
+"""history: every request. nemesis: every fault. files: what each sent file is. snapshots: reads of tables during the
 run. imports, ops, events: the API's last word. heard: events as they arrived. pages: pages of rejected rows, read twice.
 webhooks: what the receiver got. sightings: canaries seen in logs. spans: what the API says of them at the end."""
 
-RECORDS: SchemaDict = {
-    "reader": pl.String, "topic": pl.String, "partition": pl.Int64, "offset": pl.Int64, "at_ms": pl.Int64,
-    "key": pl.String, "digest": pl.String, "text": pl.String, "seen": pl.List(pl.String),
-}  # fmt: skip
+RECORDS = pl.Schema({
+    "reader": pl.String(), "topic": pl.String(), "partition": pl.Int64(), "offset": pl.Int64(), "at_ms": pl.Int64(),
+    "key": pl.String(), "digest": pl.String(), "text": pl.String(), "seen": pl.List(pl.String),
+})  # fmt: skip
 """Records of topics; `text` is the value (of raw-input the stamp), `seen` the tenants whose canaries are in it."""
-SEEN_ROWS: SchemaDict = {
-    "snapshot": pl.Int64,
-    "k": pl.Int64,
-    "_version": pl.Int64,
-    "_import": pl.String,
-    "_row": pl.Int64,
-}
-REJECTED: SchemaDict = {
-    "tenant": pl.String, "table": pl.String, "import": pl.String, "row": pl.Int64, "chunk": pl.Int64,
-    "raw": pl.Binary, "reasons": pl.List(pl.String),
-}  # fmt: skip
-FRAMES: dict[str, SchemaDict] = {"rows": rows.SCHEMA, "records": RECORDS, "seen_rows": SEEN_ROWS, "rejected": REJECTED}
+SEEN_ROWS = pl.Schema(
+    {
+        "snapshot": pl.Int64,
+        "k": pl.Int64,
+        "_version": pl.Int64,
+        "_import": pl.String,
+        "_row": pl.Int64,
+    }
+)
+REJECTED = pl.Schema({
+    "tenant": pl.String(), "table": pl.String(), "import": pl.String(), "row": pl.Int64(), "chunk": pl.Int64(),
+    "raw": pl.Binary(), "reasons": pl.List(pl.String),
+})  # fmt: skip
+FRAMES: dict[str, pl.Schema] = {"rows": rows.SCHEMA, "records": RECORDS, "seen_rows": SEEN_ROWS, "rejected": REJECTED}
 
 
 def _empty(name: str) -> pl.DataFrame:

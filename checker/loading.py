@@ -9,8 +9,8 @@ import numpy as np
 from checker.board import Board, Lines
 from checker.caller import Caller
 from checker.capabilities import DELETES, SPANS, STREAMS
+from checker.imported import TERMINAL
 from checker.making import DELETE, STREAM, File, Maker, some_rows
-from checker.model import TERMINAL
 from checker.sending import Sender
 from checker.tables import Table
 

@@ -4,89 +4,19 @@ Written from the promises, not from the platform's code. A row is *certain* when
 beaten by a newer one. Rows of imports that were cancelled, failed or are still open *may* be there."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
 import polars as pl
-from polars._typing import SchemaDict
 
 from checker import flavours, rows
 from checker.dump import Dump
-from checker.oplog import APPEND, BEGIN, END, EVENTS, FULL_READS, TRUNCATE, LogOp, Revisions, read_ops, topic_of
-from checker.shapes import FIRST_SHAPE, Shape
+from checker.imported import Imported, parts_of
+from checker.oplog import END, EVENTS, FULL_READS, TRUNCATE, LogOp, Revisions, read_ops, topic_of
+from checker.shapes import FIRST_SHAPE
 
-TERMINAL = ("completed", "failed", "cancelled")
-ALL_REJECTED = "nothing_accepted"
 TABLE = ["tenant", "table"]
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A file inside an import; its rows stand behind `offset` others there. An append holds rows of several requests."""
-
-    file: dict[str, Any]
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """An import: what it holds, its place in the log, and the platform's last word about it."""
-
-    id: str
-    op: LogOp
-    parts: tuple[Part, ...]
-    shape: Shape
-    document: dict[str, Any]
-
-    @property
-    def tenant(self) -> str:
-        return self.op.tenant
-
-    @property
-    def table(self) -> str:
-        return self.op.subject
-
-    @property
-    def seq(self) -> int:
-        return self.op.seq
-
-    @property
-    def state(self) -> str:
-        return str(self.document.get("state", "unknown"))
-
-    @property
-    def is_over(self) -> bool:
-        return self.state in TERMINAL
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether every row of it was judged: what was sent decides, nothing else."""
-        return self.state == "completed" or (self.document.get("error") or {}).get("code") == ALL_REJECTED
-
-    @property
-    def is_append(self) -> bool:
-        return self.op.kind == APPEND
-
-    @property
-    def keys(self) -> list[str]:
-        return [str(part.file["key"]) for part in self.parts]
-
-    @property
-    def sent_rows(self) -> int:
-        return sum(int(part.file["rows"]) for part in self.parts)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return dict(self.document.get("rows") or {})
-
-    @property
-    def begun_ms(self) -> float:
-        """When it was admitted, which on an exclusive table may be long after it was asked for."""
-        started = self.document.get("started_at")
-        return self.op.at_ms if started is None else datetime.fromisoformat(started).timestamp() * 1000
 
 
 class Model:
@@ -105,7 +35,7 @@ class Model:
         documents = {document["id"]: document for document in self.dump.imports if not document.get("missing")}
         found: dict[str, Imported] = {}
         for op in sorted(self.ops, key=lambda op: op.seq):
-            parts = _parts(op, by_key) if op.id in documents else ()
+            parts = parts_of(op, by_key) if op.id in documents else ()
             if parts:
                 shape = self.revisions.at(op.tenant, op.subject, op.seq) or FIRST_SHAPE
                 found[op.id] = Imported(op.id, op, parts, shape, documents[op.id])
@@ -146,10 +76,10 @@ class Model:
 
     @cached_property
     def _part_frame(self) -> pl.DataFrame:
-        schema: SchemaDict = {
+        schema = pl.Schema({
             "file": pl.Int64, "offset": pl.Int64, "import": pl.String, "tenant": pl.String, "table": pl.String,
             "seq": pl.Int64, "certain": pl.Boolean, "withheld": pl.Boolean, "keyed": pl.Boolean,
-        }  # fmt: skip
+        })  # fmt: skip
         keyless, atomic = (_places(self.dump.run.get(name, [])) for name in ("keyless", "atomic"))
         found = [
             (part.file["file"], part.offset, i.id, i.tenant, i.table, i.seq, i.is_certain,
@@ -237,22 +167,8 @@ def _places(listed: Iterable[Iterable[str]]) -> set[tuple[str, ...]]:
     return {tuple(place) for place in listed}
 
 
-def _parts(op: LogOp, by_key: Mapping[str, dict[str, Any]]) -> tuple[Part, ...]:
-    """The files an op carries: one by its key, or those whose rows were gathered into an append, in their order there."""
-    if op.kind == BEGIN:
-        file = by_key.get(op.body.get("idempotency_key") or "")
-        return (Part(file),) if file else ()
-    parts: list[Part] = []
-    offset = 0
-    for stream, (first, last) in (op.body.get("streams") or {}).items() if op.kind == APPEND else ():
-        if stream in by_key:
-            parts.append(Part(by_key[stream], offset))
-        offset += last - first + 1
-    return tuple(parts)
-
-
-_STORED: SchemaDict = {
+_STORED = pl.Schema({
     "k": pl.Int64, "w": pl.String, "_version": pl.Int64, "_import": pl.String, "_row": pl.Int64, "canary": pl.String,
     "file": pl.Int64, "row": pl.Int64, "nonce": pl.Int64, "tenant": pl.String, "table": pl.String, "seq": pl.Int64,
     "certain": pl.Boolean,
-}  # fmt: skip
+})  # fmt: skip

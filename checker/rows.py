@@ -8,13 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from polars._typing import SchemaDict
 
 from checker.flavours import WIDE
 
 Words = npt.NDArray[np.uint64]
 
-SCHEMA: SchemaDict = {"file": pl.Int64, "row": pl.Int64, "k": pl.Int64, "nonce": pl.Int64, "flavour": pl.String}
+SCHEMA = pl.Schema({"file": pl.Int64, "row": pl.Int64, "k": pl.Int64, "nonce": pl.Int64, "flavour": pl.String})
 WIDE_BY = 1 << 40
 _STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 

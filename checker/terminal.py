@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from checker.model import TERMINAL, Model
+from checker.imported import TERMINAL
+from checker.model import Model
 
 
 def is_terminal(event: dict[str, Any]) -> bool:

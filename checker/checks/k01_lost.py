@@ -3,7 +3,8 @@
 import polars as pl
 
 from checker.findings import Findings
-from checker.model import ALL_REJECTED, TABLE, Model
+from checker.imported import ALL_REJECTED
+from checker.model import TABLE, Model
 
 
 def check(model: Model) -> Findings:

@@ -8,7 +8,8 @@ from checker import rows
 from checker.dump import Document
 from checker.findings import Findings
 from checker.flavours import EARLY
-from checker.model import Imported, Model
+from checker.imported import Imported
+from checker.model import Model
 from checker.shapes import DEFAULT, FIRST
 
 Mask = npt.NDArray[np.bool_]

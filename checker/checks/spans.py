@@ -4,7 +4,8 @@ from collections import defaultdict
 
 from checker.dump import Document
 from checker.findings import Findings
-from checker.model import Imported, Model
+from checker.imported import Imported
+from checker.model import Model
 from checker.terminal import is_terminal, on_topic
 
 ENDED, ABORTED, BEGUN = "ended", "aborted", "begun"
