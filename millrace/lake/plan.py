@@ -149,7 +149,7 @@ class Planner:
     def _tombstones(self, known: Known, decision: Decision) -> tuple[str, ...]:
         """The files to list from now on; many small ones become one on the way."""
         names = tuple(chain(known.listed, decision.tombstones))
-        while decision.tombstones and (together := due(known.tombstones.read(names), INLINE_MERGE_ROWS)):
+        while decision.tombstones and (together := due(known.tombstones.listed(names), INLINE_MERGE_ROWS)):
             merged = merge(self._store, together, known.floor, known.is_useless())
             replaced = {keys.name for keys in together}
             names = (*(name for name in names if name not in replaced), *((merged.name,) if merged.name else ()))

@@ -22,6 +22,7 @@ from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import vacuum
 from millrace.model.names import Home
 from millrace.model.table import Definition
+from millrace.sink import delta
 from millrace.sink.contract import Group
 from millrace.sink.delta import DeltaSink, ErrorStore
 from millrace.sink.upkeep import COMMITS, Upkeep, tidy
@@ -136,6 +137,23 @@ def test_an_atomic_import_is_seen_whole_or_not_at_all(lake: Lake) -> None:
         assert lake.version == before + 1
     lake.sink.write([lake.rows(table, 1, {"id": 9, "text": "beaten by the published delete"})])
     assert lake.texts() == {1: "new", 2: "b"}
+    assert lake.store.list("_millrace/held") == []
+
+
+@pytest.mark.parametrize("step", ["hold", "release"])
+def test_a_sink_that_dies_while_publishing_starts_again(lake: Lake, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    table = lake.define(ID, TEXT)
+    groups = [lake.rows(table, 1, {"id": 1}, publish="atomic"), lake.control(table, "publish", 2, "imp1")]
+
+    def dies(*_: object) -> None:
+        raise OSError("killed")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(delta, step, dies)
+        with pytest.raises(OSError, match="killed"):
+            lake.sink.write(groups)
+    DeltaSink(lake.home, lake.upkeep).write(groups)
+    assert (lake.version, lake.texts()) == (0, {1: None})
     assert lake.store.list("_millrace/held") == []
 
 
