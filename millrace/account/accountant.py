@@ -28,6 +28,7 @@ from millrace.wire.topics import DATA_KEPT_MS, IMPORT_ERROR, PROGRESS, RAW_INPUT
 
 BATCH = 500
 TRIM_SECONDS = 30.0
+CATCH_UP_SECONDS = 0.05
 # Clocks of producers may differ by as much.
 KEPT_BEFORE_MS = 60_000
 SAFETY_US = 3_600_000_000
@@ -58,6 +59,7 @@ class Accountant:
         self._settling = threading.Lock()
 
     def run(self, stopping: threading.Event) -> None:
+        self._wait_for_the_controller(stopping)
         with self._store.read() as connection:
             self._positions = positions(connection, PROGRESS)
             unsettled = list(
@@ -75,6 +77,16 @@ class Accountant:
                     self._trim()
         finally:
             reader.close()
+
+    def _wait_for_the_controller(self, stopping: threading.Event) -> None:
+        """A store from a backup first catches up with the log of ops: a fact about an import it does not know is lost."""
+        ends = {partition: end for partition, (_, end) in end_offsets(self._cluster, TABLE_OPS).items() if end}
+        while not stopping.is_set():
+            with self._store.read() as connection:
+                reached = positions(connection, TABLE_OPS)
+            if all(reached.get(partition, 0) >= end for partition, end in ends.items()):
+                return
+            stopping.wait(CATCH_UP_SECONDS)
 
     def _account(self, records: list[Record]) -> None:
         facts = [from_dict(unpack(record.value)) for record in records]

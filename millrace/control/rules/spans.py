@@ -8,6 +8,7 @@ from millrace.model.errors import Clash, Missing
 from millrace.model.imports import COMPLETED, Counts, Import
 from millrace.model.names import span_lineage
 from millrace.model.ops import Op
+from millrace.model.streamed import OUT_OF_STEP
 
 DEFAULT_LEASE_SECONDS = 3600
 Changed = tuple[State, tuple[Effect, ...]]
@@ -88,13 +89,16 @@ def member_refused(state: State, op: Op, refusal: dict[str, str], at_us: int) ->
     if span is None:
         return state, ()
     if op.body.get("joined"):
-        span = replace(span, open_members=span.open_members - 1)
+        span = replace(span, open_members=span.open_members - 1, imports=span.imports - 1)
         state = state.with_span(span)
     elif span.state != OPEN:
         # Whoever came too late was never a member.
         return state, ()
     if span.is_over:
         return state, ()
+    if refusal["code"] == OUT_OF_STEP:
+        # Nothing is missing: these rows are there already, or they come again behind those that are.
+        return _end_if_done(state, span.name, at_us)
     member = f"{op.kind} of {op.tenant}/{op.subject}"
     return _abort(state, span.name, {**refusal, "member": member}, at_us)
 

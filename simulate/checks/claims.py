@@ -1,0 +1,50 @@
+"""A reject belongs to one replay, amendment or discard; a replay keeps its version, so it must lie above the floor."""
+
+from pyroaring import BitMap64
+
+from millrace.model import ops
+from millrace.model.imports import COMPLETED, REPLAY, Import
+from simulate.content import bitmap_of
+from simulate.watch import Check, Turn, Violation
+
+
+class EachRejectOnce(Check):
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)  # type: ignore[arg-type]
+        self._taken: dict[str, dict[str, BitMap64]] = {}
+        self._floor: dict[tuple[str, str], int] = {}
+
+    def applied(self, turn: Turn) -> None:
+        self._note_floor(turn)
+        op, ended = turn.op, turn.ended
+        if ended is not None and ended.of is not None and ended.state != COMPLETED and self._is_keyed(ended):
+            # It may be asked for again, where the same row twice is the same row.
+            self._taken.get(ended.of, {}).pop(ended.id, None)
+        takes = "rows" in op.body and "of" in op.body and not turn.is_refused and not turn.is_waiting
+        if not takes or turn.answer.result.get("repeated"):
+            return
+        rows, others = bitmap_of(op.body["rows"]), self._taken.setdefault(op.body["of"], {})
+        for other, taken in others.items():
+            if taken & rows:
+                raise Violation("claims", f"{op.id} and {other} both took rows of {op.body['of']}")
+        others[turn.answer.result["import"]] = rows
+        imp = turn.admitted
+        if (
+            imp is not None
+            and imp.kind == REPLAY
+            and op.body["first_version"] <= self._floor.get((imp.tenant, imp.table), 0)
+        ):
+            raise Violation("floor", f"{op.id} replays what lies below the table's floor")
+
+    def _is_keyed(self, imp: Import) -> bool:
+        return bool(self.world.definitions[imp.definition].table.primary_key)
+
+    def _note_floor(self, turn: Turn) -> None:
+        for told in turn.told:
+            if "floor" in told.data:
+                self._floor[turn.op.tenant, turn.op.subject] = told.data["floor"]
+        imp = turn.admitted
+        if turn.op.kind == ops.DEFINE_TABLE and imp is not None:
+            definition = self.world.definitions[imp.definition]
+            name = imp.tenant, imp.table
+            self._floor[name] = max(self._floor.get(name, 0), definition.floor)
