@@ -84,10 +84,7 @@ class Couriers:
         target = next((one for one in definition.table.targets if one.name == name), None)
         if target is not None:
             with self._lock:
-                known = self._rounds.get(folder)
-                self._rounds[folder] = Round(
-                    known.queue if known else Queue(folder), target, bool(known and known.busy)
-                )
+                self._rounds.setdefault(folder, Round(Queue(folder), target)).target = target
 
     def _run(self) -> None:
         while True:
@@ -108,8 +105,9 @@ class Couriers:
             items = _some(one.queue.items())
             if not items:
                 with self._lock:
-                    if not one.queue.items():
-                        self._rounds.pop(one.queue.folder, None)
+                    # Looked at again under the lock: what is parked meanwhile is watched, or still here.
+                    if not one.queue.items() and self._rounds.get(one.queue.folder) is one:
+                        del self._rounds[one.queue.folder]
                 return
             self._deliver(one, items)
         except Exception as error:
