@@ -15,6 +15,7 @@ from millrace.model.columns import Column
 from millrace.model.errors import Invalid
 
 CHECKED_BYTES = 256 << 20
+CHECK_SECONDS = 30.0
 _ROUNDS = 6
 _KEY_RULES = ("primary_key", "key_length")
 _READ_BYTES = 1 << 20
@@ -32,17 +33,19 @@ class Checked:
 
 
 def checked(path: Path, draft: Draft, most_bytes: int = CHECKED_BYTES) -> Checked:
-    bounds = Bounds(bytes=most_bytes)
-    trial = _tried(path, draft, bounds)
+    bounds = Bounds(bytes=most_bytes, seconds=CHECK_SECONDS)
+    # Most drafts pass at once: looking at every cell for what else would fit is left for those that do not.
+    trial = _tried(path, draft, bounds, advising=False)
     for _ in range(_ROUNDS):
         if not trial.tally.failed:
             break
+        trial = _tried(path, draft, bounds)
         mended = _mended(path, draft, trial)
         if mended == draft:
             break
         draft = mended
         refuse_empty(draft, path)
-        trial = _tried(path, draft, bounds)
+        trial = _tried(path, draft, bounds, advising=False)
     reasons = tuple(trial.tally.reasons)
     return Checked(draft, trial.tally.read, trial.tally.failed, trial.stopped_by is None, reasons)
 
@@ -53,10 +56,11 @@ def refuse_empty(draft: Draft, path: Path) -> None:
         raise Invalid(f"{path.name} has no column that a table could have. {why}".strip(), remedy="Check the file.")
 
 
-def _tried(path: Path, draft: Draft, bounds: Bounds) -> Trial:
+def _tried(path: Path, draft: Draft, bounds: Bounds, *, advising: bool = True) -> Trial:
     with path.open("rb") as file:
         pieces = iter(lambda: file.read(_READ_BYTES), b"")
-        return try_file(pieces, draft.definition(), UploadOptions(file_name=path.name), bounds)
+        options = UploadOptions(file_name=path.name)
+        return try_file(pieces, draft.definition(), options, bounds, advising=advising)
 
 
 def _mended(path: Path, draft: Draft, trial: Trial) -> Draft:

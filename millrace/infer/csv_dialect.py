@@ -23,6 +23,8 @@ _QUOTES = "\"'"
 _UNUSED = "\x1f\x1e\x1d\x1c\x02\x03\x04\x05"
 _DISAGREEMENT_COSTS = 8
 _RIVAL = 0.2
+# Where more rows disagree, the delimiter is none: then the whole line is one cell.
+_MOST_STRAYS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,14 @@ def written_as(text: bytes) -> Written:
     tried = [_tried(text, delimiter, quote) for quote in quotes for delimiter in DELIMITERS]
     # The first of equals wins, so the order of quotes and delimiters is their rank.
     best = max(tried, key=lambda each: each.quality)
-    clean = max(
-        (each for each in tried if each.is_clean and each.quality >= _RIVAL * best.quality),
-        key=lambda each: each.quality,
-        default=best,
-    )
-    if clean.quality == 0:
+    clean = [each for each in tried if each.is_clean and each.quality >= _RIVAL * best.quality]
+    # Where quotes explain away what looked like a few broken rows, they do so.
+    clean = clean or [each for each in tried if each.delimiter == best.delimiter and not each.strays]
+    found = max(clean, key=lambda each: each.quality, default=best)
+    if found.strays > _MOST_STRAYS * found.rows or (len(found.first_row) == 1 and found.strays):
         rare = next(letter for letter in reversed(_UNUSED) if letter != none)
         return min([*tried, _tried(text, rare, '"'), _tried(text, rare, none)], key=_strays)
-    return _apostrophes(text, clean)
+    return _apostrophes(text, found)
 
 
 def _strays(written: Written) -> int:

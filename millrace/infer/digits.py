@@ -7,8 +7,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-DOUBLE_DIGITS = 15
-"""So many digits survive the way into a double and back."""
+DOUBLE_DIGITS = 17
+"""So many digits a double needs to be told from every other: a number written with more was never one."""
 
 _PLAIN = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)$"
 _ZERO, _NINE, _MINUS, _PLUS, _POINT, _FIRST_INK, _FIRST_LETTER = b"09-+.!A"

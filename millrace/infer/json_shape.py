@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -119,7 +120,7 @@ def _of_kind(kind: type, values: Sequence[Any], depth: int) -> Shape:
 
 
 def object_shape(objects: Sequence[Object], depth: int = 0) -> Shape:
-    names = list(dict.fromkeys(name for value in objects for name in value))
+    names = dict.fromkeys(chain.from_iterable(objects))
     if len(names) > MAX_COLUMNS or depth >= MAX_DEPTH:
         return Shape(objects=len(objects), overgrown=True)
     fields = {name: _deeper([value.get(name) for value in objects], depth) for name in names}

@@ -35,20 +35,21 @@ class Bounds:
 
 
 class Trial:
-    """Judges chunks one after another until a bound is reached."""
+    """Judges chunks one after another until a bound is reached. Without `advising` it cannot say what would fit."""
 
-    def __init__(self, definition: Definition, bounds: Bounds) -> None:
+    def __init__(self, definition: Definition, bounds: Bounds, *, advising: bool = True) -> None:
         self.definition = definition
         self.tally = Tally(bounds.examples)
         self.observed = Observed(definition.columns)
         self.stopped_by: str | None = None
         self._bounds = bounds
+        self._advising = advising
         self._seconds = 0.0
 
     def take(self, header: ChunkHeader, body: bytes) -> None:
         begun = time.monotonic()
         self.tally.add(judge(header, body, self.definition), len(body))
-        if header.oversize is None:
+        if self._advising and header.oversize is None:
             self.observed.look_at(header, body)
         self._seconds += time.monotonic() - begun
         self._note_bounds()
@@ -111,9 +112,11 @@ def try_file(
     options: UploadOptions,
     bounds: Bounds,
     spool_dir: Path | None = None,
+    *,
+    advising: bool = True,
 ) -> Trial:
     """Judges a file as an import would. Refuses what an import would refuse as a whole."""
-    trial = Trial(definition, bounds)
+    trial = Trial(definition, bounds, advising=advising)
     for number, cut in enumerate(_cuts(pieces, definition, options, spool_dir)):
         trial.take(_stamp(cut, number, definition), cut.body)
         if trial.stopped_by:

@@ -29,7 +29,7 @@ def fits(*cells: str | None) -> list[str]:
         (["1.5", "20"], ["float", "decimal(3,1)", "string"]),
         (["0.5"], ["float", "decimal(1,1)", "string"]),
         (["1234567.25"], ["double", "decimal(9,2)", "string"]),
-        (["1.0000000000000000"], ["float", "decimal(17,16)", "string"]),
+        (["1.0000000000000000"], ["double", "decimal(17,16)", "string"]),
         (["0.1234567890123456789"], ["decimal(19,19)", "string"]),
         (["1e5", "2"], ["double", "string"]),
         (["nan", "inf", "-1"], ["double", "string"]),
