@@ -12,13 +12,13 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("a", buffering=1)
+        self._path = path
         self._lock = threading.Lock()
 
     def add(self, document: dict[str, Any]) -> None:
         line = json.dumps(document) + "\n"
-        with self._lock:
-            self._file.write(line)
+        with self._lock, self._path.open("a") as file:
+            file.write(line)
 
 
 class Board:

@@ -51,9 +51,9 @@ class Wish:
 
 def soak(wish: Wish) -> None:
     """Leaves a dump; stops the platform whatever happens."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
     for folder in (wish.home, wish.dump):
         _empty(folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended before its time"))
     platform = Platform(wish.home, ENVIRON)
     _say(f"seed {wish.seed}: starting a platform in {wish.home}")
     platform.start()
