@@ -90,6 +90,8 @@ def test_a_span_ends_once_after_everything_in_it(server: SmallServer, client: Mi
     first, second = begin_import(server, "nightly"), begin_import(server, "nightly")
     settle(server, first, read=5, accepted=4, rejected=1)
     assert spans.end("nightly")["state"] == "ending"
+    with pytest.raises(Clash, match="'nightly' is ending"):
+        begin_import(server, "nightly")
     settle(server, second, read=2, accepted=2)
     ended = spans.show("nightly")
     assert (ended["state"], ended["imports"], ended["open_members"]) == ("ended", 2, 0)
