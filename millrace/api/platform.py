@@ -16,6 +16,7 @@ from millrace.api.timing import due_ops
 from millrace.api.tokens import Tokens
 from millrace.control.controller import Controller
 from millrace.control.definitions import DefinitionFiles
+from millrace.control.state import OPEN
 from millrace.failpoint import reach
 from millrace.model.errors import REFUSALS, Refused, Unavailable
 from millrace.model.names import Home, new_id
@@ -184,9 +185,11 @@ class Platform:
             listener(applied)
 
     def _renew_leases(self) -> None:
-        """Whoever was uploading when the platform went down gets the whole lease again."""
+        """Whoever was uploading, or held a span open, when the platform went down gets the whole lease again."""
         with self.store.write() as connection:
-            connection.execute(update(t.uploads).values(seen_us=time.time_ns() // 1000))
+            now_us = time.time_ns() // 1000
+            connection.execute(update(t.uploads).values(seen_us=now_us))
+            connection.execute(update(t.spans).where(t.spans.c.state == OPEN).values(seen_us=now_us))
 
     def _run_timer(self) -> None:
         lease = self.settings.api.lease_seconds

@@ -1,6 +1,7 @@
 """Spans: opened, joined by imports and child spans, ended when all of them have, aborted when one of them cannot."""
 
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from millrace.control.state import ABORTED, ENDED, ENDING, OPEN, Announce, Effect, Span, State, Step
@@ -147,7 +148,14 @@ def _abort(state: State, name: str, error: dict[str, str], at_us: int) -> Change
         if span.parent is not None:
             above = state.spans[span.parent]
             if not span.is_over:
-                state = state.with_span(replace(above, open_members=above.open_members - 1))
+                state = state.with_span(
+                    replace(
+                        above,
+                        open_members=above.open_members - 1,
+                        counts=_sum(above.counts, span.counts),
+                        imports=above.imports + span.imports,
+                    )
+                )
         if span.is_over:
             continue
         aborted = replace(span, state=ABORTED, ended_us=at_us, error=error)
@@ -159,8 +167,18 @@ def _abort(state: State, name: str, error: dict[str, str], at_us: int) -> Change
 def _told(span: Span) -> dict[str, Any]:
     told = {"span": span.name, "imports": span.imports, "rows": _rows(span.counts), "error": span.error}
     assert span.ended_us is not None
-    interval = {"begun_us": span.begun_us, "ended_us": span.ended_us, "seconds": (span.ended_us - span.begun_us) / 1e6}
+    interval = {
+        "begun_at": _iso(span.begun_us),
+        "ended_at": _iso(span.ended_us),
+        "begun_us": span.begun_us,
+        "ended_us": span.ended_us,
+        "seconds": (span.ended_us - span.begun_us) / 1e6,
+    }
     return {**told, "interval": interval}
+
+
+def _iso(microseconds: int) -> str:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
 
 
 def _rows(counts: Counts) -> dict[str, int]:
