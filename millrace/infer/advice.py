@@ -29,15 +29,14 @@ def advise(definition: Definition, reasons: Sequence[ReasonCount], observed: Obs
     for reason in reasons:
         if reason.column is not None:
             broken.setdefault(reason.column, []).append(reason)
-    key = definition.table.primary_key
     return [
-        _advice(column, column.name in key, broken[column.name], observed)
+        _advice(column, broken[column.name], observed)
         for column in definition.columns
         if column.name in broken
     ]
 
 
-def _advice(column: Column, is_key: bool, reasons: list[ReasonCount], observed: Observed) -> Advice:
+def _advice(column: Column, reasons: list[ReasonCount], observed: Observed) -> Advice:
     rules = {reason.rule for reason in reasons}
     if rules <= {*_EMPTY, "key_length"}:
         fits: tuple[Avro, ...] = (column.avro,)
@@ -45,9 +44,8 @@ def _advice(column: Column, is_key: bool, reasons: list[ReasonCount], observed: 
         fits = _written(observed.written[column.name])
     else:
         fits = fitting(observed[column.name])
-    nullable = "required" in rules
     sentence = _sentence(column, fits, rules, sum(reason.rows for reason in reasons if reason.rule in _EMPTY))
-    return Advice(column.name, shown_type(column.avro), fits, nullable and not is_key, sentence)
+    return Advice(column.name, shown_type(column.avro), fits, "required" in rules, sentence)
 
 
 def _written(avro: Avro) -> tuple[Avro, ...]:

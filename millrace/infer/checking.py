@@ -68,12 +68,19 @@ def _mended(path: Path, draft: Draft, trial: Trial) -> Draft:
     if "undecodable" in rules:
         return _without_undecodable(path, draft)
     if rules & set(_KEY_RULES):
-        draft = replace(draft, key=())
+        return _without_key(draft, trial.tally.reasons)
     for name in [reason.column for reason in trial.tally.reasons if reason.rule == "unknown_field"]:
         draft = replace(draft, left_out={**draft.left_out, name or "": "does not occur in the rows looked at"})
     for advice in trial.advice():
         draft = _widened(draft, advice)
     return draft
+
+
+def _without_key(draft: Draft, reasons: list[ReasonCount]) -> Draft:
+    """What has no value in some row is no key, but may well be a column."""
+    empty = {reason.column for reason in reasons if reason.rule == "primary_key"}
+    columns = (replace(column, nullable=column.nullable or column.name in empty) for column in draft.columns)
+    return replace(draft, columns=tuple(columns), key=())
 
 
 def _widened(draft: Draft, advice: Advice) -> Draft:

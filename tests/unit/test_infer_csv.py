@@ -222,11 +222,14 @@ def test_a_rare_cell_that_the_sample_missed_is_found_by_the_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "rare.csv"
-    path.write_bytes(b"id,v\n" + b"".join(b"%d,%s\n" % (n, b"x" if n == 60_001 else b"5") for n in range(100_000)))
+    rows = [b"%d,5\n" % n for n in range(100_000)]
+    path.write_bytes(b"id,v\n" + b"".join([*rows[:-1000], b",6\n7,x\n", *rows[-1000:]]))
     small = sample_of(path, head_bytes=10_000, piece_bytes=1_000, pieces=3)
+    assert draft_csv(small, "rare").draft.key == ("id",)
     assert draft_csv(small, "rare").draft.columns[1].avro == "int"
     monkeypatch.setattr("millrace.infer.proposing.sample_of", lambda path: small)
     proposal = propose(path)
-    assert types(proposal)["v"] == "string"
-    assert (proposal.checked.rows, proposal.checked.failed) == (100_000, 0)
+    assert types(proposal) == {"id": ["null", "int"], "v": "string"}
+    assert proposal.document["primary_key"] == []
+    assert (proposal.checked.rows, proposal.checked.failed) == (100_002, 0)
     assert proposal.looked_at < 5_000

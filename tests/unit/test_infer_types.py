@@ -67,7 +67,16 @@ def test_a_cell_far_behind_counts_like_the_first() -> None:
 
 @pytest.mark.parametrize(
     "cells",
-    [["1", "2.5"], ["1", "x"], ["2024-01-01", "1"], ["1", "true"], ["7", "007"], ["1", "3000000000"], ["1e5", "1"]],
+    [
+        ["1", "2.5"],
+        ["1", "x"],
+        ["2024-01-01", "1"],
+        ["1", "true"],
+        ["7", "007"],
+        ["007", "7"],
+        ["1", "3000000000"],
+        ["1e5", "1"],
+    ],
 )
 def test_pieces_add_up_to_the_whole(cells: list[str]) -> None:
     added = Evidence()

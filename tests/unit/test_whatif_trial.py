@@ -60,7 +60,7 @@ def test_long_ids_declared_int_are_told_what_would_fit_them() -> None:
 
 def test_a_type_must_fit_the_cells_of_all_chunks_also_those_that_passed() -> None:
     definition = table(("id", "int"), ("v", "int"))
-    filler = b"".join(b"%d,-123456789\n" % n for n in range(200_000))
+    filler = b"".join(b"%d,%d\n" % (n, -123456789 if n == 5 else 100_000) for n in range(200_000))
     report = judged(definition, b"id,v\n" + filler + b"1,0.25\n")
     assert report["chunks"] > 2
     assert reasons(report) == {("type", "v"): 1}
@@ -139,12 +139,19 @@ def chunk(body: bytes, rows: int, columns: tuple[str, ...] = ("id", "v"), **more
 def test_chunks_sent_before_are_judged_as_if_they_came_now() -> None:
     trial = Trial(table(("id", "int"), ("v", "int")), Bounds())
     trial.take_sent(chunk(b"1,2\n2,x\n", 2)[0], b"1,2\n2,x\n")
-    trial.take_sent(replace(chunk(b"", 0)[0], kind=PREPARE), b"")
+    trial.take_sent(replace(chunk(b"1,2\n", 1)[0], kind=PREPARE), b"1,2\n")
     trial.take_sent(chunk(b"1\n2\n", 2, ("id",))[0], b"1\n2\n")
     report = trial.report()
     assert report["rows"] == {"read": 4, "passed": 1, "failed": 3}
     assert reasons(report) == {("file", None): 2, ("type", "v"): 1}
     assert report["reasons"][1]["examples"][0]["row"] == 12
+
+
+def test_all_rows_of_a_chunk_that_cannot_be_read_fail() -> None:
+    trial = Trial(table(("id", "int")), Bounds())
+    trial.take_sent(replace(chunk(b"nonsense", 5)[0], encoding="avro", layout=None), b"nonsense")
+    assert trial.report()["rows"] == {"read": 5, "passed": 0, "failed": 5}
+    assert reasons(trial.report()) == {("undecodable", None): 5}
 
 
 def job(definition: Definition, **more: Any) -> dict[str, Any]:
