@@ -17,14 +17,13 @@ from millrace.api.options import OptionsDep
 from millrace.api.platform import Platform
 from millrace.infer.apart import WORK_SECONDS, Apart, what_if
 from millrace.model.declaration import parse_table
-from millrace.model.errors import Invalid, Refused
+from millrace.model.errors import Invalid, MillraceError
 from millrace.model.names import checked_name
 from millrace.model.table import Definition, define
 from millrace.store import tables as t
 from millrace.wire.recent import RecentChunks
 
 router = APIRouter(prefix="/v1", tags=["what-if"])
-PIECE_BYTES = 1 << 18
 MOST_BYTES = 1 << 30
 MOST_SPOOLED_BYTES = 4 << 30
 MOST_EXAMPLES = 20
@@ -73,7 +72,7 @@ async def _try_body(request: Request, job: dict[str, Any]) -> dict[str, Any]:
         async with what_if(job) as apart:
             await _feed(apart, pieces)
             return await apart.report()
-    except Refused:
+    except MillraceError:
         # The rest of the body is read only so that its sender hears the answer.
         async for _ in pieces:
             pass
