@@ -228,9 +228,3 @@ def test_an_absent_inner_field_has_its_default_in_every_format(avro_type: Any, d
     for result in results:
         assert result.rejected is None
         assert result.accepted["o"].to_pylist() == [[{"x": 1, "c": stored}]]
-
-
-def test_a_default_that_is_none_of_its_type_fills_nothing_in() -> None:
-    definition = table(column("id", "int"), column("c", "int", default="many"))
-    assert reasons(csv(definition, "1\n", "id")) == [[("c", "required")]]
-    assert reasons(jsonl(definition, {"id": 1})) == [[("c", "required")]]

@@ -1,0 +1,90 @@
+"""What a table asks of its sinks is checked when it is declared; parked rows outlive whatever happens to the table."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.lake.sidecar import StagedChunk, StagedFile
+from millrace.model.declaration import parse_table
+from millrace.model.errors import Invalid, Missing
+from millrace.sink.contract import Group
+from millrace.sink.parking import Queue, queue_facts, waive
+from millrace.sink.registry import refuse_unable
+from millrace.sink.secrets import read_secret
+
+CASSANDRA = {"kind": "cassandra", "hosts": ["127.0.0.1"]}
+
+
+def table(sinks: list[Any], **more: Any) -> Any:
+    schema = {"type": "record", "name": "notes", "fields": [{"name": "id", "type": "long"}]}
+    return parse_table({"schema": schema, "primary_key": ["id"], "sinks": sinks, **more})
+
+
+def test_an_unknown_kind_is_refused_by_name() -> None:
+    with pytest.raises(Invalid, match="tape"):
+        refuse_unable(table(["delta", "tape"]))
+
+
+def test_a_policy_that_a_sink_cannot_honour_is_refused_in_words() -> None:
+    refuse_unable(table(["delta", CASSANDRA]))
+    with pytest.raises(Invalid, match="cassandra.*as a whole"):
+        refuse_unable(table(["delta", CASSANDRA], publish="atomic"))
+
+
+def group(number: int, version: int, **more: Any) -> Group:
+    chunk = StagedChunk(f"imp_1/{number}", 0, 1, version)
+    file = StagedFile(f"rows-{number}.parquet", 4, 1, None, (chunk,))
+    return Group("acme", "notes", "abc", file, (("imp_1", number),), **more)
+
+
+def staged(folder: Path, number: int) -> Path:
+    path = folder / f"rows-{number}.parquet"
+    path.write_bytes(b"rows")
+    return path
+
+
+def test_what_is_parked_leaves_by_version_and_outlives_its_table(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "queue")
+    for number, version in ((1, 30), (0, 20), (2, 10)):
+        staged(tmp_path, number)
+        for _ in range(2):
+            queue.put(group(number, version), tmp_path)
+        (tmp_path / f"rows-{number}.parquet").unlink()
+    items = queue.items()
+    assert [item.version for item in items] == [10, 20, 30]
+    assert queue.path_of("rows-0.parquet").read_bytes() == b"rows"
+    queue.done(items[:2])
+    assert queue_facts(queue.folder)["waiting"] == 1
+    assert not queue.path_of("rows-0.parquet").exists()
+
+
+def test_held_rows_wait_for_the_word_to_show_them(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "queue")
+    staged(tmp_path, 0)
+    queue.put(group(0, 10, publish="atomic"), tmp_path)
+    assert queue.items() == []
+    queue.put(Group("acme", "notes", "abc", None, (("imp_1", 1),), "publish", 11), tmp_path)
+    assert [item.version for item in queue.items()] == [10, 11]
+
+
+def test_what_was_waived_is_known_by_its_version(tmp_path: Path) -> None:
+    assert Queue(tmp_path).waived_below == 0
+    waive(tmp_path, 99)
+    assert Queue(tmp_path).waived_below == 99
+
+
+def test_secrets_are_read_only_from_where_sinks_may_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLRACE_SECRET_DB", "hush")
+    monkeypatch.setenv("HOME_SECRET", "not yours")
+    monkeypatch.setenv("MILLRACE_SECRET_FOLDER", str(tmp_path / "secrets"))
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "db").write_text("whisper\n")
+    (tmp_path / "outside").write_text("not yours")
+    assert (read_secret("env:MILLRACE_SECRET_DB"), read_secret("file:db")) == ("hush", "whisper")
+    for reference in ("env:HOME_SECRET", "plain text"):
+        with pytest.raises(Invalid):
+            read_secret(reference)
+    for reference in ("file:../outside", "env:MILLRACE_SECRET_GONE", "k8s:nothing/here"):
+        with pytest.raises(Missing):
+            read_secret(reference)
