@@ -28,7 +28,7 @@ def test_an_unknown_kind_is_refused_by_name() -> None:
 
 def test_a_policy_that_a_sink_cannot_honour_is_refused_in_words() -> None:
     refuse_unable(table(["delta", CASSANDRA]))
-    with pytest.raises(Invalid, match="cassandra.*as a whole"):
+    with pytest.raises(Invalid, match=r"cassandra.*as a whole"):
         refuse_unable(table(["delta", CASSANDRA], publish="atomic"))
 
 
