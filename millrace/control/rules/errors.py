@@ -14,6 +14,9 @@ from millrace.model.ops import Op
 
 # A reject of a replay of a replay …: behind this many it can only be amended or discarded.
 MOST_REPLAYS = 10
+# Behind this the sinks may have forgotten which keys were deleted, so that an old row could come back.
+REPLAYABLE_DAYS = 7
+REPLAYABLE_US = REPLAYABLE_DAYS * 86_400_000_000
 
 
 def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
@@ -26,9 +29,10 @@ def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
             f"These rows were replayed {MOST_REPLAYS} times.", remedy="Amend or discard them.", code="replayed_enough"
         )
     first_kept = int(op.body["first_version"])
-    if first_kept <= table.floor:
+    if first_kept <= max(table.floor, at_us - REPLAYABLE_US):
         raise Clash(
-            f"The rejected rows are older than the last time {table.tenant}/{table.name} was emptied.",
+            f"The rejected rows are older than {REPLAYABLE_DAYS} days, or than the last time "
+            f"{table.tenant}/{table.name} was emptied.",
             remedy="Amend them: corrected rows get a new version.",
             code="below_floor",
         )
