@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli import log_commands, schema_commands, sink_commands, span_commands, whatif
+from millrace.cli import log_commands, schema_commands, sink_commands, span_commands, token_commands, whatif
 from millrace.cli.commands import Commands
 from millrace.cli.lazy import LazyModule
 from millrace.cli.session import Session
 
 if TYPE_CHECKING:
-    from millrace.cli import applying, asking, demo, diffing, doctor, importing, inspecting, streaming, tokens, up
+    from millrace.cli import applying, asking, demo, diffing, doctor, importing, inspecting, streaming, up
 else:
-    applying, asking, demo, diffing, doctor, importing, inspecting, streaming, tokens, up = (
+    applying, asking, demo, diffing, doctor, importing, inspecting, streaming, up = (
         LazyModule(f"millrace.cli.{name}")
         for name in (
             "applying",
@@ -25,7 +25,6 @@ else:
             "importing",
             "inspecting",
             "streaming",
-            "tokens",
             "up",
         )
     )
@@ -43,10 +42,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-token_app = typer.Typer(
-    help="Make, list and revoke access tokens.", no_args_is_help=True, epilog=EVERYWHERE, rich_markup_mode=None
-)
-app.add_typer(token_app, name="token")
+app.add_typer(token_commands.app, name="token")
 
 ImportId = Annotated[str, typer.Argument(metavar="IMPORT", help="The import's id.", show_default=False)]
 
@@ -274,30 +270,6 @@ def doctor_command(context: typer.Context) -> None:
 
     Java, jars, disk, home and every part of the platform, each with what to do about it."""
     raise typer.Exit(doctor.run(context.obj))
-
-
-@token_app.command("create", epilog=EVERYWHERE)
-def token_create(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="To know it by.", show_default=False)],
-    tenant: Annotated[
-        str | None, typer.Option(help="What it may see. Default: everything.", show_default=False)
-    ] = None,
-) -> None:
-    """Make a token; it is shown this once."""
-    tokens.create(context.obj, name, tenant)
-
-
-@token_app.command("list", epilog=EVERYWHERE)
-def token_list(context: typer.Context) -> None:
-    """List tokens by name."""
-    tokens.show(context.obj)
-
-
-@token_app.command("delete", epilog=EVERYWHERE)
-def token_delete(context: typer.Context, name: Annotated[str, typer.Argument(show_default=False)]) -> None:
-    """Revoke a token."""
-    tokens.delete(context.obj, name)
 
 
 log_commands.register(app)
