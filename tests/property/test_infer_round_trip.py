@@ -56,7 +56,8 @@ def packed(body: bytes, how: str) -> bytes:
     return {"gzip": gzip.compress, "zstd": zstandard.compress}.get(how, lambda plain: plain)(body)
 
 
-word = st.text(st.characters(codec="latin-1", exclude_characters="\0"), max_size=8)
+# Python's writer leaves a lone CR unquoted, which ends a row.
+word = st.text(st.characters(codec="latin-1", exclude_characters="\0\r"), max_size=8)
 anything = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 digits = st.integers(-(10**25), 10**25).map(str)
 CELLS: dict[str, st.SearchStrategy[str]] = {
