@@ -73,7 +73,7 @@ def test_a_dead_sink_hurts_nobody_but_its_own_table(platform: RunningPlatform, d
     begun = platform.client.upload_file(file, _submission(dead))
     wait_until(lambda: _sink(platform, "dead").get("reason"), 30, "the sink is parked, and says why")
     assert platform.client.import_(begun["id"])["state"] == "processing"
-    assert len(in_delta(platform, "dead")) == 1, "the other sink has it"
+    wait_until(lambda: len(in_delta(platform, "dead")) == 1, 30, "the other sink has it")
     healthy = platform.declare("healthy", people(dsn))
     assert platform.send(healthy, file)["state"] == "completed"
     done = platform.cli("sink", "waive", "dead/people", "warehouse")
