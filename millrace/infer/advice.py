@@ -29,11 +29,7 @@ def advise(definition: Definition, reasons: Sequence[ReasonCount], observed: Obs
     for reason in reasons:
         if reason.column is not None:
             broken.setdefault(reason.column, []).append(reason)
-    return [
-        _advice(column, broken[column.name], observed)
-        for column in definition.columns
-        if column.name in broken
-    ]
+    return [_advice(column, broken[column.name], observed) for column in definition.columns if column.name in broken]
 
 
 def _advice(column: Column, reasons: list[ReasonCount], observed: Observed) -> Advice:
