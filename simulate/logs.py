@@ -20,9 +20,12 @@ class Logs:
         self._records: dict[str, list[list[Record]]] = {
             name: [[] for _ in range(partitions)] for name, partitions in PARTITIONS.items()
         }
+        # Of all partitions of a log together: whoever has seen so much has nothing to read.
+        self.length = dict.fromkeys(PARTITIONS, 0)
 
     def append(self, log: str, partition: int, value: Any, at_us: int) -> int:
         records = self._records[log][partition]
+        self.length[log] += 1
         records.append(Record(partition, len(records), at_us, value))
         return len(records) - 1
 

@@ -37,13 +37,17 @@ class Query:
         self.position = dict.fromkeys(partitions, 0)
         self._planned: dict[int, int] | None = None
         self._todo: list[Effect] = []
+        self._read = -1
 
     def step(self, chance: Random) -> bool:
         """Plans a batch, does one effect of it, or commits it. False if there was nothing to do."""
         if self._planned is None:
+            if self._read == self.world.logs.length[self._log]:
+                return False
             ends = self.world.logs.ends(self._log)
             behind = {partition: ends[partition] - at for partition, at in self.position.items()}
             if not any(behind.values()):
+                self._read = self.world.logs.length[self._log]
                 return False
             planned = {p: self.position[p] + chance.randint(0, count) for p, count in behind.items()}
             self._planned = planned if planned != self.position else {p: ends[p] for p in self.position}

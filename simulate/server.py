@@ -34,6 +34,7 @@ class Controller:
         self._world = world
         self._positions = world.store.read().position(OPS)
         self._relaying: Iterator[None] | None = self._relay()
+        self._read = -1
 
     def step(self, chance: Random) -> bool:
         """One effect of the outbox, or a few records of the log. False if there was nothing to do."""
@@ -41,8 +42,12 @@ class Controller:
             if next(self._relaying, self) is self:
                 self._relaying = None
             return True
+        if self._read == self._world.logs.length[OPS]:
+            return False
         records = self._some_records(chance)
-        if records:
+        if not records:
+            self._read = self._world.logs.length[OPS]
+        else:
             try:
                 self._apply(records, chance)
             except SecondReader:
@@ -140,7 +145,10 @@ class Accountant:
             self._has_begun = True
             self.recheck(imp.id for imp in self._world.store.read().imports.values() if not imp.is_over)
             return True
-        records = self._world.logs.read(PROGRESS, 0, self._positions.get(0, 0))[: chance.randint(1, MOST_FACTS)]
+        start = self._positions.get(0, 0)
+        if start == self._world.logs.length[PROGRESS]:
+            return False
+        records = self._world.logs.read(PROGRESS, 0, start, start + chance.randint(1, MOST_FACTS))
         if records:
             self._account(records, chance)
         return bool(records)

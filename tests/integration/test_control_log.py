@@ -5,8 +5,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import select
 
 from millrace.api.documents import import_document
@@ -23,8 +26,8 @@ from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.wire.client import Cluster, LogReader, Topics
+from millrace.wire.envelope import pack, unpack_stamp
 from millrace.wire.offsets import end_offsets
-from millrace.wire.envelope import pack
 from millrace.wire.topics import EVENTS, RAW_INPUT, TABLE_OPS
 from tests.support.waiting import wait_until
 
@@ -40,12 +43,33 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield started
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest) -> Callable[[str], str | None]:
+    """Where the control store of a home is: in the home, or in a database of its own."""
+    if request.param == "sqlite":
+        return lambda home: None
+    dsn: str = request.getfixturevalue("postgres_dsn")
+
+    def in_postgres(home: str) -> str:
+        name = f"{home}_{uuid4().hex}"
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(f'create database "{name}"')
+        return dsn.rpartition("/")[0].replace("postgresql://", "postgresql+psycopg://") + f"/{name}"
+
+    return in_postgres
+
+
 @pytest.fixture
-def platform(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Platform]]:
+def platform(
+    broker: Broker, tmp_path: Path, store_url: Callable[[str], str | None]
+) -> Iterator[Callable[..., Platform]]:
     made: list[Platform] = []
+    urls: dict[str, str | None] = {}
 
     def make(home: str, *, controller: bool = True) -> Platform:
-        one = Platform(Settings(home=tmp_path / home), Cluster(broker.bootstrap_servers))
+        url = urls.setdefault(home, store_url(home))
+        settings = Settings(home=tmp_path / home, store_url=None if url is None else SecretStr(url))
+        one = Platform(settings, Cluster(broker.bootstrap_servers))
         one.start(controller=controller)
         made.append(one)
         return one
@@ -55,12 +79,28 @@ def platform(broker: Broker, tmp_path: Path) -> Iterator[Callable[..., Platform]
         one.stop()
 
 
-def declare(platform: Platform, tenant: str) -> None:
-    async def both() -> None:
-        await platform.applied(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {"client": tenant}})
-        await platform.applied(ops.DEFINE_TABLE, tenant, "notes", {"declaration": parse_table(NOTES).to_dict()})
+@pytest.fixture
+def tenant() -> str:
+    """Tests share the log, so each has its own."""
+    return f"t{uuid4().hex[:12]}"
 
-    asyncio.run(both())
+
+def declare(platform: Platform, tenant: str, **policies: Any) -> str:
+    """The import that carries the definition to the sinks."""
+
+    async def both() -> Applied:
+        await platform.applied(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {"client": tenant}})
+        declaration = parse_table({**NOTES, **policies}).to_dict()
+        return await platform.applied(ops.DEFINE_TABLE, tenant, "notes", {"declaration": declaration})
+
+    return str(asyncio.run(both()).result["import"])
+
+
+def settle(platform: Platform, tenant: str, import_id: str) -> None:
+    """As the accountant would, were there a data plane."""
+    counts = {"chunks": 1, "read": 1, "accepted": 1, "rejected": 0, "ignored": 0, "failed_chunks": 0}
+    body = {"counts": counts, "durable": {"delta": 1}}
+    asyncio.run(platform.applied(ops.SETTLE_IMPORT, tenant, import_id, body))
 
 
 def begin(platform: Platform, tenant: str, **body: Any) -> str:
@@ -76,13 +116,31 @@ def rows(store: Store, table: Any, *columns: str) -> list[tuple[Any, ...]]:
         ]
 
 
+def append(platform: Platform, tenant: str, first: int, last: int) -> Applied:
+    body = {
+        "rows": last - first + 1,
+        "plain_bytes": 4,
+        "checksum": 7,
+        "payload": "cm93cw==",
+        "streams": {"s": [first, last]},
+    }
+    return asyncio.run(platform.applied(ops.APPEND, tenant, "notes", body, new_id("imp")))
+
+
+COMPARED = {
+    t.tables: ("tenant", "name", "last_version", "floor", "open_imports"),
+    t.revisions: ("tenant", "table_name", "revision", "fingerprint"),
+    t.spans: ("tenant", "name", "state", "open_members", "imports", "error"),
+    t.streams: ("tenant", "table_name", "stream", "seq"),
+}
+
+
 def test_without_a_controller_a_definition_and_an_import_stay_requested(
-    platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch
+    platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch, tenant: str
 ) -> None:
     monkeypatch.setattr("millrace.api.platform.ANSWER_SECONDS", 0.3)
     waiting = platform("waiting", controller=False)
     before = end_offsets(waiting.cluster, TABLE_OPS)
-    tenant = "patient"
     body = {"declaration": parse_table(NOTES).to_dict()}
     op_id = asyncio.run(waiting.submit(ops.DEFINE_TABLE, tenant, "notes", body))
     assert isinstance(op_id, str), "nobody can have answered"
@@ -95,14 +153,16 @@ def test_without_a_controller_a_definition_and_an_import_stay_requested(
         assert connection.execute(select(t.requests.c.applied).where(t.requests.c.id == op_id)).scalar() is False
 
 
-def test_the_same_log_gives_the_same_state_versions_and_events(
-    platform: Callable[..., Platform], tmp_path: Path
-) -> None:
+def test_the_same_log_gives_the_same_state_versions_and_events(platform: Callable[..., Platform], tenant: str) -> None:
     first = platform("first")
-    declare(first, "twice")
-    imports = [begin(first, "twice", idempotency_key=f"k{n % 3}") for n in range(6)]
+    declare(first, tenant)
+    asyncio.run(first.applied(ops.BEGIN_SPAN, tenant, "night", {}))
+    imports = [begin(first, tenant, idempotency_key=f"k{n % 3}", span="night") for n in range(6)]
     assert len(set(imports)) == 3
-    asyncio.run(first.applied(ops.CANCEL_IMPORT, "twice", imports[0], {}))
+    append(first, tenant, 1, 2)
+    asyncio.run(first.applied(ops.CANCEL_IMPORT, tenant, imports[0], {}))
+    asyncio.run(first.applied(ops.TRUNCATE_TABLE, tenant, "notes", {}))
+    settle(first, tenant, imports[0])
     wait_until(lambda: not rows(first.store, t.closings, "import_id"), 10, "the markers to be sent")
     second = platform("second")
     wait_until(
@@ -120,11 +180,12 @@ def test_the_same_log_gives_the_same_state_versions_and_events(
     assert [row[0] for row in rows(second.store, t.events, "id")] == [
         row[0] for row in rows(first.store, t.events, "id")
     ]
-    assert rows(second.store, t.tables, "name", "last_version") == rows(first.store, t.tables, "name", "last_version")
+    for table, columns in COMPARED.items():
+        assert rows(second.store, table, *columns) == rows(first.store, table, *columns)
 
 
 def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
-    platform: Callable[..., Platform], tmp_path: Path
+    platform: Callable[..., Platform], tmp_path: Path, tenant: str
 ) -> None:
     one = platform("alone", controller=False)
     applied: list[Applied] = []
@@ -134,7 +195,7 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
     stopped.set()
     for controller in controllers:
         controller.run(stopped)
-    send(one, "rival")
+    send(one, tenant)
     reader = LogReader(one.cluster, TABLE_OPS, {})
     records = wait_until(lambda: reader.poll(500, 1.0), 10, "the op to arrive")
     reader.close()
@@ -150,14 +211,55 @@ def send(platform: Platform, tenant: str) -> None:
     platform.appender.append_now(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0)
 
 
-def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Platform]) -> None:
+def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Platform], tenant: str) -> None:
     one = platform("refusing")
-    declare(one, "strict")
+    declare(one, tenant)
     with pytest.raises(Missing, match="nowhere"):
-        asyncio.run(one.applied(ops.BEGIN_IMPORT, "strict", "nowhere", {}, new_id("imp")))
+        asyncio.run(one.applied(ops.BEGIN_IMPORT, tenant, "nowhere", {}, new_id("imp")))
     changed = {**NOTES, "primary_key": []}
     with pytest.raises(Clash, match="primary key"):
-        asyncio.run(one.applied(ops.DEFINE_TABLE, "strict", "notes", {"declaration": parse_table(changed).to_dict()}))
+        asyncio.run(one.applied(ops.DEFINE_TABLE, tenant, "notes", {"declaration": parse_table(changed).to_dict()}))
+
+
+def test_a_line_outlives_the_process_that_made_it(
+    platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch, tenant: str
+) -> None:
+    monkeypatch.setattr("millrace.api.platform.ANSWER_SECONDS", 0.3)
+    one = platform("line")
+    settle(one, tenant, declare(one, tenant, concurrency="exclusive"))
+    first = begin(one, tenant)
+    waiting = [new_id("imp") for _ in range(2)]
+    for import_id in waiting:
+        assert asyncio.run(one.submit(ops.BEGIN_IMPORT, tenant, "notes", {}, import_id)) == import_id
+    one.stop()
+    monkeypatch.setattr("millrace.api.platform.ANSWER_SECONDS", 10.0)
+    again = platform("line")
+    assert [state for _, state in states(again, first, *waiting)] == ["admitted"]
+    settle(again, tenant, first)
+    assert states(again, *waiting) == [(waiting[0], "admitted")]
+    settle(again, tenant, waiting[0])
+    assert states(again, waiting[1]) == [(waiting[1], "admitted")]
+
+
+def states(platform: Platform, *import_ids: str) -> list[tuple[str, str]]:
+    return [row for row in rows(platform.store, t.imports, "id", "state") if row[0] in import_ids]
+
+
+def test_streamed_rows_come_out_of_the_outbox_once(platform: Callable[..., Platform], tenant: str) -> None:
+    one = platform("streaming")
+    declare(one, tenant)
+    answer = append(one, tenant, 1, 2)
+    with pytest.raises(Clash, match="row 2"):
+        append(one, tenant, 1, 2)
+    wait_until(lambda: not rows(one.store, t.outbox, "import_id"), 10, "the chunks to be sent")
+    reader = LogReader(one.cluster, RAW_INPUT, {})
+    records = wait_until(lambda: reader.poll(500, 1.0), 10, "the chunks to arrive")
+    reader.close()
+    sent = [unpack_stamp(record.value) for record in records]
+    ours = [(header, bytes(rest)) for header, rest in sent if header and header.import_id == answer.result["import"]]
+    assert [(header.version, header.rows, payload) for header, payload in ours] == [
+        (answer.result["version"], 2, b"rows")
+    ]
 
 
 def test_topics_and_partitions_do_not_depend_on_tenants(platform: Callable[..., Platform], broker: Broker) -> None:
