@@ -32,7 +32,7 @@ class Streams:
 
     def __init__(self, platform: Platform, limits: Limits | None = None) -> None:
         self.home = platform.home
-        self.appends = Appends(platform)
+        self.appends = Appends(platform, lambda lane: self.gatherer.ended(lane))
         self.gatherer = Gatherer(self.appends.append, limits)
         self._held: dict[tuple[str, str, str], _Hold] = {}
 

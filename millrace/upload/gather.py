@@ -1,8 +1,8 @@
 """Gathers streamed rows of many connections into appends: rows in, one batch per flush out, told to each source.
 
-Rows of one lane (tenant, table, span) travel together. The first rows of a quiet lane wait a few milliseconds for company;
-while flushes are under way more rows gather, so load makes batches larger and not more. A lane without rows is nothing at
-all: no task, no timer, no entry. What waits is bounded per tenant and in all: `add` waits for room.
+Rows of one lane (tenant, table, span) travel together. The first rows of a quiet lane wait a few milliseconds for company,
+and longer the more of the lane's appends have not ended yet: load makes batches larger and not more. A lane without rows on
+their way is nothing at all: no task, no timer, no entry. What waits is bounded per tenant and in all: `add` waits for room.
 
 A source has one flush under way at most. So a refused one can be sent again, and OPEN_STREAM tells exactly what is there."""
 
@@ -21,6 +21,9 @@ from millrace.upload.room import Room
 @dataclass(frozen=True, slots=True)
 class Limits:
     linger_seconds: float = 0.004
+    # For each append under way, from one flush to the next.
+    pace_seconds: float = 0.004
+    longest_pace_seconds: float = 0.1
     flush_rows: int = 8_000
     flush_bytes: int = 512 << 10
     lane_flushes: int = 4
@@ -50,11 +53,14 @@ class _Gathered:
     rows: int = 0
     size: int = 0
     flushes: int = 0
+    unended: int = 0
+    flushed_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
 
 
 class Gatherer:
-    """One event loop's. `append` puts a batch into the log and returns when it is applied there."""
+    """One event loop's. `append` puts a batch into the log and returns when it is applied there; later its owner says once
+    that it has `ended`."""
 
     def __init__(self, append: Append, limits: Limits | None = None) -> None:
         self._append = append
@@ -76,6 +82,13 @@ class Gatherer:
             gathered.size += len(body)
         self._go_on(lane, gathered, self._limits.linger_seconds)
 
+    def ended(self, lane: Lane) -> None:
+        """One of the lane's appends has ended."""
+        gathered = self._lanes.get(lane)
+        if gathered is not None and gathered.unended:
+            gathered.unended -= 1
+            self._tidy(lane, gathered)
+
     def forget(self, lane: Lane, source: Source) -> None:
         """Drops what the source has waiting; what is under way goes on, but is not tried again."""
         gathered = self._lanes.get(lane)
@@ -90,21 +103,26 @@ class Gatherer:
 
     @property
     def lanes(self) -> int:
-        """How many have rows waiting or under way."""
+        """How many have rows on their way."""
         return len(self._lanes)
 
     def _go_on(self, lane: Lane, gathered: _Gathered, linger: float) -> None:
-        limits = self._limits
+        """Flushes what is full, and sees to it that the rest follows in time."""
+        limits, loop = self._limits, asyncio.get_running_loop()
         while gathered.rows and gathered.flushes < limits.lane_flushes:
-            if linger and gathered.rows < limits.flush_rows and gathered.size < limits.flush_bytes:
+            if gathered.rows < limits.flush_rows and gathered.size < limits.flush_bytes:
                 if gathered.timer is None:
-                    gathered.timer = asyncio.get_running_loop().call_later(linger, self._on_time, lane, gathered)
+                    pace = min(gathered.unended * limits.pace_seconds, limits.longest_pace_seconds)
+                    due = max(loop.time() + linger, gathered.flushed_at + pace)
+                    gathered.timer = loop.call_at(due, self._on_time, lane, gathered)
                 return
             self._flush(lane, gathered)
 
     def _on_time(self, lane: Lane, gathered: _Gathered) -> None:
         gathered.timer = None
-        self._go_on(lane, gathered, 0)
+        if gathered.rows and gathered.flushes < self._limits.lane_flushes:
+            self._flush(lane, gathered)
+            self._go_on(lane, gathered, 0)
 
     def _flush(self, lane: Lane, gathered: _Gathered) -> None:
         if gathered.timer is not None:
@@ -112,7 +130,9 @@ class Gatherer:
             gathered.timer = None
         batch = self._take(gathered)
         gathered.flushes += 1
-        task = asyncio.get_running_loop().create_task(self._send(lane, gathered, batch))
+        loop = asyncio.get_running_loop()
+        gathered.flushed_at = loop.time()
+        task = loop.create_task(self._send(lane, gathered, batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -160,9 +180,11 @@ class Gatherer:
         self._tidy(lane, gathered)
 
     async def _deliver(self, lane: Lane, gathered: _Gathered, batch: Batch) -> None:
+        gathered.unended += 1
         try:
             placement = await self._append(lane, batch)
         except MillraceError as error:
+            gathered.unended -= 1
             alone = batch.by_source()
             if error.code == OUT_OF_STEP and len(alone) > 1:
                 here = [one for one in alone if not all(gathered.queues[p.source].is_gone for p in one.parts)]
@@ -170,6 +192,7 @@ class Gatherer:
             else:
                 self._fail(lane, gathered, batch, error)
         except Exception as error:
+            gathered.unended -= 1
             observe("trouble", kind="append", error=f"{type(error).__name__}: {error}"[:1000])
             self._fail(lane, gathered, batch, MillraceError("The rows could not be sent.", code="internal"))
         else:
@@ -200,7 +223,7 @@ class Gatherer:
             del gathered.queues[source]
 
     def _tidy(self, lane: Lane, gathered: _Gathered) -> None:
-        if gathered.queues or gathered.flushes:
+        if gathered.queues or gathered.flushes or gathered.unended:
             return
         if gathered.timer is not None:
             gathered.timer.cancel()

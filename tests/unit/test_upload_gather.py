@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,7 @@ class Log:
         self.open = asyncio.Event()
         self.open.set()
         self.refuse: Callable[[Batch], MillraceError | None] = lambda batch: None
+        self.ends: Callable[[Lane], None] = lambda lane: None
 
     async def append(self, lane: Lane, batch: Batch) -> Placement:
         self.batches.append((lane, batch))
@@ -54,6 +56,7 @@ class Log:
             await self.open.wait()
             if error := self.refuse(batch):
                 raise error
+            asyncio.get_running_loop().call_soon(self.ends, lane)
             return Placement(f"imp_{len(self.batches)}", len(self.batches))
         finally:
             self.under_way -= 1
@@ -68,6 +71,13 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
+def gathering(log: Log, **limits: Any) -> Gatherer:
+    """A gatherer whose appends end as soon as they are placed."""
+    gatherer = Gatherer(log.append, Limits(**limits))
+    log.ends = gatherer.ended
+    return gatherer
+
+
 def run(test: Callable[[Log], Awaitable[None]]) -> None:
     async def main() -> None:
         await test(Log())
@@ -77,7 +87,7 @@ def run(test: Callable[[Log], Awaitable[None]]) -> None:
 
 def test_rows_that_come_together_travel_together_and_keep_their_places() -> None:
     async def test(log: Log) -> None:
-        gatherer, one, other = Gatherer(log.append), Sender("one"), Sender("other")
+        gatherer, one, other = gathering(log), Sender("one"), Sender("other")
         await one.send(gatherer, 2)
         await other.send(gatherer, 3)
         await one.send(gatherer, 1)
@@ -95,7 +105,7 @@ def test_rows_that_come_together_travel_together_and_keep_their_places() -> None
 
 def test_tables_and_spans_do_not_share_an_append() -> None:
     async def test(log: Log) -> None:
-        gatherer, sender = Gatherer(log.append), Sender()
+        gatherer, sender = gathering(log), Sender()
         for lane in (LANE, Lane("acme", "orders", "night"), Lane("acme", "other"), Lane("zeta", "orders")):
             await sender.send(gatherer, lane=lane)
         await until(lambda: len(sender.parts) == 4)
@@ -106,7 +116,7 @@ def test_tables_and_spans_do_not_share_an_append() -> None:
 
 def test_a_full_batch_does_not_wait_for_company() -> None:
     async def test(log: Log) -> None:
-        gatherer = Gatherer(log.append, Limits(linger_seconds=60, flush_rows=10, flush_bytes=1000))
+        gatherer = gathering(log, linger_seconds=60, flush_rows=10, flush_bytes=1000)
         await Sender().send(gatherer, 10)
         await until(lambda: log.batches)
         wide = Sender()
@@ -119,13 +129,18 @@ def test_a_full_batch_does_not_wait_for_company() -> None:
 
 def test_load_makes_batches_larger_not_more() -> None:
     async def test(log: Log) -> None:
-        gatherer = Gatherer(log.append, Limits(linger_seconds=0, lane_flushes=2, flush_rows=1000, flush_bytes=1 << 20))
+        gatherer = gathering(log, linger_seconds=0, lane_flushes=2, flush_rows=1000, flush_bytes=1 << 20)
         senders = [Sender(f"s{n}") for n in range(20)]
         log.open.clear()
-        for _ in range(50):
+        for sender in senders[:2]:
+            before = log.under_way
+            await sender.send(gatherer)
+            await until(lambda before=before: log.under_way == before + 1)
+        for sender in senders[2:]:
+            await sender.send(gatherer)
+        for _ in range(49):
             for sender in senders:
                 await sender.send(gatherer)
-        await until(lambda: log.under_way == 2)
         assert len(log.batches) == 2
         log.open.set()
         await until(lambda: sum(part.rows for sender in senders for part, _ in sender.parts) == 1000)
@@ -139,7 +154,7 @@ def test_load_makes_batches_larger_not_more() -> None:
 
 def test_a_source_has_one_flush_under_way_and_its_rows_stay_in_order() -> None:
     async def test(log: Log) -> None:
-        gatherer, sender, other = Gatherer(log.append, Limits(linger_seconds=0)), Sender("one"), Sender("other")
+        gatherer, sender, other = gathering(log, linger_seconds=0), Sender("one"), Sender("other")
         log.open.clear()
         await sender.send(gatherer)
         await until(lambda: log.under_way == 1)
@@ -160,7 +175,7 @@ def test_who_is_out_of_step_does_not_spoil_the_others() -> None:
 
     async def test(log: Log) -> None:
         log.refuse = refuse
-        gatherer = Gatherer(log.append)
+        gatherer = gathering(log)
         good, bad, nameless, also = Sender("good"), Sender("bad"), Sender(), Sender()
         for sender in (good, bad, nameless, also):
             await sender.send(gatherer, 2)
@@ -175,7 +190,7 @@ def test_who_is_out_of_step_does_not_spoil_the_others() -> None:
 
 def test_what_follows_lost_rows_of_a_stream_is_not_sent() -> None:
     async def test(log: Log) -> None:
-        gatherer, sender = Gatherer(log.append, Limits(linger_seconds=0)), Sender("one")
+        gatherer, sender = gathering(log, linger_seconds=0), Sender("one")
         log.open.clear()
         await sender.send(gatherer)
         await until(lambda: log.under_way == 1)
@@ -194,7 +209,7 @@ def test_a_forgotten_source_is_neither_sent_nor_tried_again() -> None:
         return Clash("no", code="out_of_step") if len(batch.parts) > 1 else None
 
     async def test(log: Log) -> None:
-        gatherer, gone, stays = Gatherer(log.append), Sender("gone"), Sender("stays")
+        gatherer, gone, stays = gathering(log), Sender("gone"), Sender("stays")
         log.refuse = refuse
         log.open.clear()
         await gone.send(gatherer)
@@ -210,9 +225,33 @@ def test_a_forgotten_source_is_neither_sent_nor_tried_again() -> None:
     run(test)
 
 
+def test_the_further_behind_the_ends_the_larger_the_batches() -> None:
+    async def test(log: Log) -> None:
+        gatherer, sender = gathering(log, linger_seconds=0, pace_seconds=60, longest_pace_seconds=60), Sender("one")
+        log.ends = lambda lane: None
+        await sender.send(gatherer)
+        await until(lambda: sender.parts)
+        await sender.send(gatherer)
+        await sender.send(gatherer)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert log.rows() == [1], "the next flush waits while the first has not ended"
+        other = Sender()
+        await other.send(gatherer, lane=Lane("acme", "other"))
+        await until(lambda: other.parts)
+        full = Sender("full")
+        await full.send(gatherer, Limits().flush_rows, width=2)
+        await until(lambda: full.parts)
+        assert gatherer.lanes == 2
+        for _ in range(2):
+            gatherer.ended(LANE)
+
+    run(test)
+
+
 def test_quiet_lanes_hold_nothing() -> None:
     async def test(log: Log) -> None:
-        gatherer, sender = Gatherer(log.append), Sender()
+        gatherer, sender = gathering(log), Sender()
         for number in range(500):
             await sender.send(gatherer, lane=Lane("acme", f"t{number}"))
         assert gatherer.lanes == 500
@@ -230,8 +269,8 @@ def test_quiet_lanes_hold_nothing() -> None:
 
 def test_what_may_wait_is_bounded_per_tenant_and_others_go_on() -> None:
     async def test(log: Log) -> None:
-        limits = Limits(linger_seconds=0, tenant_bytes=100, total_bytes=10_000)
-        gatherer, greedy, modest = Gatherer(log.append, limits), Sender("greedy"), Sender("modest")
+        gatherer = gathering(log, linger_seconds=0, tenant_bytes=100, total_bytes=10_000)
+        greedy, modest = Sender("greedy"), Sender("modest")
         log.open.clear()
         await greedy.send(gatherer, 10)
         adding = asyncio.create_task(greedy.send(gatherer, 1))
@@ -247,7 +286,7 @@ def test_what_may_wait_is_bounded_per_tenant_and_others_go_on() -> None:
 
 def test_whoever_stops_waiting_for_room_leaves_it_to_others() -> None:
     async def test(log: Log) -> None:
-        gatherer = Gatherer(log.append, Limits(linger_seconds=0, tenant_bytes=100))
+        gatherer = gathering(log, linger_seconds=0, tenant_bytes=100)
         first, impatient, patient = Sender("a"), Sender("b"), Sender("c")
         log.open.clear()
         await first.send(gatherer, 10)
@@ -265,7 +304,7 @@ def test_whoever_stops_waiting_for_room_leaves_it_to_others() -> None:
 
 def test_a_failure_of_ours_is_told_too() -> None:
     async def test(log: Log) -> None:
-        gatherer, sender = Gatherer(log.append), Sender()
+        gatherer, sender = gathering(log), Sender()
         log.refuse = lambda batch: 1 / 0  # type: ignore[assignment,return-value]
         await sender.send(gatherer)
         await until(lambda: sender.errors)
