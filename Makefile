@@ -1,5 +1,5 @@
 # Two commands for a newcomer: make demo, make test. Everything they need is installed by make setup.
-#   make demo [ONCE=1] · make test · make faults · make soak [MINUTES=n] · make unit · make lint · make bench [BENCH=name] · make clean
+#   make demo [ONCE=1] · make test · make faults · make soak [MINUTES=n] · make simulate [SECONDS=n] · make unit · make lint · make bench [BENCH=name] · make clean
 
 SHELL := /bin/bash
 CACHE := $(or $(MILLRACE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace)
@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
 
-.PHONY: setup demo test faults soak unit lint bench bench-log clean
+.PHONY: setup demo test faults soak simulate unit lint bench bench-log clean
 
 setup:
 	@scripts/setup python java jars
@@ -26,6 +26,11 @@ faults: setup
 # Random load with random faults, then the checks of the black-box checker; see docs/soak.md.
 soak: setup
 	@$(ALONE) $(BIN)/python -m checker soak --minutes $(or $(MINUTES),5)
+
+# The table log in a simulated world: first the planted bugs, each of which must be found, then as many lives as there is time for.
+simulate: setup
+	@$(BIN)/python -m simulate --bugs
+	@$(BIN)/python -m simulate --seconds $(or $(SECONDS),60)
 
 unit: setup
 	@$(BIN)/pytest tests/unit tests/property
