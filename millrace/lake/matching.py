@@ -31,15 +31,13 @@ class Sought:
         if not len(ours) or not len(others):
             none = np.empty(0, dtype=np.intp)
             return none, none
+        if len(others) > SEARCH_COST * len(ours):
+            return _found(ours, others)
         first = int(np.searchsorted(others, ours[0]))
         within = others[first : int(np.searchsorted(others, ours[-1], side="right"))]
-        if len(within) > SEARCH_COST * len(ours):
-            our, other = _found(ours, within)
-        else:
-            left = self._sifted(within)
-            part, our = _found(within[left], ours)
-            other = left[part]
-        return our, other + first
+        left = self._sifted(within)
+        part, our = _found(within[left], ours)
+        return our, left[part] + first
 
     def _sifted(self, others: Hashes) -> Rows:
         """Those that may be among ours: their leading bits are, and so are their trailing bits."""
