@@ -121,7 +121,8 @@ _CONSUMER = {
     "failOnDataLoss": "true",
     # Each task asks the broker for its range; without this it waits out the broker's 500 ms when the range is short.
     "kafka.fetch.max.wait.ms": "5",
-    "kafka.max.partition.fetch.bytes": str(2 * MAX_RECORD_BYTES),
-    "kafka.fetch.max.bytes": str(4 * MAX_RECORD_BYTES),
+    # What is fetched lies in the JVM until it is used; a larger record still comes, alone.
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(16 << 20),
 }
 _PRODUCER = {"kafka.acks": "all", "kafka.linger.ms": "0", "kafka.max.request.size": str(MAX_RECORD_BYTES)}
