@@ -15,7 +15,7 @@ from checker.sending import Sender
 from checker.tables import Table
 
 BURST = 3
-BURST_ROWS = 6000
+BURST_ROWS = 2500
 SHARES = {
     "import": 0.40, "burst": 0.14, "stream": 0.12, "by_pieces": 0.08, "cancelled": 0.05, "abandoned": 0.02, "repeat": 0.05,
     "page": 0.05, "delete": 0.04, "span": 0.05,
