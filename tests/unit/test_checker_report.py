@@ -2,13 +2,17 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pytest
 
+from checker.board import Board, Lines
 from checker.figures import Figures, concurrent_share, measure
 from checker.findings import Findings
 from checker.model import Model
-from checker.nemesis import KILLED, plan
+from checker.nemesis import KILLED, Fault, Nemesis, plan
+from checker.platform import Platform
 from checker.report import is_green, quotas, release_line, report
 from checker.selftest.good_run import good_run
 
@@ -85,3 +89,14 @@ def test_faults_come_in_rounds_and_as_the_seed_says() -> None:
     assert [set(kills[at : at + len(KILLED)]) for at in range(0, len(kills), len(KILLED))] == [set(KILLED)] * 3
     assert sum(fault.signal == "STOP" for fault in faults) == 7
     assert faults == plan(np.random.default_rng(5), kills_each=3, pauses=7)
+
+
+def test_kills_are_inflicted_even_when_faults_fall_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    inflicted: list[Fault] = []
+    monkeypatch.setattr(Nemesis, "_wait_healthy", lambda self: None)
+    monkeypatch.setattr(Nemesis, "_inflict", lambda self, fault: inflicted.append(fault))
+    (tmp_path / "client.json").write_text('{"url": "http://127.0.0.1:9", "token": "t"}')
+    nemesis = Nemesis(Platform(tmp_path, {}), Board(), Lines(tmp_path / "nemesis.jsonl"), seed=1)
+    nemesis.run(plan(np.random.default_rng(5), kills_each=2, pauses=9), seconds=0.0)
+    assert Counter(fault.target for fault in inflicted) == dict.fromkeys(KILLED, 2)
+    assert {fault.signal for fault in inflicted} == {"KILL"}
