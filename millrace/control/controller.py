@@ -105,7 +105,8 @@ def _request(op: Op, at_us: int, applied: Applied) -> dict[str, Any]:
         "tenant": op.tenant,
         "subject": op.subject,
         "requested_us": at_us,
-        "applied": not applied.result.get("waiting"),
-        "result": applied.result,
+        # The same request again has its answer: it is the one that waits.
+        "applied": not applied.result.get("waiting") or "as" in applied.result,
+        "result": {"as": applied.result["as"]} if "as" in applied.result else applied.result,
         "refusal": applied.refusal,
     }
