@@ -53,7 +53,9 @@ def test_a_span_ends_when_the_last_member_has(log: TableLog) -> None:
     [told] = log.events("span.ended")
     assert told.data["rows"] == {"read": 15, "accepted": 14, "rejected": 1, "ignored": 0}
     assert told.data["imports"] == 2
-    assert told.data["interval"] == {"begun_us": NOON, "ended_us": NOON + 5_000_000, "seconds": 5.0}
+    interval = told.data["interval"]
+    assert (interval["begun_us"], interval["ended_us"], interval["seconds"]) == (NOON, NOON + 5_000_000, 5.0)
+    assert (interval["begun_at"], interval["ended_at"]) == ("2023-11-14T22:13:20+00:00", "2023-11-14T22:13:25+00:00")
     log.settle("imp_2")
     assert len(log.events("span.ended")) == 1
 
