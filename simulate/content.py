@@ -115,7 +115,7 @@ def encoded(numbers: Iterable[int]) -> str:
 
 def judge(chunk: Chunk, definition: Definition) -> Judgement:
     """A pure function of the chunk and its definition, as the design demands."""
-    has_extra = any(column.name == "extra" for column in definition.columns)
+    has_extra = definition.columns[-1].name == "extra"
     keyed = bool(definition.table.primary_key)
     accepted, rejected = [], []
     for number, row in zip(chunk.numbers, chunk.rows, strict=True):

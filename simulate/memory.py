@@ -83,16 +83,18 @@ class MemoryTransaction:
             subject = imp.table if imp is not None else ""
         name = (tenant, subject)
         table = store.tables.get(name)
-        generation = table.definition.generation if table is not None else 0
+        queue = store.queues.get(name, ())
+        defines = any(one.kind == ops.DEFINE_TABLE for one in (op, *queue))
+        generation = table.definition.generation if table is not None and defines else 0
         return State(
             tenant=store.tenants.get(tenant),
             table=table,
             imports=self._imports(op),
             spans={span: value for (of, span), value in store.spans.items() if of == tenant},
-            queue=store.queues.get(name, ()),
+            queue=queue,
             by_key={key: store.imports[found] for (of, key), found in store.keys.items() if of == tenant},
             history=tuple(one for one in store.revisions.get(name, ()) if one.generation == generation),
-            streams={stream: seq for (*of, stream), seq in store.streams.items() if tuple(of) == name},
+            streams={stream: seq for (of, its, stream), seq in store.streams.items() if (of, its) == name},
             claims=store.claims,
         )
 

@@ -8,7 +8,7 @@ from pyroaring import BitMap64
 from millrace.model import ops
 from millrace.model.imports import ADMITTED, ALTER, AMEND, DELETE, LOAD, TRUNCATE, Import
 from simulate.clients import Streamer, Uploader
-from simulate.content import MIRROR, TABLES, Row, declared, encoded, some_policy
+from simulate.content import MIRROR, TABLES, Policy, Row, declared, encoded, some_policy
 from simulate.world import SPAN_LEASE_SECONDS, World
 
 MOST_UPLOADS, MOST_STREAMS, MOST_SPANS = 8, 2, 5
@@ -18,8 +18,13 @@ def begin(world: World, chance: Random) -> None:
     """Two tenants, and their tables."""
     for tenant in ("acme", "bolt"):
         world.ask(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
-    for tenant, table in TABLES:
-        world.ask(ops.DEFINE_TABLE, tenant, table, {"declaration": declared(table, some_policy(chance, 0.2))})
+    for name in TABLES:
+        _declare(world, name, some_policy(chance, 0.2), {})
+
+
+def _declare(world: World, name: tuple[str, str], policy: Policy, more: dict[str, bool]) -> None:
+    world.policies[name] = policy
+    world.ask(ops.DEFINE_TABLE, *name, {"declaration": declared(name[1], policy), **more})
 
 
 def _some_table(chance: Random) -> tuple[str, str]:
@@ -52,9 +57,8 @@ def stream(world: World, chance: Random) -> None:
 
 
 def define(world: World, chance: Random) -> None:
-    tenant, table = _some_table(chance)
-    body = {"declaration": declared(table, some_policy(chance, 0.7)), "wait": chance.random() > 0.15}
-    world.ask(ops.DEFINE_TABLE, tenant, table, {**body, "new_generation": chance.random() < 0.2})
+    more = {"wait": chance.random() > 0.15, "new_generation": chance.random() < 0.2}
+    _declare(world, _some_table(chance), some_policy(chance, 0.7), more)
 
 
 def change(world: World, chance: Random) -> None:
@@ -107,6 +111,10 @@ def mend(world: World, chance: Random) -> None:
     if not over:
         return
     origin = chance.choice(over)
+    name = origin.tenant, origin.table
+    if not world.policies[name].extra and chance.random() < 0.5:
+        # First the table learns the column that rows were rejected for.
+        _declare(world, name, world.policies[name]._replace(extra=True), {})
     way = chance.choice((_replay, _replay, _amend, _discard))
     way(world, origin, chance)
 

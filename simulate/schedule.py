@@ -14,7 +14,7 @@ from simulate.watch import Violation
 from simulate.world import World
 
 Action = Callable[[World, Random], Any]
-LEAST_STEPS, MOST_STEPS = 30, 80
+LEAST_STEPS, MOST_STEPS = 25, 75
 # Who has begun something mostly goes on with it for a while.
 GOES_ON, STOPS = 0.7, 0.1
 MOST_QUIET_ROUNDS = 400
@@ -99,7 +99,7 @@ ACTIONS: dict[str, tuple[int, Action]] = {
     "cancel": (4, people.cancel),
     "begin span": (5, people.begin_span),
     "end span": (5, people.end_span),
-    "mend": (7, people.mend),
+    "mend": (12, people.mend),
     "vanish": (2, people.vanish),
     "controller": (40, _go_on(lambda world: world.controller)),
     "rival": (3, _go_on(lambda world: world.rival)),
@@ -118,7 +118,7 @@ ACTIONS: dict[str, tuple[int, Action]] = {
     "timer": (3, lambda world, chance: world.ring()),
     "purge": (2, lambda world, chance: world.purge_tombstones(chance.choice(TABLES))),
     "crash server": (2, lambda world, chance: world.crash_server(chance)),
-    "crash query": (2, _crash_query),
+    "crash query": (4, _crash_query),
     "back up": (4, _back_up),
     "restore": (3, _restore),
 }
@@ -140,7 +140,10 @@ def act(world: World, name: str, chance: Random) -> None:
 def warm_up(world: World, chance: Random) -> None:
     """Tenants and tables are there, and some have begun to upload."""
     people.begin(world, chance)
-    calm(world, chance)
+    while world.controller.step(chance):
+        pass
+    if chance.random() < 0.5:
+        _back_up(world, chance)
     for _ in range(chance.choice((0, 2))):
         people.begin_span(world, chance)
     for _ in range(3):

@@ -11,7 +11,7 @@ from millrace.control.step import step
 from millrace.model.chunk import Verdict
 from millrace.model.facts import Checkpointed
 from millrace.model.imports import STOPPING, Import
-from millrace.model.ops import Op
+from millrace.model.ops import SETTLE_IMPORT, Op
 from millrace.model.table import Budget
 from simulate.logs import EVENTS, OPS, PROGRESS, RAW, RAW_PARTITIONS, Record
 from simulate.memory import SecondReader
@@ -177,6 +177,8 @@ class Accountant:
     def _settle(self, imports: Iterable[Import]) -> None:
         store, passed = self._world.store.read(), self._passed()
         for imp in imports:
+            if (imp.id, SETTLE_IMPORT) in self._asked:
+                continue
             chunks = store.chunks.get(imp.id, {})
             asked = due(
                 imp, passed, partial(self._budget, imp), partial(_rejecting, chunks), partial(_first_failure, chunks)

@@ -10,7 +10,7 @@ from millrace.model.ops import Applied, Op
 from millrace.model.table import Definition
 from simulate.checks import CHECKS
 from simulate.clients import Streamer, Uploader
-from simulate.content import LAKE, MIRROR, PARTITION_OF, TABLES, Chunk, Row, bitmap_of
+from simulate.content import LAKE, MIRROR, PARTITION_OF, TABLES, Chunk, Policy, Row, bitmap_of
 from simulate.logs import OPS, PROGRESS, RAW, Logs
 from simulate.queries import all_queries
 from simulate.server import Accountant, Controller, Crash
@@ -43,6 +43,7 @@ class World:
         self.uploaders: list[Uploader] = []
         self.streamers: list[Streamer] = []
         self.spans: list[tuple[str, str]] = []
+        self.policies: dict[tuple[str, str], Policy] = {}
         self.at_sea: list[tuple[Chunk, int]] = []
         self.crashes = 0.0
         self.backups: list[Any] = []
