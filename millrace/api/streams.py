@@ -32,9 +32,12 @@ class Streams:
 
     def __init__(self, platform: Platform, limits: Limits | None = None) -> None:
         self.home = platform.home
-        self.appends = Appends(platform, lambda lane: self.gatherer.ended(lane))
+        self.appends = Appends(platform, self._on_end)
         self.gatherer = Gatherer(self.appends.append, limits)
         self._held: dict[tuple[str, str, str], _Hold] = {}
+
+    def _on_end(self, lane: Lane) -> None:
+        self.gatherer.ended(lane)
 
     @asynccontextmanager
     async def held(
