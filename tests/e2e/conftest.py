@@ -7,7 +7,7 @@ import pytest
 from tests.support.platform import RunningPlatform, running_platform
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatform]:
     with running_platform(
         tmp_path_factory.mktemp("platform"),
