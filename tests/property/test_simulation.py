@@ -17,8 +17,8 @@ from simulate.schedule import ACTIONS, act, run, settle_down, warm_up
 from simulate.sqlstore import SqlStore
 from simulate.world import World
 
-SCHEDULES = 4000
-LIVES_ON_SQL = 12
+SCHEDULES = 3000
+LIVES_ON_SQL = 8
 seeds = st.integers(0, 2**16)
 
 
@@ -47,10 +47,9 @@ def test_every_planted_bug_is_found() -> None:
 
 
 def test_a_life_can_be_lived_again() -> None:
-    first, second = (simulate("--seed", "4711", "--schedules", "25").stdout for _ in range(2))
-    assert first.split("(")[0].split(" in ")[0] == second.split("(")[0].split(" in ")[0]
-    assert "violations 0" in first
     assert run(4711) == run(4711)
+    lived = run(4711)
+    assert simulate("--seed", "4711").stdout == f"seed 4711: {lived.steps} steps, nothing violated\n"
 
 
 @pytest.mark.parametrize("seed", range(LIVES_ON_SQL))
@@ -92,4 +91,4 @@ class Life(RuleBasedStateMachine):
 
 
 def test_whatever_hypothesis_thinks_of() -> None:
-    run_state_machine_as_test(Life, settings=settings(max_examples=150, stateful_step_count=50, deadline=None))
+    run_state_machine_as_test(Life, settings=settings(max_examples=60, stateful_step_count=40, deadline=None))
