@@ -32,7 +32,10 @@ class Controller:
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        self._positions = world.store.read().position(OPS)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._positions = self._world.store.read().position(OPS)
         self._relaying: Iterator[None] | None = self._relay()
         self._read = -1
 
@@ -51,7 +54,7 @@ class Controller:
             try:
                 self._apply(records, chance)
             except SecondReader:
-                self.__init__(self._world)  # type: ignore[misc]
+                self._begin()
         return bool(records)
 
     def _some_records(self, chance: Random) -> list[Record]:

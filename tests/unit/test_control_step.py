@@ -35,6 +35,16 @@ def test_a_tenant_keeps_the_partition_it_was_first_given() -> None:
     assert not repeated.answers[0].result["changed"]
 
 
+def test_names_that_differ_only_in_case_are_refused() -> None:
+    twins = State(tenant=Tenant("acme", 1, {}, 1), twin="Notes")
+    for kind, subject, body in (
+        (ops.DEFINE_TABLE, "notes", {"declaration": declared()}),
+        (ops.DEFINE_TENANT, "acme", {"agreement": {"a": 1}}),
+    ):
+        [answer] = step(twins, Op("op_1", kind, "acme", subject, body), NOON, 1).answers
+        assert refusal(answer) == "clash"
+
+
 def test_an_op_nobody_knows_is_refused(log: TableLog) -> None:
     assert refusal(log.apply("dance")) == "invalid"
 
