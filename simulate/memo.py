@@ -15,7 +15,7 @@ _declarations: dict[str, TableDeclaration] = {}
 _definitions: dict[tuple[Any, ...], Definition] = {}
 # With what was compared, so that no other object can take its identity.
 _answers: dict[tuple[int, ...], tuple[Clash | None, Any]] = {}
-MOST_DEFINITIONS = 20_000
+MOST_REMEMBERED = 5_000
 
 
 @contextmanager
@@ -40,7 +40,7 @@ class _Declarations:
 def _define(tenant: str, table: TableDeclaration, *lineage: Any, **more: Any) -> Definition:
     key = (tenant, id(table), lineage, *more.items())
     if key not in _definitions:
-        if len(_definitions) > MOST_DEFINITIONS:
+        if len(_definitions) > MOST_REMEMBERED:
             _definitions.clear()
         _definitions[key] = real_define(tenant, table, *lineage, **more)
     return _definitions[key]
@@ -50,6 +50,8 @@ def _check(before: Definition, history: Sequence[Definition], after: TableDeclar
     earlier = (id(one.table) for one in history if one.generation == before.generation)
     key = (id(before.table), id(after), *earlier)
     if key not in _answers:
+        if len(_answers) > MOST_REMEMBERED:
+            _answers.clear()
         _answers[key] = _refusal(lambda: real_check(before, history, after)), (before, history, after)
     answer, _ = _answers[key]
     if answer is not None:

@@ -14,7 +14,7 @@ from simulate.watch import Violation
 from simulate.world import World
 
 Action = Callable[[World, Random], Any]
-LEAST_STEPS, MOST_STEPS = 25, 75
+LEAST_STEPS, MOST_STEPS = 22, 62
 # Who has begun something mostly goes on with it for a while.
 GOES_ON, STOPS = 0.7, 0.1
 MOST_QUIET_ROUNDS = 400
@@ -99,7 +99,7 @@ ACTIONS: dict[str, tuple[int, Action]] = {
     "cancel": (4, people.cancel),
     "begin span": (5, people.begin_span),
     "end span": (5, people.end_span),
-    "mend": (12, people.mend),
+    "mend": (16, people.mend),
     "vanish": (2, people.vanish),
     "controller": (40, _go_on(lambda world: world.controller)),
     "rival": (3, _go_on(lambda world: world.rival)),
@@ -116,7 +116,7 @@ ACTIONS: dict[str, tuple[int, Action]] = {
     "calm": (6, calm),
     "tick": (8, _tick),
     "timer": (3, lambda world, chance: world.ring()),
-    "purge": (2, lambda world, chance: world.purge_tombstones(chance.choice(TABLES))),
+    "purge": (4, lambda world, chance: world.purge_tombstones(chance.choice(TABLES))),
     "crash server": (2, lambda world, chance: world.crash_server(chance)),
     "crash query": (4, _crash_query),
     "back up": (4, _back_up),
