@@ -6,11 +6,15 @@ import asyncio
 from dataclasses import dataclass
 
 from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
 
 from millrace.model.imports import TERMINAL
 from millrace.model.ops import Applied
+from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.engine import Store
+
+PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,15 @@ class Endings:
     async def _tell(self) -> None:
         try:
             while self._over:
-                over, self._over = self._over, set()
-                for import_id, ended in (await asyncio.to_thread(self._read, over)).items():
+                over = set(self._over)
+                try:
+                    found = await asyncio.to_thread(self._read, over)
+                except SQLAlchemyError as error:
+                    observe("trouble", kind="endings", error=f"{type(error).__name__}: {error}"[:1000])
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    continue
+                self._over -= over
+                for import_id, ended in found.items():
                     self._tell_one(import_id, ended)
         finally:
             self._reading = None

@@ -135,6 +135,13 @@ class RowStream:
             raise self._failure
 
     def _run(self) -> None:
+        try:
+            self._keep_linked()
+        except Exception as failed:
+            # Whoever waits for this thread must not wait for ever.
+            self._fail(MillraceError(f"The stream cannot go on: {failed!r}.", code="stream_failed"))
+
+    def _keep_linked(self) -> None:
         pause, progressed, seq = FIRST_PAUSE_SECONDS, time.monotonic(), -1
         while not self._is_closing:
             try:

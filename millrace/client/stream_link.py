@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from millrace.client.connection import path_part
@@ -69,7 +69,7 @@ def linked(endpoint: Endpoint, tenant: str, table: str, stream: str, span: str |
         raise problem_from(refused.response.status_code, bytes(refused.response.body or b"")) from refused
     except InvalidURI as refused:
         raise Invalid(f"{endpoint.url!r} is not an address.", remedy="Write http://HOST:PORT.") from refused
-    except (OSError, InvalidHandshake) as failed:
+    except (OSError, WebSocketException) as failed:
         raise Unreachable(endpoint.url, str(failed) or type(failed).__name__) from failed
     with opening as socket:
         yield Link(endpoint, socket)

@@ -19,9 +19,10 @@ import zstandard
 from fastapi import FastAPI
 
 from millrace.api.problems import add_problems
-from millrace.api.routes import rows
+from millrace.api.routes import imports, rows
 from millrace.api.streams import Streams
 from millrace.api.tokens import Tokens
+from millrace.api.watch import Watch
 from millrace.client import Millrace
 from millrace.embed.ports import free_ports
 from millrace.lake.schema import TableSpec
@@ -179,6 +180,7 @@ class FakeServer:
         app = FastAPI(lifespan=self._lifespan)
         add_problems(app)
         app.include_router(rows.router)
+        app.include_router(imports.router)
         settings = {"log_level": "critical", "access_log": False, "ws_max_size": 2 * MAX_FRAME_BYTES}
         self._server = uvicorn.Server(uvicorn.Config(app, port=port, lifespan="on", **settings))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -191,6 +193,8 @@ class FakeServer:
     async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         self.loop = asyncio.get_running_loop()
         app.state.platform = self.log
+        app.state.watch = Watch()
+        self.log.listen(app.state.watch.on_applied)
         app.state.streams = self.streams = Streams(self.log, self._limits)  # type: ignore[arg-type]
         yield
 

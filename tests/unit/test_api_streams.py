@@ -2,17 +2,21 @@
 
 import contextlib
 import json
+import socketserver
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from millrace.api import stream_session
-from millrace.client import Problem, RowStream, Unreachable
+from millrace.api.endings import Ended
+from millrace.client import Millrace, Problem, RowStream, Unreachable
+from millrace.model.errors import MillraceError
 from millrace.model.streamed import MAX_FRAME_BYTES, WINDOW_BYTES
 from millrace.upload.gather import Limits
 from tests.support.fake_log import TABLE, TENANT, FakeLog, FakeServer, fake_server
@@ -319,6 +323,43 @@ def test_a_log_that_is_away_for_a_moment_is_no_failure(server: FakeServer) -> No
         sending.send(rows(6, 9))
         sending.flush()
     assert sent_once(server.log, 9)
+
+
+def test_a_server_that_dies_before_it_has_answered_is_unreachable(server: FakeServer) -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as deaf:
+        threading.Thread(target=deaf.serve_forever, daemon=True).start()
+        client = Millrace(f"http://127.0.0.1:{deaf.server_address[1]}", "token")
+        with pytest.raises(Unreachable), RowStream(client, TENANT, TABLE):
+            pass
+        deaf.shutdown()
+
+
+def test_whatever_stops_the_streams_thread_is_raised(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("unforeseen")
+
+    monkeypatch.setattr("millrace.client.stream.linked", broken)
+    with pytest.raises(MillraceError, match="unforeseen"), stream(server):
+        pass
+
+
+def test_an_end_is_told_although_its_counts_could_not_be_read_at_once(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("millrace.api.endings.PAUSE_SECONDS", 0.0)
+    endings = server.streams.appends.endings
+    read, failures = endings._read, [OperationalError("select", None, Exception("locked"))] * 2
+
+    def sometimes(import_ids: set[str]) -> dict[str, Ended]:
+        if failures:
+            raise failures.pop()
+        return read(import_ids)
+
+    monkeypatch.setattr(endings, "_read", sometimes)
+    with stream(server) as sending:
+        sending.send(rows(1, 2))
+        assert sending.finish().accepted == 2
+    assert failures == []
 
 
 def test_problems_for_good_are_raised_and_a_platform_that_is_not_there_is_said_at_once(server: FakeServer) -> None:
