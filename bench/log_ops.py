@@ -5,6 +5,7 @@ import json
 import sqlite3
 import statistics
 import time
+from http import HTTPStatus
 from typing import Any
 
 import polars as pl
@@ -36,7 +37,7 @@ def _ops(bench: Bench) -> list[Figure]:
         made.append(Op(new_id("op"), ops.END_SPAN, TENANT, f"bench-{number}", {}))
     begun = time.perf_counter()
     _append(bench, made)
-    _applied(bench, made[-1].id)
+    _known(bench, f"/v1/ops/{made[-1].id}")
     rate = len(made) / (time.perf_counter() - begun)
     return [at_least("op_throughput", rate, "ops/s", 500)]
 
@@ -48,6 +49,7 @@ def _appends(bench: Bench) -> list[Figure]:
     made = [_one_row(number) for number in range(APPENDS)]
     begun = time.perf_counter()
     _append(bench, made)
+    _known(bench, f"/v1/imports/{made[-1].id}")
     ended = bench.finished(made[-1].id)
     for one in made[-KEYS:]:
         bench.finished(one.id)
@@ -97,13 +99,14 @@ def _partition(bench: Bench) -> int:
         return int(store.execute("select partition from tenants where name = ?", (TENANT,)).fetchone()[0])
 
 
-def _applied(bench: Bench, op_id: str) -> None:
+def _known(bench: Bench, route: str) -> None:
+    """Waits until the op is applied."""
     ends = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < ends:
-        if bench.connection.send("GET", f"/v1/ops/{op_id}").status_code == 200:
+        if bench.connection.send("GET", route).status_code == HTTPStatus.OK:
             return
         time.sleep(0.02)
-    raise RuntimeError(f"op {op_id} was not applied in {DEADLINE_SECONDS:g} s")
+    raise RuntimeError(f"{route} was not there in {DEADLINE_SECONDS:g} s")
 
 
 def _location(bench: Bench, table: str) -> str:
