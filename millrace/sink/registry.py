@@ -13,11 +13,6 @@ ENTRY_POINTS = "millrace.sinks"
 OURS = {
     "postgres": "millrace.sink.postgres:PostgresSink",
     "cassandra": "millrace.sink.cassandra:CassandraSink",
-    "mysql": "millrace.sink.mysql:MysqlSink",
-    "files": "millrace.sink.files:FilesSink",
-    "kafka": "millrace.sink.kafka:KafkaSink",
-    "webhook": "millrace.sink.webhook:WebhookSink",
-    "bigquery": "millrace.sink.bigquery:BigQuerySink",
 }
 
 
