@@ -17,8 +17,7 @@ class EachRejectOnce(Check):
     def applied(self, turn: Turn) -> None:
         self._note_floor(turn)
         op, ended = turn.op, turn.ended
-        if ended is not None and ended.of is not None and ended.state != COMPLETED and self._is_keyed(ended):
-            # It may be asked for again, where the same row twice is the same row.
+        if ended is not None and ended.of is not None and ended.state != COMPLETED and not self._may_double(ended):
             self._taken.get(ended.of, {}).pop(ended.id, None)
         takes = "rows" in op.body and "of" in op.body and not turn.is_refused and not turn.is_waiting
         if not takes or turn.answer.result.get("repeated"):
@@ -36,8 +35,11 @@ class EachRejectOnce(Check):
         ):
             raise Violation("floor", f"{op.id} replays what lies below the table's floor")
 
-    def _is_keyed(self, imp: Import) -> bool:
-        return bool(self.world.definitions[imp.definition].table.primary_key)
+    def _may_double(self, imp: Import) -> bool:
+        """Not where the same row twice is the same row, nor where the first was written into a life that is over."""
+        definition = self.world.definitions[imp.definition]
+        is_past = definition.floor < self._floor.get((imp.tenant, imp.table), 0)
+        return not (definition.table.primary_key or is_past)
 
     def _note_floor(self, turn: Turn) -> None:
         for told in turn.told:

@@ -18,6 +18,8 @@ from simulate.sqlstore import SqlStore
 from simulate.world import World
 
 SCHEDULES = 3000
+# The same lives for the same code; new ones are for `make simulate`.
+FIRST_SEED = 20_261_115
 LIVES_ON_SQL = 8
 seeds = st.integers(0, 2**16)
 
@@ -30,7 +32,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_thousands_of_lives_keep_every_rule() -> None:
-    done = simulate("--schedules", str(SCHEDULES))
+    done = simulate("--schedules", str(SCHEDULES), "--seed", str(FIRST_SEED))
     assert done.returncode == 0, done.stdout + done.stderr
     told = re.search(r"(\d+) schedules .* mean (\d+) steps, .* in (\d+) %", done.stdout)
     assert told is not None
