@@ -8,26 +8,18 @@ when they hide inside an IPv6 address."""
 import asyncio
 import re
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
+from millrace.model.addresses import Address, Networks, is_permitted, literal
 from millrace.model.errors import Invalid, Unavailable
-
-Address = IPv4Address | IPv6Address
-Networks = Sequence[IPv4Network | IPv6Network]
 
 LONGEST_URL = 2000
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.ASCII | re.IGNORECASE)
 # What some resolvers read as an IPv4 address in disguise: 2130706433, 0177.0.0.1, 0x7f.1, 127.1.
 _NUMBERS = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)\.?", re.ASCII | re.IGNORECASE)
-
-_UNICAST = IPv6Network("2000::/3")
-_NAT64 = IPv6Network("64:ff9b::/96")
-# Public by its number, yet answered inside a cloud: the wire server of Azure.
-_METADATA = (ip_address("168.63.129.16"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,37 +67,6 @@ def _check_host(url: str, parts: SplitResult) -> None:
 
 def _bad(url: str, remedy: str = "Write https://HOST/PATH.") -> Invalid:
     return Invalid(f"{url[:100]!r} is not an address to send to.", remedy=remedy, code="bad_url")
-
-
-def literal(host: str) -> Address | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None
-
-
-def is_permitted(address: Address, allowed: Networks) -> bool:
-    """Whether we may connect to it; an address inside another one is judged for itself."""
-    if any(address in network for network in allowed if network.version == address.version):
-        return True
-    inner = _embedded(address)
-    if inner is not None:
-        return is_permitted(inner, allowed)
-    return _is_public(address)
-
-
-def _embedded(address: Address) -> IPv4Address | None:
-    if isinstance(address, IPv4Address):
-        return None
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
-
-
-def _is_public(address: Address) -> bool:
-    if isinstance(address, IPv6Address) and address not in _UNICAST:
-        return False
-    return address.is_global and not address.is_multicast and not address.is_reserved and address not in _METADATA
 
 
 async def permitted_addresses(target: Target, allowed: Networks) -> list[Address]:

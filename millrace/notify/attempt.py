@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 
+from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError
-from millrace.notify.addresses import Networks, Target
+from millrace.notify.addresses import Target
 from millrace.notify.pace import Pace
 from millrace.notify.queue import Delivered, Delivery, Failed, Outcome
 from millrace.notify.sending import Answer, post

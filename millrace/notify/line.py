@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
 
-from millrace.notify.addresses import Networks
+from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post, attempt
 from millrace.notify.outcomes import Outcomes
 from millrace.notify.pace import Pace

@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from millrace.notify.addresses import Networks
+from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post
 from millrace.notify.line import Line, Shared
 from millrace.notify.outcomes import Outcomes

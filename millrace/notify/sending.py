@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from millrace.model.addresses import Address, Networks
 from millrace.model.errors import Unavailable
-from millrace.notify.addresses import Address, Networks, Target, permitted_addresses
+from millrace.notify.addresses import Target, permitted_addresses
 
 SECONDS = 15.0
 CONNECT_SECONDS = 5.0
