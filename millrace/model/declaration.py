@@ -1,4 +1,4 @@
-"""Documents in, declarations out: a table's, native or as in seed 002, and a tenant's service agreement."""
+"""A table's document in, native or as in seed 002, its declaration out."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -61,15 +61,6 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         publish=_one_of("publish", document.get("publish", "rolling"), PUBLISH),
         compatibility=_one_of("compatibility", document.get("compatibility", "backward"), COMPATIBILITY),
     )
-
-
-def parse_agreement(document: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A service agreement as in seed 002: the tenant's name and the agreement as it stands."""
-    tenant = checked_name("tenant", document.get("client"))
-    days = document.get("data_retention_period_days", 7)
-    if not str(days).isdigit():
-        raise Invalid(f"data_retention_period_days is {days!r}.", remedy="Give a whole number of days.")
-    return tenant, dict(document)
 
 
 def _file_type(value: object) -> object:

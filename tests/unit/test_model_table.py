@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace.model.agreement import parse_agreement
 from millrace.model.columns import parse_columns, stored_schema
-from millrace.model.declaration import parse_agreement, parse_table
+from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid
 from millrace.model.names import Home, checked_name, is_import_id, new_id
 from millrace.model.table import Definition, define
@@ -37,7 +38,7 @@ def test_seed_documents_are_taken_as_they_stand() -> None:
     assert columns["review_date"].arrow == pa.string()
     assert columns["star_rating"].arrow == pa.int32()
     agreement = json.loads((EXAMPLES / "client_b" / "service_agreement.json").read_text())
-    assert parse_agreement(agreement)[0] == "client_b"
+    assert parse_agreement(agreement)[0].tenant == "client_b"
 
 
 def test_a_definition_survives_its_file_and_is_named_by_what_it_says() -> None:

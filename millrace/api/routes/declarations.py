@@ -9,7 +9,10 @@ from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table, iso, table_document, tables_of
 from millrace.api.platform import raise_refusal
 from millrace.model import ops
-from millrace.model.declaration import parse_agreement, parse_table
+from millrace.model.agreement import parse_agreement
+from millrace.model.agreement_document import document_of
+from millrace.model.declaration import parse_table
+from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid, Missing
 from millrace.model.names import checked_name
 from millrace.model.ops import Applied
@@ -29,14 +32,25 @@ def _answer(outcome: Applied | str, response: Response) -> dict[str, Any]:
 
 @router.put("/tenants/{tenant}")
 async def define_tenant(
-    tenant: str, caller: CallerDep, platform: PlatformDep, response: Response, document: dict[str, Any] = Body()
+    tenant: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    response: Response,
+    document: dict[str, Any] = Body(),
+    strict: bool = False,
 ) -> dict[str, Any]:
-    """Declares a tenant by its service agreement."""
+    """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals."""
     caller.must_be_admin()
-    named, agreement = parse_agreement({"client": tenant, **document})
-    if named != checked_name("tenant", tenant):
-        raise Invalid(f"The agreement is {named!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant.")
-    return _answer(await platform.submit(ops.DEFINE_TENANT, tenant, tenant, {"agreement": agreement}), response)
+    agreement, doubts = parse_agreement({"client": tenant, **document})
+    if agreement.tenant != checked_name("tenant", tenant):
+        raise Invalid(
+            f"The agreement is {agreement.tenant!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant."
+        )
+    if strict:
+        refuse_doubts(doubts)
+    body = {"agreement": document_of(agreement)}
+    answer = _answer(await platform.submit(ops.DEFINE_TENANT, tenant, tenant, body), response)
+    return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
 
 
 @router.get("/tenants")

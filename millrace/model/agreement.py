@@ -1,0 +1,233 @@
+"""A tenant's service agreement: a document in, native or as in seed 002, the value that every part of the platform reads
+out, with a doubt for each value that can hardly be meant."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from millrace.model.agreement_doubts import doubts_of
+from millrace.model.cron import parse_cron, parse_zone
+from millrace.model.documents import Doubt, flag, listed, mapping, one_of, text, whole
+from millrace.model.errors import Invalid
+from millrace.model.names import checked_name
+from millrace.model.quantity import in_units, parse_quantity
+from millrace.model.rules import Rule, parse_rules
+from millrace.model.sinks import SinkTarget, parse_targets
+
+MISSED = ("skip", "run_once", "run_all")
+MODES = ("batch", "stream")
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -10, 10
+MOST_DAYS = 36_500
+MOST_REPLICAS = 1000
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
+# Kept for the platform's own contract with a client app.
+OWN_ENV = ("CLIENT_ID", "SOURCE_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    cron: str
+    time_zone: str = "UTC"
+    missed: str = "run_once"
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """The tenant's program. `uploads_first`: files sent by REST land in its `in` folder. Replicas are fixed unless
+    `max_replicas` is given."""
+
+    image: str | None = None
+    command: tuple[str, ...] = ()
+    mode: str = "batch"
+    env: dict[str, str] = field(default_factory=dict)
+    uploads_first: bool = False
+    replicas: int = 1
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    target_cpu_percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    cpu_millis: int | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    requests: Amounts = Amounts()
+    limits: Amounts = Amounts()
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """None: as much as the platform gives."""
+
+    bytes_per_second: int | None = None
+    requests_per_second: int | None = None
+    open_imports: int | None = None
+    rows_per_day: int | None = None
+    storage_bytes: int | None = None
+    parked_bytes: int | None = None
+
+
+QUOTAS = ("bytes_per_second", "requests_per_second", "open_imports", "rows_per_day", "storage_bytes", "parked_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    tenant: str
+    data_retention_days: int = 7
+    sink_retention_days: int | None = None
+    schedule: Schedule | None = None
+    app: App | None = None
+    resources: Resources = Resources()
+    quotas: Quotas = Quotas()
+    encryption: bool = False
+    priority: int = 0
+    notifications: tuple[dict[str, Any], ...] = ()
+    sinks: tuple[SinkTarget, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    description: str = ""
+
+
+WORDS = (
+    "client", "description", "data_retention_period_days", "sink_retention_days", "schedule", "app", "resources", "quotas",
+    "encryption", "priority", "notifications", "sinks", "rules",
+)  # fmt: skip
+SCHEDULE_WORDS = ("cron", "time_zone", "missed")
+APP_WORDS = ("image", "command", "mode", "env", "uploads_first", "replicas", "autoscale")
+AUTOSCALE_WORDS = ("min", "max", "target_cpu_percent")
+NOTIFICATION_WORDS = ("url", "events", "name")
+
+
+def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[Doubt, ...]]:
+    """Refuses what cannot be read; doubts what can be read but hardly be meant."""
+    given = mapping("the agreement", document, WORDS)
+    sinks, rules = given.get("sinks"), given.get("rules")
+    resources = _resources(given.get("resources"))
+    agreement = Agreement(
+        tenant=checked_name("tenant", given.get("client")),
+        data_retention_days=whole(
+            "data_retention_period_days", given.get("data_retention_period_days", 7), 0, MOST_DAYS
+        ),
+        sink_retention_days=_optional("sink_retention_days", given.get("sink_retention_days"), MOST_DAYS),
+        schedule=_schedule(given.get("schedule")),
+        app=_app(given.get("app")),
+        resources=resources,
+        quotas=_quotas(given.get("quotas")),
+        encryption=flag("encryption", given.get("encryption", False)),
+        priority=whole("priority", given.get("priority", 0), LOWEST_PRIORITY, HIGHEST_PRIORITY),
+        notifications=_notifications(given.get("notifications")),
+        sinks=() if sinks is None else parse_targets(sinks),
+        rules=() if rules is None else parse_rules(rules),
+        description=str(given.get("description", "")),
+    )
+    return agreement, doubts_of(agreement, given)
+
+
+def _optional(what: str, given: object, most: int) -> int | None:
+    return None if given is None else whole(what, given, 0, most)
+
+
+def _schedule(given: object) -> Schedule | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = {"cron": given}
+    words = mapping("schedule", given, SCHEDULE_WORDS)
+    schedule = Schedule(
+        cron=" ".join(text("schedule", words.get("cron")).split()),
+        time_zone=text("schedule.time_zone", words.get("time_zone", "UTC")),
+        missed=one_of("schedule.missed", words.get("missed", "run_once"), MISSED),
+    )
+    parse_cron(schedule.cron)
+    parse_zone(schedule.time_zone)
+    return schedule
+
+
+def _app(given: object) -> App | None:
+    if given is None:
+        return None
+    words = mapping("app", given, APP_WORDS)
+    image, command = words.get("image"), words.get("command", ())
+    command = tuple(text("app.command", word, 4096) for word in listed("app.command", command))
+    if image is None and not command:
+        raise Invalid("app has neither image nor command.", remedy="Name the image, or the command that runs it.")
+    scale = words.get("autoscale")
+    bounds = {} if scale is None else _autoscale(mapping("app.autoscale", scale, AUTOSCALE_WORDS))
+    return App(
+        image=None if image is None else text("app.image", image, 512),
+        command=command,
+        mode=one_of("app.mode", words.get("mode", "batch"), MODES),
+        env=_env(words.get("env", {})),
+        uploads_first=flag("app.uploads_first", words.get("uploads_first", False)),
+        replicas=whole("app.replicas", words.get("replicas", 1), 0, MOST_REPLICAS),
+        **bounds,
+    )
+
+
+def _autoscale(words: Mapping[str, Any]) -> dict[str, int]:
+    least = whole("app.autoscale.min", words.get("min", 1), 1, MOST_REPLICAS)
+    most = whole("app.autoscale.max", words.get("max"), 1, MOST_REPLICAS)
+    if most < least:
+        raise Invalid(f"app.autoscale.max is {most}, below min {least}.", remedy="Give a range that is not empty.")
+    cpu = whole("app.autoscale.target_cpu_percent", words.get("target_cpu_percent", 80), 1, 1000)
+    return {"min_replicas": least, "max_replicas": most, "target_cpu_percent": cpu}
+
+
+def _env(given: object) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise Invalid(f"app.env is {given!r:.60}.", remedy="Give a mapping of names to texts.")
+    for name, value in given.items():
+        if not isinstance(name, str) or not _ENV_NAME.fullmatch(name) or name in OWN_ENV:
+            raise Invalid(f"app.env names {name!r:.60}.", remedy=f"Use letters, digits, '_'; not {', '.join(OWN_ENV)}.")
+        if not isinstance(value, str | int | float) or "\0" in str(value):
+            raise Invalid(f"app.env.{name} is {value!r:.60}.", remedy="Give a text.")
+    return {name: _spelled(value) for name, value in given.items()}
+
+
+def _spelled(value: str | float) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _resources(given: object) -> Resources:
+    if given is None:
+        return Resources()
+    words = mapping("resources", given, ("requests", "limits"))
+    return Resources(*(_amounts(f"resources.{kind}", words.get(kind)) for kind in ("requests", "limits")))
+
+
+def _amounts(what: str, given: object) -> Amounts:
+    if given is None:
+        return Amounts()
+    words = mapping(what, given, ("cpu", "memory"))
+    cpu, memory = words.get("cpu"), words.get("memory")
+    return Amounts(
+        None if cpu is None else in_units(parse_quantity(f"{what}.cpu", cpu), Fraction(1, 1000)),
+        None if memory is None else in_units(parse_quantity(f"{what}.memory", memory), Fraction(1)),
+    )
+
+
+def _quotas(given: object) -> Quotas:
+    if given is None:
+        return Quotas()
+    words = mapping("quotas", given, QUOTAS)
+    amounts = {name: parse_quantity(f"quotas.{name}", value) for name, value in words.items() if value is not None}
+    return Quotas(**{name: in_units(amount, Fraction(1)) for name, amount in amounts.items()})
+
+
+def _notifications(given: object) -> tuple[dict[str, Any], ...]:
+    return () if given is None else tuple(_notification(one) for one in listed("notifications", given))
+
+
+def _notification(given: object) -> dict[str, Any]:
+    words = mapping("notifications", {"url": given} if isinstance(given, str) else given, NOTIFICATION_WORDS)
+    url = text("notifications.url", words.get("url"), 2000)
+    if not url.startswith(("http://", "https://")):
+        raise Invalid(f"notifications.url is {url!r:.60}.", remedy="Give an http or https address.")
+    events = [text("notifications.events", one) for one in listed("notifications.events", words.get("events", ["*"]))]
+    named = {} if words.get("name") is None else {"name": checked_name("notification", words["name"])}
+    return {"url": url, "events": events, **named}

@@ -1,0 +1,89 @@
+"""Words of a document in, values out. Numbers and booleans may be written as text, as seed 002 does; what is no such value
+is refused by the name of its field."""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from millrace.model.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A value that can be read but hardly be meant: a warning, or under `--strict` a refusal."""
+
+    field: str
+    message: str
+    likely: str
+
+    def __str__(self) -> str:
+        return f"{self.field} {self.message} {self.likely}"
+
+    def to_dict(self) -> dict[str, str]:
+        return {"field": self.field, "message": self.message, "likely": self.likely}
+
+
+def refuse_doubts(doubts: Collection[Doubt]) -> None:
+    """What `--strict` does with doubts."""
+    for doubt in doubts:
+        raise Invalid(f"{doubt.field} {doubt.message}", remedy=doubt.likely, code="doubtful")
+
+
+def mapping(what: str, given: object, known: Collection[str]) -> Mapping[str, Any]:
+    """A mapping that holds known words alone."""
+    if not isinstance(given, Mapping) or not all(isinstance(word, str) for word in given):
+        raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a mapping with: {', '.join(sorted(known))}.")
+    for word in given:
+        if word not in known:
+            near = get_close_matches(word, known, 1)
+            likely = f"Did you mean {near[0]!r}? " if near else ""
+            raise Invalid(f"Unknown field {word!r} in {what}.", remedy=f"{likely}Known: {', '.join(sorted(known))}.")
+    return given
+
+
+def listed(what: str, given: object) -> list[Any]:
+    if not isinstance(given, list | tuple):
+        raise Invalid(f"{what} is {given!r:.60}.", remedy="Give a list.")
+    return list(given)
+
+
+def text(what: str, given: object, most: int = 1000) -> str:
+    if not isinstance(given, str) or not 0 < len(given) <= most or "\0" in given:
+        raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a text of 1 to {most} characters.")
+    return given
+
+
+def one_of(what: str, value: object, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise Invalid(f"{what} is {value!r:.60}.", remedy=f"Choose one of: {', '.join(known)}.")
+    return str(value)
+
+
+def flag(what: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise Invalid(f"{what} is {value!r:.60}.", remedy="Write true or false.")
+
+
+def number(what: str, given: object, least: float, most: float) -> float:
+    try:
+        value = math.nan if isinstance(given, bool) else float(str(given))
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a number from {least:g} to {most:g}.")
+    return value
+
+
+def whole(what: str, given: object, least: int, most: int) -> int:
+    try:
+        value = least - 1 if isinstance(given, bool | float) and given != int(given) else int(str(given), 10)
+    except (ValueError, OverflowError):
+        value = least - 1
+    if isinstance(given, bool) or not least <= value <= most:
+        raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a whole number from {least} to {most}.")
+    return value

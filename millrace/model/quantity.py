@@ -1,0 +1,54 @@
+"""Amounts as Kubernetes writes them: `250m`, `1.5`, `64Mi`, `1e3`. Exact; a part of the asked unit counts as a whole one."""
+
+import re
+from fractions import Fraction
+
+from millrace.model.errors import Invalid
+
+_QUANTITY = re.compile(
+    r"\+?(?P<digits>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<suffix>[KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]{1,3})", re.ASCII
+)
+_MOST_DIGITS = 40
+_FACTORS: dict[str, Fraction] = {
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
+    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12), "P": Fraction(10**15),
+    "E": Fraction(10**18),
+    "Ki": Fraction(1 << 10), "Mi": Fraction(1 << 20), "Gi": Fraction(1 << 30), "Ti": Fraction(1 << 40),
+    "Pi": Fraction(1 << 50), "Ei": Fraction(1 << 60),
+}  # fmt: skip
+LARGEST = (1 << 63) - 1
+
+
+def parse_quantity(what: str, given: object) -> Fraction:
+    """A number, or text with one of Kubernetes' suffixes."""
+    words = str(given) if isinstance(given, int | float | str) and not isinstance(given, bool) else ""
+    found = _QUANTITY.fullmatch(words) if len(words) <= _MOST_DIGITS else None
+    amount = None if found is None else Fraction(found["digits"]) * _factor(found["suffix"])
+    if amount is None or amount > LARGEST:
+        raise Invalid(
+            f"{what} is {given!r:.60}, which is no quantity.", remedy="Write it as Kubernetes does: 250m, 2, 64Mi, 1G."
+        )
+    return amount
+
+
+def _factor(suffix: str) -> Fraction:
+    return _FACTORS[suffix] if suffix in _FACTORS else Fraction(10) ** int(suffix[1:])
+
+
+def in_units(amount: Fraction, unit: Fraction) -> int:
+    """How many units it takes, a part counting as one."""
+    return -int(-(amount / unit) // 1)
+
+
+def millis_text(millis: int) -> str:
+    """CPU as Kubernetes prints it."""
+    return f"{millis}m" if millis % 1000 else bytes_text(millis // 1000)
+
+
+def bytes_text(octets: int) -> str:
+    """Memory as Kubernetes prints it: the largest binary unit that divides it."""
+    for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+        size = int(_FACTORS[suffix])
+        if octets >= size and octets % size == 0:
+            return f"{octets // size}{suffix}"
+    return str(octets)
