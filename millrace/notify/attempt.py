@@ -9,12 +9,12 @@ import orjson
 
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError
-from millrace.notify.addresses import Target
 from millrace.notify.pace import Pace
 from millrace.notify.queue import Delivered, Delivery, Failed, Outcome
-from millrace.notify.sending import Answer, post
-from millrace.notify.signing import signed_headers
 from millrace.notify.subscription import Subscription, moment
+from millrace.outbound.addresses import Target
+from millrace.outbound.sending import Answer, post
+from millrace.outbound.signing import signed_headers
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 _ASK_FOR_TIME = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)

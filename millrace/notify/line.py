@@ -13,9 +13,9 @@ from millrace.notify.attempt import Post, attempt
 from millrace.notify.outcomes import Outcomes
 from millrace.notify.pace import Pace
 from millrace.notify.queue import Delivered, Delivery, Outcome, Queue
-from millrace.notify.sending import post
 from millrace.notify.subscription import IN_ORDER, Subscription
 from millrace.observe import log, observe
+from millrace.outbound.sending import post
 
 AT_ONCE = 8
 """Deliveries of one subscription under way at a time, if it takes them as they come."""

@@ -19,9 +19,9 @@ from millrace.notify.line import Line, Shared
 from millrace.notify.outcomes import Outcomes
 from millrace.notify.pace import Pace
 from millrace.notify.queue import WINDOW, Filled, Queue
-from millrace.notify.sending import post
 from millrace.notify.subscription import Subscription
 from millrace.observe import gauge
+from millrace.outbound.sending import post
 from millrace.store.engine import Store
 
 IDLE_SECONDS = 0.5

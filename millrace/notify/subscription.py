@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millrace.model.errors import Invalid
-from millrace.notify.addresses import Target, parse_target
-from millrace.notify.signing import new_secret
+from millrace.outbound.addresses import Target, parse_target
+from millrace.outbound.signing import new_secret
 
 IN_ORDER, AS_THEY_COME = "in_order", "as_they_come"
 ORDERS = (IN_ORDER, AS_THEY_COME)

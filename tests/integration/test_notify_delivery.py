@@ -19,13 +19,13 @@ from sqlalchemy import delete, insert, select
 
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.notify import line, queue
-from millrace.notify.addresses import parse_target
 from millrace.notify.notifier import Notifier
 from millrace.notify.pace import Pace
 from millrace.notify.queue import Queue
-from millrace.notify.sending import post
 from millrace.notify.subscription import AS_THEY_COME, IN_ORDER
 from millrace.notify.subscriptions import Subscriptions, Wanted
+from millrace.outbound.addresses import parse_target
+from millrace.outbound.sending import post
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.notify_tables import deliveries

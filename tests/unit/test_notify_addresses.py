@@ -9,7 +9,7 @@ import pytest
 
 from millrace.model.addresses import is_permitted
 from millrace.model.errors import Invalid, Unavailable
-from millrace.notify.addresses import Target, parse_target, permitted_addresses
+from millrace.outbound.addresses import Target, parse_target, permitted_addresses
 
 PUBLIC = ["93.184.216.34", "1.1.1.1", "8.8.8.8", "2606:4700:4700::1111", "2a00:1450:4001:81b::200e"]
 SPECIAL = [

@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from millrace.notify.signing import new_secret, signature, signed_headers
 from millrace.notify.subscription import Subscription, rotated
+from millrace.outbound.signing import new_secret, signature, signed_headers
 
 PUBLISHED = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OURS = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="

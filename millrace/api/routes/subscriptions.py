@@ -11,10 +11,10 @@ from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.platform import Platform
 from millrace.model.errors import MillraceError, Unavailable
 from millrace.model.names import new_id
-from millrace.notify.addresses import parse_target, permitted_addresses
 from millrace.notify.attempt import send_event, told
 from millrace.notify.subscription import EVERYTHING, IN_ORDER, moment
 from millrace.notify.subscriptions import Subscriptions, Wanted
+from millrace.outbound.addresses import parse_target, permitted_addresses
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/subscriptions", tags=["webhooks"])
 LOOK_UP_SECONDS = 5.0

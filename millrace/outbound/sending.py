@@ -12,7 +12,7 @@ from functools import cache
 
 from millrace.model.addresses import Address, Networks
 from millrace.model.errors import Unavailable
-from millrace.notify.addresses import Target, permitted_addresses
+from millrace.outbound.addresses import Target, permitted_addresses
 
 SECONDS = 15.0
 CONNECT_SECONDS = 5.0
