@@ -21,6 +21,7 @@ KAFKA_VERSION = "4.3.1"
 SPARK_VERSION = "4.2.0"
 DELTA_VERSION = "4.4.0"
 CASSANDRA_VERSION = "5.0.9"
+HADOOP_VERSION = "3.5.0"
 
 JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
     "kafka": (
@@ -37,6 +38,11 @@ JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
     ),
     # A server for tests.
     "cassandra": (Artifact("org.apache.cassandra", "cassandra-all", CASSANDRA_VERSION, transitive=True),),
+    # A cluster for tests; what else it needs is among Spark's own jars.
+    "hdfs": (
+        Artifact("org.apache.hadoop", "hadoop-client-minicluster", HADOOP_VERSION),
+        Artifact("org.mockito", "mockito-core", "4.11.0", transitive=True),
+    ),
     "delta": (
         Artifact("io.delta", "delta-spark_2.13", DELTA_VERSION),
         Artifact("io.delta", "delta-storage", DELTA_VERSION),
