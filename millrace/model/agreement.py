@@ -123,7 +123,7 @@ def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[Doubt
         notifications=_notifications(given.get("notifications")),
         sinks=() if sinks is None else parse_targets(sinks),
         rules=() if rules is None else parse_rules(rules),
-        description=str(given.get("description", "")),
+        description=text("description", given.get("description", ""), 10_000, 0),
     )
     return agreement, doubts_of(agreement, given)
 

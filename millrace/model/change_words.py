@@ -10,6 +10,7 @@ from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, 
 from millrace.model.columns import RESCUED_COLUMN, Column, parse_columns
 from millrace.model.defaults import stored_default
 from millrace.model.fields import field_of
+from millrace.model.rules import rule_document
 from millrace.model.table import TableDeclaration
 
 _SHOWN = 60
@@ -34,7 +35,8 @@ def settings_changed(before: TableDeclaration, after: TableDeclaration) -> list[
     for column in (name for name in said_before if name in says):
         was |= {f"{what} of {column}": value for what, value in said_before[column].items()}
         becomes |= {f"{what} of {column}": value for what, value in says[column].items()}
-    return [f"{name}: {_shown(was[name])} -> {_shown(becomes[name])}" for name in was if was[name] != becomes[name]]
+    names = [name for name in {**was, **becomes} if was.get(name) != becomes.get(name)]
+    return [f"{name}: {_shown(was.get(name))} -> {_shown(becomes.get(name))}" for name in names]
 
 
 def _described(change: Change) -> str:
@@ -79,12 +81,14 @@ def _settings(table: TableDeclaration) -> dict[str, Any]:
     """Everything but the columns, with the parts of csv and budget named as they are declared."""
     values = table.to_dict()
     del values["schema"], values["name"]
+    values.pop("rules", None)
     csv, budget = values.pop("csv"), values.pop("budget")
     named = {"max_rejected": "rows", "max_rejected_percent": "percent", "max_rejected_min_rows": "min_rows"}
     return {
         **values,
         **{f"csv.{name}": value for name, value in csv.items()},
         **{name: budget[part] for name, part in named.items()},
+        **{f"rules.{rule.name}": rule_document(rule) for rule in table.rules},
     }
 
 

@@ -5,8 +5,10 @@ from typing import Any
 
 from millrace.model.columns import Column, parse_columns
 from millrace.model.defaults import refuse_strange_defaults
+from millrace.model.documents import flag, mapping, number, one_of, text
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
+from millrace.model.rules import parse_rules
 from millrace.model.sinks import parse_targets
 from millrace.model.table import Budget, CsvDialect, TableDeclaration
 
@@ -20,20 +22,18 @@ COMPATIBILITY = (
     "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive", "none",
 )  # fmt: skip
 DELETION_VECTORS = ("auto", "never")
-_KNOWN = {
+WORDS = {
     "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
     "sinks", "unknown_fields", "deletion_vectors", "description", "concurrency", "on_error", "max_rejected",
-    "max_rejected_percent", "max_rejected_min_rows", "publish", "compatibility",
+    "max_rejected_percent", "max_rejected_min_rows", "publish", "compatibility", "rules",
 }  # fmt: skip
+CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding")
 
 
 def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
     """A data file configuration as in seed 002, or the native form with the same words."""
-    unknown = sorted(set(document) - _KNOWN)
-    if unknown:
-        raise Invalid(
-            f"Unknown field {unknown[0]!r} in the table's declaration.", remedy=f"Known: {', '.join(sorted(_KNOWN))}."
-        )
+    mapping("the table's declaration", document, WORDS)
+    text("description", document.get("description", ""), 10_000, 0)
     schema = document.get("schema")
     columns = parse_columns(schema)
     refuse_strange_defaults(columns)
@@ -45,21 +45,22 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         name=name,
         schema=schema,
         primary_key=key,
-        file_type=_one_of("file_type", _file_type(document.get("file_type", "csv")), FILE_TYPES),
+        file_type=one_of("file_type", _file_type(document.get("file_type", "csv")), FILE_TYPES),
         csv=_dialect(document),
         max_file_bytes=_max_file_bytes(document.get("max_file_size_mb")),
         sinks=tuple(target.name for target in targets if target.required),
         targets=targets,
         partition_key=_partition_key(document.get("primary_key", [])),
-        unknown_fields=_one_of("unknown_fields", document.get("unknown_fields", "reject"), UNKNOWN_FIELDS),
-        deletion_vectors=_one_of("deletion_vectors", document.get("deletion_vectors", "auto"), DELETION_VECTORS),
+        unknown_fields=one_of("unknown_fields", document.get("unknown_fields", "reject"), UNKNOWN_FIELDS),
+        deletion_vectors=one_of("deletion_vectors", document.get("deletion_vectors", "auto"), DELETION_VECTORS),
         key_space=None if document.get("key_space") is None else checked_name("key space", document["key_space"]),
-        title=str(document.get("name", name)),
-        concurrency=_one_of("concurrency", document.get("concurrency", "concurrent"), CONCURRENCY),
-        on_error=_one_of("on_error", document.get("on_error", "reject_row"), ON_ERROR),
+        title=text("name", document.get("name", name)),
+        concurrency=one_of("concurrency", document.get("concurrency", "concurrent"), CONCURRENCY),
+        on_error=one_of("on_error", document.get("on_error", "reject_row"), ON_ERROR),
         budget=_budget(document),
-        publish=_one_of("publish", document.get("publish", "rolling"), PUBLISH),
-        compatibility=_one_of("compatibility", document.get("compatibility", "backward"), COMPATIBILITY),
+        publish=one_of("publish", document.get("publish", "rolling"), PUBLISH),
+        compatibility=one_of("compatibility", document.get("compatibility", "backward"), COMPATIBILITY),
+        rules=parse_rules(document.get("rules", [])),
     )
 
 
@@ -67,33 +68,17 @@ def _file_type(value: object) -> object:
     return {"json": "jsonl", "ndjson": "jsonl"}.get(str(value).lower(), value)
 
 
-def _one_of(what: str, value: object, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise Invalid(f"{what} is {value!r}.", remedy=f"Choose one of: {', '.join(known)}.")
-    return str(value)
-
-
-def _flag(what: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise Invalid(f"{what} is {value!r}.", remedy="Write true or false.")
-
-
 def _dialect(document: Mapping[str, Any]) -> CsvDialect:
-    given = document.get("csv", {})
-    if not isinstance(given, Mapping) or set(given) - {"header", "delimiter", "quote", "null_text", "encoding"}:
-        raise Invalid("csv takes header, delimiter, quote, null_text and encoding.")
-    header = _flag("csv.header", given.get("header", document.get("csv.first.row.as.header", True)))
-    delimiter, quote = str(given.get("delimiter", ",")), str(given.get("quote", '"'))
+    given = mapping("csv", document.get("csv", {}), CSV_WORDS)
+    header = flag("csv.header", given.get("header", document.get("csv.first.row.as.header", True)))
+    delimiter, quote = given.get("delimiter", ","), given.get("quote", '"')
     for what, value in (("delimiter", delimiter), ("quote", quote)):
-        if len(value) != 1 or not value.isascii() or value in "\r\n":
+        if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n\0":
             raise Invalid(f"csv.{what} is {value!r}.", remedy="Give one ASCII character.")
     if delimiter == quote:
         raise Invalid(f"csv.delimiter and csv.quote are both {quote!r}.")
-    encoding = _one_of("csv.encoding", str(given.get("encoding", "utf-8")).lower(), ENCODINGS)
-    return CsvDialect(header, delimiter, quote, str(given.get("null_text", "")), encoding)
+    encoding = one_of("csv.encoding", str(given.get("encoding", "utf-8")).lower(), ENCODINGS)
+    return CsvDialect(header, delimiter, quote, text("csv.null_text", given.get("null_text", ""), least=0), encoding)
 
 
 def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:
@@ -127,29 +112,16 @@ def _budget(document: Mapping[str, Any]) -> Budget:
         rows = 0
     least = document.get("max_rejected_min_rows", 1000)
     return Budget(
-        None if rows is None else int(_number("max_rejected", rows, 1e15)),
-        None if percent is None else _number("max_rejected_percent", percent, 100),
-        int(_number("max_rejected_min_rows", least, 1e15)),
+        None if rows is None else int(number("max_rejected", rows, 0, 1e15)),
+        None if percent is None else number("max_rejected_percent", percent, 0, 100),
+        int(number("max_rejected_min_rows", least, 0, 1e15)),
     )
-
-
-def _number(what: str, given: object, most: float) -> float:
-    try:
-        value = float(str(given))
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= most:
-        raise Invalid(f"{what} is {given!r}.", remedy=f"Give a number from 0 to {most:g}.")
-    return value
 
 
 def _max_file_bytes(given: object) -> int | None:
     if given is None:
         return None
-    try:
-        megabytes = float(str(given))
-    except ValueError:
-        megabytes = -1.0
-    if not 0 < megabytes < 1e9:
+    octets = int(number("max_file_size_mb", given, 0, 1e9) * (1 << 20))
+    if octets < 1:
         raise Invalid(f"max_file_size_mb is {given!r}.", remedy="Give a positive number of megabytes.")
-    return int(megabytes * (1 << 20))
+    return octets

@@ -2,12 +2,16 @@
 is refused by the name of its field."""
 
 import math
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 from millrace.model.errors import Invalid
+
+NUMBER = re.compile(r"[+-]?([0-9]{1,40}(\.[0-9]{0,40})?|\.[0-9]{1,40})([eE][+-]?[0-9]{1,3})?")
+WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +53,9 @@ def listed(what: str, given: object) -> list[Any]:
     return list(given)
 
 
-def text(what: str, given: object, most: int = 1000) -> str:
-    if not isinstance(given, str) or not 0 < len(given) <= most or "\0" in given:
-        raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a text of 1 to {most} characters.")
+def text(what: str, given: object, most: int = 1000, least: int = 1) -> str:
+    if not isinstance(given, str) or not least <= len(given) <= most or "\0" in given:
+        raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a text of {least} to {most} characters.")
     return given
 
 
@@ -70,20 +74,18 @@ def flag(what: str, value: object) -> bool:
 
 
 def number(what: str, given: object, least: float, most: float) -> float:
-    try:
-        value = math.nan if isinstance(given, bool) else float(str(given))
-    except ValueError:
-        value = math.nan
+    spelled = str(given) if isinstance(given, int | float | str) and not isinstance(given, bool) else ""
+    value = float(spelled) if NUMBER.fullmatch(spelled) else math.nan
     if not least <= value <= most:
         raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a number from {least:g} to {most:g}.")
     return value
 
 
 def whole(what: str, given: object, least: int, most: int) -> int:
-    try:
-        value = least - 1 if isinstance(given, bool | float) and given != int(given) else int(str(given), 10)
-    except (ValueError, OverflowError):
-        value = least - 1
-    if isinstance(given, bool) or not least <= value <= most:
+    if isinstance(given, float) and given.is_integer():
+        given = int(given)
+    spelled = str(given) if isinstance(given, int | str) and not isinstance(given, bool) else ""
+    value = int(spelled) if WHOLE.fullmatch(spelled) else least - 1
+    if not least <= value <= most:
         raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a whole number from {least} to {most}.")
     return value

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from millrace.model.errors import Invalid
 
-_QUANTITY = re.compile(
+QUANTITY = re.compile(
     r"\+?(?P<digits>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?P<suffix>[KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]{1,3})", re.ASCII
 )
 _MOST_DIGITS = 40
@@ -22,7 +22,7 @@ LARGEST = (1 << 63) - 1
 def parse_quantity(what: str, given: object) -> Fraction:
     """A number, or text with one of Kubernetes' suffixes."""
     words = str(given) if isinstance(given, int | float | str) and not isinstance(given, bool) else ""
-    found = _QUANTITY.fullmatch(words) if len(words) <= _MOST_DIGITS else None
+    found = QUANTITY.fullmatch(words) if len(words) <= _MOST_DIGITS else None
     amount = None if found is None else Fraction(found["digits"]) * _factor(found["suffix"])
     if amount is None or amount > LARGEST:
         raise Invalid(

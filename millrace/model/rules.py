@@ -2,6 +2,7 @@
 
 `- {name: speed, column: SPEEDIN, min: 0, max: 1e6, action: reject}`"""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 from millrace.model.documents import flag, listed, mapping, number, one_of, text, whole
 from millrace.model.errors import Invalid
-from millrace.model.names import checked_name
+from millrace.model.names import MAX_NAME, checked_name
 
 REJECT, FLAG, HOLD, COUNT = "reject", "flag", "hold", "count"
 ACTIONS = (REJECT, FLAG, HOLD, COUNT)
@@ -24,15 +25,6 @@ class Rule:
     columns: tuple[str, ...] = ()
     action: str = REJECT
     settings: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "columns": list(self.columns),
-            "action": self.action,
-            "settings": self.settings,
-        }
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "Rule":
@@ -82,7 +74,8 @@ def _rule(given: object) -> Rule:
         raise Invalid(f"The rule {dict(words)!r:.80} has {len(kinds) or 'no'} tests.", remedy=f"Give one of: {tests}.")
     kind = kinds[0]
     columns = _columns(kind, words)
-    name = checked_name("rule", words.get("name", "_".join([*columns, kind])[:63]))
+    text("description of a rule", words.get("description", ""), 1000, 0)
+    name = checked_name("rule", words["name"]) if "name" in words else _default_name(columns, kind)
     where = f"rules.{name}"
     action = one_of(f"{where}.action", words.get("action", REJECT if kind in OF_ROWS else FLAG), ACTIONS)
     if action == REJECT and kind not in OF_ROWS:
@@ -92,13 +85,21 @@ def _rule(given: object) -> Rule:
     return Rule(name, kind, columns, action, _READERS[kind](where, words))
 
 
+def _default_name(columns: tuple[str, ...], kind: str) -> str:
+    known = re.sub(r"[^A-Za-z0-9_-]", "_", "_".join([*columns, kind]))[-MAX_NAME:]
+    return known if known[0].isalpha() else f"r{known[1:]}"
+
+
 def _columns(kind: str, words: Mapping[str, Any]) -> tuple[str, ...]:
     if kind in OF_COLUMNS:
-        return (text("column of a rule", words.get("column"), 200),)
+        return (text("column of a rule", words.get("column"), 255),)
     if "column" in words:
         raise Invalid(f"The rule {dict(words)!r:.80} needs no column.", remedy="Leave it out.")
     if kind == "unique" and words["unique"] != "key":
-        return tuple(text("unique", name, 200) for name in listed("unique", words["unique"]))
+        names = tuple(text("unique", name, 255) for name in listed("unique", words["unique"]))
+        if not names:
+            raise Invalid("unique names no column.", remedy="Name columns, or write key for the primary key.")
+        return names
     return ()
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from millrace.model.columns import RESCUED, Column, parse_columns
+from millrace.model.rules import Rule
 from millrace.model.sinks import DELTA, SinkTarget
 
 
@@ -59,9 +60,13 @@ class TableDeclaration:
     compatibility: str = "backward"
     targets: tuple[SinkTarget, ...] = (DELTA,)
     partition_key: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        values = asdict(self)
+        # Left out where there are none: a definition is named by these words, also by those of before there were rules.
+        rules = values.pop("rules")
+        return {**values, "rules": rules} if rules else values
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "TableDeclaration":
@@ -73,6 +78,7 @@ class TableDeclaration:
         values["partition_key"] = tuple(values.get("partition_key", ()))
         if "targets" in values:
             values["targets"] = tuple(SinkTarget(**target) for target in values["targets"])
+        values["rules"] = tuple(Rule.from_dict(rule) for rule in values.get("rules", ()))
         return TableDeclaration(**values)
 
 

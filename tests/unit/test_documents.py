@@ -1,0 +1,351 @@
+"""Agreements and tables as documents: seed 002's as they stand, doubts, schemas in step with the parsers, and back again."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millrace.model.agreement import Agreement, parse_agreement
+from millrace.model.agreement_document import document_of
+from millrace.model.cron import next_after
+from millrace.model.declaration import parse_table
+from millrace.model.documents import refuse_doubts
+from millrace.model.errors import Invalid
+from millrace.model.json_schemas import SCHEMAS
+from millrace.model.table_document import table_document_of
+from millrace.model.table_doubts import table_doubts
+
+ROOT = Path(__file__).parents[2]
+FIELDS = [
+    {"name": "id", "type": "long"},
+    {"name": "speed", "type": "double"},
+    {"name": "email", "type": ["null", "string"]},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+]
+SCHEMA = {"type": "record", "name": "notes", "fields": FIELDS}
+
+
+def sample(client: str, document: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((ROOT / "examples" / client / f"{document}.json").read_text())
+    return read
+
+
+def agreed(**words: Any) -> tuple[Agreement, list[str]]:
+    agreement, doubts = parse_agreement({"client": "acme", **words})
+    return agreement, [doubt.field for doubt in doubts]
+
+
+def limits(**words: Any) -> dict[str, Any]:
+    return {"resources": {"limits": words}}
+
+
+def test_both_samples_of_seed_002_are_taken_as_they_stand() -> None:
+    first, none = parse_agreement(sample("client_a", "service_agreement"))
+    assert (first.tenant, first.data_retention_days, first.schedule.cron if first.schedule else "") == (
+        "client_a",
+        7,
+        "0 * * * *",
+    )
+    assert (first.resources.requests.cpu_millis, first.resources.limits.memory_bytes) == (250, 128 << 20)
+    assert none == ()
+    second, [doubt] = parse_agreement(sample("client_b", "service_agreement"))
+    assert second.data_retention_days == 3
+    assert doubt.field == "resources.limits.cpu"
+    assert "1Gi" in doubt.message
+    assert "Likely 1" in doubt.likely
+    with pytest.raises(Invalid, match=r"resources\.limits\.cpu is 1Gi"):
+        refuse_doubts([doubt])
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (limits(memory="64"), "resources.limits.memory"),
+        (limits(memory="500m"), "resources.limits.memory"),
+        (limits(cpu="0"), "resources.limits.cpu"),
+        (limits(memory="1Ei"), "resources.limits.memory"),
+        ({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "500m"}}}, "resources.limits.cpu"),
+        ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}}, "resources.limits.memory"),
+        ({"data_retention_period_days": "0"}, "data_retention_period_days"),
+        ({"sink_retention_days": 0}, "sink_retention_days"),
+        ({"schedule": "0 0 30 2 *"}, "schedule"),
+        ({"quotas": {"open_imports": 0}}, "quotas.open_imports"),
+        ({"app": {"image": "x"}}, "app"),
+        ({"app": {"image": "x", "mode": "stream", "replicas": 0}}, "app.replicas"),
+    ],
+)
+def test_what_can_be_read_but_hardly_be_meant_is_doubted_by_field(words: dict[str, Any], field: str) -> None:
+    assert agreed(**words)[1] == [field]
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        (
+            {"schema": {**SCHEMA, "fields": [{"name": "d", "type": "string", "logicalType": "date"}]}},
+            "schema.d.logicalType",
+        ),
+        ({"schema": SCHEMA, "max_file_size_mb": 0.0001}, "max_file_size_mb"),
+        ({"schema": SCHEMA, "rules": [{"column": "speed", "min": 0, "action": "hold"}]}, "rules.speed_range"),
+    ],
+)
+def test_tables_are_doubted_too(document: dict[str, Any], field: str) -> None:
+    assert [doubt.field for doubt in table_doubts(parse_table(document), document)] == [field]
+
+
+@pytest.mark.parametrize(
+    ("given", "millis", "octets"),
+    [
+        ("250m", 250, 1),
+        ("1.5", 1500, 2),
+        (2, 2000, 2),
+        ("1e3", 10**6, 1000),
+        ("100u", 1, 1),
+        (".5", 500, 1),
+        ("1k", 10**6, 1000),
+    ],
+)
+def test_quantities_are_read_as_kubernetes_does(given: Any, millis: int, octets: int) -> None:
+    resources = agreed(**limits(cpu=given, memory=given))[0].resources.limits
+    assert (resources.cpu_millis, resources.memory_bytes) == (millis, octets)
+
+
+@pytest.mark.parametrize("given", ["1 Gi", "Gi", "-1", "1KiB", "", "0x10", True, "1_000", "9Ei"])
+def test_what_is_no_quantity_is_refused(given: Any) -> None:
+    with pytest.raises(Invalid, match=r"resources\.limits\.cpu"):
+        agreed(**limits(cpu=given))
+
+
+# Moments were worked out by hand from the rules of robfig/cron, which Kubernetes uses.
+@pytest.mark.parametrize(
+    ("cron", "zone", "after", "fires"),
+    [
+        ("0 * * * *", "UTC", "2024-02-28T23:00:00", "2024-02-29T00:00:00"),
+        ("*/15 9-17 * * MON-FRI", "UTC", "2024-03-01T17:45:00", "2024-03-04T09:00:00"),
+        ("5/20 * * * *", "UTC", "2024-03-01T00:26:00", "2024-03-01T00:45:00"),
+        ("0 0 13 * FRI", "UTC", "2024-03-01T00:00:00", "2024-03-08T00:00:00"),
+        ("0 0 */2 * MON", "UTC", "2024-03-01T00:00:00", "2024-03-03T00:00:00"),
+        ("0 0 ? jan,Dec *", "UTC", "2024-02-01T00:00:00", "2024-12-01T00:00:00"),
+        ("@weekly", "UTC", "2024-03-01T00:00:00", "2024-03-03T00:00:00"),
+        ("@every 1h30m", "UTC", "2024-03-01T00:00:00", "2024-03-01T01:30:00"),
+        ("0 0 29 2 *", "UTC", "2024-03-01T00:00:00", "2028-02-29T00:00:00"),
+        ("30 9 * * *", "Europe/Helsinki", "2024-07-01T00:00:00", "2024-07-01T06:30:00"),
+        # 02:30 does not exist on 10 March in New York; 01:30 exists twice on 3 November.
+        ("30 2 * * *", "America/New_York", "2024-03-10T05:00:00", "2024-03-11T06:30:00"),
+        ("30 1 * * *", "America/New_York", "2024-11-03T05:30:00", "2024-11-03T06:30:00"),
+    ],
+)
+def test_schedules_fire_as_in_kubernetes(cron: str, zone: str, after: str, fires: str) -> None:
+    moment = datetime.fromisoformat(after).replace(tzinfo=UTC)
+    assert next_after(cron, zone, moment) == datetime.fromisoformat(fires).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "cron",
+    ["* * * *", "60 * * * *", "* * * * 7", "5-1 * * * *", "*/0 * * * *", "@often", "TZ=UTC * * * * *", "x * * * *"],
+)
+def test_what_kubernetes_refuses_as_schedule_is_refused(cron: str) -> None:
+    with pytest.raises(Invalid, match="schedule"):
+        agreed(schedule=cron)
+    with pytest.raises(Invalid, match="time_zone"):
+        agreed(schedule={"cron": "* * * * *", "time_zone": "Local"})
+
+
+RULES: list[dict[str, Any]] = [
+    {"name": "speed", "column": "speed", "min": 0, "max": "1e6", "action": "reject"},
+    {"column": "email", "matches": "^[^@]+@[^@]+$", "action": "flag"},
+    {"column": "email", "max_null_percent": 5, "action": "hold"},
+    {"column": "email", "max_length": 200},
+    {"column": "email", "required": True, "action": "count"},
+    {"column": "id", "in": [1, 2, 3]},
+    {"column": "at", "max_age_seconds": 86400, "max_ahead_seconds": 60},
+    {"check": "speed >= 0 or email is null"},
+    {"unique": "key"},
+    {"name": "two", "unique": ["id", "speed"], "action": "hold"},
+    {"column": "id", "references": "others.id"},
+    {"rows": {"min": 10, "min_percent": 50, "max_percent": 200, "last": 7}, "action": "hold"},
+    {"bytes": {"max": 10**9}},
+]
+AGREEMENTS: list[dict[str, Any]] = [
+    sample("client_a", "service_agreement"),
+    sample("client_b", "service_agreement"),
+    {"client": "acme"},
+    {"client": "acme", "schedule": {"cron": "@daily", "time_zone": "Europe/Helsinki", "missed": "run_all"}},
+    {
+        "client": "acme",
+        "app": {"command": ["./run", "-x"], "mode": "stream", "env": {"A": 1, "B": True}, "uploads_first": "true"},
+    },
+    {
+        "client": "acme",
+        "app": {"image": "i", "mode": "stream", "autoscale": {"min": 1, "max": "4", "target_cpu_percent": 70}},
+    },
+    {
+        "client": "acme",
+        "quotas": {"bytes_per_second": "10M", "rows_per_day": 1e6},
+        "encryption": "true",
+        "priority": "-3",
+    },
+    {"client": "acme", "notifications": ["https://x.example/h", {"url": "https://y.example", "events": ["import.*"]}]},
+    {
+        "client": "acme",
+        "sinks": ["delta", {"kind": "postgres", "name": "wh", "required": False, "host": "h"}],
+        "rules": RULES,
+    },
+]
+TABLES: list[dict[str, Any]] = [
+    sample("client_a", "data_file_configuration"),
+    sample("client_b", "data_file_configuration"),
+    {
+        "schema": SCHEMA,
+        "primary_key": [["id", "at"], "speed"],
+        "csv": {"delimiter": ";", "header": "false", "encoding": "UTF-8"},
+    },
+    {"schema": SCHEMA, "rules": RULES, "primary_key": ["id"], "publish": "atomic", "max_file_size_mb": "1.5"},
+    {
+        "schema": SCHEMA,
+        "table": "other",
+        "name": "A title",
+        "max_rejected": 5,
+        "max_rejected_percent": 1.5,
+        "on_error": "stop",
+    },
+    {
+        "schema": SCHEMA,
+        "file_type": "JSON",
+        "key_space": "ks",
+        "unknown_fields": "rescue",
+        "sinks": [{"kind": "delta"}],
+    },
+]
+NO_AGREEMENTS: list[dict[str, Any]] = [
+    {},
+    {"client": "../x"},
+    {"client": "acme", "days": 7},
+    {"client": "acme", "data_retention_period_days": "a week"},
+    {"client": "acme", "data_retention_period_days": -1},
+    {"client": "acme", "data_retention_period_days": True},
+    {"client": "acme", "resources": {"limits": {"gpu": 1}}},
+    {"client": "acme", "resources": {"limits": {"cpu": "1 core"}}},
+    {"client": "acme", "app": {}},
+    {"client": "acme", "app": {"image": "i", "mode": "often"}},
+    {"client": "acme", "app": {"image": "i", "env": {"CLIENT_ID": "x"}}},
+    {"client": "acme", "priority": 11},
+    {"client": "acme", "encryption": "yes"},
+    {"client": "acme", "schedule": {"time_zone": "UTC"}},
+    {"client": "acme", "notifications": ["ftp://x"]},
+    {"client": "acme", "sinks": []},
+    {"client": "acme", "rules": [{"column": "a"}]},
+    {"client": "acme", "rules": [{"column": "a", "min": 1, "in": [1]}]},
+    {"client": "acme", "rules": [{"column": "a", "max_null_percent": 5, "action": "reject"}]},
+    {"client": "acme", "rules": [{"min": 1}]},
+    {"client": "acme", "rules": [{"rows": {"last": 3}}]},
+    {"client": "acme", "rules": [{"column": "a", "matches": "x", "action": "explode"}]},
+]
+NO_TABLES: list[dict[str, Any]] = [
+    {},
+    {"schema": {"type": "array"}},
+    {"schema": SCHEMA, "file_type": "xlsx"},
+    {"schema": SCHEMA, "csv": {"delimiter": ";;"}},
+    {"schema": SCHEMA, "csv": {"colour": "red"}},
+    {"schema": SCHEMA, "primary_key": "id"},
+    {"schema": SCHEMA, "max_rejected_percent": 101},
+    {"schema": SCHEMA, "publish": "sometimes"},
+    {"schema": SCHEMA, "unknown": 1},
+]
+
+
+def validates(name: str, document: dict[str, Any]) -> bool:
+    return bool(jsonschema.Draft202012Validator(SCHEMAS[name]()).is_valid(document))
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_published_schemas_are_those_of_the_code(name: str) -> None:
+    published = json.loads((ROOT / "schemas" / f"{name}.json").read_text())
+    assert published == SCHEMAS[name](), f"write `millrace schema {name}` to schemas/{name}.json"
+    jsonschema.Draft202012Validator.check_schema(published)
+
+
+@pytest.mark.parametrize("document", AGREEMENTS)
+def test_an_agreement_validates_and_comes_back_as_it_was(document: dict[str, Any]) -> None:
+    assert validates("agreement", document)
+    agreement, _ = parse_agreement(document)
+    again = json.loads(json.dumps(document_of(agreement)))
+    assert validates("agreement", again)
+    assert parse_agreement(again)[0] == agreement
+    assert document_of(parse_agreement(again)[0]) == again
+
+
+@pytest.mark.parametrize("document", TABLES)
+def test_a_table_validates_and_comes_back_as_it_was(document: dict[str, Any]) -> None:
+    assert validates("table", document)
+    table = parse_table(document)
+    again = json.loads(json.dumps(table_document_of(table)))
+    assert validates("table", again)
+    assert parse_table(again) == table
+
+
+@pytest.mark.parametrize("document", NO_AGREEMENTS)
+def test_neither_parser_nor_schema_takes_what_is_no_agreement(document: dict[str, Any]) -> None:
+    assert not validates("agreement", document)
+    with pytest.raises(Invalid):
+        parse_agreement(document)
+
+
+@pytest.mark.parametrize("document", NO_TABLES)
+def test_neither_parser_nor_schema_takes_what_is_no_table(document: dict[str, Any]) -> None:
+    assert not validates("table", document)
+    with pytest.raises(Invalid):
+        parse_table(document)
+
+
+_ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 2000), st.floats(-2, 1e5, allow_nan=False), st.just([]), st.just({}),
+    st.sampled_from(["", "0", "7", "1.5", "true", "False", "250m", "64Mi", "key", "csv", "atomic", "* * * * *", "id"]),
+    st.lists(st.sampled_from(["id", "delta", "*", "", 1]), max_size=2),
+)  # fmt: skip
+
+
+def _changed(document: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+    changed: dict[str, Any] = json.loads(json.dumps(document))
+    inner = changed
+    for word in path[:-1]:
+        inner = inner.setdefault(word, {})
+    inner[path[-1]] = value
+    return changed
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_every_agreement_that_the_parser_takes_validates(data: st.DataObject) -> None:
+    full = {"client": "acme", "app": {"image": "i"}, "schedule": {"cron": "* * * * *"}, "resources": {}, "quotas": {}}
+    paths = [
+        [word] for word in SCHEMAS["agreement"]()["properties"] if word not in ("client", "tenant", "app", "schedule")
+    ]
+    paths += [["app", word] for word in ("image", "command", "mode", "env", "replicas", "autoscale", "uploads_first")]
+    paths += [["schedule", "missed"], ["resources", "limits"], ["quotas", "open_imports"], ["quotas", "rows_per_day"]]
+    document = _changed(full, data.draw(st.sampled_from(paths)), data.draw(_ODD))
+    _in_step("agreement", document, lambda: parse_agreement(document))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_every_table_that_the_parser_takes_validates(data: st.DataObject) -> None:
+    words = [word for word in SCHEMAS["table"]()["properties"] if word not in ("tenant", "schema")]
+    paths = [[word] for word in words] + [
+        ["csv", word] for word in ("header", "delimiter", "quote", "null_text", "encoding")
+    ]
+    document = _changed({"schema": SCHEMA}, data.draw(st.sampled_from(paths)), data.draw(_ODD))
+    _in_step("table", document, lambda: parse_table(document))
+
+
+def _in_step(name: str, document: dict[str, Any], parse: Any) -> None:
+    try:
+        parse()
+    except Invalid:
+        return
+    assert validates(name, document)
