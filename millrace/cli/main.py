@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millrace.cli import log_commands, schema_commands, sink_commands, span_commands, token_commands, whatif
+from millrace.cli import (
+    k8s_commands,
+    log_commands,
+    schema_commands,
+    sink_commands,
+    span_commands,
+    token_commands,
+    whatif,
+)
 from millrace.cli.commands import Commands
 from millrace.cli.lazy import LazyModule
 from millrace.cli.session import Session
@@ -274,6 +282,7 @@ def doctor_command(context: typer.Context) -> None:
 
 log_commands.register(app)
 app.add_typer(sink_commands.app, name="sink")
+app.add_typer(k8s_commands.app, name="k8s")
 span_commands.register(app)
 whatif.register(app)
 schema_commands.register(app)

@@ -1,0 +1,91 @@
+"""What an app runs in: a namespace of its own, bounds, a wall around it, and the volume it shares with the platform."""
+
+from typing import Any
+
+from millrace.k8s.amounts import bounded, quantities
+from millrace.k8s.names import Names
+from millrace.k8s.workloads import most_pods
+from millrace.model.agreement import Agreement
+from millrace.model.quantity import LARGEST, bytes_text
+from millrace.settings import KubernetesSettings
+
+_SMALLEST_CLAIM = 1 << 20
+_DNS_PORTS = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
+
+
+def namespace(names: Names) -> dict[str, Any]:
+    metadata = names.metadata(names.namespace, namespaced=False)
+    guards = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {**metadata, "labels": {**names.labels, **guards}}}
+
+
+def anchor(names: Names) -> dict[str, Any]:
+    """Owns the others: when it goes, they go."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": names.metadata(names.anchor),
+        "data": {"tenant": names.tenant},
+    }
+
+
+def service_account(names: Names, settings: KubernetesSettings) -> dict[str, Any]:
+    pulls = [{"name": secret} for secret in settings.image_pull_secrets]
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": names.metadata(names.account),
+        "automountServiceAccountToken": False,
+        **({"imagePullSecrets": pulls} if pulls else {}),
+    }
+
+
+def resource_quota(agreement: Agreement, names: Names, settings: KubernetesSettings) -> dict[str, Any]:
+    pods = most_pods(agreement)
+    resources = bounded(agreement.tenant, agreement.resources, settings)
+    hard = {
+        "pods": str(pods),
+        **{f"requests.{name}": amount for name, amount in quantities(resources.requests, pods).items()},
+        **{f"limits.{name}": amount for name, amount in quantities(resources.limits, pods).items()},
+        "limits.ephemeral-storage": bytes_text(pods * settings.app_scratch_mb << 20),
+        "persistentvolumeclaims": "1",
+        "requests.storage": bytes_text(_claimed(agreement, settings)),
+        "services": "0",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": names.metadata(names.quota),
+        "spec": {"hard": hard},
+    }
+
+
+def network_policy(names: Names, settings: KubernetesSettings) -> dict[str, Any]:
+    """Nothing comes in; nothing goes out but to the networks that the settings allow."""
+    allowed: list[dict[str, Any]] = [{"ipBlock": {"cidr": str(network)}} for network in settings.egress]
+    egress = [{"to": allowed}, {"ports": _DNS_PORTS}] if allowed else []
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": names.metadata(names.policy),
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": egress},
+    }
+
+
+def volume_claim(agreement: Agreement, names: Names, settings: KubernetesSettings) -> dict[str, Any]:
+    storage = {"storageClassName": settings.storage_class} if settings.storage_class else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": names.metadata(names.claim),
+        "spec": {
+            "accessModes": [settings.access_mode],
+            **storage,
+            "resources": {"requests": {"storage": bytes_text(_claimed(agreement, settings))}},
+        },
+    }
+
+
+def _claimed(agreement: Agreement, settings: KubernetesSettings) -> int:
+    agreed = agreement.quotas.storage_bytes
+    return min(LARGEST, max(_SMALLEST_CLAIM, settings.staging_mb << 20 if agreed is None else agreed))
