@@ -5,6 +5,7 @@ MILLRACE_HOME is the root of all state; MILLRACE_KAFKA__BOOTSTRAP_SERVERS, MILLR
 import json
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -52,6 +53,32 @@ class QuerySettings(_Section):
     rows: int = Field(default=10_000, ge=1)
 
 
+class KubernetesSettings(_Section):
+    """How client apps are rendered for Kubernetes; what an agreement says itself goes before."""
+
+    cell: str = Field(default="millrace", pattern=r"^[a-z]([a-z0-9-]{0,38}[a-z0-9])?$")
+    """Keeps the objects of several platforms on one cluster apart."""
+    namespace_prefix: str = Field(default="millrace-tenant", pattern=r"^[a-z]([a-z0-9-]{0,20}[a-z0-9])?$")
+    app_image: str | None = None
+    """For tenants whose agreement names no app; {tenant} stands for the tenant's Kubernetes name."""
+    image_pull_secrets: tuple[str, ...] = ()
+    source_path: str = Field(default="/data", pattern=r"^(/[A-Za-z0-9._-]+)+$")
+    storage_class: str | None = None
+    access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
+    staging_mb: int = Field(default=10_240, ge=1)
+    user_id: int = Field(default=10_001, ge=1)
+    """User and group of the apps, and the group of their files."""
+    runtime_class: str | None = None
+    """A sandbox such as gVisor, by its RuntimeClass."""
+    egress: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks that apps may reach; none: no network at all."""
+    app_cpu_millis: int = Field(default=100, ge=1)
+    app_cpu_limit_millis: int = Field(default=1000, ge=1)
+    app_memory_mb: int = Field(default=128, ge=1)
+    app_memory_limit_mb: int = Field(default=512, ge=1)
+    app_scratch_mb: int = Field(default=256, ge=1)
+
+
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="MILLRACE_", env_nested_delimiter="__", frozen=True, extra="ignore")
 
@@ -62,6 +89,7 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     api: ApiSettings = ApiSettings()
     query: QuerySettings = QuerySettings()
+    k8s: KubernetesSettings = KubernetesSettings()
 
     def admin_token(self) -> str:
         """The administrators' token, from the client file that `millrace up` leaves in the home."""
