@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from simulate import queries
 from simulate.bugs import BUGS, Found, find
 from simulate.schedule import Lived, run
 from simulate.world import World
@@ -59,11 +58,9 @@ def _on_sql() -> World:
     return World(SqlStore)
 
 
-def run_many(
-    first_seed: int, is_enough: Callable[[Sum], bool], workers: int, *, sql: bool = False, torn: bool = False
-) -> Sum:
+def run_many(first_seed: int, is_enough: Callable[[Sum], bool], workers: int, *, sql: bool = False) -> Sum:
     total, seeds = Sum(), count(first_seed, BATCH)
-    with _pool(workers, torn=torn) as pool:
+    with _pool(workers) as pool:
         waiting = [pool.submit(batch, next(seeds), sql=sql) for _ in range(2 * workers)]
         while waiting:
             total.add(waiting.pop(0).result())
@@ -72,13 +69,8 @@ def run_many(
     return total
 
 
-def _pool(workers: int, *, torn: bool = False) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, initializer=_prepare, initargs=(torn,))
-
-
-def _prepare(torn: bool) -> None:
-    gc.set_threshold(*RARELY)
-    queries.IS_TORN = torn
+def _pool(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, initializer=gc.set_threshold, initargs=RARELY)
 
 
 def find_bugs(workers: int, seconds: float, first_seed: int) -> Iterator[Found]:
@@ -100,7 +92,7 @@ def main() -> int:
     def is_enough(total: Sum) -> bool:
         return total.schedules >= most if most else time.monotonic() - began > float(given.seconds)
 
-    total = run_many(first_seed, is_enough, given.workers, sql=given.sql, torn=given.torn)
+    total = run_many(first_seed, is_enough, given.workers, sql=given.sql)
     seconds = time.monotonic() - began
     print(
         f"{total.schedules} schedules in {seconds:.1f} s ({60 * total.schedules / seconds:.0f} per minute; "
@@ -137,7 +129,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the first seed; alone: that one again")
     parser.add_argument("--workers", type=int, default=min(os.cpu_count() or 1, 2))
     parser.add_argument("--sql", action="store_true", help="on the real control store, which is slower")
-    parser.add_argument("--torn", action="store_true", help="crashes may tear a worker's records apart: a known gap")
     parser.add_argument("--bugs", action="store_true", help="plant each known bug and look for it")
     given = parser.parse_args()
     if not given.seconds and given.schedules is None and given.seed is None:

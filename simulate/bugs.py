@@ -1,7 +1,7 @@
 """Planted bugs. Each is a mistake that someone could make in a rule, in the ledger or in a shell; each must be found."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -117,10 +117,6 @@ def _count_again(counts: Any, known: Any, verdicts: Any) -> Any:
     return _count(counts, {}, verdicts)
 
 
-def _first_word_counts(counts: Any, known: Any, verdicts: Any) -> Any:
-    return _count(counts, known, [verdict for verdict in verdicts if verdict.number not in known])
-
-
 def _always_completed(imp: Import, counts: Any, failure: Any, budget: Any = None) -> Any:
     return (imp.final, imp.error) if imp.final else (COMPLETED, None)
 
@@ -130,7 +126,6 @@ _bug("END before the last sink", (counting, "has_settled", _without_sinks))
 _bug("END before the markers are passed", (counting, "has_settled", _without_markers))
 _bug("END before the rejects are kept", (counting, "has_settled", _without_rejects))
 _bug("a verdict told again is counted again", (memory, "count", _count_again))
-_bug("passed over beats judged", (memory, "count", _first_word_counts))
 _bug("the budget is not judged at the end", (imports, "outcome", _always_completed))
 
 # The shells.
@@ -175,12 +170,21 @@ def _apply_and_tell_first(self: Any, records: Any, chance: Any) -> None:
     _apply(self, records, chance)
 
 
+_crash = queries.Validating.crash
+
+
+def _crash_and_look_again(self: Any, chance: Any) -> None:
+    _crash(self, chance)
+    self.plan()
+
+
 _start, _save, _apply = world.World.start_server, memory.MemoryTransaction.save, server.Controller._apply
 _bug("a second controller is not noticed", (memory.MemoryTransaction, "advance", _advance_unseen))
 _bug("the outbox is forgotten on a restart", (world.World, "start_server", _start_without_outbox))
 _bug("a stream's number is not stored with its rows", (memory.MemoryTransaction, "save", _save_without_streams))
 _bug("chunks leave before the commit", (server.Controller, "_apply", _apply_and_tell_first))
 _bug("facts are read before an old store has caught up", (server.Accountant, "is_up_to_date", True))
+_bug("a batch that is run again looks at the stops anew", (queries.Validating, "crash", _crash_and_look_again))
 _bug("what is stopped goes on being judged", (world.World, "stop", lambda self, import_id: None))
 
 # Sinks.
@@ -241,7 +245,7 @@ def _step_unchecked(state: State, op: Op) -> dict[str, int]:
     return {**state.streams, **{stream: last for stream, (_, last) in op.body.get("streams", {}).items()}}
 
 
-def _tell_first(self: Any, records: Any, chance: Any) -> list[Callable[[], None]]:
+def _tell_first(self: Any, records: Any, chance: Any) -> list[queries.Effect]:
     return _sink_effects(self, records, chance)[::-1]
 
 

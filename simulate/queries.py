@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 NOTHING = Judgement((), ())
 TRIED_TWICE = 0.15
-# Whether a crash may come between a task's records about the same chunks. The platform counts on that it does not: who is
-# stopped in between would have rows in the sink that were counted as ignored.
-IS_TORN = False
-Effect = Callable[[], None]
+Effect = Callable[[], object]
 
 
 class Group(NamedTuple):
@@ -54,12 +51,20 @@ class Query:
                 return False
             planned = {p: self.position[p] + chance.randint(0, count) for p, count in behind.items()}
             self._planned = planned if planned != self.position else {p: ends[p] for p in self.position}
+            self.plan()
             self._todo = self._effects(chance)
         elif self._todo:
             self._todo.pop()()
         else:
             self.position, self._planned = self._planned, None
         return True
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._todo)
+
+    def plan(self) -> None:
+        """What is remembered with the planned batch, and survives its crashes."""
 
     def crash(self, chance: Random) -> None:
         """The planned batch is run again from its start."""
@@ -92,6 +97,11 @@ class Told(NamedTuple):
 
 
 class Validating(Query):
+    """Whose import was stopped when the batch was planned is passed over, however often the batch is run."""
+
+    def plan(self) -> None:
+        self._stopped = frozenset(self.world.stops)
+
     def effects(self, records: list[list[Record]], chance: Random) -> list[Effect]:
         """Partitions are worked on side by side, each in order; some tasks are tried twice, and the first says it last."""
         queues = [[record.value for record in reversed(of) if isinstance(record.value, Chunk)] for of in records]
@@ -102,53 +112,55 @@ class Validating(Query):
             group = [queue.pop()]
             while queue and chance.random() < 0.4 and _share_a_file(group[0], queue[-1]):
                 group.append(queue.pop())
+            todo.append(partial(self._say, tuple(group)))
             if chance.random() < TRIED_TWICE:
-                held: list[Told] = []
-                todo.append(partial(self._hold, tuple(group), held))
-                late += [partial(self._judge_and_say, tuple(group)), partial(self._say_held, held)]
-            else:
-                todo.append(partial(self._judge_and_say, tuple(group)))
+                late.append(partial(self._say, tuple(group)))
         return (todo + late)[::-1]
 
     def crash(self, chance: Random) -> None:
-        if IS_TORN and self._todo:
-            begun = self._todo[-1]
-            if isinstance(begun, partial) and begun.func == self._judge_and_say:
-                self._pass_on(self._judge(begun.args[0]))
+        """Of what a task had to say about the same chunks, any part may have been said."""
+        if self._todo:
+            for said in self._sayings(self._next()):
+                if chance.random() < 0.5:
+                    said()
         super().crash(chance)
 
-    def _hold(self, chunks: tuple[Chunk, ...], held: list[Told]) -> None:
-        held.append(self._judge(chunks))
+    @property
+    def judging(self) -> Chunk:
+        return self._next()[0]
 
-    def _say_held(self, held: list[Told]) -> None:
-        self._say(held.pop())
+    def _next(self) -> tuple[Chunk, ...]:
+        say = self._todo[-1]
+        assert isinstance(say, partial)
+        chunks: tuple[Chunk, ...] = say.args[0]
+        return chunks
 
-    def _judge_and_say(self, chunks: tuple[Chunk, ...]) -> None:
-        self._say(self._judge(chunks))
+    def _say(self, chunks: tuple[Chunk, ...]) -> None:
+        for said in self._sayings(chunks):
+            said()
 
     def _judge(self, chunks: tuple[Chunk, ...]) -> Told:
         definition = self.world.definitions[chunks[0].definition]
         judged, verdicts = [], []
         for chunk in chunks:
-            ignored = chunk.kind == ROWS and chunk.import_id in self.world.stops
+            ignored = chunk.kind == ROWS and chunk.import_id in self._stopped
             found = NOTHING if ignored else judge(chunk, definition)
             judged.append((chunk, found))
             verdicts.append(_verdict(chunk, found, ignored))
         return Told((definition.tenant, definition.table.name), tuple(judged), tuple(verdicts))
 
-    def _say(self, told: Told) -> None:
+    def _sayings(self, chunks: tuple[Chunk, ...]) -> list[Effect]:
         """Accepted rows, rejected rows and verdicts, each to its topic."""
-        world, definition = self.world, told.judged[0][0].definition
-        world.watch.judged(told.verdicts)
+        told, definition = self._judge(chunks), chunks[0].definition
+        self.world.watch.judged(told.verdicts)
+        sayings = [self._saying(VALIDATED, TABLES.index(told.table) % 2, Group(told.table, definition, told.judged))]
         rejecting = tuple((chunk, found) for chunk, found in told.judged if found.rejected)
-        self._pass_on(told)
         if rejecting:
-            world.logs.append(REJECTED, 0, Group(told.table, definition, rejecting), world.now_us)
-        world.tell_progress(Judged(told.verdicts))
+            sayings.append(self._saying(REJECTED, 0, Group(told.table, definition, rejecting)))
+        return [*sayings, partial(self.world.tell_progress, Judged(told.verdicts))]
 
-    def _pass_on(self, told: Told) -> None:
-        group = Group(told.table, told.judged[0][0].definition, told.judged)
-        self.world.logs.append(VALIDATED, TABLES.index(told.table) % 2, group, self.world.now_us)
+    def _saying(self, log: str, partition: int, group: Group) -> Effect:
+        return partial(self.world.logs.append, log, partition, group, self.world.now_us)
 
 
 def _share_a_file(one: Chunk, other: Chunk) -> bool:

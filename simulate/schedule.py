@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
+from millrace.model import ops
 from simulate import people
 from simulate.content import TABLES
 from simulate.logs import PROGRESS
 from simulate.memo import remembered
+from simulate.queries import Validating
 from simulate.server import Crash
 from simulate.watch import Violation
 from simulate.world import World
@@ -61,7 +63,20 @@ def _tell_again(world: World, chance: Random) -> None:
 
 
 def _crash_query(world: World, chance: Random) -> None:
-    chance.choice(list(world.queries.values())).crash(chance)
+    """Mostly one that is in the middle of a batch, so that it has something to do again."""
+    queries = list(world.queries.values())
+    chance.choice([query for query in queries if query.is_busy] or queries).crash(chance)
+
+
+def _stop_in_a_batch(world: World, chance: Random) -> None:
+    """What is being judged is stopped, and its batch is run again."""
+    for query in (world.queries["quick"], world.queries["bulk"]):
+        if isinstance(query, Validating) and query.is_busy:
+            chunk = query.judging
+            world.ask(ops.CANCEL_IMPORT, world.definitions[chunk.definition].tenant, chunk.import_id, {})
+            while world.controller.step(chance):
+                pass
+            query.crash(chance)
 
 
 def _back_up(world: World, chance: Random) -> None:
@@ -119,6 +134,7 @@ ACTIONS: dict[str, tuple[int, Action]] = {
     "purge": (4, lambda world, chance: world.purge_tombstones(chance.choice(TABLES))),
     "crash server": (2, lambda world, chance: world.crash_server(chance)),
     "crash query": (4, _crash_query),
+    "stop in a batch": (3, _stop_in_a_batch),
     "back up": (4, _back_up),
     "restore": (3, _restore),
 }

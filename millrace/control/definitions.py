@@ -1,6 +1,7 @@
 """Definitions and the stop list as files that every worker can read: immutable, named by what they hold."""
 
 import os
+import time
 from pathlib import Path
 
 from millrace.model.names import Home
@@ -27,7 +28,10 @@ class DefinitionFiles:
         return Definition.from_json(self._home.definition(fingerprint).read_bytes())
 
     def stop(self, import_id: str) -> None:
-        _write_whole(self._home.stops / import_id, b"")
+        """Holds when, for good: asked again it keeps its first moment, by which batches were judged."""
+        path = self._home.stops / import_id
+        if not path.exists():
+            _write_whole(path, str(time.time_ns() // 1_000_000).encode())
 
 
 def _write_whole(path: Path, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""How far each query has durably come, read from its checkpoint: the live position is ahead of what a restart needs."""
+"""What a query's checkpoint tells: how far it has durably come, and when each of its batches was planned."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from millrace.model.facts import Checkpointed
+from millrace.model.names import Home
 
 Offsets = dict[str, dict[str, int]]
 
@@ -48,3 +49,24 @@ def _offsets(path: Path) -> Offsets | None:
         return None
     offsets: dict[str, Any] = orjson.loads(lines[2])
     return offsets
+
+
+class Stops:
+    """Which imports a batch passes over: those stopped before it was planned.
+
+    Both moments are durable before any task of the batch runs, so a batch that is run again passes over the same ones:
+    what was judged once is never ignored the next time, when part of what was said about it may already be out."""
+
+    def __init__(self, home: Home, query: str, batch: str) -> None:
+        self._stops = home.stops
+        self._offsets = home.checkpoints / query / "offsets" / batch
+        self._planned_ms: int | None = None
+
+    def include(self, import_id: str) -> bool:
+        try:
+            stopped_ms = int((self._stops / import_id).read_bytes())
+        except FileNotFoundError:
+            return False
+        if self._planned_ms is None:
+            self._planned_ms = int(orjson.loads(self._offsets.read_text().splitlines()[1])["batchTimestampMs"])
+        return stopped_ms <= self._planned_ms

@@ -62,7 +62,7 @@ class Flow:
         # 1. Chunks, as bytes, from this lane's partitions.
         chunks = self._read({"assign": orjson.dumps({RAW_INPUT: partitions}).decode()}, chunks_per_batch)
         # 2. Judged in the workers; what comes back are reports: which file holds which chunks' rows.
-        reports = chunks.select("value").mapInArrow(JudgeChunks(str(self.home.root)), OUTPUT_DDL)
+        reports = chunks.select("value").mapInArrow(JudgeChunks(str(self.home.root), name), OUTPUT_DDL)
         # 3. Each report goes to the topic it names.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         return self._start(name, reports.writeStream.format("kafka").options(**self._client_options(), **_PRODUCER))

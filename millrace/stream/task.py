@@ -19,6 +19,7 @@ from millrace.model.facts import Judged as JudgedFact
 from millrace.model.facts import to_dict
 from millrace.model.names import Home, chunk_id
 from millrace.model.table import Definition
+from millrace.stream.checkpoints import Stops
 from millrace.stream.isolate import SECONDS, doomed_after, judge_alone
 from millrace.validate.errors_table import stored_rejected
 from millrace.validate.judge import Judged, fail, ignore, judge
@@ -26,6 +27,8 @@ from millrace.wire.envelope import pack, unpack_rows, unpack_stamp
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS, VALIDATED_INPUT
 
 GROUP_ROWS = 200_000
+# As Spark names what it tells every task of a streaming query.
+BATCH_ID = "streaming.sql.batchId"
 OUTPUT = pa.schema([("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())])
 OUTPUT_DDL = "topic string, key binary, value binary"
 
@@ -35,11 +38,14 @@ class JudgeChunks:
     """The function Spark maps over raw-input's records."""
 
     home: str
+    query: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         home = Home(Path(self.home))
         context = TaskContext.get()
-        cautious = context is not None and context.attemptNumber() > 0
+        assert context is not None
+        cautious = context.attemptNumber() > 0
+        stops = Stops(home, self.query, context.getLocalProperty(BATCH_ID) or "0")
         groups: dict[tuple[str, str], Group] = {}
         for batch in batches:
             for record in batch.column("value"):
@@ -53,16 +59,15 @@ class JudgeChunks:
                 # What is held until its import is whole cannot share a file with another import's rows.
                 key = header.definition, header.import_id if header.publish == "atomic" else ""
                 group = groups.setdefault(key, Group(home, definition, header.publish))
-                group.add(_judge(header, payload, definition, home.stops / header.import_id, cautious))
+                group.add(_judge(header, payload, definition, stops, cautious))
                 if group.rows >= GROUP_ROWS:
                     yield from groups.pop(key).stage()
         for group in groups.values():
             yield from group.stage()
 
 
-def _judge(header: ChunkHeader, payload: memoryview, definition: Definition, stop: Path, cautious: bool) -> Judged:
-    # Looked at chunk by chunk: none whose judging starts after the stop is recorded may be accepted.
-    if stop.exists():
+def _judge(header: ChunkHeader, payload: memoryview, definition: Definition, stops: Stops, cautious: bool) -> Judged:
+    if stops.include(header.import_id):
         return ignore(header, definition)
     try:
         body = unpack_rows(header, payload)

@@ -43,7 +43,7 @@ def test_thousands_of_lives_keep_every_rule() -> None:
 
 
 def test_every_planted_bug_is_found() -> None:
-    done = simulate("--bugs", "--seconds", "60")
+    done = simulate("--bugs", "--seconds", "60", "--seed", str(FIRST_SEED))
     assert done.returncode == 0, done.stdout
     assert f"{len(BUGS)} of {len(BUGS)} planted bugs found" in done.stdout
 
