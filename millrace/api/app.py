@@ -11,6 +11,7 @@ from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
 from millrace.api.replaying import send_unfinished
 from millrace.api.routes import (
+    agreements,
     asking,
     declarations,
     diffing,
@@ -47,6 +48,7 @@ def make_app(platform: Platform) -> FastAPI:
     app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
     add_problems(app)
     for routes in (
+        agreements,
         declarations,
         diffing,
         imports,

@@ -2,33 +2,37 @@
 
 Refuses a table whose tenant nothing names, and a document that is neither agreement nor table."""
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from millrace.cli.declarations import Declaration, read_declarations
-from millrace.cli.printing import print_json
+from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
-from millrace.client.declaring import apply_generation
+from millrace.client.declaring import Doubt, apply_table, apply_tenant
 from millrace.client.documents import Applied
 
 
-def run(session: Session, paths: list[Path], tenant: str | None, *, new_generation: bool = False) -> int:
+def run(
+    session: Session, paths: list[Path], tenant: str | None, *, new_generation: bool = False, strict: bool = False
+) -> int:
     declarations = read_declarations(paths, tenant)
     pending = False
     with Millrace.from_home(session.home) as connection:
         for declaration in declarations:
-            outcome = _outcome(apply_one(connection, declaration, new_generation))
-            pending |= outcome == "requested"
-            _say(session, declaration, outcome)
+            applied = apply_one(connection, declaration, new_generation, strict)
+            pending |= _outcome(applied) == "requested"
+            _say(session, declaration, applied)
     return EXIT_UNREACHABLE if pending else 0
 
 
-def apply_one(connection: Millrace, declaration: Declaration, new_generation: bool = False) -> Applied:
+def apply_one(
+    connection: Millrace, declaration: Declaration, new_generation: bool = False, strict: bool = False
+) -> Applied:
+    tenant, document = declaration.tenant, declaration.document
     if declaration.table is None:
-        return connection.apply_tenant(declaration.tenant, declaration.document)
-    if new_generation:
-        return apply_generation(connection, declaration.tenant, declaration.table, declaration.document)
-    return connection.apply_table(declaration.tenant, declaration.table, declaration.document)
+        return apply_tenant(connection, tenant, document, strict=strict)
+    return apply_table(connection, tenant, declaration.table, document, new_generation=new_generation, strict=strict)
 
 
 def _outcome(applied: Applied) -> str:
@@ -39,10 +43,19 @@ def _outcome(applied: Applied) -> str:
     return "created" if applied.get("revision") == 1 else "changed"
 
 
-def _say(session: Session, declaration: Declaration, outcome: str) -> None:
+def _say(session: Session, declaration: Declaration, applied: Applied) -> None:
+    outcome, doubts = _outcome(applied), applied.get("warnings", [])
     if session.json:
-        print_json({"tenant": declaration.tenant, "table": declaration.table, "outcome": outcome})
+        told = {"tenant": declaration.tenant, "table": declaration.table, "outcome": outcome}
+        print_json({**told, "revision": applied.get("revision"), "warnings": doubts})
         return
     what = "tenant" if declaration.table is None else "table"
     waits = " (the controller has not evaluated it yet)" if outcome == "requested" else ""
     print(f"{what} {declaration.name} {outcome}{waits}", flush=True)
+    for line in warning_lines(doubts):
+        print(f"  {printable(line)}", flush=True)
+
+
+def warning_lines(doubts: Iterable[Doubt]) -> Iterator[str]:
+    for doubt in doubts:
+        yield f"warning: {doubt['field']} {doubt['message']} {doubt['likely']}"

@@ -5,6 +5,7 @@ Exit 0 if everything could be applied, 1 if something would be refused."""
 from collections.abc import Iterator
 from pathlib import Path
 
+from millrace.cli.applying import warning_lines
 from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_FAILED, Session
@@ -12,23 +13,24 @@ from millrace.client import Millrace
 from millrace.client.declaring import Difference, diff_table, diff_tenant
 
 
-def run(session: Session, paths: list[Path], tenant: str | None, *, new_generation: bool = False) -> int:
+def run(
+    session: Session, paths: list[Path], tenant: str | None, *, new_generation: bool = False, strict: bool = False
+) -> int:
     declarations = read_declarations(paths, tenant)
     refused = False
     with Millrace.from_home(session.home) as connection:
         for declaration in declarations:
-            found = _difference(connection, declaration, new_generation)
+            found = _difference(connection, declaration, new_generation, strict)
             refused |= found["refusal"] is not None
             _say(session, declaration, found)
     return EXIT_FAILED if refused else 0
 
 
-def _difference(connection: Millrace, declaration: Declaration, new_generation: bool) -> Difference:
+def _difference(connection: Millrace, declaration: Declaration, new_generation: bool, strict: bool) -> Difference:
+    tenant, document = declaration.tenant, declaration.document
     if declaration.table is None:
-        return diff_tenant(connection, declaration.tenant, declaration.document)
-    return diff_table(
-        connection, declaration.tenant, declaration.table, declaration.document, new_generation=new_generation
-    )
+        return diff_tenant(connection, tenant, document, strict=strict)
+    return diff_table(connection, tenant, declaration.table, document, new_generation=new_generation, strict=strict)
 
 
 def outcome(found: Difference) -> str:
@@ -59,3 +61,5 @@ def _lines(found: Difference) -> Iterator[str]:
     elif not found["new"]:
         yield from found["changes"]
         yield from found["ddl"]
+    if refusal is None:
+        yield from warning_lines(found["warnings"])

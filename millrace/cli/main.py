@@ -12,6 +12,7 @@ from millrace.cli import (
     schema_commands,
     sink_commands,
     span_commands,
+    tenant_commands,
     token_commands,
     whatif,
 )
@@ -113,12 +114,13 @@ def apply_command(
     tenant: Annotated[str | None, typer.Option(help="Of tables whose document names none.", show_default=False)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, as `diff` does.")] = False,
     new_generation: schema_commands.NewGeneration = False,
+    strict: schema_commands.Strict = False,
 ) -> None:
     """Declare tenants and tables.
 
     What is already so stays as it is. A folder may hold an agreement and the tables of its tenant."""
     act = diffing.run if dry_run else applying.run
-    raise typer.Exit(act(context.obj, [*file, *(more or [])], tenant, new_generation=new_generation))
+    raise typer.Exit(act(context.obj, [*file, *(more or [])], tenant, new_generation=new_generation, strict=strict))
 
 
 @command("import")
@@ -286,6 +288,7 @@ app.add_typer(k8s_commands.app, name="k8s")
 span_commands.register(app)
 whatif.register(app)
 schema_commands.register(app)
+tenant_commands.register(app)
 
 if __name__ == "__main__":
     app()

@@ -17,6 +17,8 @@ NewGeneration = Annotated[
     bool, typer.Option("--new-generation", help="Allow any change of a table: it begins anew, without its rows.")
 ]
 
+Strict = Annotated[bool, typer.Option("--strict", help="Refuse what can be read but hardly be meant.")]
+
 
 def register(app: typer.Typer) -> None:
     app.command("diff", epilog=EVERYWHERE)(diff)
@@ -32,9 +34,10 @@ def diff(
     ] = None,
     tenant: Annotated[str | None, typer.Option(help="Of tables whose document names none.", show_default=False)] = None,
     new_generation: NewGeneration = False,
+    strict: Strict = False,
 ) -> None:
     """Show what applying declarations would change.
 
     Also what the sinks would do to the rows already there. Exit 1 if something would be refused."""
     paths = [*file, *(more or [])]
-    raise typer.Exit(diffing.run(context.obj, paths, tenant, new_generation=new_generation))
+    raise typer.Exit(diffing.run(context.obj, paths, tenant, new_generation=new_generation, strict=strict))

@@ -5,15 +5,20 @@ from typing import Any, TypedDict, cast
 
 from millrace.client.connection import Connection, path_part
 from millrace.client.documents import Applied
-from millrace.client.errors import Problem
-
-MISSING = 404
 
 
 class Refusal(TypedDict):
     code: str
     message: str
     remedy: str
+
+
+class Doubt(TypedDict):
+    """A value that can be read but hardly be meant."""
+
+    field: str
+    message: str
+    likely: str
 
 
 class Difference(TypedDict):
@@ -24,34 +29,52 @@ class Difference(TypedDict):
     changes: list[str]
     ddl: list[str]
     refusal: Refusal | None
+    warnings: list[Doubt]
 
 
 def diff_table(
-    connection: Connection, tenant: str, table: str, declaration: Mapping[str, Any], *, new_generation: bool = False
+    connection: Connection,
+    tenant: str,
+    table: str,
+    declaration: Mapping[str, Any],
+    *,
+    new_generation: bool = False,
+    strict: bool = False,
 ) -> Difference:
-    params = {"new_generation": "true"} if new_generation else {}
+    params = _given(new_generation=new_generation, strict=strict)
     route = f"{_route(tenant, table)}/diff"
     return cast(Difference, connection.json("POST", route, params=params, json=dict(declaration)))
 
 
-def apply_generation(connection: Connection, tenant: str, table: str, declaration: Mapping[str, Any]) -> Applied:
-    """Declares the table anew, whatever it was: it begins without rows."""
-    params = {"new_generation": "true"}
+def diff_tenant(
+    connection: Connection, tenant: str, agreement: Mapping[str, Any], *, strict: bool = False
+) -> Difference:
+    """The same of a service agreement: it may be changed in any way."""
+    route = f"/v1/tenants/{path_part(tenant)}/diff"
+    return cast(Difference, connection.json("POST", route, params=_given(strict=strict), json=dict(agreement)))
+
+
+def apply_tenant(connection: Connection, tenant: str, agreement: Mapping[str, Any], *, strict: bool = False) -> Applied:
+    route = f"/v1/tenants/{path_part(tenant)}"
+    return cast(Applied, connection.json("PUT", route, params=_given(strict=strict), json=dict(agreement)))
+
+
+def apply_table(
+    connection: Connection,
+    tenant: str,
+    table: str,
+    declaration: Mapping[str, Any],
+    *,
+    new_generation: bool = False,
+    strict: bool = False,
+) -> Applied:
+    """With a new generation the table is declared anew, whatever it was: it begins without rows."""
+    params = _given(new_generation=new_generation, strict=strict)
     return cast(Applied, connection.json("PUT", _route(tenant, table), params=params, json=dict(declaration)))
 
 
-def diff_tenant(connection: Connection, tenant: str, agreement: Mapping[str, Any]) -> Difference:
-    """The same of a service agreement, compared here: it may be changed in any way."""
-    try:
-        known = connection.json("GET", f"/v1/tenants/{path_part(tenant)}")
-    except Problem as problem:
-        if problem.status != MISSING:
-            raise
-        return {"new": True, "revision": 0, "changes": [f"declare tenant {tenant}"], "ddl": [], "refusal": None}
-    before, after = known["agreement"], {"client": tenant, **agreement}
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-    changes = [f"{name}: {before.get(name)!r} -> {after.get(name)!r}" for name in names]
-    return {"new": False, "revision": known["revision"], "changes": changes, "ddl": [], "refusal": None}
+def _given(**flags: bool) -> dict[str, str]:
+    return {name: "true" for name, is_set in flags.items() if is_set}
 
 
 def _route(tenant: str, table: str) -> str:

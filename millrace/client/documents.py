@@ -91,6 +91,7 @@ class Applied(TypedDict):
 
     revision: NotRequired[int]
     changed: NotRequired[bool]
+    warnings: NotRequired[list[Any]]
     op: NotRequired[str]
     state: NotRequired[str]
 

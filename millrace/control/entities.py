@@ -15,6 +15,7 @@ from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.records import find_by_key, find_import, find_open_imports, import_row
+from millrace.store.tenancy_tables import departures
 
 # These end an import, and with it a turn on its table and a member of its span.
 _ENDING = (ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT)
@@ -92,7 +93,11 @@ def forget_facts(connection: Connection, import_ids: list[str]) -> None:
         connection.execute(delete(facts).where(facts.c.import_id.in_(import_ids)))
 
 
-_TENANT = select(t.tenants).where(t.tenants.c.name == bindparam("tenant_name"))
+_TENANT = (
+    select(t.tenants, departures.c.deleted_us, departures.c.erase_us)
+    .outerjoin(departures, departures.c.tenant == t.tenants.c.name)
+    .where(t.tenants.c.name == bindparam("tenant_name"))
+)
 _TABLE = select(t.tables).where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
 _COUNTERS = ("last_version", "floor", "open_imports", "dropped_us", "is_purged")
 _CHANGE_TABLE = (
@@ -107,7 +112,9 @@ _SPANS = select(t.spans).where(
 
 def _find_tenant(connection: Connection, name: str) -> Tenant | None:
     row = connection.execute(_TENANT, {"tenant_name": name}).first()
-    return None if row is None else Tenant(row.name, row.partition, row.agreement, row.revision)
+    if row is None:
+        return None
+    return Tenant(row.name, row.partition, row.agreement, row.revision, row.deleted_us, row.erase_us)
 
 
 def _twin_tenant(connection: Connection, name: str) -> str | None:
@@ -203,7 +210,13 @@ def _find_claims(connection: Connection, import_ids: list[str]) -> dict[str, byt
 
 
 def _save_tenant(connection: Connection, tenant: Tenant) -> None:
-    upsert(connection, t.tenants, {**asdict(tenant), "folded_name": tenant.name.lower()})
+    row = asdict(tenant)
+    departure = {"tenant": tenant.name, "deleted_us": row.pop("deleted_us"), "erase_us": row.pop("erase_us")}
+    upsert(connection, t.tenants, {**row, "folded_name": tenant.name.lower()})
+    if tenant.deleted_us is None:
+        connection.execute(delete(departures).where(departures.c.tenant == tenant.name))
+    else:
+        upsert(connection, departures, departure)
 
 
 def _save_table(connection: Connection, before: Table | None, table: Table) -> None:

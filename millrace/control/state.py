@@ -13,10 +13,14 @@ OPEN, ENDING, ENDED, ABORTED = "open", "ending", "ended", "aborted"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
+    """Deleted at `deleted_us` it can be restored until `erase_us`."""
+
     name: str
     partition: int
     agreement: dict[str, Any]
     revision: int
+    deleted_us: int | None = None
+    erase_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ _IN_TURN: dict[str, Rule] = {
 }
 _AT_ONCE: dict[str, Rule] = {
     ops.DEFINE_TENANT: tenants.define,
+    ops.DELETE_TENANT: tenants.delete,
+    ops.RESTORE_TENANT: tenants.restore,
     # A dropped table takes no imports, so nothing can be under way that a purge would have to wait for.
     ops.PURGE_TABLE: tables.purge,
     ops.DISCARD_ERRORS: errors.discard,

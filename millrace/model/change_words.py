@@ -1,7 +1,7 @@
 """Changes of a table in, lines for people out: what changes, and what the sinks do to the rows that are already there."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -35,8 +35,19 @@ def settings_changed(before: TableDeclaration, after: TableDeclaration) -> list[
     for column in (name for name in said_before if name in says):
         was |= {f"{what} of {column}": value for what, value in said_before[column].items()}
         becomes |= {f"{what} of {column}": value for what, value in says[column].items()}
-    names = [name for name in {**was, **becomes} if was.get(name) != becomes.get(name)]
-    return [f"{name}: {_shown(was.get(name))} -> {_shown(becomes.get(name))}" for name in names]
+    return words_changed(was, becomes)
+
+
+def words_changed(was: Mapping[str, Any], becomes: Mapping[str, Any]) -> list[str]:
+    """One line per word of a document whose value changes; inside mappings the inner words."""
+    lines: list[str] = []
+    for name in {**was, **becomes}:
+        before, after = was.get(name), becomes.get(name)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            lines += [f"{name}.{line}" for line in words_changed(before, after)]
+        elif before != after:
+            lines.append(f"{name}: {_shown(before)} -> {_shown(after)}")
+    return lines
 
 
 def _described(change: Change) -> str:

@@ -4,6 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 DEFINE_TENANT = "define_tenant"
+DELETE_TENANT = "delete_tenant"
+RESTORE_TENANT = "restore_tenant"
 
 DEFINE_TABLE = "define_table"
 TRUNCATE_TABLE = "truncate_table"

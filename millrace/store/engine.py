@@ -10,7 +10,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table as SqlTable
 
-import millrace.store.notify_tables  # noqa: F401 (by being imported its tables are known)
+import millrace.store.notify_tables
+import millrace.store.tenancy_tables  # noqa: F401 (by being imported their tables are known)
 from millrace.store.tables import metadata
 
 

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from sqlalchemy import insert
 
 from millrace.api.problems import add_problems
-from millrace.api.routes import declarations, diffing
+from millrace.api.routes import agreements, declarations, diffing
 from millrace.api.tokens import Tokens
 from millrace.client import Millrace, Problem
 from millrace.client.declaring import diff_table, diff_tenant
@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     _declare(store)
     app = FastAPI()
     add_problems(app)
-    for routes in (declarations, diffing):
+    for routes in (agreements, declarations, diffing):
         app.include_router(routes.router)
     app.state.platform = SimpleNamespace(store=store, tokens=tokens, home=Home(root))
     running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off"))
@@ -72,7 +72,9 @@ def _declare(store: Store) -> None:
     }  # fmt: skip
     tenant = {"name": "acme", "folded_name": "acme", "partition": 0, "revision": 4}
     with store.write() as connection:
-        connection.execute(insert(t.tenants).values(**tenant, agreement={"client": "acme", "days": 7}))
+        connection.execute(
+            insert(t.tenants).values(**tenant, agreement={"client": "acme", "data_retention_period_days": 7})
+        )
         connection.execute(insert(t.tables).values(row))
         for definition in (first, second):
             connection.execute(insert(t.revisions).values(_revision(definition)))
@@ -110,7 +112,7 @@ def millrace(server: str, tmp_path: Path) -> Run:
 
 def test_the_same_declaration_changes_nothing(client: Millrace) -> None:
     found = diff_table(client, "acme", "readings", declaration())
-    assert found == {"new": False, "revision": 2, "changes": [], "ddl": [], "refusal": None}
+    assert found == {"new": False, "revision": 2, "changes": [], "ddl": [], "refusal": None, "warnings": []}
 
 
 def test_changes_of_columns_and_settings_are_told_with_what_the_sink_does(client: Millrace) -> None:
@@ -166,7 +168,10 @@ def test_another_tenants_table_does_not_exist(server: str) -> None:
 def written(folder: Path, *tables: dict[str, Any], agreement: dict[str, Any] | None = None) -> str:
     (folder / "declared").mkdir()
     documents = {f"t{at}": table for at, table in enumerate(tables)}
-    for name, document in {**documents, "agreement": agreement or {"client": "acme", "days": 7}}.items():
+    for name, document in {
+        **documents,
+        "agreement": agreement or {"client": "acme", "data_retention_period_days": 7},
+    }.items():
         (folder / "declared" / f"{name}.json").write_text(json.dumps(document))
     return str(folder / "declared")
 
@@ -176,12 +181,12 @@ def test_commands_say_what_would_change_and_exit_0(millrace: Run, tmp_path: Path
     new = declaration()
     new["schema"]["name"] = "others"
     widened = declaration(columns=[{"name": "id", "type": "int"}, {"name": "v", "type": "long"}])
-    folder = written(tmp_path, widened, new, agreement={"client": "acme", "days": 8})
+    folder = written(tmp_path, widened, new, agreement={"client": "acme", "data_retention_period_days": 8})
     done = millrace(*command, "-f", folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "tenant acme changed",
-        "  days: 7 -> 8",
+        "  data_retention_period_days: 7 -> 8",
         "table acme/readings changed",
         "  change column v from int to long",
         "  delta: change column v from int32 to int64 (metadata only)",
@@ -209,3 +214,40 @@ def test_a_dry_run_of_a_new_generation(millrace: Run, tmp_path: Path) -> None:
     done = millrace("apply", "--dry-run", "--new-generation", "-f", folder)
     assert done.returncode == 0
     assert "begin generation 2" in done.stdout
+
+
+def test_doubts_are_told_and_refused_under_strict(millrace: Run, tmp_path: Path) -> None:
+    folder = written(tmp_path, agreement={"client": "acme", "resources": {"limits": {"cpu": "1Gi"}}})
+    done = millrace("diff", "-f", folder)
+    assert done.returncode == 0
+    assert "warning: resources.limits.cpu is 1Gi: 1,073,741,824 cores. Likely 1, or a limit of memory." in done.stdout
+    strict = millrace("diff", "-f", folder, "--strict")
+    assert strict.returncode == 1
+    assert strict.stdout.splitlines()[0] == "tenant acme refused"
+
+
+def test_what_runs_is_exported_as_documents_that_change_nothing(millrace: Run, tmp_path: Path) -> None:
+    out = tmp_path / "exported"
+    assert millrace("export", "acme", "--out", str(out)).returncode == 0
+    assert sorted(path.name for path in out.iterdir()) == ["agreement.yaml", "table-readings.yaml"]
+    assert millrace("diff", "-f", str(out)).stdout.splitlines() == [
+        "tenant acme unchanged",
+        "table acme/readings unchanged",
+    ]
+    in_one = tmp_path / "all.yaml"
+    in_one.write_text(millrace("export", "acme").stdout)
+    assert "unchanged" in millrace("diff", "-f", str(in_one)).stdout
+
+
+def test_schemas_are_published_without_a_token(millrace: Run, server: str) -> None:
+    with Millrace(server, "nobody") as connection:
+        published = connection.json("GET", "/v1/schemas/agreement")
+    assert json.loads(millrace("schema", "agreement").stdout) == published
+    assert "schedule" in published["properties"]
+    assert millrace("schema", "spaceship").returncode == 1
+
+
+def test_a_tenant_is_not_deleted_without_its_name(millrace: Run, client: Millrace) -> None:
+    assert millrace("tenant", "delete", "acme").returncode == 1
+    with pytest.raises(Problem, match="not confirmed"):
+        client.json("DELETE", "/v1/tenants/acme", params={"confirm": "acne"})

@@ -5,25 +5,28 @@ from typing import Any
 from fastapi import APIRouter, Body, Response
 from sqlalchemy import select
 
+from millrace.api.declaring import read_agreement, read_table
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table, iso, table_document, tables_of
 from millrace.api.platform import raise_refusal
 from millrace.model import ops
-from millrace.model.agreement import parse_agreement
 from millrace.model.agreement_document import document_of
-from millrace.model.declaration import parse_table
 from millrace.model.documents import refuse_doubts
-from millrace.model.errors import Invalid, Missing
+from millrace.model.errors import Missing
 from millrace.model.names import checked_name
 from millrace.model.ops import Applied
 from millrace.model.table import Definition
-from millrace.sink.registry import refuse_unable
 from millrace.store import tables as t
+from millrace.store.tenancy_tables import departures
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
+_TENANTS = select(t.tenants, departures.c.deleted_us, departures.c.erase_us).outerjoin(
+    departures, departures.c.tenant == t.tenants.c.name
+)
 
 
-def _answer(outcome: Applied | str, response: Response) -> dict[str, Any]:
+def answer_to(outcome: Applied | str, response: Response) -> dict[str, Any]:
+    """What an op came to, or that it was only requested so far."""
     if isinstance(outcome, str):
         response.status_code = 202
         return {"op": outcome, "state": "requested"}
@@ -41,34 +44,37 @@ async def define_tenant(
 ) -> dict[str, Any]:
     """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals."""
     caller.must_be_admin()
-    agreement, doubts = parse_agreement({"client": tenant, **document})
-    if agreement.tenant != checked_name("tenant", tenant):
-        raise Invalid(
-            f"The agreement is {agreement.tenant!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant."
-        )
+    agreement, doubts = read_agreement(tenant, document)
     if strict:
         refuse_doubts(doubts)
     body = {"agreement": document_of(agreement)}
-    answer = _answer(await platform.submit(ops.DEFINE_TENANT, tenant, tenant, body), response)
+    answer = answer_to(await platform.submit(ops.DEFINE_TENANT, tenant, tenant, body), response)
     return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
 
 
 @router.get("/tenants")
 def list_tenants(caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     with platform.store.read() as connection:
-        rows = connection.execute(select(t.tenants.c.name, t.tenants.c.revision).order_by(t.tenants.c.name))
-        return {"items": [dict(row._mapping) for row in rows if caller.tenant in (None, row.name)]}
+        rows = list(connection.execute(_TENANTS.order_by(t.tenants.c.name)))
+    return {"items": [_tenant(row) for row in rows if caller.tenant in (None, row.name)]}
+
+
+def _tenant(row: Any) -> dict[str, Any]:
+    shown = {"name": row.name, "revision": row.revision}
+    if row.deleted_us is None:
+        return shown
+    return {**shown, "deleted_at": iso(row.deleted_us), "restorable_until": iso(row.erase_us)}
 
 
 @router.get("/tenants/{tenant}")
 def show_tenant(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     caller.must_see(tenant)
     with platform.store.read() as connection:
-        row = connection.execute(select(t.tenants).where(t.tenants.c.name == tenant)).first()
+        row = connection.execute(_TENANTS.where(t.tenants.c.name == tenant)).first()
         if row is None:
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
         names = [definition.table.name for definition in tables_of(connection, tenant)]
-    return {"tenant": row.name, "revision": row.revision, "agreement": row.agreement, "tables": names}
+    return {**_tenant(row), "tenant": row.name, "agreement": row.agreement, "tables": names}
 
 
 @router.put("/tenants/{tenant}/tables/{table}")
@@ -81,25 +87,20 @@ async def define_table(
     document: dict[str, Any] = Body(),
     new_generation: bool = False,
     wait_turn: bool = True,
+    strict: bool = False,
 ) -> dict[str, Any]:
-    """Declares a table, or changes its declaration. A new generation may change anything, and begins empty."""
+    """Declares a table, or changes its declaration. A new generation may change anything, and begins empty.
+
+    Values that can hardly be meant are warnings, with `strict` refusals."""
     caller.must_see(tenant)
     checked_name("tenant", tenant)
-    declaration = parse_table(document)
-    refuse_unable(declaration)
-    if declaration.name != checked_name("table", table):
-        raise Invalid(
-            f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."
-        )
-    return _answer(
-        await platform.submit(
-            ops.DEFINE_TABLE,
-            tenant,
-            table,
-            {"declaration": declaration.to_dict(), "new_generation": new_generation, "wait": wait_turn},
-        ),
-        response,
-    )
+    with platform.store.read() as connection:
+        declaration, doubts = read_table(connection, tenant, table, document)
+    if strict:
+        refuse_doubts(doubts)
+    body = {"declaration": declaration.to_dict(), "new_generation": new_generation, "wait": wait_turn}
+    answer = answer_to(await platform.submit(ops.DEFINE_TABLE, tenant, table, body), response)
+    return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
 
 
 @router.post("/tenants/{tenant}/tables/{table}/truncate")
@@ -108,7 +109,7 @@ async def truncate_table(
 ) -> dict[str, Any]:
     """Empties the table: rows of every import before this go, also those still on their way."""
     caller.must_see(tenant)
-    return _answer(await platform.submit(ops.TRUNCATE_TABLE, tenant, table, {"wait": wait_turn}), response)
+    return answer_to(await platform.submit(ops.TRUNCATE_TABLE, tenant, table, {"wait": wait_turn}), response)
 
 
 @router.delete("/tenants/{tenant}/tables/{table}")
@@ -117,7 +118,7 @@ async def drop_table(
 ) -> dict[str, Any]:
     """Drops the table. It can be restored for some days."""
     caller.must_see(tenant)
-    return _answer(await platform.submit(ops.DROP_TABLE, tenant, table, {"wait": wait_turn}), response)
+    return answer_to(await platform.submit(ops.DROP_TABLE, tenant, table, {"wait": wait_turn}), response)
 
 
 @router.post("/tenants/{tenant}/tables/{table}/restore")
@@ -125,7 +126,7 @@ async def restore_table(
     tenant: str, table: str, caller: CallerDep, platform: PlatformDep, response: Response
 ) -> dict[str, Any]:
     caller.must_see(tenant)
-    return _answer(await platform.submit(ops.RESTORE_TABLE, tenant, table, {}), response)
+    return answer_to(await platform.submit(ops.RESTORE_TABLE, tenant, table, {}), response)
 
 
 @router.get("/tenants/{tenant}/tables/{table}/revisions")

@@ -5,15 +5,15 @@ from typing import Any
 from fastapi import APIRouter, Body
 from sqlalchemy import Connection, select
 
+from millrace.api.declaring import read_table
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
-from millrace.model.declaration import parse_table
-from millrace.model.errors import Invalid, Missing, Refused
+from millrace.model.documents import refuse_doubts
+from millrace.model.errors import Missing, Refused
 from millrace.model.evolution import check, delta_ddl, describe, settings_changed
 from millrace.model.names import checked_name
 from millrace.model.table import Definition, TableDeclaration
 from millrace.read.catalogue import table_status
-from millrace.sink.registry import refuse_unable
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
@@ -27,6 +27,7 @@ def diff_table(
     platform: PlatformDep,
     document: dict[str, Any] = Body(),
     new_generation: bool = False,
+    strict: bool = False,
 ) -> dict[str, Any]:
     """What applying this declaration would do to the table and to its sinks, or why it would be refused."""
     caller.must_see(tenant)
@@ -40,9 +41,14 @@ def diff_table(
         "changes": [],
         "ddl": [],
         "refusal": None,
+        "warnings": [],
     }
     try:
-        declaration = _parsed(table, document)
+        with platform.store.read() as connection:
+            declaration, doubts = read_table(connection, tenant, table, document)
+        answer["warnings"] = [doubt.to_dict() for doubt in doubts]
+        if strict:
+            refuse_doubts(doubts)
         if before is None or new_generation:
             return {**answer, **_begun(before, declaration)}
         files = table_status(platform.home, tenant, table).files
@@ -50,15 +56,6 @@ def diff_table(
     except Refused as refused:
         refusal = {"code": refused.code, "message": refused.message, "remedy": refused.remedy}
         return {**answer, "refusal": refusal}
-
-
-def _parsed(table: str, document: dict[str, Any]) -> TableDeclaration:
-    declaration = parse_table(document)
-    refuse_unable(declaration)
-    if declaration.name != checked_name("table", table):
-        remedy = "Send it to its own table."
-        raise Invalid(f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy=remedy)
-    return declaration
 
 
 def _find(connection: Connection, tenant: str, table: str) -> Definition | None:

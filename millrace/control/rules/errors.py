@@ -7,6 +7,7 @@ from pyroaring import BitMap64
 
 from millrace.control.rules.admitting import admit
 from millrace.control.rules.tables import known_table
+from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, State, Step
 from millrace.model.errors import Clash, Missing
 from millrace.model.imports import AMEND, COMPLETED, DISCARD, PROCESSING, REPLAY, Import
@@ -22,6 +23,7 @@ REPLAYABLE_US = REPLAYABLE_DAYS * 86_400_000_000
 def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
     """Rows keep the version they had, so they can never beat newer ones; one chunk per original chunk."""
     table = known_table(state, op)
+    refuse_departed(state.tenant)
     origin = _origin(state, op)
     depth = int(origin.options.get("replays", 0)) + 1
     if depth > MOST_REPLAYS:

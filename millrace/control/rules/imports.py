@@ -8,6 +8,7 @@ from typing import Any
 from millrace.control.rules import errors, spans
 from millrace.control.rules.admitting import admit, reserve
 from millrace.control.rules.tables import known_table
+from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, Close, Effect, Send, State, Step, Table
 from millrace.model import chunk
 from millrace.model.chunk import CHUNK_BYTES
@@ -45,6 +46,7 @@ def begin(state: State, op: Op, at_us: int, partition: int) -> Step:
     same = state.by_key.get(op.body.get("idempotency_key") or "")
     if same is not None:
         return _begun_before(state, same, op)
+    refuse_departed(state.tenant)
     kind = op.body.get("kind", LOAD)
     _refuse_kind(table, kind)
     limit = min(
@@ -114,6 +116,7 @@ def _begun_before(state: State, before: Import, op: Op) -> Step:
 def append(state: State, op: Op, at_us: int, partition: int) -> Step:
     """Rows that came in the op itself: admitted, received and on their way in one step."""
     table = known_table(state, op)
+    refuse_departed(state.tenant)
     streams = _in_step(state, op)
     version = reserve(table, at_us)
     announced = {"chunks": 1, "rows": int(op.body["rows"]), "bytes": int(op.body["plain_bytes"])}
@@ -155,6 +158,7 @@ def _in_step(state: State, op: Op) -> dict[str, int]:
 
 def open_stream(state: State, op: Op, at_us: int, partition: int) -> Step:
     known_table(state, op)
+    refuse_departed(state.tenant)
     return state, (), {"stream": op.body["stream"], "seq": state.streams.get(op.body["stream"], 0)}
 
 

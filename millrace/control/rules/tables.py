@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from millrace.control.rules.admitting import change_of_table, reserve
-from millrace.control.rules.tenants import TWINS
+from millrace.control.rules.tenants import TWINS, refuse_departed
 from millrace.control.state import Announce, Publish, State, Step, Table
 from millrace.model.chunk import PREPARE
 from millrace.model.chunk import TRUNCATE as TRUNCATE_CHUNK
@@ -21,6 +21,7 @@ def define(state: State, op: Op, at_us: int, partition: int) -> Step:
         raise Missing(
             f"There is no tenant {op.tenant!r}.", remedy="Apply its service agreement first.", code="no_tenant"
         )
+    refuse_departed(state.tenant)
     if state.twin is not None:
         raise Clash(f"There is a table {op.tenant}/{state.twin} already.", remedy=TWINS)
     declaration = TableDeclaration.from_dict(op.body["declaration"])

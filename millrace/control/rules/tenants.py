@@ -1,9 +1,10 @@
-"""Tenants: who they are and what was agreed with them."""
+"""Tenants: who they are, what was agreed with them, and how they leave and come back."""
 
 from dataclasses import replace
 
 from millrace.control.state import Announce, State, Step, Tenant
-from millrace.model.errors import Clash
+from millrace.model.errors import Clash, Missing
+from millrace.model.moments import iso
 from millrace.model.ops import Op
 
 TWINS = "Names that differ only in case are refused."
@@ -12,6 +13,7 @@ TWINS = "Names that differ only in case are refused."
 def define(state: State, op: Op, at_us: int, partition: int) -> Step:
     if state.twin is not None:
         raise Clash(f"There is a tenant {state.twin!r} already.", remedy=TWINS)
+    refuse_departed(state.tenant)
     before = state.tenant
     if before is not None and before.agreement == op.body["agreement"]:
         return state, (), {"tenant": op.tenant, "revision": before.revision, "changed": False}
@@ -19,3 +21,49 @@ def define(state: State, op: Op, at_us: int, partition: int) -> Step:
     tenant = Tenant(op.tenant, before.partition if before else partition, op.body["agreement"], revision)
     event = Announce("tenant.defined", op.tenant, {"revision": revision})
     return replace(state, tenant=tenant), (event,), {"tenant": op.tenant, "revision": revision, "changed": True}
+
+
+def delete(state: State, op: Op, at_us: int, partition: int) -> Step:
+    """Takes nothing new from now on; everything stays as it is until the grace is over. Deleted again: the first stays."""
+    tenant = _known(state, op)
+    if tenant.deleted_us is not None:
+        return state, (), {**_gone(tenant), "changed": False}
+    erase_us = at_us + int(op.body["grace_seconds"]) * 1_000_000
+    deleted = replace(tenant, deleted_us=at_us, erase_us=erase_us)
+    event = Announce("tenant.deleted", op.tenant, {"restorable_until": iso(erase_us)})
+    return replace(state, tenant=deleted), (event,), {**_gone(deleted), "changed": True}
+
+
+def restore(state: State, op: Op, at_us: int, partition: int) -> Step:
+    tenant = _known(state, op)
+    if tenant.deleted_us is None:
+        return state, (), {"tenant": op.tenant, "changed": False}
+    if tenant.erase_us is not None and at_us >= tenant.erase_us:
+        raise Clash(
+            f"Tenant {op.tenant!r} could be restored until {iso(tenant.erase_us)}.",
+            remedy="Erase it, then declare it anew.",
+            code="grace_over",
+        )
+    event = Announce("tenant.restored", op.tenant, {"revision": tenant.revision})
+    back = replace(tenant, deleted_us=None, erase_us=None)
+    return replace(state, tenant=back), (event,), {"tenant": op.tenant, "changed": True}
+
+
+def refuse_departed(tenant: Tenant | None) -> None:
+    """What would begin something for a tenant that was deleted."""
+    if tenant is not None and tenant.deleted_us is not None:
+        raise Clash(
+            f"Tenant {tenant.name!r} was deleted.",
+            remedy=f"Restore it: possible until {iso(tenant.erase_us)}.",
+            code="tenant_deleted",
+        )
+
+
+def _known(state: State, op: Op) -> Tenant:
+    if state.tenant is None:
+        raise Missing(f"There is no tenant {op.tenant!r}.", code="no_tenant")
+    return state.tenant
+
+
+def _gone(tenant: Tenant) -> dict[str, object]:
+    return {"tenant": tenant.name, "deleted_at": iso(tenant.deleted_us), "restorable_until": iso(tenant.erase_us)}

@@ -1,0 +1,53 @@
+"""Documents as routes receive them in; what is declared, with what the tenant's agreement adds, and doubts, out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from millrace.model.agreement import Agreement, parse_agreement
+from millrace.model.agreement_document import target_document
+from millrace.model.declaration import parse_table
+from millrace.model.documents import Doubt
+from millrace.model.errors import Invalid, Refused
+from millrace.model.names import checked_name
+from millrace.model.table import TableDeclaration
+from millrace.model.table_doubts import table_doubts
+from millrace.sink.registry import refuse_unable
+from millrace.store import tables as t
+
+
+def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement, tuple[Doubt, ...]]:
+    agreement, doubts = parse_agreement({"client": tenant, **document})
+    if agreement.tenant != checked_name("tenant", tenant):
+        raise Invalid(
+            f"The agreement is {agreement.tenant!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant."
+        )
+    return agreement, doubts
+
+
+def agreement_of(connection: Connection, tenant: str) -> Agreement | None:
+    """As it is in force; one from before a word was known counts by what can still be read."""
+    row = connection.execute(select(t.tenants.c.agreement).where(t.tenants.c.name == tenant)).first()
+    if row is None:
+        return None
+    try:
+        return parse_agreement({"client": tenant, **row.agreement})[0]
+    except Refused:
+        return Agreement(tenant)
+
+
+def read_table(
+    connection: Connection, tenant: str, table: str, document: Mapping[str, Any]
+) -> tuple[TableDeclaration, tuple[Doubt, ...]]:
+    """A table that names no sinks has those of its tenant's agreement."""
+    agreement = None if "sinks" in document else agreement_of(connection, tenant)
+    if agreement is not None and agreement.sinks:
+        document = {**document, "sinks": [target_document(target) for target in agreement.sinks]}
+    declaration = parse_table(document)
+    refuse_unable(declaration)
+    if declaration.name != checked_name("table", table):
+        raise Invalid(
+            f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."
+        )
+    return declaration, table_doubts(declaration, document)

@@ -1,0 +1,112 @@
+"""What an agreement would change, what runs as documents, tenants that leave and come back, and the documents' schemas."""
+
+from typing import Any
+
+from fastapi import APIRouter, Body, Response
+from sqlalchemy import Connection, select
+
+from millrace.api.declaring import agreement_of, read_agreement
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.documents import tables_of
+from millrace.api.routes.declarations import answer_to
+from millrace.model import ops
+from millrace.model.agreement_document import document_of
+from millrace.model.change_words import words_changed
+from millrace.model.documents import refuse_doubts
+from millrace.model.errors import Invalid, Missing, Refused
+from millrace.model.json_schemas import SCHEMAS, schema_named
+from millrace.model.names import checked_name
+from millrace.model.table_document import table_document_of
+from millrace.store import tables as t
+
+router = APIRouter(prefix="/v1", tags=["declarations"])
+GRACE_DAYS = 7
+MOST_GRACE_DAYS = 365
+
+
+@router.post("/tenants/{tenant}/diff")
+def diff_tenant(
+    tenant: str, caller: CallerDep, platform: PlatformDep, document: dict[str, Any] = Body(), strict: bool = False
+) -> dict[str, Any]:
+    """What applying this agreement would change, or why it would be refused."""
+    caller.must_see(tenant)
+    checked_name("tenant", tenant)
+    with platform.store.read() as connection:
+        before, revision = _stored(connection, tenant)
+    answer: dict[str, Any] = {
+        "new": before is None,
+        "revision": revision,
+        "changes": [],
+        "ddl": [],
+        "refusal": None,
+        "warnings": [],
+    }
+    try:
+        agreement, doubts = read_agreement(tenant, document)
+        answer["warnings"] = [doubt.to_dict() for doubt in doubts]
+        if strict:
+            refuse_doubts(doubts)
+    except Refused as refused:
+        refusal = {"code": refused.code, "message": refused.message, "remedy": refused.remedy}
+        return {**answer, "refusal": refusal}
+    if before is None:
+        return {**answer, "changes": [f"declare tenant {tenant}"]}
+    return {**answer, "changes": words_changed(before, document_of(agreement))}
+
+
+def _stored(connection: Connection, tenant: str) -> tuple[dict[str, Any] | None, int]:
+    row = connection.execute(select(t.tenants).where(t.tenants.c.name == tenant)).first()
+    return (None, 0) if row is None else (dict(row.agreement), row.revision)
+
+
+@router.get("/tenants/{tenant}/export")
+def export_tenant(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """What runs, as documents that can be applied again without changing anything: the agreement, then the tables."""
+    caller.must_see(tenant)
+    with platform.store.read() as connection:
+        agreement = agreement_of(connection, tenant)
+        if agreement is None:
+            raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+        tables = [{"tenant": tenant, **table_document_of(one.table)} for one in tables_of(connection, tenant)]
+    return {"agreement": document_of(agreement), "tables": tables}
+
+
+@router.delete("/tenants/{tenant}")
+async def delete_tenant(
+    tenant: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    response: Response,
+    confirm: str = "",
+    grace_days: int = GRACE_DAYS,
+) -> dict[str, Any]:
+    """The tenant takes nothing new; what it has stays until the grace is over and can be restored until then.
+
+    `confirm` repeats the tenant's name."""
+    caller.must_be_admin()
+    if confirm != checked_name("tenant", tenant):
+        raise Invalid(
+            f"Deleting {tenant!r} is not confirmed.", remedy="Send confirm with the tenant's name.", code="unconfirmed"
+        )
+    if not 0 <= grace_days <= MOST_GRACE_DAYS:
+        raise Invalid(f"grace_days is {grace_days}.", remedy=f"Give 0 to {MOST_GRACE_DAYS}.")
+    body = {"grace_seconds": grace_days * 86_400}
+    return answer_to(await platform.submit(ops.DELETE_TENANT, tenant, tenant, body), response)
+
+
+@router.post("/tenants/{tenant}/restore")
+async def restore_tenant(tenant: str, caller: CallerDep, platform: PlatformDep, response: Response) -> dict[str, Any]:
+    caller.must_be_admin()
+    checked_name("tenant", tenant)
+    return answer_to(await platform.submit(ops.RESTORE_TENANT, tenant, tenant, {}), response)
+
+
+@router.get("/schemas")
+def list_schemas() -> dict[str, Any]:
+    return {"items": [{"name": name, "href": f"/v1/schemas/{name}"} for name in SCHEMAS]}
+
+
+@router.get("/schemas/{name}")
+def show_schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of a document, for editors; needs no token."""
+    return schema_named(name)
