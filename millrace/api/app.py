@@ -9,9 +9,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
-from millrace.api.replaying import send_unfinished
+from millrace.api.replaying import Replays
 from millrace.api.routes import (
     agreements,
+    apps,
     asking,
     declarations,
     diffing,
@@ -40,8 +41,10 @@ def make_app(platform: Platform) -> FastAPI:
         app.state.sessions = Sessions(platform)
         app.state.streams = Streams(platform)
         platform.listen(app.state.watch.on_applied)
+        replays = Replays(platform)
+        platform.listen(replays.on_applied)
         platform.start()
-        platform.uploads.submit(send_unfinished, platform)
+        platform.work("replays", replays.run)
         yield
         platform.stop()
 
@@ -62,6 +65,7 @@ def make_app(platform: Platform) -> FastAPI:
         asking,
         whatif,
         mysimbdp,
+        apps,
     ):
         app.include_router(routes.router)
 

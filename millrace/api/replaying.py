@@ -8,8 +8,11 @@ from base64 import b64decode, b64encode
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
+from queue import Empty, SimpleQueue
+from threading import Event
 from typing import Any
 from zlib import crc32
 
@@ -18,15 +21,16 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 from sqlalchemy import select
 
-from millrace.api.platform import Platform
+from millrace.api.platform import Platform, raise_refusal
 from millrace.lake.log import load
 from millrace.lake.read import scan_files
 from millrace.lake.store import Store
 from millrace.model import ops
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.errors import Clash, Missing
+from millrace.model.errors import Clash, Missing, Unavailable
 from millrace.model.imports import PROCESSING, REPLAY, Import
 from millrace.model.names import new_id
+from millrace.model.ops import Applied
 from millrace.model.table import Definition
 from millrace.read.rejected import rejected_rows
 from millrace.store import tables as t
@@ -41,6 +45,7 @@ REPLAYABLE = ("csv", "jsonl")
 _CUT_SHORT = ("row_too_long", "undecodable", "unclosed_quote")
 _CONFIRM_SECONDS = 150
 _CHUNKS_IN_FLIGHT = 24
+LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ def _has_rule(reasons: pa.Array, rules: tuple[str, ...]) -> pa.Array:
 
 async def replay(platform: Platform, origin_id: str, choice: Choice, span: str | None) -> dict[str, Any]:
     origin, definition = await asyncio.to_thread(_find, platform, origin_id)
-    written = origin.options.get("written") or {}
+    written = origin.written
     if written.get("encoding") not in REPLAYABLE:
         raise Clash(
             f"The rows of {origin_id} came as {written.get('encoding') or 'an unfinished upload'}: "
@@ -99,9 +104,11 @@ async def replay(platform: Platform, origin_id: str, choice: Choice, span: str |
         "first_version": origin.first_version + chunks[0],
         "span": span,
     }
-    answer = await platform.applied(ops.REPLAY_ERRORS, origin.tenant, origin.table, body, new_id("imp"))
-    await asyncio.to_thread(_send_again, platform, answer.result["import"])
-    return {"import": answer.result["import"], "rows": len(rows), "only_amendable": doubtful}
+    replay_id = new_id("imp")
+    answer = await platform.submit(ops.REPLAY_ERRORS, origin.tenant, origin.table, body, replay_id)
+    if not isinstance(answer, str):
+        raise_refusal(answer)
+    return {"import": replay_id, "rows": len(rows), "only_amendable": doubtful, "waiting": isinstance(answer, str)}
 
 
 async def discard(platform: Platform, origin_id: str, choice: Choice) -> dict[str, Any]:
@@ -126,13 +133,31 @@ def open_rows(platform: Platform, origin: Import, choice: Choice) -> BitMap64:
     return rows
 
 
-def send_unfinished(platform: Platform) -> None:
-    """Replays that a stopped server left unsent; what was sent before is recognised by its chunks."""
-    wanted = select(t.imports.c.id).where(t.imports.c.kind == REPLAY, t.imports.c.state == PROCESSING)
-    with platform.store.read() as connection:
-        unfinished = list(connection.execute(wanted).scalars())
-    for import_id in unfinished:
-        _send_again(platform, import_id)
+class Replays:
+    """Sends the rows of replays once they are admitted, whenever their turn has come, whoever asked for them."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._platform = platform
+        self._admitted: SimpleQueue[str] = SimpleQueue()
+
+    def on_applied(self, applied: list[Applied]) -> None:
+        for one in applied:
+            if "replays" in one.result:
+                self._admitted.put(one.result["import"])
+
+    def run(self, stopping: Event) -> None:
+        """What was sent before, also by a server that is no more, is recognised by its chunks."""
+        wanted = select(t.imports.c.id).where(t.imports.c.kind == REPLAY, t.imports.c.state == PROCESSING)
+        with self._platform.store.read() as connection:
+            for import_id in connection.execute(wanted).scalars():
+                self._admitted.put(import_id)
+        while not stopping.is_set():
+            with suppress(Empty):
+                import_id = self._admitted.get(timeout=LOOK_SECONDS)
+                try:
+                    _send_again(self._platform, import_id)
+                except Unavailable:
+                    self._admitted.put(import_id)
 
 
 def _find(platform: Platform, import_id: str) -> tuple[Import, Definition]:
@@ -234,7 +259,7 @@ def _send_again(platform: Platform, import_id: str) -> None:
 
 
 def _chunk(imp: Import, origin: Import, definition: Definition, piece: _Piece) -> tuple[ChunkHeader, bytes]:
-    written = origin.options["written"]
+    written = origin.written
     layout = written.get("layout")
     body = b"".join(raw + b"\n" for raw in piece.raw)
     header = ChunkHeader(
@@ -250,5 +275,6 @@ def _chunk(imp: Import, origin: Import, definition: Definition, piece: _Piece) -
         checksum=checksum(compress(body)),
         layout=TextLayout(**{**layout, "columns": tuple(layout["columns"])}) if layout else None,
         row_numbers=piece.rows,
+        deletes=origin.deletes,
     )
     return header, body

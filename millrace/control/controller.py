@@ -13,6 +13,7 @@ from millrace.control.state import Publish
 from millrace.control.step import step
 from millrace.failpoint import reach
 from millrace.model import ops
+from millrace.model.errors import Corrupt
 from millrace.model.ops import Applied, Op
 from millrace.observe import observe
 from millrace.store.engine import Store
@@ -78,7 +79,12 @@ class Controller:
             self._outbox.relay()
 
     def _apply_one(self, connection: Connection, record: Record, kept: Kept) -> tuple[Applied, ...]:
-        op, at_us = Op.from_dict(unpack(record.value)), record.at_ms * 1000
+        try:
+            op, at_us = Op.from_dict(unpack(record.value)), record.at_ms * 1000
+        except (Corrupt, ValueError) as error:
+            # Nobody can be answered; those behind it can.
+            observe("trouble", kind="op", error=f"{record.partition}/{record.offset}: {error}")
+            return ()
         before = load(connection, op)
         outcome = step(before, op, at_us, record.partition)
         save(connection, before, outcome.state, at_us)

@@ -31,6 +31,10 @@ class Counts:
     failed_chunks: int = 0
 
 
+# A rejected row older than this can only be amended. Sinks remember deleted keys for longer, so that a row that is
+# replayed under its own version cannot bring one back.
+REPLAYABLE_US = 7 * 86_400_000_000
+
 NOTHING = Counts()
 NO_BUDGET = Budget()
 
@@ -63,6 +67,16 @@ class Import:
     @property
     def is_over(self) -> bool:
         return self.state in TERMINAL
+
+    @property
+    def deletes(self) -> bool:
+        """Whether each of its rows is a key to delete; a replay's are what they were the first time."""
+        return bool(self.options.get("deletes", self.kind == DELETE))
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """How its rows were written; streamed ones are always lines of JSON."""
+        return {"encoding": "jsonl"} if self.kind == APPEND else self.options.get("written") or {}
 
     @property
     def accepts_chunks(self) -> bool:

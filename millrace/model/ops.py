@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from millrace.model.errors import Corrupt
+
 DEFINE_TENANT = "define_tenant"
 DELETE_TENANT = "delete_tenant"
 RESTORE_TENANT = "restore_tenant"
@@ -11,6 +13,7 @@ DEFINE_TABLE = "define_table"
 TRUNCATE_TABLE = "truncate_table"
 DROP_TABLE = "drop_table"
 WAIVE_SINK = "waive_sink"
+NOTE_SINK = "note_sink"
 RESTORE_TABLE = "restore_table"
 PURGE_TABLE = "purge_table"
 BEGIN_IMPORT = "begin_import"
@@ -33,7 +36,7 @@ ABORT_SPAN = "abort_span"
 EXPIRE_SPAN = "expire_span"
 
 ABOUT_TABLES = (
-    DEFINE_TABLE, TRUNCATE_TABLE, DROP_TABLE, WAIVE_SINK, RESTORE_TABLE, PURGE_TABLE, BEGIN_IMPORT, APPEND, OPEN_STREAM,
+    DEFINE_TABLE, TRUNCATE_TABLE, DROP_TABLE, WAIVE_SINK, NOTE_SINK, RESTORE_TABLE, PURGE_TABLE, BEGIN_IMPORT, APPEND, OPEN_STREAM,
     REPLAY_ERRORS, DISCARD_ERRORS,
 )  # fmt: skip
 ABOUT_IMPORTS = (
@@ -56,8 +59,20 @@ class Op:
         return asdict(self)
 
     @staticmethod
-    def from_dict(data: dict[str, Any]) -> "Op":
-        return Op(**data)
+    def from_dict(data: object) -> "Op":
+        """Raises Corrupt for what is not an op, or names something by anything but a name."""
+        try:
+            op = Op(**data)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise Corrupt(f"{data!r:.100} is not an op.") from error
+        named = (op.id, op.kind, op.tenant, op.subject)
+        if not all(isinstance(name, str) for name in named) or not isinstance(op.body, dict):
+            raise Corrupt(f"{data!r:.100} is not an op.")
+        if not all(isinstance(op.body.get(name), str | None) for name in ("of", "span", "idempotency_key")):
+            raise Corrupt(f"Op {op.id} names what it is about in a way that is not understood.")
+        if not isinstance(op.body.get("streams", {}), dict):
+            raise Corrupt(f"Op {op.id} has no streams that are understood.")
+        return op
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,9 +97,10 @@ class Upload:
 
     def _send(self, cut: Cut, resume: dict[str, Any] | None, partition: int, lane: str) -> None:
         number = self._sent.chunks
-        if number >= self._imp.versions:
+        # The last version of the block is for the chunk that shows an atomic import.
+        if number >= self._imp.versions - 1:
             raise TooLarge(
-                f"The file has more than the {self._imp.versions} chunks reserved for it.", remedy="Split the file."
+                f"The file has more than the {self._imp.versions - 1} chunks reserved for it.", remedy="Split the file."
             )
         if self._is_closed(self._imp.id):
             raise Clash(f"Import {self._imp.id} was stopped.", code="stopped")

@@ -87,6 +87,7 @@ def test_rows_of_old_and_new_versions_meet_under_the_present_shape(platform: Run
 
 def test_on_an_exclusive_table_everything_takes_turns(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("turns", {**PEOPLE, "concurrency": "exclusive"})
+    partly = platform.send(target, write(tmp_path / "1.csv", "id,name,age\n9,zeroth,9\nx,rejected,\n"))
     held = platform.client.ok(
         "POST", "/v1/tenants/turns/tables/people/uploads", headers={"Tus-Resumable": "1.0.0", "Upload-Length": "30"}
     )
@@ -101,11 +102,14 @@ def test_on_an_exclusive_table_everything_takes_turns(platform: RunningPlatform,
     second.start()
     wait_until(lambda: _waits(platform), 10, "the second import stands in line")
     assert not done
+    replayed = replay(platform.client, partly["id"], {})
+    assert (replayed["waiting"], platform.client.import_status(replayed["import"])["state"]) == (True, "requested")
     platform.client.cancel(first)
     assert platform.ended(first)["state"] == "cancelled"
     second.join(60)
     assert done[0]["state"] == "completed"
-    assert rows(platform, "turns", "id", "name") == [(1, "second")]
+    assert rows(platform, "turns", "id", "name") == [(1, "second"), (9, "zeroth")]
+    assert platform.ended(replayed["import"])["rows"]["rejected"] == 1, "sent when its turn had come, judged again"
 
 
 def _waits(platform: RunningPlatform) -> bool:

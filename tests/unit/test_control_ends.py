@@ -33,6 +33,13 @@ def test_one_more_chunk_shows_what_is_held(log: TableLog) -> None:
     assert log.imported("imp_1").state == COMPLETED
 
 
+def test_an_end_told_again_is_the_same_end_also_behind_its_publication(log: TableLog) -> None:
+    assert log.end("imp_1", chunks=3).refusal is None
+    publish(log)
+    assert log.end("imp_1", chunks=3).refusal is None
+    assert refusal(log.end("imp_1", chunks=4)) == "not_open", "the chunk that shows it is not the upload's"
+
+
 def test_behind_its_publication_it_cannot_be_cancelled(log: TableLog) -> None:
     publish(log)
     assert refusal(log.apply(ops.CANCEL_IMPORT, "imp_1")) == "not_open"

@@ -57,6 +57,21 @@ def test_a_replay_is_judged_by_the_definition_of_now(log: TableLog) -> None:
     assert log.imported("imp_2").definition == log.table().definition.fingerprint != log.imported("imp_1").definition
 
 
+def test_a_replay_of_deletes_deletes_however_often_it_is_tried(log: TableLog) -> None:
+    log.load("imp_2", kind="delete")
+    replay(log, "imp_3", 3, of="imp_2")
+    log.settle("imp_3", read=1, accepted=0, rejected=1)
+    replay(log, "imp_4", 3, of="imp_3")
+    assert [log.imported(name).deletes for name in ("imp_1", "imp_2", "imp_3", "imp_4")] == [False, True, True, True]
+
+
+def test_how_the_rows_were_written_is_known_to_every_replay_of_them(log: TableLog) -> None:
+    log.append("imp_2", 1, 5)
+    log.settle("imp_2")
+    replay(log, "imp_3", 3, of="imp_2")
+    assert log.imported("imp_3").written == {"encoding": "jsonl"}
+
+
 def test_amended_rows_get_a_new_version(log: TableLog) -> None:
     last = log.table().last_version
     amend(log, "imp_2", 3)

@@ -7,6 +7,7 @@ import pytest
 from millrace.control.state import State, Tenant
 from millrace.control.step import step
 from millrace.model import ops
+from millrace.model.errors import Corrupt
 from millrace.model.imports import ADMITTED, CANCELLED, COMPLETED, FAILED, PROCESSING, STOPPING
 from millrace.model.ops import Op
 from tests.support.control import NOON, ONE_CHUNK, TableLog, declared, refusal
@@ -215,3 +216,35 @@ def test_another_tenants_import_does_not_exist(log: TableLog) -> None:
     assert refusal(log.apply(ops.CANCEL_IMPORT, "imp_1")) == "no_import"
     assert refusal(log.settle("imp_1")) == "no_import"
     assert log.imported("imp_1").state == ADMITTED
+
+
+@pytest.mark.parametrize(
+    ("kind", "subject", "body"),
+    [
+        (ops.END_IMPORT, "imp_1", {}),
+        (ops.SETTLE_IMPORT, "imp_1", {"counts": "many"}),
+        (ops.APPEND, "notes", {"rows": "three"}),
+        (ops.REPLAY_ERRORS, "notes", {"of": "imp_1", "rows": "!"}),
+        (ops.DEFINE_TABLE, "notes", {"declaration": [1]}),
+        ("dance", "notes", {}),
+    ],
+)
+def test_an_op_that_cannot_be_understood_is_refused_and_changes_nothing(
+    kind: str, subject: str, body: dict[str, Any]
+) -> None:
+    log = TableLog()
+    log.define()
+    log.begin("imp_1")
+    before = log.imported("imp_1"), log.table()
+    assert log.apply(kind, subject, body).refusal is not None
+    assert (log.imported("imp_1"), log.table()) == before
+
+
+@pytest.mark.parametrize(
+    "record",
+    [None, [], "define", {"id": "op_1"}, {"id": 1, "kind": "x", "tenant": "a", "subject": "b", "body": {}},
+     {"id": "op_1", "kind": "append", "tenant": "a", "subject": "b", "body": {"span": 7}}],
+)  # fmt: skip
+def test_what_is_not_an_op_is_told_from_one(record: object) -> None:
+    with pytest.raises(Corrupt):
+        Op.from_dict(record)

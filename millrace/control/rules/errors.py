@@ -10,14 +10,11 @@ from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, State, Step
 from millrace.model.errors import Clash, Missing
-from millrace.model.imports import AMEND, COMPLETED, DISCARD, PROCESSING, REPLAY, Import
+from millrace.model.imports import AMEND, COMPLETED, DISCARD, PROCESSING, REPLAY, REPLAYABLE_US, Import
 from millrace.model.ops import Op
 
 # A reject of a replay of a replay …: behind this many it can only be amended or discarded.
 MOST_REPLAYS = 10
-# Behind this the sinks may have forgotten which keys were deleted, so that an old row could come back.
-REPLAYABLE_DAYS = 7
-REPLAYABLE_US = REPLAYABLE_DAYS * 86_400_000_000
 
 
 def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
@@ -33,7 +30,7 @@ def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
     first_kept = int(op.body["first_version"])
     if first_kept <= max(table.floor, at_us - REPLAYABLE_US):
         raise Clash(
-            f"The rejected rows are older than {REPLAYABLE_DAYS} days, or than the last time "
+            f"The rejected rows are older than {REPLAYABLE_US // 86_400_000_000} days, or than the last time "
             f"{table.tenant}/{table.name} was emptied.",
             remedy="Amend them: corrected rows get a new version.",
             code="below_floor",
@@ -49,13 +46,13 @@ def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
         sinks=table.definition.table.sinks,
         begun_us=at_us,
         announced={"chunks": int(op.body["chunks"]), "rows": int(op.body["rows_count"]), "bytes": 0},
-        options={"replays": depth, "rows": op.body["rows"]},
+        options={"replays": depth, "rows": op.body["rows"], "deletes": origin.deletes, "written": origin.written},
         kind=REPLAY,
         span=op.body.get("span"),
         of=origin.id,
     )
     after, effects = admit(claim(state, op), op, imp, 0)
-    return after, effects, {"import": imp.id}
+    return after, effects, {"import": imp.id, "replays": origin.id}
 
 
 def discard(state: State, op: Op, at_us: int, partition: int) -> Step:
