@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
 
-.PHONY: setup demo test faults soak simulate unit lint bench bench-log clean
+.PHONY: setup demo test faults soak simulate unit lint bench bench-log bench-tenants clean
 
 setup:
 	@scripts/setup python java jars
@@ -16,7 +16,7 @@ demo: setup
 	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
 
 test: setup lint
-	@scripts/setup postgres
+	@scripts/setup postgres mariadb
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(ALONE) $(BIN)/coverage run -m pytest -m "not slow"
 
@@ -46,6 +46,9 @@ bench: setup
 
 bench-log: setup
 	@$(ALONE) $(BIN)/python -m bench log $(BENCH)
+
+bench-tenants: setup
+	@$(ALONE) $(BIN)/python -m bench tenants $(BENCH)
 
 clean:
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

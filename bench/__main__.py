@@ -1,6 +1,6 @@
 """Runs the benches named, or all of a group, one after the other; exits 1 if a figure misses its target.
 
-`python -m bench [NAME…]` is the core's group; `python -m bench log [NAME…]` the table log's."""
+`python -m bench [NAME…]` is the core's group; `python -m bench log [NAME…]` the table log's, `tenants` the tenants'."""
 
 import json
 import sys
@@ -17,6 +17,7 @@ from bench import (
     mouse_behind_whale,
     partitions,
     small_idle,
+    tenants_k8s,
     thousand_tables,
     up,
     update_50k,
@@ -41,11 +42,14 @@ CORE: Benches = {
     "demo": demo.run,
 }
 LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}
+TENANTS: Benches = {"k8s": tenants_k8s.run}
+GROUPS = {"log": (LOG, "bench-log.json"), "tenants": (TENANTS, "bench-tenants.json")}
 
 
 def main(words: list[str]) -> int:
-    is_log = words[:1] == ["log"]
-    benches, names, report = (LOG, words[1:], "bench-log.json") if is_log else (CORE, words, "bench.json")
+    in_group = bool(words) and words[0] in GROUPS
+    benches, report = GROUPS[words[0]] if in_group else (CORE, "bench.json")
+    names = words[1:] if in_group else words
     unknown = [name for name in names if name not in benches]
     if unknown:
         print(f"There is no bench {unknown[0]!r}; there are {', '.join(benches)}.", file=sys.stderr)
