@@ -95,3 +95,13 @@ class Settings(BaseSettings):
         """The administrators' token, from the client file that `millrace up` leaves in the home."""
         token: str = json.loads(Home(self.home).client.read_text())["token"]
         return token
+class AppSettings(_Section):
+    network: bool = False
+    """Whether local client apps may use the network; with it they reach whatever listens on this machine."""
+    longest_run_seconds: int = Field(default=86_400, ge=1)
+    """A batch run that takes longer is ended."""
+
+
+    jdbc: JdbcSettings = JdbcSettings()
+    apps: AppSettings = AppSettings()
+    sinks: SinkSettings = SinkSettings()

@@ -1,4 +1,4 @@
-"""`millrace up`: the whole platform on this machine, in order: broker, server, data plane."""
+"""`millrace up`: the whole platform on this machine, in order: broker, data plane, server, ingestion managers."""
 
 import fcntl
 import json
@@ -56,7 +56,7 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
         bootstrap = broker.bootstrap_servers
     jar_folder("spark")
     # Spark takes longest to start: it does so beside the server, which is ready only when both are.
-    children += [_data_plane(place, bootstrap), _server(place, bootstrap, url)]
+    children += [_data_plane(place, bootstrap), _server(place, bootstrap, url), _managers(place)]
     supervisor = Supervisor(children, _POLICY, _tell)
     supervisor.run(lambda: print(f"ready {url}", flush=True))
 
@@ -70,6 +70,11 @@ def _server(place: Home, bootstrap: str, url: str) -> Child:
             "server", argv, log, env=_REUSE_MEMORY, is_ready=lambda: _flows(place) and _answers(url), ready_seconds=90
         )
     )
+
+
+def _managers(place: Home) -> Child:
+    """A process of their own: whatever a client app does to them, the server lives."""
+    return Child(Launch("managers", (sys.executable, "-m", "millrace.manage"), place.logs / "managers.log"))
 
 
 def _flows(place: Home) -> bool:

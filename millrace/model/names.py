@@ -138,6 +138,32 @@ class Home:
     def client(self) -> Path:
         return self.root / "client.json"
 
+    @property
+    def sources(self) -> Path:
+        """SOURCE_PATH of the tenants' programs: below it each tenant's in and out."""
+        return self.root / "sources"
+
+    def source(self, tenant: str) -> Path:
+        return self.sources / checked_name("tenant", tenant)
+
+    @property
+    def programs(self) -> Path:
+        """Where the operator puts the programs that local client apps run."""
+        return self.root / "programs"
+
+    def handled(self, tenant: str) -> Path:
+        """What came out of a tenant's program, and what became of it: no program sees it."""
+        return self.root / "handled" / checked_name("tenant", tenant)
+
+    @property
+    def apps(self) -> Path:
+        """Where the ingestion managers say how the client apps are doing."""
+        return self.root / "run" / "apps.json"
+
+    def app_request(self, tenant: str) -> Path:
+        """There while somebody asks for a run of the tenant's program."""
+        return self.root / "run" / "apps-asked" / checked_name("tenant", tenant)
+
     def table(self, tenant: str, table: str) -> Path:
         return self.lake / checked_name("tenant", tenant) / checked_name("table", table)
 

@@ -46,6 +46,7 @@ class FakePlatform:
     lengths: dict[str, int] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     queries: dict[str, dict[str, str]] = field(default_factory=dict)
+    tenants: dict[str, str] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
     patch_faults: list[Cut | Refuse | Stall] = field(default_factory=list)
@@ -120,10 +121,12 @@ class _Handler(BaseHTTPRequestHandler):
         key = self.headers.get("Idempotency-Key", "")
         if path.endswith("/imports"):
             import_id = self.fake.admit(key, query, len(body))
+            self.fake.tenants[import_id] = path.split("/")[3]
             self.fake.stored[import_id][:] = body
             self._reply(202, self.fake.document(import_id))
         elif path.endswith("/uploads"):
             import_id = self.fake.admit(key, query, int(self.headers["Upload-Length"]))
+            self.fake.tenants[import_id] = path.split("/")[3]
             offset = str(len(self.fake.stored[import_id]))
             self._reply(201, None, {"Location": f"/v1/uploads/{import_id}", "Upload-Offset": offset})
         else:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Body, Response
 from sqlalchemy import select
 
 from millrace.api.declaring import read_agreement, read_table
+from millrace.api.client_apps import refuse_local_command
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table, iso, table_document, tables_of
 from millrace.api.platform import raise_refusal
@@ -47,6 +48,7 @@ async def define_tenant(
     agreement, doubts = read_agreement(tenant, document)
     if strict:
         refuse_doubts(doubts)
+    refuse_local_command(caller, agreement)
     body = {"agreement": document_of(agreement)}
     answer = answer_to(await platform.submit(ops.DEFINE_TENANT, tenant, tenant, body), response)
     return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}

@@ -1,0 +1,69 @@
+"""What the server knows of client apps: agreements that name one, what the managers last said, who may name commands."""
+
+import json
+import time
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from millrace.api.declaring import agreement_of
+from millrace.api.tokens import Caller
+from millrace.model.agreement import Agreement
+from millrace.model.errors import Missing, Refused
+from millrace.model.names import Home
+from millrace.store import tables as t
+from millrace.store.tenancy_tables import departures
+
+# The managers speak every second; after so long they are not there.
+SILENT_SECONDS = 15.0
+
+
+def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
+    """A command runs on the platform's own machine: only who runs that may choose it."""
+    if agreement.app is not None and agreement.app.command and not caller.is_admin:
+        raise Refused(
+            "app.command is for the platform's operator to declare.",
+            remedy="Name an image, or ask the operator to apply the agreement.",
+            code="operators_only",
+        )
+
+
+def tenants_with_apps(connection: Connection) -> "list[Row[Any]]":
+    """Those that have not left, whose agreement names a program."""
+    wanted = select(t.tenants).outerjoin(departures, departures.c.tenant == t.tenants.c.name)
+    named = t.tenants.c.agreement["app"].as_string().is_not(None)
+    return list(connection.execute(wanted.where(named, departures.c.tenant.is_(None)).order_by(t.tenants.c.name)))
+
+
+def agreement_with_app(connection: Connection, tenant: str) -> Agreement:
+    agreement = agreement_of(connection, tenant)
+    if agreement is None:
+        raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+    if agreement.app is None:
+        raise Missing(f"{tenant} has no client app.", remedy="Declare one as `app` in its agreement.", code="no_app")
+    return agreement
+
+
+def managers(home: Home) -> dict[str, Any] | None:
+    """What they last said, if that was just now."""
+    try:
+        said: dict[str, Any] = json.loads(home.apps.read_text())
+        at = datetime.fromisoformat(said["at"]).timestamp()
+    except (OSError, ValueError, KeyError):
+        return None
+    return said if time.time() - at < SILENT_SECONDS else None
+
+
+def runs_here(agreement: Agreement) -> str:
+    """What of an agreement a platform on one machine does not do, in a sentence; nothing if it does all."""
+    app = agreement.app
+    if app is None:
+        return ""
+    if not app.command:
+        return "It has an image and no command: it runs on Kubernetes, not here."
+    if app.replicas > 1 or (app.max_replicas or 1) > 1:
+        return "Several replicas run on Kubernetes; here one does."
+    if app.mode == "batch" and agreement.schedule is None:
+        return "It has no schedule: it runs when somebody asks for it."
+    return ""

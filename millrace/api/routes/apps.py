@@ -1,0 +1,111 @@
+"""Client apps: which there are, how they do, their runs with files and logs. The managers write it; here it is shown."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+
+from millrace.api.client_apps import agreement_with_app, managers, runs_here, tenants_with_apps
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.platform import Platform
+from millrace.model.errors import Clash
+from millrace.model.names import checked_name
+from millrace.staging.folders import Staging
+from millrace.staging.runs import run_folder, run_folders
+
+router = APIRouter(prefix="/v1", tags=["client apps"])
+MOST_RUNS = 200
+MOST_FILES = 1000
+MOST_TAIL_BYTES = 64 << 20
+
+
+@router.get("/apps")
+def list_apps(caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """Every tenant with a client app, as the ingestion managers read it, and how apps run on this machine."""
+    caller.must_be_admin()
+    with platform.store.read() as connection:
+        rows = tenants_with_apps(connection)
+    said = managers(platform.home)
+    tended = {} if said is None else said["tenants"]
+    items = [
+        {"tenant": row.name, "revision": row.revision, "agreement": row.agreement, "status": tended.get(row.name)}
+        for row in rows
+    ]
+    backend = None if said is None else {name: said[name] for name in ("at", "confinement", "limits", "watching")}
+    return {"backend": backend, "items": items}
+
+
+@router.get("/tenants/{tenant}/app")
+def show_app(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    caller.must_see(tenant)
+    with platform.store.read() as connection:
+        agreement = agreement_with_app(connection, tenant)
+    assert agreement.app is not None
+    said = managers(platform.home)
+    return {
+        "tenant": tenant,
+        "mode": agreement.app.mode,
+        "schedule": None if agreement.schedule is None else agreement.schedule.cron,
+        "note": runs_here(agreement),
+        "status": None if said is None else said["tenants"].get(tenant),
+        "confinement": None if said is None else said["confinement"],
+    }
+
+
+@router.post("/tenants/{tenant}/app/run", status_code=202)
+def ask_for_run(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """Asks for a run of a batch app beside its schedule: as soon as none is under way."""
+    caller.must_see(tenant)
+    with platform.store.read() as connection:
+        agreement = agreement_with_app(connection, tenant)
+    assert agreement.app is not None
+    if agreement.app.mode != "batch" or not agreement.app.command:
+        raise Clash(
+            f"The client app of {tenant} is not run on request.",
+            remedy="A stream app runs all the time; an image runs on Kubernetes.",
+            code="not_on_request",
+        )
+    asked = platform.home.app_request(tenant)
+    asked.parent.mkdir(parents=True, exist_ok=True)
+    asked.touch()
+    return {"tenant": tenant, "asked": True}
+
+
+@router.get("/tenants/{tenant}/app/runs")
+def list_runs(
+    tenant: str, caller: CallerDep, platform: PlatformDep, limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20
+) -> dict[str, Any]:
+    """The newest first."""
+    staging = _staging(tenant, caller, platform)
+    return {"items": [folder.document() for folder in run_folders(staging)[:limit]]}
+
+
+@router.get("/tenants/{tenant}/app/runs/{run}")
+def show_run(tenant: str, run: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    folder = run_folder(_staging(tenant, caller, platform), run)
+    return {**folder.document(), "logs": folder.logs()}
+
+
+@router.get("/tenants/{tenant}/app/runs/{run}/files")
+def list_files(tenant: str, run: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """What became of the last files of the run, in the order in which they ended."""
+    return {"items": run_folder(_staging(tenant, caller, platform), run).reports()[-MOST_FILES:]}
+
+
+@router.get("/tenants/{tenant}/app/runs/{run}/log")
+def show_log(
+    tenant: str,
+    run: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    name: str = "stdout.log",
+    tail: Annotated[int, Query(ge=0, le=MOST_TAIL_BYTES)] = 1 << 20,
+) -> StreamingResponse:
+    """The last bytes of what the program wrote to standard output or error, or to a log file of its own."""
+    folder = run_folder(_staging(tenant, caller, platform), run)
+    return StreamingResponse(folder.log_tail(name, tail), media_type="text/plain; charset=utf-8")
+
+
+def _staging(tenant: str, caller: CallerDep, platform: Platform) -> Staging:
+    caller.must_see(tenant)
+    return Staging(platform.home, checked_name("tenant", tenant))

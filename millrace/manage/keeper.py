@@ -1,0 +1,170 @@
+"""The two ingestion managers in one loop: the platform's agreements in, programs run and their files imported out.
+
+One thread decides and looks after processes; imports have threads of their own, so that no tenant waits for another's."""
+
+import json
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+from millrace.client import Millrace
+from millrace.client.apps import Apps
+from millrace.manage.confinement import possible_confinement
+from millrace.manage.importing import SENT_AT_ONCE
+from millrace.manage.limits import Limiter
+from millrace.manage.openrun import now_text
+from millrace.manage.tending import Tended, Tools
+from millrace.manage.tidying import tidy
+from millrace.manage.watching import Watcher
+from millrace.model.agreement import parse_agreement
+from millrace.model.errors import MillraceError
+from millrace.model.names import Home
+from millrace.observe import log
+from millrace.settings import AppSettings
+
+REFRESH_SECONDS = 1.0
+BUSY_SECONDS, IDLE_SECONDS = 0.1, 0.5
+STATUS_SECONDS = 1.0
+TIDY_SECONDS, LOG_SECONDS = 600.0, 60.0
+WORKERS = 64
+STOP_SECONDS = 8.0
+
+
+class Keeper:
+    def __init__(self, home: Home, connection: Millrace, settings: AppSettings) -> None:
+        self._home = home
+        self._apps = Apps(connection)
+        self._waking, self._wake_end = os.pipe()
+        os.set_blocking(self._waking, False)
+        confinement = possible_confinement(home, settings.network)
+        self._tools = Tools(
+            home,
+            connection,
+            confinement,
+            Limiter(own_user=confinement.own_user),
+            Watcher(),
+            ThreadPoolExecutor(WORKERS, "import"),
+            ThreadPoolExecutor(SENT_AT_ONCE, "send"),
+            timedelta(seconds=settings.longest_run_seconds),
+            self.wake,
+        )
+        self._tended: dict[str, Tended] = {}
+        self._every = {name: _Every(seconds) for name, seconds in _INTERVALS.items()}
+        if confinement.warning:
+            log("app_confinement", warning=confinement.warning)
+
+    def wake(self) -> None:
+        with suppress(OSError):
+            os.write(self._wake_end, b"!")
+
+    def run(self, stopping: threading.Event) -> None:
+        """Until it is told to stop; then every program is ended, and what is under way waits for the next start."""
+        self._take_up_left_overs()
+        while not stopping.is_set():
+            if self._every["refresh"].is_due():
+                self._refresh()
+            self._look()
+            if self._every["status"].is_due():
+                self._tell()
+            if self._every["tidy"].is_due():
+                self._tidy()
+            if self._every["logs"].is_due():
+                for tended in self._tended.values():
+                    tended.rotate_logs()
+            self._rest()
+        self._shut_down()
+
+    def _take_up_left_overs(self) -> None:
+        """Tenants whose files were on their way, whether they have a program still or not."""
+        handled = self._home.handled("any").parent
+        for folder in sorted(handled.iterdir()) if handled.is_dir() else ():
+            if (folder / "taken").is_dir() and any((folder / "taken").iterdir()):
+                self._tended[folder.name] = Tended(self._tools, folder.name)
+
+    def _refresh(self) -> None:
+        """A platform that does not answer now changes nothing."""
+        try:
+            declared = {item["tenant"]: item for item in self._apps.all()["items"]}
+        except MillraceError as failed:
+            log("agreements_unknown", error=str(failed))
+            return
+        for tenant in declared.keys() - self._tended.keys():
+            self._tended[tenant] = Tended(self._tools, tenant)
+        for tenant, tended in list(self._tended.items()):
+            item = declared.get(tenant)
+            try:
+                agreement = None if item is None else parse_agreement({"client": tenant, **item["agreement"]})[0]
+            except MillraceError as refused:
+                log("agreement_unreadable", tenant=tenant, error=str(refused))
+                continue
+            tended.agree(agreement, 0 if item is None else item["revision"])
+            if agreement is None and tended.is_idle:
+                tended.leave()
+                del self._tended[tenant]
+
+    def _look(self) -> None:
+        for tenant, seen in self._tools.watcher.read():
+            self._tended[tenant].note(seen)
+        for tended in list(self._tended.values()):
+            tended.tick(datetime.now(UTC))
+
+    def _rest(self) -> None:
+        busy = any(tended.is_busy for tended in self._tended.values())
+        heard = [self._waking, *([self._tools.watcher.descriptor] if self._tools.watcher.descriptor else [])]
+        ready, _, _ = select.select(heard, [], [], BUSY_SECONDS if busy else IDLE_SECONDS)
+        if self._waking in ready:
+            with suppress(BlockingIOError):
+                os.read(self._waking, 4096)
+
+    def _tell(self) -> None:
+        said = {
+            "confinement": self._tools.confinement.as_json(),
+            "limits": self._tools.limiter.means,
+            "watching": self._tools.watcher.means,
+            "tenants": {tenant: tended.status() for tenant, tended in self._tended.items()},
+        }
+        partial = self._home.apps.with_suffix(".new")
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps({"pid": os.getpid(), "at": now_text(), **said}))
+        partial.replace(self._home.apps)
+
+    def _tidy(self) -> None:
+        for tenant, tended in self._tended.items():
+            if tended.agreement is not None:
+                gone = tidy(tended.staging, tended.agreement.data_retention_days)
+                if gone:
+                    log("app_files_expired", tenant=tenant, files=gone)
+
+    def _shut_down(self) -> None:
+        self._tools.stopping.set()
+        for tended in self._tended.values():
+            tended.stop()
+        ends = time.monotonic() + STOP_SECONDS
+        running = list(self._tended.values())
+        while running:
+            running = [tended for tended in running if not tended.has_stopped(by_force=time.monotonic() > ends)]
+            time.sleep(0.02)
+        self._home.apps.unlink(missing_ok=True)
+
+
+_INTERVALS = {"refresh": REFRESH_SECONDS, "status": STATUS_SECONDS, "tidy": TIDY_SECONDS, "logs": LOG_SECONDS}
+
+
+class _Every:
+    """True once per interval, the first time at once."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._due = clock()
+
+    def is_due(self) -> bool:
+        if self._clock() < self._due:
+            return False
+        self._due = self._clock() + self._seconds
+        return True

@@ -1,0 +1,84 @@
+"""A run that is not over: its record on disk, kept up to date while its program runs and its files are imported."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from millrace.manage.logs import gather_own_logs
+from millrace.staging.folders import Staging
+from millrace.staging.runs import FAILED, IMPORTING, INTERRUPTED, RUNNING, SUCCEEDED, Run, RunFolder
+
+MOST_SPANS = 20
+
+
+def now_text() -> str:
+    return text_of(datetime.now(UTC))
+
+
+def text_of(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class OpenRun:
+    """Used by the manager's loop and by the threads that import its files."""
+
+    def __init__(self, staging: Staging, run: Run) -> None:
+        self._staging = staging
+        self._lock = threading.Lock()
+        self._run = run
+        self.folder = RunFolder(staging.runs / run.id)
+        self.groups = 0
+        self.group_number = 0
+        self.folder.write(run)
+
+    @property
+    def run(self) -> Run:
+        return self._run
+
+    @property
+    def in_app(self) -> bool:
+        return self._run.state == RUNNING
+
+    def change(self, **fields: Any) -> None:
+        with self._lock:
+            self._run = replace(self._run, **fields)
+            self.folder.write(self._run)
+
+    def begin_group(self) -> None:
+        with self._lock:
+            self.groups += 1
+
+    def end_group(self) -> None:
+        with self._lock:
+            self.groups -= 1
+
+    def joined(self, spans: Sequence[str]) -> None:
+        """Of a program that runs for ever only the last ones are remembered here; each file's report names its own."""
+        self.change(spans=(*self._run.spans, *spans)[-MOST_SPANS:])
+
+    def app_ended(self, exit_code: int | None, error: str | None = None) -> None:
+        self.keep_logs()
+        self.change(state=IMPORTING, exit_code=exit_code, error=error or self._run.error)
+
+    def keep_logs(self, least_bytes: int = 0) -> None:
+        """The files that the program wrote itself; while it runs only those that have grown long."""
+        with suppress(FileNotFoundError):
+            gather_own_logs(self._staging.log, self.folder.own_logs, least_bytes)
+
+    def add_report(self, report: dict[str, Any]) -> None:
+        with self._lock:
+            self.folder.add_reports([report])
+            outcome = "done" if report["state"] == "completed" else "failed"
+            files = {**self._run.files, outcome: self._run.files[outcome] + 1}
+            rows = {name: count + report["rows"][name] for name, count in self._run.rows.items()}
+            self._run = replace(self._run, files=files, rows=rows)
+            self.folder.write(self._run)
+
+    def close(self) -> None:
+        """All its files are where they belong."""
+        code = self._run.exit_code
+        state = INTERRUPTED if code is None and not self._run.error else SUCCEEDED if code == 0 else FAILED
+        self.change(state=state, ended_at=now_text())

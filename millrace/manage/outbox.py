@@ -1,0 +1,50 @@
+"""One tenant's `out` as its manager knows it: what was seen in, the paths that are finished or must be refused out."""
+
+import time
+from pathlib import Path
+
+from millrace.manage.ripening import Health, How, Seen, Verdict, judge
+from millrace.manage.watching import signature_of
+
+
+class Outbox:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._seen: dict[str, Seen] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._seen)
+
+    def note(self, seen: Seen) -> None:
+        """What was only found says nothing new of a file that is known and has not changed."""
+        before = self._seen.get(seen.path)
+        if before is not None and seen.how is How.FOUND and before.signature == seen.signature:
+            return
+        self._seen.pop(seen.path, None)
+        self._seen[seen.path] = seen
+
+    def ripe(self, health: Health, most: int) -> tuple[list[str], list[str]]:
+        """Those to take, in the order in which they were finished, and those to refuse; each is told once."""
+        now = time.time()
+        take: list[str] = []
+        refuse: list[str] = []
+        for seen in list(self._seen.values()):
+            verdict = judge(seen, health, now)
+            if verdict is Verdict.WAIT:
+                continue
+            if verdict is Verdict.TAKE and seen.how is How.FOUND and self._has_changed(seen):
+                continue
+            del self._seen[seen.path]
+            (take if verdict is Verdict.TAKE else refuse).append(seen.path)
+            if len(take) >= most:
+                break
+        return take, refuse
+
+    def _has_changed(self, seen: Seen) -> bool:
+        signature = signature_of(self._root / seen.path)
+        if signature is not None and signature == seen.signature:
+            return False
+        del self._seen[seen.path]
+        if signature is not None:
+            self._seen[seen.path] = Seen(seen.path, How.FOUND, time.time(), signature)
+        return True

@@ -1,0 +1,43 @@
+"""The span that the files of a run join, and the next one where it is over before they all have.
+
+An import that fails aborts its span; what comes behind it must not go lost with it."""
+
+from millrace.client import Problem
+from millrace.client.spans import Spans
+
+MOST_SPANS = 1000
+
+
+class Route:
+    def __init__(self, spans: Spans, name: str) -> None:
+        self._spans = spans
+        self._name = name
+        self._number = 1
+        self.begun: list[str] = []
+
+    @property
+    def span(self) -> str:
+        return self._name if self._number == 1 else f"{self._name}-{self._number}"
+
+    def begin(self) -> None:
+        while True:
+            try:
+                self._spans.begin(self.span)
+                self.begun.append(self.span)
+                return
+            except Problem as refused:
+                if refused.code != "span_over" or self._number >= MOST_SPANS:
+                    raise
+                self._number += 1
+
+    def goes_on_after(self, refused: Problem) -> bool:
+        """Whether the import that was refused may be asked for again, in the span that there is now."""
+        if refused.code not in ("no_span", "span_over") or self._number >= MOST_SPANS:
+            return False
+        self.begin()
+        return True
+
+    def end(self) -> None:
+        """Those that were aborted meanwhile stay so."""
+        for name in self.begun:
+            self._spans.end(name)

@@ -1,0 +1,76 @@
+"""A tenant's program as a process: an order in, output into its logs, an exit code out; it dies with the manager."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from typing import Any
+
+from millrace.manage.confinement import launcher
+from millrace.manage.logs import Pump
+from millrace.staging.runs import RunFolder
+
+# Between the request to end and the end by force.
+STOP_SECONDS = 10.0
+PUMP_SECONDS = 2.0
+
+
+class AppProcess:
+    """The thread that makes it must outlive it."""
+
+    def __init__(self, folder: RunFolder, order: dict[str, Any]) -> None:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        pipes = {name: os.pipe() for name in ("stdout", "stderr")}
+        self._process = subprocess.Popen(
+            launcher(),
+            stdin=subprocess.PIPE,
+            stdout=pipes["stdout"][1],
+            stderr=pipes["stderr"][1],
+            start_new_session=True,
+        )
+        self._pumps = []
+        for name, (reading, writing) in pipes.items():
+            os.close(writing)
+            self._pumps.append(Pump(reading, folder.path / f"{name}.log"))
+            self._pumps[-1].start()
+        self._kill_at: float | None = None
+        self._give(order)
+
+    def _give(self, order: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
+            stdin.write(json.dumps(order).encode())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._kill_at is not None
+
+    def poll(self) -> int | None:
+        """Its exit code once it has ended and all it said is written down; negative for a signal."""
+        if self._process.poll() is None:
+            if self._kill_at is not None and time.monotonic() > self._kill_at:
+                self.kill()
+            return None
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            # What it started and left behind, where it has no world of its own that ends with it.
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for pump in self._pumps:
+            pump.join(PUMP_SECONDS)
+        code = int(self._process.returncode)
+        return 128 - code if code > 128 else code
+
+    def stop(self) -> None:
+        """Asks it to end; if it does not, `poll` ends it by force."""
+        if self._kill_at is None and self._process.poll() is None:
+            self._kill_at = time.monotonic() + STOP_SECONDS
+            self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)

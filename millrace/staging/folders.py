@@ -1,0 +1,74 @@
+"""A tenant's staging on disk: a home and a tenant in, its folders out, made with the owner that may see them.
+
+Its program sees `in`, `out` and `log` and nothing else; what was taken out of there lies where no program comes."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.model.names import Home
+
+PRIVATE, PASSABLE, SHARED_WITH_GROUP = 0o700, 0o711, 0o750
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    home: Home
+    tenant: str
+
+    @property
+    def root(self) -> Path:
+        """{SOURCE_PATH}/{CLIENT_ID}"""
+        return self.home.source(self.tenant)
+
+    @property
+    def inbox(self) -> Path:
+        return self.root / "in"
+
+    @property
+    def outbox(self) -> Path:
+        return self.root / "out"
+
+    @property
+    def log(self) -> Path:
+        """Where the program may write log files of its own."""
+        return self.root / "log"
+
+    @property
+    def taken(self) -> Path:
+        """Files on their way into their tables, a folder each."""
+        return self.home.handled(self.tenant) / "taken"
+
+    @property
+    def done(self) -> Path:
+        return self.home.handled(self.tenant) / "done"
+
+    @property
+    def failed(self) -> Path:
+        return self.home.handled(self.tenant) / "failed"
+
+    @property
+    def runs(self) -> Path:
+        return self.home.handled(self.tenant) / "runs"
+
+    @property
+    def schedule(self) -> Path:
+        """Up to when the schedule has been followed."""
+        return self.home.handled(self.tenant) / "schedule.json"
+
+    def make(self, owner: int | None = None) -> None:
+        """Makes what is missing. With an owner, the program's folders are that user's alone."""
+        self.home.sources.mkdir(parents=True, exist_ok=True)
+        self.home.sources.chmod(PASSABLE)
+        self.home.handled(self.tenant).mkdir(parents=True, exist_ok=True)
+        self.home.handled(self.tenant).parent.chmod(PRIVATE)
+        for folder in (self.taken, self.done, self.failed, self.runs):
+            folder.mkdir(exist_ok=True)
+        self.root.mkdir(exist_ok=True)
+        for folder in (self.inbox, self.outbox, self.log):
+            folder.mkdir(mode=PRIVATE, exist_ok=True)
+            if owner is not None and folder.lstat().st_uid != owner:
+                os.chown(folder, owner, owner, follow_symlinks=False)
+        if owner is not None:
+            os.chown(self.root, 0, owner)
+            self.root.chmod(SHARED_WITH_GROUP)

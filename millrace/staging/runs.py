@@ -1,0 +1,141 @@
+"""What is kept of each run of a tenant's program: its record, its files, its output; written by the managers, read by all.
+
+runs/RUN/run.json, files.jsonl (a report per file), stdout.log, stderr.log (each with older ones beside it), and in files/ the
+log files that the program wrote itself."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from millrace.model.errors import Missing
+from millrace.staging.folders import Staging
+
+RUNNING, IMPORTING, SUCCEEDED, FAILED, INTERRUPTED = "running", "importing", "succeeded", "failed", "interrupted"
+MOST_REPORT_BYTES = 8 << 20
+OVER = (SUCCEEDED, FAILED, INTERRUPTED)
+_RUN_ID = re.compile(r"run_[0-9a-hjkmnp-tv-z]{26}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`exit_code`: negative for a signal. `error`: why the platform ended it, or could not begin it."""
+
+    id: str
+    tenant: str
+    mode: str
+    state: str
+    cause: str
+    revision: int
+    started_at: str
+    due_at: str | None = None
+    ended_at: str | None = None
+    exit_code: int | None = None
+    error: str | None = None
+    spans: tuple[str, ...] = ()
+    files: dict[str, int] = field(default_factory=lambda: {"done": 0, "failed": 0})
+    rows: dict[str, int] = field(default_factory=lambda: {"read": 0, "accepted": 0, "rejected": 0, "ignored": 0})
+    confinement: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in OVER
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def own_logs(self) -> Path:
+        return self.path / "files"
+
+    def read(self) -> Run:
+        document = json.loads((self.path / "run.json").read_text())
+        return Run(**{**document, "spans": tuple(document["spans"])})
+
+    def document(self) -> dict[str, Any]:
+        """The record as people and programs see it."""
+        return asdict(self.read())
+
+    def write(self, run: Run) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        partial = self.path / "run.json.new"
+        partial.write_text(json.dumps(asdict(run)))
+        partial.replace(self.path / "run.json")
+
+    def change(self, **fields: Any) -> Run:
+        changed = replace(self.read(), **fields)
+        self.write(changed)
+        return changed
+
+    def add_reports(self, reports: Sequence[dict[str, Any]]) -> None:
+        """A file that was reported before a crash, and is again behind it, counts once."""
+        with (self.path / "files.jsonl").open("a") as lines:
+            lines.writelines(json.dumps(report) + "\n" for report in reports)
+        if (self.path / "files.jsonl").stat().st_size > MOST_REPORT_BYTES:
+            (self.path / "files.jsonl").replace(self.path / "files.jsonl.1")
+
+    def reports(self) -> list[dict[str, Any]]:
+        """The last ones, in the order in which they ended."""
+        found: dict[str, dict[str, Any]] = {}
+        for name in ("files.jsonl.1", "files.jsonl"):
+            with suppress(FileNotFoundError), (self.path / name).open() as lines:
+                for line in lines:
+                    report = json.loads(line)
+                    found[report["claim"]] = report
+        return list(found.values())
+
+    def logs(self) -> list[dict[str, Any]]:
+        """Every kept log: what it is called and how long it is."""
+        found = [path for path in self.path.glob("std*.log*") if path.is_file()]
+        found += [path for path in self.own_logs.glob("*") if path.is_file()] if self.own_logs.is_dir() else []
+        named = ((str(path.relative_to(self.path)), path.stat().st_size) for path in found)
+        return [{"name": name, "bytes": size} for name, size in sorted(named)]
+
+    def log_tail(self, name: str, most: int) -> Iterator[bytes]:
+        """The last bytes of one of `logs`, in pieces."""
+        if name not in {log["name"] for log in self.logs()}:
+            known = ", ".join(log["name"] for log in self.logs()) or "none"
+            raise Missing(f"The run has no log {name[:80]!r}.", remedy=f"It has: {known}.", code="no_log")
+        return _tail(self.path / name, most)
+
+
+def _tail(path: Path, most: int) -> Iterator[bytes]:
+    with path.open("rb") as log:
+        size = os.fstat(log.fileno()).st_size
+        log.seek(max(size - most, 0))
+        left = min(size, most)
+        while left > 0 and (piece := log.read(min(left, 1 << 16))):
+            left -= len(piece)
+            yield piece
+
+
+def run_folder(staging: Staging, run_id: str) -> RunFolder:
+    folder = RunFolder(staging.runs / run_id)
+    if not _RUN_ID.fullmatch(run_id) or not (folder.path / "run.json").is_file():
+        raise Missing(f"There is no run {run_id[:40]!r} of {staging.tenant}.", code="no_run")
+    return folder
+
+
+def run_folders(staging: Staging) -> list[RunFolder]:
+    """The newest first: their names begin with their time."""
+    if not staging.runs.is_dir():
+        return []
+    found = [path for path in staging.runs.iterdir() if _RUN_ID.fullmatch(path.name)]
+    return [RunFolder(path) for path in sorted(found, reverse=True) if (path / "run.json").is_file()]
+
+
+def forget_runs(staging: Staging, before: str, most: int) -> None:
+    """Runs that ended before then, and of the others all but the newest."""
+    for number, folder in enumerate(run_folders(staging)):
+        run = folder.read()
+        if run.is_over and (number >= most or (run.ended_at or run.started_at) < before):
+            shutil.rmtree(folder.path, ignore_errors=True)

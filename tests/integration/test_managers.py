@@ -1,0 +1,155 @@
+"""Programs that are run, watched and confined, and their files: the managers as a process, the platform a stand-in."""
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.managers import Managers, Tenant, managers
+from tests.support.waiting import wait_until
+
+IN_PLACE = 'cd "$SOURCE_PATH/$CLIENT_ID"; '
+MOVE_ALL = IN_PLACE + 'for f in in/*; do [ -e "$f" ] && mv "$f" out/; done; true'
+POINTS = (
+    "manage_before_take", "manage_after_take", "manage_after_span", "manage_after_admit", "manage_after_send",
+    "manage_after_end", "manage_before_filing", "manage_after_filing",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managers]:
+    with managers(tmp_path_factory.mktemp("managers") / "home") as running:
+        yield running
+
+
+@pytest.fixture
+def tenant(started: Managers, request: pytest.FixtureRequest) -> Iterator[Tenant]:
+    """One of each test's own."""
+    name = re.sub(r"[^a-z_]", "_", request.node.name)[-60:].strip("_")
+    yield Tenant(started, name)
+    started.withdraw(name)
+
+
+def test_a_batch_run_imports_every_file_in_one_span(tenant: Tenant) -> None:
+    tenant.declare("sh", "-c", MOVE_ALL + "; echo said; echo wrong >&2; echo noted > $LOG_PATH/own.log")
+    tenant.put("a.csv", "id\n1\n")
+    tenant.put("b.csv", "id\n2\n")
+    tenant.ask()
+    [run] = tenant.ran()
+    assert (run.state, run.exit_code, run.files, run.spans) == ("succeeded", 0, {"done": 2, "failed": 0}, (run.id,))
+    assert tenant.imported() == [b"id\n1\n", b"id\n2\n"]
+    assert tenant.done() == ["a.csv", "b.csv"]
+    assert {report["span"] for report in tenant.reports(tenant.staging.done)} == {run.id}
+    outputs = [tenant.output(run, name) for name in ("stdout.log", "stderr.log", "files/own.log")]
+    assert outputs == ["said\n", "wrong\n", "noted\n"]
+
+
+def test_a_file_goes_to_the_table_of_its_folder_or_fails_with_their_names(tenant: Tenant) -> None:
+    tenant.tables("readings", "devices")
+    write = "cd out && mkdir readings nothing && for f in readings/a nothing/b c; do echo 1 > $f.csv; done"
+    tenant.declare("sh", "-c", IN_PLACE + write)
+    tenant.ask()
+    [run] = tenant.ran()
+    assert run.files == {"done": 1, "failed": 2}
+    assert (tenant.done(), tenant.failed()) == (["a.csv"], ["b.csv", "c.csv"])
+    for report in tenant.reports(tenant.staging.failed):
+        assert report["error"]["code"] == "no_table"
+        assert "devices, readings" in report["error"]["remedy"]
+
+
+def test_what_a_broken_run_may_have_half_written_is_not_imported(tenant: Tenant) -> None:
+    write = "cd out; echo 1 > .w; mv .w whole.csv; echo 2 > half.csv; echo 3 > later.csv.tmp; echo 4 > .hidden; exit 3"
+    tenant.declare("sh", "-c", IN_PLACE + write)
+    tenant.ask()
+    [run] = tenant.ran()
+    assert (run.state, run.exit_code) == ("failed", 3)
+    assert (tenant.done(), tenant.failed()) == (["whole.csv"], ["half.csv"])
+    assert tenant.reports(tenant.staging.failed)[0]["error"]["code"] == "half_written"
+    assert sorted(os.listdir(tenant.staging.outbox)) == [".hidden", "later.csv.tmp"]
+
+
+def test_a_stream_app_is_kept_running_and_its_files_are_imported_as_they_come(tenant: Tenant) -> None:
+    carry = 'while true; do for f in in/*; do [ -e "$f" ] && mv "$f" out/; done; sleep 0.02; done'
+    tenant.declare("sh", "-c", IN_PLACE + carry, mode="stream")
+    for number in range(20):
+        tenant.put(f"{number}.csv", f"id\n{number}\n")
+    wait_until(lambda: len(tenant.done()) == 20, 20, "all files to be imported")
+    assert len(tenant.imported()) == 20
+    first = tenant.running()
+    assert {report["run"] for report in tenant.reports(tenant.staging.done)} == {first}
+    tenant.kill_app()
+    wait_until(lambda: tenant.running() not in (None, first), 20, "the app to be started again")
+    tenant.put("late.csv")
+    wait_until(lambda: "late.csv" in tenant.done(), 20, "a file of the second life")
+    assert next(run for run in tenant.runs() if run.id == first).exit_code == -9
+
+
+def test_a_run_under_way_is_not_started_twice(tenant: Tenant) -> None:
+    wait = "while [ ! -e in/go ]; do sleep 0.02; done; rm in/go"
+    tenant.declare("sh", "-c", IN_PLACE + wait, schedule={"cron": "@every 1s", "missed": "run_once"})
+    wait_until(tenant.running, 10, "the first run")
+    wait_until(lambda: tenant.seconds_running() > 3, 10, "moments of the schedule to pass")
+    assert len(tenant.runs()) == 1
+    tenant.put("go")
+    wait_until(lambda: len(tenant.runs()) == 2, 10, "one run to make up for those missed")
+    assert tenant.runs()[1].state in ("importing", "succeeded")
+
+
+def test_the_memory_limit_of_the_agreement_holds(tenant: Tenant) -> None:
+    greedy = "dd if=/dev/zero of=/dev/null bs=200M count=1"
+    tenant.declare("sh", "-c", greedy, resources={"limits": {"memory": "64Mi", "cpu": "500m"}})
+    tenant.ask()
+    [run] = tenant.ran()
+    assert run.state == "failed"
+    assert run.confinement["limits"]["memory"].startswith(f"{64 << 20} bytes")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the platform must be root to give a program a user of its own")
+def test_a_program_sees_neither_the_platform_nor_another_tenant(tenant: Tenant) -> None:
+    home = tenant.managers.home
+    other = home.source("other") / "in"
+    other.mkdir(parents=True)
+    (other / "secret.csv").write_text("theirs")
+    port = tenant.managers.fake.url.rpartition(":")[2]
+    look = (
+        f"id -u; for f in {home.client} {other}/secret.csv; do cat $f && echo seen; done; "
+        f"ls {home.root} {home.sources} && echo listed; ls $SOURCE_PATH; touch /etc/mine && echo wrote; "
+        f"cat /proc/{tenant.managers.process.pid}/environ && echo spied; "
+        f"(echo > /dev/tcp/127.0.0.1/{port}) && echo connected; true"
+    )
+    tenant.declare("bash", "-c", look)
+    tenant.ask()
+    [run] = tenant.ran()
+    user, *visible = tenant.output(run).split()
+    assert int(user) >= 1 << 30
+    assert visible == [tenant.name]
+    assert (run.confinement["own_user"], run.confinement["own_view"], run.confinement["warning"]) == (True, True, None)
+
+
+def test_links_and_devices_are_not_imported(tenant: Tenant) -> None:
+    tenant.declare("sh", "-c", IN_PLACE + "cd out && ln -s /etc/passwd a.csv && mkfifo b.csv && echo 1 > c.csv")
+    tenant.ask()
+    [run] = tenant.ran()
+    assert run.files == {"done": 1, "failed": 0}
+    assert tenant.imported() == [b"1\n"]
+
+
+def test_no_file_is_lost_or_imported_twice_by_a_crash(tenant: Tenant) -> None:
+    """The managers are killed at each of their boundaries, and started again."""
+    tenant.declare("sh", "-c", MOVE_ALL)
+    expected = set()
+    for point in POINTS:
+        for number in range(3):
+            expected.add(f"{point}{number}.csv")
+            tenant.put(f"{point}{number}.csv", f"id\n{point}{number}\n")
+        (tenant.managers.failpoints / point).write_text("kill")
+        tenant.ask()
+        assert tenant.managers.process.wait(20) == -9, point
+        tenant.managers.start()
+        tenant.ask()
+        wait_until(lambda: set(tenant.done()) == expected, 20, f"every file to be done behind {point}")
+    wait_until(lambda: all(run.is_over for run in tenant.runs()), 20, "every run to be over")
+    assert tenant.imported() == sorted(f"id\n{name.removesuffix('.csv')}\n".encode() for name in expected)
+    assert not list(tenant.staging.taken.iterdir())
+    assert tenant.failed() == []

@@ -1,0 +1,145 @@
+"""The ingestion managers as a process, with a stand-in for the platform: real programs, real files, no Kafka and no Spark."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from millrace.model.names import Home
+from millrace.staging.folders import Staging
+from millrace.staging.runs import Run, run_folders
+from tests.support.fake_platform import TOKEN, FakePlatform, fake_platform
+from tests.support.waiting import wait_until
+
+SECONDS = 30.0
+APPS = ("GET", "/v1/apps")
+
+
+class Managers:
+    def __init__(self, home: Path, fake: FakePlatform) -> None:
+        self.home = Home(home)
+        self.fake = fake
+        self.failpoints = home / "failpoints"
+        self.failpoints.mkdir(parents=True)
+        (home / "client.json").write_text(json.dumps({"url": fake.url, "token": TOKEN}))
+        (home / "client.json").chmod(0o600)
+        fake.answers[APPS] = {"items": []}
+        self.process: subprocess.Popen[bytes]
+
+    def start(self) -> None:
+        self.home.apps.unlink(missing_ok=True)
+        environ = {**os.environ, "MILLRACE_HOME": str(self.home.root), "MILLRACE_FAILPOINTS": str(self.failpoints)}
+        with (self.home.root / "managers.log").open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "millrace.manage"], env=environ, stderr=log)
+        wait_until(lambda: self.home.apps.exists() or self.process.poll(), SECONDS, "the managers to be there")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(SECONDS)
+
+    def declare(self, tenant: str, command: tuple[str, ...], agreement: dict[str, Any]) -> None:
+        """`mode` and `env` belong to the app, all else to the agreement."""
+        app = {name: agreement[name] for name in ("mode", "env") if name in agreement}
+        rest = {name: value for name, value in agreement.items() if name not in app}
+        item = {"tenant": tenant, "revision": 1, "agreement": {"app": {"command": list(command), **app}, **rest}}
+        others = [other for other in self.fake.answers[APPS]["items"] if other["tenant"] != tenant]
+        self.fake.answers[APPS] = {"items": [*others, item]}
+
+    def withdraw(self, tenant: str) -> None:
+        kept = [other for other in self.fake.answers[APPS]["items"] if other["tenant"] != tenant]
+        self.fake.answers[APPS] = {"items": kept}
+
+
+class Tenant:
+    """One tenant with the table `readings`, and what its program did."""
+
+    def __init__(self, managers: Managers, name: str) -> None:
+        self.managers = managers
+        self.name = name
+        self.staging = Staging(managers.home, name)
+        self.tables("readings")
+
+    def tables(self, *names: str) -> None:
+        self.managers.fake.answers["GET", f"/v1/tenants/{self.name}"] = {"tables": list(names)}
+
+    def declare(self, *command: str, **agreement: Any) -> None:
+        self.managers.declare(self.name, command, agreement)
+
+    def ask(self) -> None:
+        asked = self.managers.home.app_request(self.name)
+        asked.parent.mkdir(parents=True, exist_ok=True)
+        asked.touch()
+
+    def put(self, name: str, text: str = "id\n1\n") -> None:
+        """Into `in`, as an upload would."""
+        wait_until(self.staging.schedule.is_file, SECONDS, "the folders to be made")
+        path = self.staging.inbox / f".{name}"
+        path.write_text(text)
+        owner = self.staging.inbox.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)
+        path.rename(self.staging.inbox / name)
+
+    def runs(self) -> list[Run]:
+        """The newest first."""
+        return [folder.read() for folder in run_folders(self.staging)]
+
+    def ran(self, count: int = 1) -> list[Run]:
+        """The runs, once so many are over."""
+
+        def over() -> list[Run]:
+            runs = self.runs()
+            return runs if sum(run.is_over for run in runs) >= count else []
+
+        return wait_until(over, SECONDS, f"{count} runs to be over")
+
+    def running(self) -> str | None:
+        """The run whose program is running."""
+        return next((run.id for run in self.runs() if run.state == "running"), None)
+
+    def kill_app(self) -> None:
+        """Ends the program as an accident would."""
+        for child in psutil.Process(self.managers.process.pid).children():
+            child.kill()
+
+    def seconds_running(self) -> float:
+        return (datetime.now(UTC) - datetime.fromisoformat(self.runs()[0].started_at)).total_seconds()
+
+    def output(self, run: Run, name: str = "stdout.log") -> str:
+        return (self.staging.runs / run.id / name).read_text()
+
+    def done(self) -> list[str]:
+        return _files(self.staging.done)
+
+    def failed(self) -> list[str]:
+        return _files(self.staging.failed)
+
+    def reports(self, where: Path) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in sorted(where.rglob("*.report.json"))]
+
+    def imported(self) -> list[bytes]:
+        """What each import of the tenant holds at the stand-in."""
+        fake = self.managers.fake
+        return sorted(bytes(fake.stored[one]) for one, tenant in fake.tenants.items() if tenant == self.name)
+
+
+def _files(where: Path) -> list[str]:
+    """The names of those that lie there, without their reports."""
+    return sorted(path.name for path in where.rglob("*") if path.is_file() and not path.name.endswith(".report.json"))
+
+
+@contextmanager
+def managers(home: Path) -> Iterator[Managers]:
+    with fake_platform() as fake:
+        started = Managers(home, fake)
+        started.start()
+        try:
+            yield started
+        finally:
+            started.stop()
