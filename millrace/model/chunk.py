@@ -72,7 +72,9 @@ class ChunkHeader:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a chunk's rows: rows = accepted + rejected + ignored. `failure` says why it could not be judged."""
+    """What became of a chunk's rows: rows = accepted + rejected + ignored. `failure` says why it could not be judged.
+
+    `quality` is what it tells about the rules of its definition, where that has any: see model/quality.py."""
 
     import_id: str
     number: int
@@ -83,6 +85,7 @@ class Verdict:
     ignored: int = 0
     failure: str | None = None
     checksum: int = 0
+    quality: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from millrace.model.documents import flag, mapping, number, one_of, text
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 from millrace.model.rules import parse_rules
+from millrace.model.rules_fit import refuse_misfits
 from millrace.model.sinks import parse_targets
 from millrace.model.table import Budget, CsvDialect, TableDeclaration
 
@@ -41,6 +42,8 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
     name = checked_name("table", document.get("table", schema.get("name")))
     key = _primary_key(document.get("primary_key", []), columns)
     targets = parse_targets(document.get("sinks", ["delta"]))
+    rules = parse_rules(document.get("rules", []))
+    refuse_misfits(rules, columns, key)
     return TableDeclaration(
         name=name,
         schema=schema,
@@ -60,7 +63,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         budget=_budget(document),
         publish=one_of("publish", document.get("publish", "rolling"), PUBLISH),
         compatibility=one_of("compatibility", document.get("compatibility", "backward"), COMPATIBILITY),
-        rules=parse_rules(document.get("rules", [])),
+        rules=rules,
     )
 
 

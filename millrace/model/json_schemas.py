@@ -77,7 +77,6 @@ _TESTS: dict[str, dict[str, Schema]] = {
     "check": {"check": _text(2000, about="An expression over columns that must be true: helpful <= total.")},
     "fresh": {name: _whole(0, r.MOST_SECONDS) for name in r.KINDS["fresh"]},
     "unique": {"unique": {"anyOf": [{"const": "key"}, _list(_COLUMN, 1)]}},
-    "reference": {"references": {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,62}\\..+$"}},
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from millrace.model.columns import RESCUED, Column, parse_columns
 from millrace.model.rules import Rule
+from millrace.model.rules_fit import in_force
 from millrace.model.sinks import DELTA, SinkTarget
 
 
@@ -87,7 +88,8 @@ class Definition:
     """What a chunk is judged by: immutable, named by its fingerprint, published before the first chunk that names it.
 
     `previous` is the fingerprint of the revision before, of the same generation. A generation begins empty: rows of versions
-    up to its `floor` are of the table's past life."""
+    up to its `floor` are of the table's past life. `agreed` are the rules that the tenant's agreement then had
+    for it, `rules` all that are in force."""
 
     tenant: str
     table: TableDeclaration
@@ -97,6 +99,8 @@ class Definition:
     generation: int = 1
     floor: int = 0
     previous: str | None = None
+    agreed: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...] = field(default=(), compare=False)
 
     def to_json(self) -> bytes:
         return json.dumps(
@@ -107,6 +111,7 @@ class Definition:
                 "generation": self.generation,
                 "floor": self.floor,
                 "previous": self.previous,
+                **({"agreed": [asdict(rule) for rule in self.agreed]} if self.agreed else {}),
             },
             sort_keys=True,
             separators=(",", ":"),
@@ -123,7 +128,8 @@ def _from_json(body: bytes) -> Definition:
     data = json.loads(body)
     declaration = TableDeclaration.from_dict(data["table"])
     lineage = {name: data[name] for name in ("generation", "floor", "previous") if name in data}
-    return define(data["tenant"], declaration, data["revision"], **lineage)
+    agreed = tuple(Rule.from_dict(rule) for rule in data.get("agreed", ()))
+    return define(data["tenant"], declaration, data["revision"], **lineage, agreed=agreed)
 
 
 def define(
@@ -133,9 +139,11 @@ def define(
     generation: int = 1,
     floor: int = 0,
     previous: str | None = None,
+    agreed: tuple[Rule, ...] = (),
 ) -> Definition:
     columns = parse_columns(table.schema)
     if table.unknown_fields == "rescue":
         columns = (*columns, RESCUED)
-    unnamed = Definition(tenant, table, revision, "", columns, generation, floor, previous)
+    rules = in_force(agreed, table.rules)
+    unnamed = Definition(tenant, table, revision, "", columns, generation, floor, previous, agreed, rules)
     return replace(unnamed, fingerprint=hashlib.sha256(unnamed.to_json()).hexdigest()[:32])

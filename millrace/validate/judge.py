@@ -1,10 +1,10 @@
 """One chunk and its definition in; accepted rows, rejected rows and the verdict out. Judged twice, it is the same twice.
 
-A row's verdict depends on the row and the definition alone. A chunk that cannot be read at all is a failed verdict, never
-an exception; it keeps one rejected record with the beginning of its body."""
+A row's verdict depends on the row, the definition and the chunk's version alone. A chunk that cannot be read at all is a
+failed verdict, never an exception; it keeps one rejected record with the beginning of its body."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,9 @@ from millrace.validate.from_avro import parse_avro
 from millrace.validate.from_csv import parse_csv
 from millrace.validate.from_jsonl import parse_jsonl
 from millrace.validate.parsed import Parsed, Undecodable
+from millrace.validate.quality_facts import Keys, chunk_facts
 from millrace.validate.reading import Reading, reading_of
+from millrace.validate.row_rules import Broken, check_rows
 
 MAX_FAILED_BYTES = 64 * 1024
 
@@ -35,11 +37,14 @@ _PARSERS: dict[str, Callable[[ChunkHeader, bytes, Reading], Parsed]] = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`accepted` has the stored schema, `rejected` that of the errors table; it is None where no row was rejected."""
+    """`accepted` has the stored schema, `rejected` that of the errors table; it is None where no row was rejected.
+
+    `keys` holds the hashed keys of the rules that ask whether rows are unique in their import."""
 
     accepted: pa.Table
     rejected: pa.Table | None
     verdict: Verdict
+    keys: Keys = field(default_factory=dict)
 
 
 def judge(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
@@ -54,9 +59,16 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
             header, body[:MAX_FAILED_BYTES], definition, "undecodable", str(error), failure=str(error)
         )
     faults, deleted = sort_out(parsed, reading.keys, all_delete=header.deletes)
+    has_rules = bool(definition.rules) and not header.deletes
+    broken = check_rows(parsed, reading, definition, header.version, deleted, faults) if has_rules else Broken()
+    faults = faults + broken.faults
     bad, rejected = _rejected(header, parsed, faults) if faults else (None, None)
     accepted = accepted_rows(header, parsed, reading, definition, bad, deleted)
-    return Judged(accepted, rejected, _verdict(header, rejected=0 if bad is None else len(bad)))
+    verdict = _verdict(header, rejected=0 if bad is None else len(bad))
+    if not has_rules:
+        return Judged(accepted, rejected, verdict)
+    facts, keys = chunk_facts(header, definition, accepted, broken, bad)
+    return Judged(accepted, rejected, replace(verdict, quality=facts), keys)
 
 
 def _rejected(header: ChunkHeader, parsed: Parsed, faults: list[Fault]) -> tuple[Rows, pa.Table]:

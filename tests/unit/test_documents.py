@@ -167,7 +167,6 @@ RULES: list[dict[str, Any]] = [
     {"check": "speed >= 0 or email is null"},
     {"unique": "key"},
     {"name": "two", "unique": ["id", "speed"], "action": "hold"},
-    {"column": "id", "references": "others.id"},
     {"rows": {"min": 10, "min_percent": 50, "max_percent": 200, "last": 7}, "action": "hold"},
     {"bytes": {"max": 10**9}},
 ]

@@ -1,0 +1,106 @@
+"""What kind of value an expression has, known from the columns' declared types alone; refuses one that can have none."""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model import columns as table_columns
+from millrace.model.errors import Invalid
+from millrace.model.expressions import COMPARISONS, Call, Column, Expression, Literal
+
+NUMBER, TEXT, TRUTH, DATE, MOMENT, NULL, OTHER = "number", "text", "truth", "date", "moment", "null", "other"
+_OF_TEXT = ("lower", "upper", "trim", "length", "starts_with", "ends_with", "contains", "matches")
+_RESULTS = {"length": NUMBER, "starts_with": TRUTH, "ends_with": TRUTH, "contains": TRUTH, "matches": TRUTH}
+
+
+def kind_of_column(column: table_columns.Column) -> str:
+    arrow = column.arrow
+    if pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow):
+        return NUMBER
+    for kind, is_kind in ((TEXT, pa.types.is_string), (TRUTH, pa.types.is_boolean), (DATE, pa.types.is_date)):
+        if is_kind(arrow):
+            return kind
+    return MOMENT if pa.types.is_timestamp(arrow) else OTHER
+
+
+def kind_of(expression: Expression, kinds: Mapping[str, str]) -> str:
+    match expression:
+        case Column(name):
+            if name not in kinds:
+                raise Invalid(f"The expression names {name!r:.60}, which is no column.")
+            return kinds[name]
+        case Literal(value):
+            return _kind_of_literal(value)
+        case Call(what, parts):
+            return _kind_of_call(what, parts, kinds)
+
+
+def _kind_of_literal(value: object) -> str:
+    if value is None:
+        return NULL
+    return TRUTH if isinstance(value, bool) else TEXT if isinstance(value, str) else NUMBER
+
+
+def _kind_of_call(what: str, parts: tuple[Expression, ...], kinds: Mapping[str, str]) -> str:
+    found = [kind_of(part, kinds) for part in parts]
+    if what == "is_null":
+        return TRUTH
+    if what in ("and", "or", "not"):
+        return _all_are(TRUTH, what, found)
+    if what in ("+", "-", "*", "/", "neg", "abs"):
+        return _all_are(NUMBER, what, found)
+    if what in COMPARISONS or what in ("in", "coalesce"):
+        return _alike(what, parts, found)
+    _all_are(TEXT, what, found)
+    if what == "matches":
+        refuse_pattern(parts[1].value if isinstance(parts[1], Literal) else None)
+    elif len(parts) == 2 and not isinstance(parts[1], Literal):
+        raise Invalid(f"{what} looks for a column's value.", remedy="Look for a text in quotes.")
+    return _RESULTS.get(what, TEXT)
+
+
+def _all_are(kind: str, what: str, found: list[str]) -> str:
+    for one in found:
+        if one not in (kind, NULL):
+            raise Invalid(f"{what!r} is asked of a {one}.", remedy=f"It takes a {kind}.")
+    return kind
+
+
+def _alike(what: str, parts: tuple[Expression, ...], found: list[str]) -> str:
+    """Texts beside a date or a moment are read as such."""
+    known = {kind for kind in found if kind != NULL}
+    timed = known & {DATE, MOMENT}
+    if len(timed) == 1 and known <= {TEXT, *timed}:
+        for part, kind in zip(parts, found, strict=True):
+            if isinstance(part, Literal) and isinstance(part.value, str):
+                read_time(part.value)
+            elif kind == TEXT:
+                raise Invalid(f"{what!r} compares a text with a {timed.pop()}.", remedy="Write the moment in quotes.")
+        known = timed
+    if len(known) > 1 or OTHER in known:
+        raise Invalid(f"{what!r} is asked of {' and '.join(sorted(known))}.", remedy="Compare values of one kind.")
+    return TRUTH if what != "coalesce" else next(iter(known), NULL)
+
+
+def read_time(text: str) -> datetime | date:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(
+            f"{text!r:.40} is no date and no moment.", remedy="Write 2024-01-31 or 2024-01-31T12:00:00Z."
+        ) from None
+
+
+def refuse_pattern(pattern: object) -> None:
+    """RE2 has no look-around and no back references, and takes linear time whatever it is given."""
+    try:
+        if isinstance(pattern, str):
+            pc.match_substring_regex(pa.array(["x"]), pattern)
+            return
+    except pa.ArrowInvalid as error:
+        raise Invalid(
+            f"The pattern {pattern!r:.60} is not understood: {error}.", remedy="Write an RE2 pattern."
+        ) from None
+    raise Invalid("A pattern must be a text in quotes.")

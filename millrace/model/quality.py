@@ -1,0 +1,120 @@
+"""What chunks say about the rules of their definition in, the quality report of an import out. Values only.
+
+A report: {rows, rules: [{name, kind, column, action, broken, of, verdict, …}], held: [names of the rules that hold it]}."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from millrace.model.rules import HOLD, OF_ROWS, REJECT, Rule
+
+MOST_SAMPLES = 100
+CHUNK_SAMPLES = 20
+KEPT, BROKEN, UNKNOWN = "kept", "broken", "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the chunks of an import; `rows` are those accepted that are no deletes."""
+
+    rows: int = 0
+    broken: Counter[str] = field(default_factory=Counter)
+    nulls: Counter[str] = field(default_factory=Counter)
+    samples: dict[str, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What an import as a whole was: rows read, bytes, and by rule how many rows repeat the key of another."""
+
+    rows: int
+    octets: int
+    repeated: Mapping[str, int]
+    # Of the imports before, the newest first; None where this is no import of its own (streamed or replayed rows).
+    past_rows: Sequence[int] | None = None
+    past_octets: Sequence[int] | None = None
+
+
+def keys_folder(root: Path, import_id: str) -> Path:
+    """Where the hashed keys of an import's chunks wait to be compared."""
+    return root / "quality" / import_id
+
+
+def total(facts: Iterable[Mapping[str, Any]]) -> Totals:
+    rows, broken, nulls = 0, Counter[str](), Counter[str]()
+    samples: dict[str, list[int]] = {}
+    for fact in facts:
+        rows += fact["rows"]
+        broken.update(fact["broken"])
+        nulls.update(fact["nulls"])
+        for name, numbers in fact["samples"].items():
+            samples.setdefault(name, []).extend(numbers)
+    return Totals(rows, broken, nulls, {name: sorted(found)[:MOST_SAMPLES] for name, found in samples.items()})
+
+
+def report(rules: Sequence[Rule], totals: Totals, measured: Measured) -> dict[str, Any]:
+    judged = [_judged(rule, totals, measured) for rule in rules]
+    held = [one["name"] for one in judged if one["verdict"] == BROKEN and one["action"] == HOLD]
+    return {"rows": totals.rows, "bytes": measured.octets, "rules": judged, "held": held}
+
+
+def _judged(rule: Rule, totals: Totals, measured: Measured) -> dict[str, Any]:
+    about = {"name": rule.name, "kind": rule.kind, "columns": list(rule.columns), "action": rule.action}
+    if rule.kind in OF_ROWS:
+        broken = totals.broken[rule.name]
+        of = measured.rows if rule.action == REJECT else totals.rows
+        samples = totals.samples.get(rule.name, [])
+        return {**about, "broken": broken, "of": of, "verdict": BROKEN if broken else KEPT, "samples": samples}
+    if measured.past_rows is None or measured.past_octets is None:
+        return {**about, "verdict": UNKNOWN}
+    if rule.kind == "nulls":
+        return {**about, **_nulls(rule, totals)}
+    if rule.kind == "unique":
+        broken = measured.repeated.get(rule.name, 0)
+        return {**about, "broken": broken, "of": totals.rows, "verdict": BROKEN if broken else KEPT}
+    if rule.kind == "rows":
+        return {**about, **_bounded(rule, measured.rows, measured.past_rows)}
+    return {**about, **_bounded(rule, measured.octets, measured.past_octets)}
+
+
+def _nulls(rule: Rule, totals: Totals) -> dict[str, Any]:
+    nulls = totals.nulls[rule.columns[0]]
+    percent = 100 * nulls / totals.rows if totals.rows else 0.0
+    verdict = BROKEN if nulls * 100 > totals.rows * rule.settings["max_percent"] else KEPT
+    return {"broken": nulls, "of": totals.rows, "measured": round(percent, 3), "verdict": verdict}
+
+
+def _bounded(rule: Rule, value: int, past: Sequence[int]) -> dict[str, Any]:
+    """Shares are of the mean of the last imports; without any there is nothing to compare with."""
+    settings = rule.settings
+    low, high = settings.get("min"), settings.get("max")
+    shown: dict[str, Any] = {"measured": value}
+    if "last" in settings and past:
+        usual = sum(past[: settings["last"]]) / len(past[: settings["last"]])
+        lows = [bound for bound in (low, _share(usual, settings.get("min_percent"))) if bound is not None]
+        highs = [bound for bound in (high, _share(usual, settings.get("max_percent"))) if bound is not None]
+        low, high = max(lows, default=None), min(highs, default=None)
+        shown["usual"] = round(usual, 1)
+    is_out = (low is not None and value < low) or (high is not None and value > high)
+    return {**shown, "verdict": BROKEN if is_out else UNKNOWN if low is None and high is None else KEPT}
+
+
+def _share(usual: float, percent: float | None) -> float | None:
+    return None if percent is None else usual * percent / 100
+
+
+def summary(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A report without its samples, as events carry it."""
+    rules = [{word: value for word, value in rule.items() if word != "samples"} for rule in told["rules"]]
+    return {**told, "rules": rules}
+
+
+def held_because(told: Mapping[str, Any], import_id: str) -> dict[str, str]:
+    names = ", ".join(told["held"])
+    return {
+        "code": "held",
+        "message": f"Held by {'rules' if len(told['held']) > 1 else 'rule'} {names}.",
+        "remedy": f"See `millrace quality {import_id}`, then release or cancel it.",
+    }

@@ -1,0 +1,194 @@
+"""Whether a rule can be asked of a table's columns; and the agreement's and the table's rules in, those in force out.
+
+A table may only tighten what its tenant agreed to: its rule of the same name must let through no more."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from millrace.model.columns import Column
+from millrace.model.defaults import stored_value
+from millrace.model.errors import Clash, Invalid
+from millrace.model.expression_types import (
+    DATE,
+    MOMENT,
+    NULL,
+    NUMBER,
+    TEXT,
+    TRUTH,
+    kind_of,
+    kind_of_column,
+    refuse_pattern,
+)
+from millrace.model.expressions import columns_of, parse_expression
+from millrace.model.fields import field_of, spelled
+from millrace.model.rules import COUNT, FLAG, HOLD, REJECT, Rule
+
+Columns = Sequence[Column]
+# What happens to whoever breaks a rule, the milder before the stricter.
+_STRICTNESS = {COUNT: 0, FLAG: 1, HOLD: 2, REJECT: 3}
+_KINDS = {
+    "range": (NUMBER, TEXT, DATE, MOMENT),
+    "set": (NUMBER, TEXT, TRUTH, DATE),
+    "pattern": (TEXT,),
+    "fresh": (DATE, MOMENT),
+}
+
+
+def refuse_misfits(rules: Sequence[Rule], columns: Columns, primary_key: Sequence[str]) -> None:
+    """A table's own rules must fit it."""
+    for rule in rules:
+        refuse_misfit(rule, columns, primary_key)
+
+
+def refuse_misfit(rule: Rule, columns: Columns, primary_key: Sequence[str]) -> None:
+    by_name = {column.name: column for column in columns}
+    for name in rule.columns:
+        if name not in by_name:
+            raise Invalid(f"Rule {rule.name!r} names {name!r:.60}, which is no column.", code="no_column")
+    if rule.kind == "unique":
+        _refuse_nested(rule, [by_name[name] for name in rule.columns or primary_key], primary_key)
+    elif rule.kind == "check":
+        _refuse_expression(rule, columns)
+    elif rule.columns:
+        _refuse_kind(rule, by_name[rule.columns[0]])
+
+
+def _refuse_nested(rule: Rule, columns: Columns, primary_key: Sequence[str]) -> None:
+    if not rule.columns and not primary_key:
+        raise Invalid(f"Rule {rule.name!r} is about the primary key, and there is none.", code="no_column")
+    for column in columns:
+        if column.kind in ("record", "array", "map"):
+            raise Invalid(f"Rule {rule.name!r} names {column.name!r}, which is nested.", remedy="Use scalar columns.")
+
+
+def _refuse_expression(rule: Rule, columns: Columns) -> None:
+    expression = parse_expression(rule.settings["expression"])
+    known = {column.name for column in columns}
+    for name in columns_of(expression):
+        if name not in known:
+            raise Invalid(f"Rule {rule.name!r} names {name!r:.60}, which is no column.", code="no_column")
+    kind = kind_of(expression, {column.name: kind_of_column(column) for column in columns})
+    if kind not in (TRUTH, NULL):
+        raise Invalid(f"Rule {rule.name!r} is a {kind}, neither true nor false.", remedy="Compare it with something.")
+
+
+def _refuse_kind(rule: Rule, column: Column) -> None:
+    kind = kind_of_column(column)
+    if kind not in _KINDS.get(rule.kind, (kind,)) or (rule.kind == "length" and not _has_length(column)):
+        raise Invalid(
+            f"Rule {rule.name!r} is a {rule.kind} of {column.name!r}, which is a {field_of(column).spelled()}.",
+            remedy="Choose another column or another test.",
+        )
+    if rule.kind == "range":
+        bounds = [stored(column, rule.settings[bound]) for bound in ("min", "max") if bound in rule.settings]
+        if len(bounds) == 2 and bounds[0] > bounds[1]:
+            raise Invalid(
+                f"Rule {rule.name!r} goes from {bounds[0]} to {bounds[1]}.", remedy="Give a range that is not empty."
+            )
+    elif rule.kind == "set":
+        for value in rule.settings["values"]:
+            stored(column, value)
+    elif rule.kind == "pattern":
+        refuse_pattern(rule.settings["pattern"])
+
+
+def _has_length(column: Column) -> bool:
+    return any(is_kind(column.arrow) for is_kind in (pa.types.is_string, pa.types.is_binary, pa.types.is_list))
+
+
+def stored(column: Column, value: Any) -> Any:
+    """A value of a rule as the column holds it; numbers may be written as text."""
+    kind = column.kind
+    field = field_of(column)
+    if kind in ("float", "double", "int", "long") and column.logical is None:
+        return _number(column, value)
+    if kind == "enum":
+        return str(value)
+    try:
+        return stored_value(field, value)
+    except Invalid:
+        raise Invalid(
+            f"A rule gives {column.name!r} the value {value!r:.40}, which is no {spelled(field.avro)}."
+        ) from None
+
+
+def _number(column: Column, value: Any) -> float:
+    """A bound need not itself be a value of the column: 0.5 bounds integers too."""
+    try:
+        number = float(value) if not isinstance(value, int) else value
+        if isinstance(value, bool) or number != number:
+            raise ValueError
+        return number
+    except (ValueError, TypeError):
+        raise Invalid(f"A rule gives {column.name!r} the value {value!r:.40}, which is no number.") from None
+
+
+def applicable(agreed: Sequence[Rule], columns: Columns, primary_key: Sequence[str]) -> tuple[Rule, ...]:
+    """The agreement's rules that this table can keep: it may not have their columns, or of another type."""
+    return tuple(rule for rule in agreed if _fits(rule, columns, primary_key))
+
+
+def _fits(rule: Rule, columns: Columns, primary_key: Sequence[str]) -> bool:
+    try:
+        refuse_misfit(rule, columns, primary_key)
+    except Invalid:
+        return False
+    return True
+
+
+def in_force(agreed: Sequence[Rule], own: Sequence[Rule]) -> tuple[Rule, ...]:
+    """The table's rules, and the agreement's that none of them tightens; two of one name go by whose they are."""
+    tighter = {rule.name: rule for rule in own}
+    kept = [rule for rule in agreed if rule.name not in tighter or not is_tighter(tighter[rule.name], rule)]
+    named = [replace(rule, name=f"agreed-{rule.name}"[:63]) if rule.name in tighter else rule for rule in kept]
+    return (*named, *own)
+
+
+def refuse_looser(agreed: Sequence[Rule], own: Sequence[Rule]) -> None:
+    """A table that asks for less than its tenant agreed to."""
+    by_name = {rule.name: rule for rule in agreed}
+    for rule in own:
+        if rule.name in by_name and not is_tighter(rule, by_name[rule.name]):
+            raise Clash(
+                f"Rule {rule.name!r} lets more through than the agreement's of the same name.",
+                remedy="Tighten it, or give it another name: then both are in force.",
+                code="looser_rule",
+            )
+
+
+def is_tighter(rule: Rule, agreed: Rule) -> bool:
+    """Whether everything that keeps the rule keeps the agreed one too, with no milder consequence."""
+    if (rule.kind, rule.columns) != (agreed.kind, agreed.columns):
+        return False
+    if _STRICTNESS[rule.action] < _STRICTNESS[agreed.action]:
+        return False
+    return _lets_less_through(rule.kind, rule.settings, agreed.settings)
+
+
+def _lets_less_through(kind: str, own: dict[str, Any], agreed: dict[str, Any]) -> bool:
+    if kind == "set":
+        return {_key(value) for value in own["values"]} <= {_key(value) for value in agreed["values"]}
+    if kind in ("pattern", "check", "unique", "required"):
+        return own == agreed
+    if own.get("last") != agreed.get("last"):
+        return False
+    return all(_is_within(word, own.get(word), bound) for word, bound in agreed.items() if word != "last")
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value)
+
+
+def _is_within(word: str, own: Any, agreed: Any) -> bool:
+    """Bounds that cannot be compared by their words, moments among them, count as equal or not at all."""
+    if own is None:
+        return False
+    try:
+        mine, theirs = float(own), float(agreed)
+    except (TypeError, ValueError):
+        return bool(own == agreed)
+    return mine >= theirs if word.startswith("min") else mine <= theirs

@@ -1,0 +1,60 @@
+"""What a chunk tells about its definition's rules, for the import's report: counts, some row numbers, and hashed keys."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.lake.keyhash import hash_keys
+from millrace.model.chunk import ChunkHeader
+from millrace.model.columns import DELETED_COLUMN
+from millrace.model.quality import CHUNK_SAMPLES
+from millrace.model.rules import COUNT, REJECT, Rule
+from millrace.model.table import Definition
+from millrace.validate.accepted import numbered
+from millrace.validate.faults import Rows
+from millrace.validate.row_rules import Broken
+
+Keys = dict[str, npt.NDArray[np.uint64]]
+
+
+def chunk_facts(
+    header: ChunkHeader, definition: Definition, accepted: pa.Table, broken: Broken, bad: Rows | None
+) -> tuple[dict[str, Any], Keys]:
+    """Rejecting rules count every row that breaks them; the others only rows that were accepted in spite of it."""
+    by_rule = {rule.name: rule for rule in definition.rules}
+    rows = {name: _counted(by_rule[name], found, bad) for name, found in broken.rows.items()}
+    upserts = _upserts(accepted)
+    facts = {
+        "rows": upserts.num_rows,
+        "broken": {name: len(found) for name, found in rows.items() if len(found)},
+        "samples": {
+            name: numbered(header, found[:CHUNK_SAMPLES]).tolist()
+            for name, found in rows.items()
+            if len(found) and by_rule[name].action not in (COUNT, REJECT)
+        },
+        "nulls": {
+            rule.columns[0]: upserts[rule.columns[0]].null_count for rule in definition.rules if rule.kind == "nulls"
+        },
+    }
+    return facts, _keys(definition, upserts)
+
+
+def _counted(rule: Rule, rows: Rows, bad: Rows | None) -> Rows:
+    return rows if bad is None or rule.action == REJECT else np.setdiff1d(rows, bad, assume_unique=True)
+
+
+def _upserts(accepted: pa.Table) -> pa.Table:
+    return accepted.filter(pc.invert(accepted[DELETED_COLUMN])) if DELETED_COLUMN in accepted.column_names else accepted
+
+
+def _keys(definition: Definition, rows: pa.Table) -> Keys:
+    """Sorted, so that they compress and can be merged."""
+    found: Keys = {}
+    for rule in definition.rules:
+        if rule.kind == "unique" and rows.num_rows:
+            names = rule.columns or definition.table.primary_key
+            found[rule.name] = np.sort(hash_keys([rows[name] for name in names])[0])
+    return found
