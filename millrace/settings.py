@@ -47,6 +47,27 @@ class ApiSettings(_Section):
     """Networks that tenants may have webhooks sent to although they are not public."""
 
 
+class SinkSettings(_Section):
+    parked_bytes: int = Field(default=10 << 30, ge=0)
+    """What may wait for a tenant's sinks that take nothing, unless its agreement says otherwise; then its imports are refused."""
+
+
+class JdbcDriver(_Section):
+    """A JDBC driver that speaks to a server of MySQL's kind."""
+
+    jars: tuple[Path, ...]
+    class_name: str
+    url: str = Field(pattern=r"^jdbc:.*\{host\}.*\{port\}")
+    """With {host} and {port} where a target's go; properties are the operator's alone."""
+    tls: dict[str, dict[str, str]] = {}
+    """The driver's properties for each wish a target can have (disable, prefer, require, verify); one not given is refused."""
+
+
+class JdbcSettings(_Section):
+    drivers: dict[str, JdbcDriver] = {}
+    """Drivers that sinks may name, besides `mariadb`, which needs none."""
+
+
 class QuerySettings(_Section):
     seconds: int = Field(default=30, ge=1)
     memory_mb: int = Field(default=512, ge=64)
@@ -79,6 +100,13 @@ class KubernetesSettings(_Section):
     app_scratch_mb: int = Field(default=256, ge=1)
 
 
+class AppSettings(_Section):
+    network: bool = False
+    """Whether local client apps may use the network; with it they reach whatever listens on this machine."""
+    longest_run_seconds: int = Field(default=86_400, ge=1)
+    """A batch run that takes longer is ended."""
+
+
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="MILLRACE_", env_nested_delimiter="__", frozen=True, extra="ignore")
 
@@ -89,19 +117,12 @@ class Settings(BaseSettings):
     spark: SparkSettings = SparkSettings()
     api: ApiSettings = ApiSettings()
     query: QuerySettings = QuerySettings()
+    jdbc: JdbcSettings = JdbcSettings()
+    apps: AppSettings = AppSettings()
+    sinks: SinkSettings = SinkSettings()
     k8s: KubernetesSettings = KubernetesSettings()
 
     def admin_token(self) -> str:
         """The administrators' token, from the client file that `millrace up` leaves in the home."""
         token: str = json.loads(Home(self.home).client.read_text())["token"]
         return token
-class AppSettings(_Section):
-    network: bool = False
-    """Whether local client apps may use the network; with it they reach whatever listens on this machine."""
-    longest_run_seconds: int = Field(default=86_400, ge=1)
-    """A batch run that takes longer is ended."""
-
-
-    jdbc: JdbcSettings = JdbcSettings()
-    apps: AppSettings = AppSettings()
-    sinks: SinkSettings = SinkSettings()

@@ -9,8 +9,9 @@ from sqlalchemy import Connection, bindparam, func, select, update
 from millrace.account import counting
 from millrace.account.counting import Counted, Due, by_import, count
 from millrace.model.chunk import Verdict
-from millrace.model.facts import Fact
+from millrace.model.facts import Fact, Refused
 from millrace.model.imports import Counts, Import
+from millrace.model.ops import SETTLE_IMPORT
 from millrace.model.table import Budget
 from millrace.observe import observe
 from millrace.store import tables as t
@@ -26,6 +27,7 @@ _SAVE = (
 
 def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str, Import]:
     """Counts what is new in the facts; the imports they speak of, as they are then, unless they are over."""
+    facts = list(facts)
     verdicts, places = by_import(facts)
     folded = {}
     for import_id in verdicts.keys() | places.keys():
@@ -38,7 +40,27 @@ def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str
         told = {"counts": asdict(counts), "durable": total, "touched_us": now_us, "of_import": import_id}
         connection.execute(_SAVE, told)
         folded[import_id] = replace(imp, counts=counts, durable=total)
+    _note_refused(connection, [fact for fact in facts if isinstance(fact, Refused)])
     return folded
+
+
+def _note_refused(connection: Connection, facts: list[Refused]) -> None:
+    for fact in facts:
+        under_way = [one for one in fact.chunks if _is_under_way(connection, one[0])]
+        rows = [{"import_id": chunk[0], "sink": fact.sink, "number": chunk[1], "rows": chunk[2]} for chunk in under_way]
+        insert_new(connection, t.refused_rows, rows)
+
+
+def _is_under_way(connection: Connection, import_id: str) -> bool:
+    imp = find_import(connection, import_id)
+    return imp is not None and not imp.is_over
+
+
+def refused_rows(connection: Connection, import_id: str) -> dict[str, int]:
+    """By sink, of an import that is under way."""
+    found = t.refused_rows
+    wanted = select(found.c.sink, func.sum(found.c.rows).label("rows")).where(found.c.import_id == import_id)
+    return {row.sink: int(row.rows) for row in connection.execute(wanted.group_by(found.c.sink))}
 
 
 def _count(connection: Connection, imp: Import, verdicts: Sequence[Verdict]) -> Counts:
@@ -83,7 +105,11 @@ def has_settled(connection: Connection, imp: Import, passed: dict[str, int]) -> 
 def due(connection: Connection, imp: Import, passed: dict[str, int], budget: Callable[[Import], Budget]) -> Due | None:
     """What to ask the controller for now, if anything."""
     rejecting, failure = partial(_rejecting_chunks, connection, imp.id), partial(first_failure, connection, imp.id)
-    return counting.due(imp, passed, partial(budget, imp), rejecting, failure)
+    asked = counting.due(imp, passed, partial(budget, imp), rejecting, failure)
+    if asked is None or asked[0] != SETTLE_IMPORT:
+        return asked
+    refused = refused_rows(connection, imp.id)
+    return (asked[0], {**asked[1], "refused": refused}) if refused else asked
 
 
 def _rejecting_chunks(connection: Connection, import_id: str) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from millrace.api.sink_status import SinkStatus
 from millrace.model.errors import Missing
 from millrace.model.imports import ADMITTED, ALTER, PROCESSING, RECEIVING, REQUESTED, STALLED, Import
 from millrace.model.names import Home
@@ -52,10 +53,10 @@ def table_document(definition: Definition, home: Home) -> dict[str, Any]:
     }
 
 
-def import_document(connection: Connection, import_id: str) -> dict[str, Any]:
+def import_document(connection: Connection, import_id: str, home: Home | None = None) -> dict[str, Any]:
     wanted = select(t.imports, t.uploads.c.confirmed).outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
     row = connection.execute(wanted.where(t.imports.c.id == import_id)).first()
-    return _requested(connection, import_id) if row is None else _document(row)
+    return _requested(connection, import_id) if row is None else _document(row, SinkStatus(connection, home))
 
 
 def import_documents(
@@ -68,6 +69,7 @@ def import_documents(
     kind: str | None = None,
     span: str | None = None,
 ) -> list[dict[str, Any]]:
+    home: Home | None = None,
     """The newest first; changes of the tables themselves only where their kind is asked for."""
     wanted = select(t.imports, t.uploads.c.confirmed).outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
     chosen = {"tenant": tenant, "table_name": table, "state": state, "kind": kind, "span": span}
@@ -76,7 +78,9 @@ def import_documents(
             wanted = wanted.where(t.imports.c[name] == value)
     if kind is None:
         wanted = wanted.where(t.imports.c.kind != ALTER)
-    return [_document(row) for row in connection.execute(wanted.order_by(t.imports.c.id.desc()).limit(limit))]
+    found = list(connection.execute(wanted.order_by(t.imports.c.id.desc()).limit(limit)))
+    sinks = SinkStatus(connection, home)
+    return [_document(row, sinks) for row in found]
 
 
 def _requested(connection: Connection, import_id: str) -> dict[str, Any]:
@@ -100,7 +104,7 @@ def _requested(connection: Connection, import_id: str) -> dict[str, Any]:
     }
 
 
-def _document(row: Any) -> dict[str, Any]:
+def _document(row: Any, sinks: SinkStatus) -> dict[str, Any]:
     values = row._mapping
     confirmed = values["confirmed"] or {}
     imp = to_import(values)
@@ -120,9 +124,8 @@ def _document(row: Any) -> dict[str, Any]:
             "ignored": counts.ignored,
         },
         "chunks": {"sent": announced.get("chunks", confirmed.get("chunks", counts.chunks)), "judged": counts.chunks},
-        "sinks": {
-            s: {"durable_chunks": imp.durable.get(s, 0), "parked_chunks": 0, "refused_rows": 0} for s in imp.sinks
-        },
+        "sinks": sinks.of(imp),
+        "waived": imp.options.get("waived", []),
         "bytes": announced.get("bytes", confirmed.get("plain_bytes", 0)),
         "file_name": imp.options.get("file_name"),
         "started_at": iso(imp.begun_us),

@@ -11,6 +11,8 @@ from zlib import crc32
 from sqlalchemy import select, update
 
 from millrace.account.accountant import Accountant
+from millrace.api.declaring import agreement_of
+from millrace.api.sink_watch import SinkWatch
 from millrace.api.sweeping import clear_staging, sweep
 from millrace.api.timing import due_ops
 from millrace.api.tokens import Tokens
@@ -20,12 +22,14 @@ from millrace.control.state import OPEN
 from millrace.failpoint import reach
 from millrace.model.errors import REFUSALS, Refused, Unavailable
 from millrace.model.names import Home, new_id
-from millrace.model.ops import Applied, Op
+from millrace.model.ops import APPEND, BEGIN_IMPORT, REPLAY_ERRORS, Applied, Op
 from millrace.notify.notifier import Notifier
 from millrace.observe import log, observe
 from millrace.settings import Settings
+from millrace.sink.addresses import allow
 from millrace.store import tables as t
 from millrace.store.engine import Store, insert_new
+from millrace.store.records import find_by_key, find_open_imports
 from millrace.wire.client import Appended, Appender, Cluster, Topics
 from millrace.wire.envelope import pack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
@@ -36,6 +40,7 @@ ANSWER_SECONDS = 10.0
 TURN_SECONDS = 15.0
 SWEEP_SECONDS = 600.0
 UPLOAD_THREADS = 16
+BRINGING_ROWS = (BEGIN_IMPORT, APPEND, REPLAY_ERRORS)
 
 
 class Platform:
@@ -58,6 +63,8 @@ class Platform:
         self.uploads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
         self.accountant = Accountant(self.store, cluster, self.appender, self.definitions.read, self.home)
         self.notifier = Notifier(self.store, settings.api.private_targets)
+        self.sinks = SinkWatch(self.home, self._parked_limit, self._is_awaited, self._append)
+        allow(settings.api.private_targets)
         self.closed: set[str] = set()
         self._pinned: dict[str, int] = {}
         self.alive: dict[str, float] = {}
@@ -101,6 +108,7 @@ class Platform:
         """Appends an op and waits for what becomes of it: its outcome, or its id if nobody has evaluated it in time.
 
         An op that waits for its turn on an exclusive table is waited for as well if `until_its_turn`."""
+        await self._refuse_if_full(kind, tenant, subject, body)
         op = Op(op_id or new_id("op"), kind, tenant, subject, dict(body))
         waiting: Future[Applied] = Future()
         self._waiting[op.id] = waiting
@@ -136,6 +144,31 @@ class Platform:
                 "The controller does not answer.", remedy=f"Ask for op {outcome} later; `millrace doctor` tells why."
             )
         return raise_refusal(outcome)
+
+    async def _refuse_if_full(self, kind: str, tenant: str, table: str, body: Mapping[str, Any]) -> None:
+        """Rows for a table whose sinks keep too much waiting already, unless they were admitted before."""
+        if kind not in BRINGING_ROWS:
+            return
+        try:
+            self.sinks.refuse_if_full(tenant, table)
+        except Refused:
+            key = body.get("idempotency_key")
+            if not key or not await asyncio.to_thread(self._is_known, tenant, key):
+                raise
+
+    def _is_known(self, tenant: str, key: str) -> bool:
+        with self.store.read() as connection:
+            return find_by_key(connection, tenant, key) is not None
+
+    def _parked_limit(self, tenant: str) -> int:
+        with self.store.read() as connection:
+            agreement = agreement_of(connection, tenant)
+        agreed = None if agreement is None else agreement.quotas.parked_bytes
+        return self.settings.sinks.parked_bytes if agreed is None else agreed
+
+    def _is_awaited(self, tenant: str, table: str, sink: str) -> bool:
+        with self.store.read() as connection:
+            return any(sink in imp.sinks for imp in find_open_imports(connection, tenant, table))
 
     def _append(self, op: Op) -> "Future[Appended]":
         return self.appender.append(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partition(op.tenant))
@@ -200,6 +233,7 @@ class Platform:
                 due = due_ops(connection, time.time_ns() // 1000, lease, self.settings.api.drop_retention_seconds)
             for op in due:
                 self._append(op)
+            self.sinks.look()
             if time.monotonic() > swept + SWEEP_SECONDS:
                 swept = time.monotonic()
                 sweep(self.store, self.home)

@@ -23,6 +23,12 @@ def list_command(context: typer.Context, target: Target) -> None:
     sinks.show(context.obj, target)
 
 
+@app.command("check", epilog=EVERYWHERE)
+def check_command(context: typer.Context, target: Target, sink: Sink) -> None:
+    """Try whether a sink takes rows, without leaving a trace; exit 1 if it does not."""
+    raise typer.Exit(sinks.check(context.obj, target, sink))
+
+
 @app.command("resume", epilog=EVERYWHERE)
 def resume_command(context: typer.Context, target: Target, sink: Sink) -> None:
     """Try a parked sink now."""

@@ -89,7 +89,7 @@ def _changed(before: Any, after: Any) -> list[Any]:
 
 def forget_facts(connection: Connection, import_ids: list[str]) -> None:
     """What was only needed until these imports were over."""
-    for facts in (t.chunks, t.durable_chunks, t.uploads):
+    for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads):
         connection.execute(delete(facts).where(facts.c.import_id.in_(import_ids)))
 
 

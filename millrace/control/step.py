@@ -5,7 +5,7 @@ What is not allowed raises Refused inside a rule and changes nothing but the spa
 from collections.abc import Callable
 from dataclasses import replace
 
-from millrace.control.rules import errors, imports, spans, tables, tenants
+from millrace.control.rules import errors, imports, sinks, spans, tables, tenants
 from millrace.control.state import Outcome, State, Step
 from millrace.model import ops
 from millrace.model.errors import Clash, Invalid, Refused
@@ -32,7 +32,8 @@ _AT_ONCE: dict[str, Rule] = {
     # A dropped table takes no imports, so nothing can be under way that a purge would have to wait for.
     ops.PURGE_TABLE: tables.purge,
     ops.DISCARD_ERRORS: errors.discard,
-    ops.WAIVE_SINK: tables.waive,
+    ops.WAIVE_SINK: sinks.waive,
+    ops.NOTE_SINK: sinks.note,
     ops.END_IMPORT: imports.end,
     ops.CANCEL_IMPORT: imports.cancel,
     ops.EXPIRE_IMPORT: imports.expire,

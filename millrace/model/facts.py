@@ -20,6 +20,14 @@ class Durable:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """How many rows of a chunk this sink will never take: (import, chunk, rows)."""
+
+    sink: str
+    chunks: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Checkpointed:
     """How far a query has durably come: the end of its last committed batch, and that batch's start (what a restart may
     read again), by topic and partition."""
@@ -29,7 +37,7 @@ class Checkpointed:
     starts: dict[str, dict[str, int]]
 
 
-Fact = Judged | Durable | Checkpointed
+Fact = Judged | Durable | Refused | Checkpointed
 
 
 def to_dict(fact: Fact) -> dict[str, Any]:
@@ -42,5 +50,7 @@ def from_dict(data: dict[str, Any]) -> Fact:
             return Judged(tuple(Verdict(**verdict) for verdict in data["verdicts"]))
         case "Durable":
             return Durable(data["sink"], tuple((import_id, number) for import_id, number in data["chunks"]))
+        case "Refused":
+            return Refused(data["sink"], tuple((one[0], one[1], one[2]) for one in data["chunks"]))
         case _:
             return Checkpointed(data["query"], data["ends"], data["starts"])

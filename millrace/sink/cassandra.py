@@ -22,7 +22,7 @@ from cassandra import (
 )
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
-from cassandra.policies import DCAwareRoundRobinPolicy, TokenAwarePolicy
+from cassandra.policies import DCAwareRoundRobinPolicy, HostFilterPolicy, TokenAwarePolicy
 from cassandra.query import BatchStatement, BatchType
 from cassandra.util import Date
 
@@ -32,6 +32,7 @@ from millrace.model.defaults import stored_default
 from millrace.model.evolution import path
 from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
+from millrace.sink.addresses import is_allowed, permitted
 from millrace.sink.cassandra_ddl import (
     META,
     columns_of,
@@ -59,10 +60,18 @@ class CassandraSink:
         "additionalProperties": False,
         "required": ["hosts"],
         "properties": {
-            "hosts": {"type": "array", "items": {"type": "string"}, "description": "Some of the cluster's nodes."},
+            "hosts": {
+                "type": "array",
+                "items": {"type": "string", "format": "hostname"},
+                "description": "Some of the cluster's nodes.",
+            },
             "port": {"type": "integer", "default": 9042, "description": "Of the native protocol."},
             "user": {"type": "string", "description": "Who writes; needs CREATE, ALTER, SELECT and MODIFY."},
-            "password": {"type": "string", "description": "A reference to the secret: env:…, file:… or k8s:…."},
+            "password": {
+                "type": "string",
+                "format": "secret",
+                "description": "A reference to the secret: env:…, file:… or k8s:….",
+            },
             "local_dc": {"type": "string", "description": "The data centre to write to; else the first node's."},
             "consistency": {
                 "type": "string",
@@ -82,14 +91,15 @@ class CassandraSink:
     def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
         self._settings = given = target.settings
         auth = PlainTextAuthProvider(given["user"], secret(str(given["password"]))) if "user" in given else None
-        policy = TokenAwarePolicy(DCAwareRoundRobinPolicy(given["local_dc"])) if "local_dc" in given else None
+        policy = TokenAwarePolicy(DCAwareRoundRobinPolicy(given.get("local_dc", "")))
         profile = ExecutionProfile(
             consistency_level=getattr(ConsistencyLevel, given.get("consistency", "LOCAL_QUORUM")),
             request_timeout=REQUEST_SECONDS,
-            **({"load_balancing_policy": policy} if policy else {}),
+            # Nodes that the cluster names itself are judged as those that the tenant named.
+            load_balancing_policy=HostFilterPolicy(policy, lambda host: is_allowed(str(host.address))),
         )
         self._cluster = Cluster(
-            list(given["hosts"]),
+            [address for host in given["hosts"] for address in permitted(str(host))],
             port=int(given.get("port", 9042)),
             auth_provider=auth,
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},

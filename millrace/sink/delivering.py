@@ -1,37 +1,41 @@
 """Items of a queue into their target, in a worker: rows brought to the table's present shape, bad ones set apart."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from millrace.lake.batch import age
-from millrace.lake.target import Lineage
 from millrace.model.chunk import TRUNCATE
-from millrace.model.columns import DELETED_COLUMN, stored_schema
 from millrace.model.names import Home
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition
+from millrace.sink.addresses import allow
+from millrace.sink.budget import TimeIsUp, within
 from millrace.sink.foreign import ForeignSink, Rows, Work
+from millrace.sink.opened import Opened
+from millrace.sink.parked_rows import BATCH_ROWS, ParkedRows
 from millrace.sink.parking import Item, Queue
-from millrace.sink.registry import sink_class
-from millrace.sink.secrets import read_secret
 
-BATCH_ROWS = 32_768
 MOST_REFUSED = 1000
+# A target that hangs must not keep a core for ever; what it does not take in so long is tried again later, in smaller parts.
+BUDGET_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a worker is asked to deliver."""
+    """What a worker is asked to deliver. `definition` is the table's newest as far as the target is concerned; items of
+    definitions older than `added` are of imports that began before the target was the table's. `allowed` are networks."""
 
     home: str
     folder: str
     target: SinkTarget
     items: tuple[Item, ...]
+    definition: str | None = None
+    added: tuple[int, int] = (0, 0)
+    allowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,38 +50,44 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """`fault` is None when everything is durable but the `refused` rows."""
+    """`fault` is None when everything is durable but the `refused` rows; `is_late` when there was too little time."""
 
     fault: str | None = None
     message: str = ""
     refused: tuple[Refused, ...] = ()
+    is_late: bool = False
 
 
 def deliver(order: Order) -> Delivered:
-    known: Callable[[str], Definition] = lambda fingerprint: _definition(order.home, fingerprint)  # noqa: E731
-    newest = max((known(item.group.definition) for item in order.items), key=age)
+    allow(order.allowed)
     try:
-        sink = _open(order.target.kind, _Key(order.target))
+        sink = _opened.get(order.target)
     except Exception as error:
         return Delivered(Fault.SINK.value, f"{type(error).__name__}: {error}"[:1000])
+    try:
+        with within(BUDGET_SECONDS):
+            return Delivered(refused=tuple(_bring(order, sink)))
+    except Exception as error:
+        fault = sink.classify(error)
+        _opened.forget(order.target)
+        reach = Fault.TABLE if fault is Fault.ROW else fault
+        return Delivered(reach.value, f"{type(error).__name__}: {error}"[:1000], is_late=isinstance(error, TimeIsUp))
+
+
+def _bring(order: Order, sink: ForeignSink) -> list[Refused]:
+    known: Callable[[str], Definition] = lambda fingerprint: _definition(order.home, fingerprint)  # noqa: E731
+    named = {item.group.definition for item in order.items} | ({order.definition} if order.definition else set())
+    newest = max((known(fingerprint) for fingerprint in named), key=age)
     floor = max((item.version for item in order.items if item.group.kind == TRUNCATE), default=0)
-    queue = Queue(Path(order.folder))
-    lineage = Lineage(known)
+    floor = max(floor, newest.floor, *(item.floor for item in order.items))
+    parked = ParkedRows(Home(Path(order.home)), Queue(Path(order.folder)), newest, known, order.added)
     rows = [
-        _rows(queue, item, known(item.group.definition), newest, lineage)
+        parked.of(item)
         for item in order.items
         if item.group.file is not None and known(item.group.definition).generation == newest.generation
     ]
-    try:
-        sink.prepare(newest, known)
-        refused = _write(sink, Work(newest, rows, max(floor, newest.floor)))
-    except Exception as error:
-        _open.cache_clear()
-        fault = sink.classify(error)
-        return Delivered(
-            (Fault.TABLE if fault is Fault.ROW else fault).value, f"{type(error).__name__}: {error}"[:1000]
-        )
-    return Delivered(refused=tuple(refused))
+    sink.prepare(newest, known)
+    return _write(sink, Work(newest, rows, floor))
 
 
 def _write(sink: ForeignSink, work: Work) -> list[Refused]:
@@ -111,52 +121,7 @@ def _whole(table: pa.Table, chunks: tuple[str, ...], versions: tuple[int, ...]) 
     return Rows(chunks, versions, lambda: iter(table.to_batches(BATCH_ROWS)))
 
 
-def _rows(queue: Queue, item: Item, written: Definition, newest: Definition, lineage: Lineage) -> Rows:
-    def opened() -> Iterator[pa.RecordBatch]:
-        assert item.group.file is not None
-        for part, is_deleted in ((item.group.file.path, False), (item.group.file.deleted_keys, True)):
-            if part:
-                yield from _batches(queue.path_of(part), is_deleted)
-
-    def _batches(path: Path, is_deleted: bool) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(path, memory_map=True) as parquet:
-            for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
-                table = pa.Table.from_batches([batch])
-                if written.fingerprint != newest.fingerprint:
-                    table = lineage.reshape(written, newest).rows(table)
-                yield from _marked(table, newest, is_deleted).to_batches()
-
-    chunks = item.group.file.chunks if item.group.file else ()
-    return Rows(tuple(chunk.chunk_id for chunk in chunks), tuple(chunk.version for chunk in chunks), opened)
-
-
-def _marked(table: pa.Table, definition: Definition, is_deleted: bool) -> pa.Table:
-    schema = stored_schema(definition.columns)
-    columns = [
-        table[field.name].cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    loose = pa.schema([pa.field(field.name, field.type) for field in schema])
-    marks = pa.repeat(pa.scalar(is_deleted), table.num_rows)
-    return pa.table(columns, schema=loose).append_column(DELETED_COLUMN, marks)
-
-
-class _Key:
-    """A target as a key: the same settings are the same connection."""
-
-    def __init__(self, target: SinkTarget) -> None:
-        self.target = target
-
-    def __hash__(self) -> int:
-        return hash(repr(self.target))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.target == other.target
-
-
-@lru_cache(maxsize=16)
-def _open(kind: str, key: _Key) -> ForeignSink:
-    return sink_class(kind)(key.target, read_secret)
+_opened = Opened(most=16)
 
 
 @lru_cache(maxsize=4096)

@@ -7,7 +7,8 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,15 @@ STATE_FILE, RESUME_FILE, WAIVED_FILE = "state.json", "resume", "waived"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One group on its way."""
+    """One group on its way. An item of a back-fill is a file of another sink: positions listed in the file `dead` are not
+    rows of it, and what that sink had taken away up to `floor` stays away."""
 
     name: str
     group: Group
     version: int
+    is_backfill: bool = False
+    dead: str | None = None
+    floor: int = 0
 
     @property
     def is_held(self) -> bool:
@@ -51,6 +56,8 @@ class QueueState:
     next_try: float = 0.0
     last_version: int = 0
     refused_rows: int = 0
+    most_rows: int | None = None
+    """How many rows it is sent at once, where it did not take more in time."""
 
 
 class Queue:
@@ -59,35 +66,61 @@ class Queue:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.state = self._read_state()
+        self._known: dict[str, Item] = {}
 
     def put(self, group: Group, table: Path) -> None:
         """Durable when it returns. `table` is where the group's files are."""
         version = version_of(group)
-        name = f"{version:020d}-{_digest(group)}"
+        self._put(f"{version:020d}-{_digest(group)}", group, table, {"version": version})
+
+    def put_copied(self, name: str, group: Group, table: Path, dead: bytes | None, floor: int) -> None:
+        """A file of the table as it stands, for a target that was not there when its rows came. It goes before all else, and
+        is as old as this moment: who gives up what waits later gives this up, too."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if dead is not None:
+            _write_whole(self.folder / f"{name}.dead", dead)
+        copied = {"is_backfill": True, "dead": None if dead is None else f"{name}.dead", "floor": floor}
+        self._put(f"{0:020d}-{name}", group, table, {"version": time.time_ns() // 1000, **copied})
+
+    def _put(self, name: str, group: Group, table: Path, told: dict[str, Any]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         if group.file is not None:
             for part in _parts(group.file):
                 _link(table / part, self.folder / _flat(part))
-        body = orjson.dumps({"group": _as_dict(group), "version": version})
-        _write_whole(self.folder / f"{name}{_ITEM}", body)
+        _write_whole(self.folder / f"{name}{_ITEM}", orjson.dumps({"group": _as_dict(group), **told}))
 
     def items(self) -> list[Item]:
         """What may be delivered now, oldest version first: held rows only once the word to show them is there, too."""
-        waiting = [self._read(path) for path in sorted(self.folder.glob(f"*{_ITEM}"))]
+        waiting = self._waiting()
         shown = {item.group.import_id for item in waiting if item.group.kind == PUBLISH}
         return [item for item in waiting if not item.is_held or item.group.import_id in shown]
+
+    @property
+    def holds_anything(self) -> bool:
+        return any(True for _ in self.folder.glob(f"*{_ITEM}"))
 
     def path_of(self, part: str) -> Path:
         return self.folder / _flat(part)
 
-    def done(self, items: Iterable[Item]) -> None:
+    def done(self, items: Sequence[Item]) -> None:
+        if not items:
+            return
         for item in items:
             (self.folder / f"{item.name}{_ITEM}").unlink(missing_ok=True)
-        kept = {_flat(part) for path in self.folder.glob(f"*{_ITEM}") for part in _parts_of(self._read(path))}
+        kept = {_flat(part) for item in self._waiting() for part in _parts_of(item)}
         for item in items:
             for part in _parts_of(item):
                 if _flat(part) not in kept:
                     self.path_of(part).unlink(missing_ok=True)
+
+    def _waiting(self) -> list[Item]:
+        """Every item, oldest version first. Items never change, so each is read once."""
+        found: dict[str, Item] = {}
+        for path in sorted(self.folder.glob(f"*{_ITEM}")):
+            with suppress(FileNotFoundError):
+                found[path.name] = self._known.get(path.name) or self._read(path)
+        self._known = found
+        return list(found.values())
 
     def save_state(self) -> None:
         _write_whole(self.folder / STATE_FILE, orjson.dumps(asdict(self.state)))
@@ -108,7 +141,8 @@ class Queue:
 
     def _read(self, path: Path) -> Item:
         data = orjson.loads(path.read_bytes())
-        return Item(path.name.removesuffix(_ITEM), Group.from_dict(data["group"]), data["version"])
+        group = Group.from_dict(data.pop("group"))
+        return Item(path.name.removesuffix(_ITEM), group, **data)
 
     def _read_state(self) -> QueueState:
         try:
@@ -129,12 +163,26 @@ def resume(folder: Path) -> None:
 def queue_facts(folder: Path) -> dict[str, Any]:
     """A queue as operators see it."""
     queue = Queue(folder)
-    names = list(folder.glob(f"*{_ITEM}"))
-    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-    oldest = min((int(path.name[:20]) for path in names), default=None)
+    names = [path.name for path in folder.glob(f"*{_ITEM}")]
+    # What is copied from another sink is as old as the table; it says nothing of how far behind the target is.
+    oldest = min((version for name in names if (version := int(name[:20]))), default=None)
     lag = None if oldest is None else max(0.0, time.time() - oldest / 1e6)
-    told = {"waiting": len(names), "bytes": size, "lag_seconds": lag, "waived_below": queue.waived_below}
+    told = {
+        "waiting": len(names),
+        "bytes": parked_bytes(folder),
+        "lag_seconds": lag,
+        "waived_below": queue.waived_below,
+    }
     return {**asdict(queue.state), **told}
+
+
+def parked_bytes(folder: Path) -> int:
+    """What lies in a queue, the rows' files counted as if nobody else held them."""
+    size = 0
+    for entry in os.scandir(folder):
+        with suppress(FileNotFoundError):
+            size += entry.stat().st_size
+    return size
 
 
 def version_of(group: Group) -> int:
@@ -152,7 +200,8 @@ def _parts(file: StagedFile) -> Sequence[str]:
 
 
 def _parts_of(item: Item) -> Sequence[str]:
-    return [] if item.group.file is None else _parts(item.group.file)
+    parts = [] if item.group.file is None else list(_parts(item.group.file))
+    return [*parts, *([item.dead] if item.dead else [])]
 
 
 def _flat(part: str) -> str:

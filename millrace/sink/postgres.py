@@ -14,6 +14,7 @@ from millrace.model.columns import DELETED_COLUMN
 from millrace.model.evolution import path
 from millrace.model.sinks import Abilities, Fault, SinkTarget
 from millrace.model.table import Definition
+from millrace.sink.addresses import permitted
 from millrace.sink.arrow_text import to_csv
 from millrace.sink.foreign import Definitions, Rows, Work
 from millrace.sink.postgres_ddl import CHUNKS, META, OWN, alter, create, drop, identifier, physical, tombstones
@@ -35,11 +36,15 @@ class PostgresSink:
         "additionalProperties": False,
         "required": ["host", "database", "user"],
         "properties": {
-            "host": {"type": "string", "description": "The server's name or address."},
+            "host": {"type": "string", "format": "hostname", "description": "The server's name or address."},
             "port": {"type": "integer", "default": 5432, "description": "Its port."},
             "database": {"type": "string", "description": "The database; each tenant gets a schema of its own in it."},
             "user": {"type": "string", "description": "Who writes; needs CREATE on the database."},
-            "password": {"type": "string", "description": "A reference to the secret: env:…, file:… or k8s:…."},
+            "password": {
+                "type": "string",
+                "format": "secret",
+                "description": "A reference to the secret: env:…, file:… or k8s:….",
+            },
             "sslmode": {
                 "type": "string",
                 "enum": ["disable", "prefer", "require", "verify-ca", "verify-full"],
@@ -52,7 +57,6 @@ class PostgresSink:
     def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
         given = target.settings
         self._place: dict[str, Any] = {
-            "host": str(given["host"]),
             "port": int(given.get("port", 5432)),
             "dbname": str(given["database"]),
             "user": str(given["user"]),
@@ -60,6 +64,7 @@ class PostgresSink:
             "connect_timeout": CONNECT_SECONDS,
             "options": f"-c statement_timeout={STATEMENT_MS} -c timezone=UTC",
         }
+        self._host = str(given["host"])
         if "password" in given:
             self._place["password"] = secret(str(given["password"]))
         self._connection: psycopg.Connection[Any] | None = None
@@ -235,8 +240,13 @@ class PostgresSink:
     def _connected(self) -> "psycopg.Connection[Any]":
         if self._connection is None or self._connection.closed:
             self._prepared.clear()
-            self._connection = psycopg.connect(**self._place, autocommit=True)
+            self._connection = psycopg.connect(**self._place, **self._judged(), autocommit=True)
         return self._connection
+
+    def _judged(self) -> dict[str, Any]:
+        """The very addresses that were judged, under the name that certificates are checked against."""
+        addresses = permitted(self._host)
+        return {"host": ",".join([self._host] * len(addresses)), "hostaddr": ",".join(addresses)}
 
     def _run(self, statement: sql.SQL | sql.Composed, values: Sequence[Any] | None = None) -> None:
         self._connected().execute(statement, values)

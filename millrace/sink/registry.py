@@ -8,6 +8,7 @@ from millrace.model.errors import Invalid
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.sink.foreign import ForeignSink
+from millrace.sink.settings_rules import refuse_settings
 
 ENTRY_POINTS = "millrace.sinks"
 OURS = {
@@ -41,6 +42,7 @@ def refuse_unable(table: TableDeclaration) -> None:
 
 
 def _refuse(table: TableDeclaration, target: SinkTarget, sink: type[ForeignSink]) -> None:
+    refuse_settings(target, sink.settings_schema)
     able = sink.abilities
     lacking = None
     if table.primary_key and not able.upsert:

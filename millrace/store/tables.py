@@ -160,6 +160,16 @@ durable_chunks = Table(
     Column("number", Integer, primary_key=True),
 )
 
+# Rows that a sink will never take, by chunk; the sum goes with the import when it settles.
+refused_rows = Table(
+    "refused_rows",
+    metadata,
+    Column("import_id", Text, primary_key=True),
+    Column("sink", Text, primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("rows", BigInteger, nullable=False),
+)
+
 requests = Table(
     "requests",
     metadata,

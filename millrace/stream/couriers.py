@@ -4,35 +4,33 @@ A target that fails waits longer and longer between tries; nobody waits for it b
 
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from millrace.lake.sidecar import StagedChunk, write_data_file
-from millrace.lake.store import Store
-from millrace.model.chunk import ROWS, Verdict
-from millrace.model.facts import Durable, to_dict
-from millrace.model.names import Home, chunk_id
+from millrace.model.chunk import PUBLISH, ROWS
+from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition
 from millrace.observe import log, observe
+from millrace.sink.addresses import allow
 from millrace.sink.contract import Group
-from millrace.sink.delivering import Order, Refused, deliver
+from millrace.sink.delivering import Delivered, Order, deliver
 from millrace.sink.parking import Item, Queue, version_of
-from millrace.validate.errors_table import REJECTED_SCHEMA, stored_rejected
+from millrace.stream.backfilling import Backfiller
+from millrace.stream.gate import Gate
+from millrace.stream.members import Members
+from millrace.stream.telling import Telling
 from millrace.wire.client import Appender
-from millrace.wire.envelope import pack
-from millrace.wire.topics import IMPORT_ERROR, PROGRESS
 
 MOST_ROWS = 400_000
 # Targets that failed last time share one slot, so that those that hang cannot starve the healthy ones.
 HEALTHY_AT_ONCE, FAILING_AT_ONCE = 3, 1
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 60.0
 LOOK_SECONDS = 0.5
-TELL_SECONDS = 150.0
 
 
 @dataclass
@@ -45,10 +43,15 @@ class Round:
 
 
 class Couriers:
-    def __init__(self, spark: SparkSession, home: Home, appender: Appender) -> None:
+    def __init__(self, spark: SparkSession, home: Home, appender: Appender, allowed: Iterable[object] = ()) -> None:
         self._spark = spark
         self._home = home
-        self._appender = appender
+        self._telling = Telling(home, appender)
+        self._allowed = tuple(map(str, allowed))
+        allow(self._allowed)
+        self._members = Members(home, self._definition)
+        self._backfiller = Backfiller(home, self._members, self._definition)
+        self._gate = Gate()
         self._rounds: dict[Path, Round] = {}
         self._lock = threading.Lock()
         self._news = threading.Event()
@@ -59,32 +62,42 @@ class Couriers:
         """Takes up what a stopped data plane left behind, then whatever is parked."""
         for folder in sorted(self._home.parked.glob("*/*/*/*")):
             items = Queue(folder).items()
-            if items:
-                self._watch(folder, self._definition(items[-1].group.definition), folder.name)
+            target = self._target_of(folder, items)
+            if items and target is not None:
+                self._watch(folder, target)
+        for folder in self._members.catching_up():
+            member = self._members.at(folder)
+            if member is not None:
+                self._watch(folder, member.target)
         threading.Thread(target=self._run, name="couriers", daemon=True).start()
 
+    def _target_of(self, folder: Path, items: list[Item]) -> SinkTarget | None:
+        member = self._members.at(folder)
+        if member is not None:
+            return member.target
+        named = self._definition(items[-1].group.definition).table.targets if items else ()
+        return next((one for one in named if one.name == folder.name), None)
+
     def park(self, kind: str, group: Group) -> None:
-        """Durable on its way to every target of the kind that the group's definition names."""
+        """Durable on its way to every target of the kind that is to have it."""
         definition = self._definition(group.definition)
-        for target in definition.table.targets:
-            if target.kind != kind:
-                continue
-            folder = self._home.queue(kind, group.tenant, group.table, target.name)
+        for name, target in self._members.takers(kind, definition).items():
+            folder = self._home.queue(kind, group.tenant, group.table, name)
             queue = Queue(folder)
             is_empty = group.kind == ROWS and group.file is None
             if not is_empty and version_of(group) > queue.waived_below:
                 queue.put(group, self._home.table(group.tenant, group.table))
-                self._watch(folder, definition, target.name)
+            self._watch(folder, target)
+            if group.kind == PUBLISH:
+                self._backfiller.note_shown(folder, group.import_id, definition)
             if is_empty or (group.kind == ROWS and group.publish == "atomic"):
                 # Nothing to bring, or held: the import may go on.
-                self._tell(target.name, group.chunks)
+                self._telling.durable(name, group.chunks)
         self._news.set()
 
-    def _watch(self, folder: Path, definition: Definition, name: str) -> None:
-        target = next((one for one in definition.table.targets if one.name == name), None)
-        if target is not None:
-            with self._lock:
-                self._rounds.setdefault(folder, Round(Queue(folder), target)).target = target
+    def _watch(self, folder: Path, target: SinkTarget) -> None:
+        with self._lock:
+            self._rounds.setdefault(folder, Round(Queue(folder), target)).target = target
 
     def _run(self) -> None:
         while True:
@@ -102,83 +115,85 @@ class Couriers:
         try:
             below = one.queue.waived_below
             one.queue.done([item for item in one.queue.items() if item.version <= below])
-            items = _some(one.queue.items())
-            if not items:
-                with self._lock:
-                    # Looked at again under the lock: what is parked meanwhile is watched, or still here.
-                    if not one.queue.items() and self._rounds.get(one.queue.folder) is one:
-                        del self._rounds[one.queue.folder]
-                return
-            self._deliver(one, items)
+            is_caught_up = self._backfiller.step(one.queue)
+            items = _some(one.queue.items(), one.queue.state.most_rows or MOST_ROWS)
+            if items:
+                self._visit(one, items)
+            elif is_caught_up:
+                self._leave(one)
+            else:
+                one.queue.state.next_try = time.time() + LOOK_SECONDS
         except Exception as error:
-            self._put_off(one.queue, "sink", f"{type(error).__name__}: {error}"[:1000])
+            self._put_off(one.queue, Delivered("sink", f"{type(error).__name__}: {error}"[:1000]), 0)
         finally:
             one.busy = False
             self._news.set()
 
-    def _deliver(self, one: Round, items: list[Item]) -> None:
-        order = Order(str(self._home.root), str(one.queue.folder), one.target, tuple(items))
+    def _leave(self, one: Round) -> None:
+        with self._lock:
+            # Looked at again under the lock: what is parked meanwhile is watched, or still here.
+            if not one.queue.items() and self._rounds.get(one.queue.folder) is one:
+                del self._rounds[one.queue.folder]
+
+    def _visit(self, one: Round, items: list[Item]) -> None:
+        if one.queue.state.fault == "sink":
+            closed = self._gate.why_closed(one.target)
+            if closed is not None:
+                self._put_off(one.queue, Delivered("sink", closed), 0)
+                return
+        outcome = self._deliver(one, items)
+        if outcome.fault is not None:
+            self._put_off(one.queue, outcome, sum(item.rows for item in items))
+            return
+        self._telling.refused(one.target.name, items, outcome.refused)
+        told = [chunk for item in items for chunk in item.group.chunks if not item.is_held]
+        self._telling.durable(one.target.name, tuple(told))
+        one.queue.done(items)
+        self._note_success(one, items, len(outcome.refused))
+
+    def _deliver(self, one: Round, items: list[Item]) -> Delivered:
+        member = self._members.at(one.queue.folder)
+        order = Order(str(self._home.root), str(one.queue.folder), one.target, tuple(items), allowed=self._allowed)
+        if member is not None and member.is_active:
+            order = replace(order, definition=member.definition, added=member.added)
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", f"sink-{one.target.kind}")
-        outcome = context.parallelize([order], 1).map(deliver).collect()[0]
-        if outcome.fault is not None:
-            self._put_off(one.queue, outcome.fault, outcome.message)
-            return
-        if outcome.refused:
-            self._keep_refused(one, items, outcome.refused)
-        told = [chunk for item in items for chunk in item.group.chunks if not item.is_held]
-        self._tell(one.target.name, tuple(told))
-        one.queue.done(items)
+        outcome: Delivered = context.parallelize([order], 1).map(deliver).collect()[0]
+        return outcome
+
+    def _note_success(self, one: Round, items: list[Item], refused: int) -> None:
         state = one.queue.state
         if state.parked_since is not None:
             log("sink_resumed", sink=one.target.name, table=str(one.queue.folder))
         state.parked_since = state.reason = state.fault = None
         state.tries, state.next_try = 0, 0.0
-        state.last_version = max(state.last_version, *(item.version for item in items))
-        state.refused_rows += len(outcome.refused)
+        if state.most_rows is not None:
+            state.most_rows = None if state.most_rows * 2 >= MOST_ROWS else state.most_rows * 2
+        state.last_version = max(state.last_version, *(item.version for item in items if not item.is_backfill), 0)
+        state.refused_rows += refused
         one.queue.save_state()
 
-    def _put_off(self, queue: Queue, fault: str, reason: str) -> None:
+    def _put_off(self, queue: Queue, outcome: Delivered, rows: int) -> None:
         state = queue.state
         pause = min(FIRST_PAUSE_SECONDS * 2**state.tries, LONGEST_PAUSE_SECONDS)
         state.parked_since = state.parked_since or time.time()
-        state.fault, state.reason, state.tries, state.next_try = fault, reason, state.tries + 1, time.time() + pause
+        state.fault, state.reason = outcome.fault, outcome.message
+        state.tries, state.next_try = state.tries + 1, time.time() + pause
+        if outcome.is_late:
+            state.most_rows = max(rows // 2, 1)
         queue.save_state()
-        observe("trouble", kind="sink", queue=str(queue.folder), fault=fault, error=reason)
-
-    def _tell(self, sink: str, chunks: tuple[tuple[str, int], ...]) -> None:
-        if chunks:
-            fact = Durable(sink, chunks)
-            self._appender.append(PROGRESS, sink.encode(), pack(to_dict(fact)), 0).result(TELL_SECONDS)
-
-    def _keep_refused(self, one: Round, items: list[Item], refused: tuple[Refused, ...]) -> None:
-        """Rows that the target will not take go to the error store under its name."""
-        places = {
-            chunk.version: chunk.chunk_id for item in items if item.group.file for chunk in item.group.file.chunks
-        }
-        group = items[0].group
-        store = Store(self._home.table_errors(group.tenant, group.table))
-        for row in refused:
-            import_id, _, number = places[row.version].rpartition("/")
-            verdict = Verdict(import_id, int(number), row.version, 1, 0, 1)
-            reason = {"column": None, "rule": f"sink:{one.target.name}", "message": row.message, "value": None}
-            rejected = pa.table([[row.row], [0], [b""], [[reason]]], schema=REJECTED_SCHEMA)
-            known = StagedChunk(f"{chunk_id(import_id, int(number))}@{one.target.name}/{row.row}", 0, 1, row.version)
-            staged = write_data_file(store, stored_rejected(verdict, rejected), (), f"{import_id}-{number}", (known,))
-            report = {"tenant": group.tenant, "table": group.table, "definition": group.definition, "chunks": []}
-            record = pack({**report, "file": staged.to_dict(), "kind": ROWS, "version": 0, "publish": "rolling"})
-            self._appender.append(IMPORT_ERROR, import_id.encode(), record, 0).result(TELL_SECONDS)
+        observe("trouble", kind="sink", queue=str(queue.folder), fault=outcome.fault, error=outcome.message)
 
     def _definition(self, fingerprint: str) -> Definition:
         return Definition.from_json(self._home.definition(fingerprint).read_bytes())
 
 
-def _some(items: list[Item]) -> list[Item]:
+def _some(items: list[Item], most_rows: int) -> list[Item]:
     """The oldest, as many as one task should hold; what is to be shown as a whole is not cut."""
     rows = 0
     some: list[Item] = []
     for item in items:
-        if some and rows + item.rows > MOST_ROWS and not item.is_held:
+        if some and rows + item.rows > most_rows and not item.is_held:
             break
         rows += item.rows
         some.append(item)

@@ -11,6 +11,7 @@ from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table, iso, table_document, tables_of
 from millrace.api.platform import raise_refusal
 from millrace.model import ops
+from millrace.api.sink_checking import sinks_to_try, try_sinks
 from millrace.model.agreement_document import document_of
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing
@@ -91,14 +92,18 @@ async def define_table(
     wait_turn: bool = True,
     strict: bool = False,
 ) -> dict[str, Any]:
+    check: bool = True,
     """Declares a table, or changes its declaration. A new generation may change anything, and begins empty.
 
-    Values that can hardly be meant are warnings, with `strict` refusals."""
+    Values that can hardly be meant are warnings, with `strict` refusals. New sinks are tried, unless `check` is false."""
     caller.must_see(tenant)
     checked_name("tenant", tenant)
     with platform.store.read() as connection:
         declaration, doubts = read_table(connection, tenant, table, document)
     if strict:
+        new_sinks = sinks_to_try(connection, tenant, declaration)
+    if new_sinks:
+        doubts = (*doubts, *await asyncio.to_thread(try_sinks, new_sinks, really=check))
         refuse_doubts(doubts)
     body = {"declaration": declaration.to_dict(), "new_generation": new_generation, "wait": wait_turn}
     answer = answer_to(await platform.submit(ops.DEFINE_TABLE, tenant, table, body), response)

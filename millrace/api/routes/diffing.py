@@ -8,6 +8,7 @@ from sqlalchemy import Connection, select
 from millrace.api.declaring import read_table
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
+from millrace.api.sink_checking import sinks_to_try, try_sinks
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing, Refused
 from millrace.model.evolution import check, delta_ddl, describe, settings_changed
@@ -46,6 +47,8 @@ def diff_table(
     try:
         with platform.store.read() as connection:
             declaration, doubts = read_table(connection, tenant, table, document)
+            new_sinks = sinks_to_try(connection, tenant, declaration)
+        doubts = (*doubts, *try_sinks(new_sinks))
         answer["warnings"] = [doubt.to_dict() for doubt in doubts]
         if strict:
             refuse_doubts(doubts)

@@ -25,7 +25,7 @@ def shown_import(platform: Platform, caller: Caller, import_id: str) -> dict[str
     if not is_import_id(import_id):
         raise Missing(f"There is no import {import_id[:40]!r}.", code="no_import")
     with platform.store.read() as connection:
-        document = import_document(connection, import_id)
+        document = import_document(connection, import_id, platform.home)
     if caller.tenant not in (None, document["tenant"]):
         raise Missing(f"There is no import {import_id}.", code="no_import")
     return document
@@ -89,9 +89,10 @@ def list_imports(
     if tenant is not None:
         caller.must_see(tenant)
     with platform.store.read() as connection:
-        return {
-            "items": import_documents(connection, tenant or caller.tenant, table, state, limit, kind=kind, span=span)
-        }
+        found = import_documents(
+            connection, tenant or caller.tenant, table, state, limit, kind=kind, span=span, home=platform.home
+        )
+    return {"items": found}
 
 
 @router.get("/imports/{import_id}")

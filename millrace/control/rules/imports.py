@@ -241,18 +241,28 @@ def settle(state: State, op: Op, at_us: int, partition: int) -> Step:
         return state, (), {"import": imp.id, "state": imp.state}
     counts = Counts(**op.body["counts"])
     final, error = outcome(imp, counts, op.body.get("failure"), _budget(op))
-    settled = replace(imp, state=final, error=error, ended_us=at_us, counts=counts, durable=op.body["durable"])
+    refused = op.body.get("refused") or {}
+    options = {**imp.options, "refused": refused} if refused else imp.options
+    settled = replace(
+        imp, state=final, error=error, ended_us=at_us, counts=counts, durable=op.body["durable"], options=options
+    )
     state = errors.release(state.with_import(settled), settled)
     if state.table is not None:
         state = replace(state, table=replace(state.table, open_imports=max(state.table.open_imports - 1, 0)))
     state, of_span = spans.member_settled(state, settled, at_us)
     data = {"table": f"{imp.tenant}/{imp.table}", "rows": _rows(counts), "durable": settled.durable, "error": error}
-    told: Effect = Announce(f"import.{final}", imp.id, {**data, **_more_about(imp)})
+    told: Effect = Announce(f"import.{final}", imp.id, {**data, **_more_about(settled)})
     return state, (told, *of_span), {"import": imp.id, "state": final}
 
 
 def _more_about(imp: Import) -> dict[str, Any]:
-    return {"kind": imp.kind, "span": imp.span, "of": imp.of, "waived": imp.options.get("waived", [])}
+    refused = imp.options.get("refused", {})
+    sinks = {
+        sink: {"durable_chunks": imp.durable.get(sink, 0), "parked_chunks": 0, "refused_rows": refused.get(sink, 0)}
+        for sink in imp.sinks
+    }
+    told = {"kind": imp.kind, "span": imp.span, "of": imp.of}
+    return {**told, "sinks": sinks, "waived": imp.options.get("waived", [])}
 
 
 def _budget(op: Op) -> Budget:

@@ -120,21 +120,6 @@ def purge(state: State, op: Op, at_us: int, partition: int) -> Step:
     return after, effects, {**result, "purged": True}
 
 
-def waive(state: State, op: Op, at_us: int, partition: int) -> Step:
-    """Imports under way no longer wait for the sink; their ends will say so."""
-    table, sink = known_table(state, op), op.body["sink"]
-    if all(target.name != sink for target in table.definition.table.targets):
-        raise Missing(f"{op.tenant}/{op.subject} has no sink {sink!r}.", code="no_sink")
-    freed = [imp for imp in state.imports.values() if sink in imp.sinks and not imp.is_over]
-    for imp in freed:
-        waived = sorted({*imp.options.get("waived", ()), sink})
-        left = tuple(name for name in imp.sinks if name != sink)
-        state = state.with_import(replace(imp, sinks=left, options={**imp.options, "waived": waived}))
-    ids = [imp.id for imp in freed]
-    event = Announce("sink.waived", f"{op.tenant}/{table.name}", {"sink": sink, "imports": ids})
-    return state, (event,), {"sink": sink, "waived": ids, "below": table.last_version}
-
-
 def known_table(state: State, op: Op) -> Table:
     if state.tenant is None or state.table is None or state.table.is_dropped:
         raise Missing(

@@ -1,0 +1,63 @@
+"""What a table's declaration asks of its sinks, tried before it is applied: new and changed targets in, doubts out.
+
+Raises Invalid where a target is there and will not take rows; a target that is away is a doubt."""
+
+import threading
+
+from sqlalchemy import Connection
+
+from millrace.api.documents import find_table
+from millrace.model.documents import Doubt
+from millrace.model.errors import Missing
+from millrace.model.sinks import DELTA_KIND, SinkTarget
+from millrace.model.table import TableDeclaration
+from millrace.sink.addresses import refuse_private
+from millrace.sink.probing import probe
+from millrace.sink.registry import sink_class
+
+PROBE_SECONDS = 12.0
+WAITS = "Rows will wait for it; the check was skipped."
+
+
+def sinks_to_try(connection: Connection, tenant: str, declaration: TableDeclaration) -> list[SinkTarget]:
+    """Those that the table does not have already, as they are declared now."""
+    try:
+        known = find_table(connection, tenant, declaration.name).table.targets
+    except Missing:
+        known = ()
+    return [target for target in declaration.targets if target.kind != DELTA_KIND and target not in known]
+
+
+def try_sinks(targets: list[SinkTarget], *, really: bool = True) -> tuple[Doubt, ...]:
+    """All at once, each for some seconds at most. Without `really` only what can be seen without a connection."""
+    if not really:
+        for target in targets:
+            refuse_private(target, sink_class(target.kind).settings_schema)
+        return ()
+    tries = [_Try(target) for target in targets]
+    for one in tries:
+        one.thread.join(PROBE_SECONDS)
+    return tuple(doubt for one in tries if (doubt := one.outcome()) is not None)
+
+
+class _Try:
+    def __init__(self, target: SinkTarget) -> None:
+        self._target = target
+        self._said: str | None = None
+        self._failed: Exception | None = None
+        self.thread = threading.Thread(target=self._run, name="probe", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._said = probe(self._target)
+        except Exception as error:
+            self._failed = error
+
+    def outcome(self) -> Doubt | None:
+        field = f"sinks.{self._target.name}"
+        if self.thread.is_alive():
+            return Doubt(field, f"did not answer within {PROBE_SECONDS:g} s.", WAITS)
+        if self._failed is not None:
+            raise self._failed
+        return None if self._said is None else Doubt(field, "is away.", self._said)

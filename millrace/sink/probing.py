@@ -1,0 +1,70 @@
+"""Tries a target before anyone relies on it: a target in, nothing or what is wrong with it out.
+
+A server that cannot be reached now may be there later, so that is a doubt, not a refusal; one that answers and will not let
+us write is refused, with its own words."""
+
+import socket
+
+from millrace.model.errors import Invalid, MillraceError, Unavailable
+from millrace.model.sinks import SinkTarget
+from millrace.sink.addresses import permitted, places, refuse_private
+from millrace.sink.registry import sink_class
+from millrace.sink.secrets import read_secret
+
+REACH_SECONDS = 3.0
+
+
+def probe(target: SinkTarget) -> str | None:
+    """Does what a write will do. Returns why that could not be tried now; raises Invalid where it cannot work."""
+    sink_type = sink_class(target.kind)
+    refuse_private(target, sink_type.settings_schema)
+    silent = _unreachable(target)
+    if silent is not None:
+        return f"Sink {target.name!r} ({target.kind}) is away: {silent} What is imported will wait for it."
+    try:
+        sink = sink_type(target, read_secret)
+    except Exception as error:
+        raise _refusal(target, error) from error
+    try:
+        sink.check()
+    except Exception as error:
+        raise _refusal(target, error) from error
+    finally:
+        sink.close()
+    return None
+
+
+def _unreachable(target: SinkTarget) -> str | None:
+    """Why none of the target's hosts takes a connection; a kind that names no host is always there."""
+    known = [(host, port) for host, port in places(target, sink_class(target.kind).settings_schema) if port]
+    reasons = []
+    for host, port in known:
+        try:
+            _connect(host, port)
+            return None
+        except (OSError, Unavailable) as error:
+            reasons.append(f"{host}:{port}: {error}")
+    return f"{reasons[0].rstrip('.')}." if reasons else None
+
+
+def _connect(host: str, port: int) -> None:
+    last: OSError | None = None
+    for address in permitted(host):
+        try:
+            socket.create_connection((address, port), REACH_SECONDS).close()
+            return
+        except OSError as error:
+            last = error
+    if last is not None:
+        raise last
+
+
+def _refusal(target: SinkTarget, error: Exception) -> Invalid:
+    remedy = error.remedy if isinstance(error, MillraceError) else ""
+    said = error.message if isinstance(error, MillraceError) else f"{type(error).__name__}: {error}"
+    return Invalid(
+        f"Sink {target.name!r} ({target.kind}) does not take rows: {' '.join(said.split())[:600]}",
+        remedy=remedy
+        or "Mend its host, credentials or permissions; or apply with --no-check to have rows wait for it.",
+        code="sink_check",
+    )

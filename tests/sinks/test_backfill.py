@@ -1,0 +1,270 @@
+"""A target that comes to a table with a past ends with the same rows as the others, whatever flows at the same time."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millrace.lake.log import load
+from millrace.lake.read import scan
+from millrace.lake.schema import spec_of
+from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
+from millrace.lake.table import LakeTable
+from millrace.model.declaration import parse_table
+from millrace.model.names import Home
+from millrace.model.sinks import SinkTarget
+from millrace.model.table import Definition, define
+from millrace.sink.contract import Group
+from millrace.sink.delivering import Order, deliver
+from millrace.sink.delta import DeltaSink
+from millrace.sink.foreign import ForeignSink
+from millrace.sink.parking import Queue
+from millrace.sink.registry import sink_class
+from millrace.sink.roster import DONE, FROM_DELTA
+from millrace.sink.upkeep import Upkeep
+from millrace.stream.backfilling import Backfiller
+from millrace.stream.members import Members
+from tests.sinks.conftest import no_secret, postgres_target
+from tests.support.lake import arrow_rows
+
+ID, TEXT = {"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}
+ALLOWED = ("127.0.0.0/8",)
+
+
+class World:
+    """One table: its records in the order of the log, a Delta sink and a late target that read them at their own pace."""
+
+    def __init__(self, root: Path, target: SinkTarget, tenant: str, key: tuple[str, ...] = ("id",)) -> None:
+        self.home, self.target, self.tenant, self.key = Home(root), target, tenant, key
+        self.home.definitions.mkdir(parents=True)
+        self.delta = DeltaSink(self.home, Upkeep())
+        self.sink: ForeignSink = sink_class(target.kind)(target, no_secret)
+        self.records: list[Group] = []
+        self.before = self.define([{"kind": "delta", "name": "delta"}], 1, None)
+        self.after = self.define(
+            [{"kind": "delta", "name": "delta"}, {"kind": target.kind, "name": target.name, **target.settings}],
+            2,
+            self.before.fingerprint,
+        )
+        self.start()
+
+    def start(self) -> None:
+        """As a data plane that has just been started: knows what is on disk."""
+        self.members = Members(self.home, self._definition)
+        self.backfiller = Backfiller(self.home, self.members, self._definition)
+
+    def define(self, sinks: list[Any], revision: int, previous: str | None) -> Definition:
+        document = {"schema": {"type": "record", "name": "t", "fields": [ID, TEXT]}, "sinks": sinks}
+        made = define(
+            self.tenant, parse_table({**document, "primary_key": list(self.key)}), revision, previous=previous
+        )
+        self.home.definition(made.fingerprint).write_bytes(made.to_json())
+        return made
+
+    def _definition(self, fingerprint: str) -> Definition:
+        return Definition.from_json(self.home.definition(fingerprint).read_bytes())
+
+    @property
+    def folder(self) -> Path:
+        return self.home.queue(self.target.kind, self.tenant, "t", self.target.name)
+
+    @property
+    def store(self) -> Store:
+        return Store(self.home.table(self.tenant, "t"))
+
+    def rows(self, definition: Definition, version: int, *rows: tuple[int, bool], publish: str = "rolling") -> Group:
+        table = arrow_rows([(key, version) for key, _ in rows])
+        if self.key:
+            table = table.append_column("_deleted", pa.array([deleted for _, deleted in rows]))
+        chunk = StagedChunk(f"imp{version}/0", 0, len(rows), version)
+        staged = write_data_file(self.store, table, self.key, f"imp{version}", (chunk,))
+        chunks = ((f"imp{version}", 0),)
+        return Group(self.tenant, "t", definition.fingerprint, staged, chunks, publish=publish)
+
+    def change(self, definition: Definition, kind: str, version: int, import_id: str | None = None) -> Group:
+        chunks = ((import_id or f"imp{version}", 0 if import_id is None else 1),)
+        return Group(self.tenant, "t", definition.fingerprint, None, chunks, kind, version)
+
+    def park(self, group: Group) -> None:
+        """What the couriers do with a group."""
+        definition = self._definition(group.definition)
+        for name in self.members.takers(self.target.kind, definition):
+            queue = Queue(self.home.queue(self.target.kind, self.tenant, "t", name))
+            if group.file is not None or group.kind != "rows":
+                queue.put(group, self.home.table(self.tenant, "t"))
+            if group.kind == "publish":
+                self.backfiller.note_shown(queue.folder, group.import_id, definition)
+
+    def work(self, most: int = 1000) -> bool:
+        """One round of a courier; True when nothing is left to do."""
+        queue = Queue(self.folder)
+        is_done = self.backfiller.step(queue)
+        items = queue.items()[:most]
+        if items:
+            member = self.members.at(self.folder)
+            assert member is not None
+            order = Order(
+                str(self.home.root),
+                str(self.folder),
+                self.target,
+                tuple(items),
+                member.definition,
+                member.added,
+                ALLOWED,
+            )
+            assert deliver(order).fault is None, deliver(order).message
+            queue.done(items)
+        return is_done and not items
+
+    def in_delta(self) -> list[tuple[int, int]]:
+        found = scan(self.store, load(self.store), ["id", "_version"])
+        return sorted(zip(found["id"].to_pylist(), found["_version"].to_pylist(), strict=True))
+
+    def in_target(self) -> list[tuple[int, int]]:
+        found = self.sink.read_back(self.after)
+        return sorted(zip(found["id"].to_pylist(), found["_version"].to_pylist(), strict=True))
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> SinkTarget:
+    return postgres_target(request)
+
+
+@pytest.fixture
+def world(tmp_path: Path, target: SinkTarget, request: pytest.FixtureRequest) -> Iterator[World]:
+    made = World(tmp_path, target, f"late_{request.node.name[5:45]}")
+    yield made
+    made.sink.close()
+
+
+def finish(world: World) -> None:
+    for _ in range(50):
+        if world.work():
+            return
+    raise AssertionError("the back-fill does not end")
+
+
+def test_it_is_filled_from_delta_and_says_so(world: World) -> None:
+    world.delta.write([world.rows(world.before, 1, (1, False), (2, False))])
+    world.delta.write([world.rows(world.before, 2, (2, False), (1, True), (3, False))])
+    added = world.change(world.after, "prepare", 3)
+    world.park(added)
+    assert not world.work(), "Delta has not come so far yet"
+    assert world.members.at(world.folder).backfill.state == "wanted"
+    world.delta.write([added])
+    finish(world)
+    backfill = world.members.at(world.folder).backfill
+    assert (backfill.state, backfill.source, backfill.rows) == (DONE, FROM_DELTA, 2)
+    assert world.in_target() == world.in_delta() == [(2, 2), (3, 2)]
+
+
+def test_a_table_that_had_the_target_from_the_start_is_not_filled(world: World) -> None:
+    first = world.define([{"kind": world.target.kind, "name": world.target.name, **world.target.settings}], 1, None)
+    world.park(world.change(first, "prepare", 1))
+    assert world.members.at(world.folder).backfill is None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_exact_whatever_flows_at_the_same_time(tmp_path: Path, target: SinkTarget, seed: int) -> None:
+    """Old imports before, while and after the target comes, with deletes and duplicates, readers at their own pace, data
+    planes that die at any moment."""
+    chance = random.Random(seed)
+    world = World(tmp_path, target, f"late_random_{seed}")
+    old = [
+        world.rows(world.before, 10 + n, *((chance.randrange(25), chance.random() < 0.3) for _ in range(6)))
+        for n in range(14)
+    ]
+    chance.shuffle(old)
+    cut = chance.randrange(len(old) + 1)
+    new = [
+        world.rows(world.after, 100 + n, *((chance.randrange(25), chance.random() < 0.2) for _ in range(4)))
+        for n in range(5)
+    ]
+    behind = [*old[cut:], *new, world.change(world.before, "truncate", 12)][: chance.randrange(5, 25)]
+    chance.shuffle(behind)
+    records = [*old[:cut], world.change(world.after, "prepare", 50), *behind]
+    at_delta = at_target = 0
+    while at_delta < len(records) or at_target < len(records):
+        if at_delta < len(records) and chance.random() < 0.5:
+            world.delta.write([records[at_delta]])
+            at_delta += 1
+            if chance.random() < 0.2:
+                LakeTable(world.store, _spec(world)).maintain()
+        elif at_target < len(records):
+            world.park(records[at_target])
+            # A batch that is run again after a crash parks its records again.
+            at_target = max(at_target - chance.randrange(3), 0) if chance.random() < 0.1 else at_target + 1
+        if world.folder.is_dir() and chance.random() < 0.4:
+            world.work(chance.randrange(1, 5))
+        if chance.random() < 0.15:
+            world.start()
+    finish(world)
+    assert world.in_target() == world.in_delta()
+    world.sink.close()
+
+
+def test_rows_without_a_key_come_once(tmp_path: Path, target: SinkTarget) -> None:
+    world = World(tmp_path, target, "late_keyless", key=())
+    groups = [world.rows(world.before, 10 + n, (n, False), (n, False)) for n in range(4)]
+    world.delta.write(groups[:2])
+    world.park(world.change(world.after, "prepare", 50))
+    world.delta.write([world.change(world.after, "prepare", 50), *groups[2:]])
+    # Delta is ahead: what the target gets by itself is in the snapshot, too.
+    for group in groups[2:]:
+        world.park(group)
+    world.work(2)
+    world.start()
+    finish(world)
+    world.members.change(world.folder, lambda member: member.wanting())
+    finish(world)
+    assert world.in_target() == world.in_delta() == [(n, 10 + n) for n in range(4) for _ in range(2)]
+    world.sink.close()
+
+
+def test_an_import_that_was_held_when_the_target_came_is_not_missed(world: World) -> None:
+    held = world.rows(world.before, 10, (1, False), publish="atomic")
+    added, shown = world.change(world.after, "prepare", 50), world.change(world.before, "publish", 11, "imp10")
+    for group in (held, added):
+        world.delta.write([group])
+        world.park(group)
+    finish(world)
+    assert world.in_target() == []
+    world.park(shown)
+    world.work()
+    world.delta.write([shown])
+    finish(world)
+    assert world.in_target() == world.in_delta() == [(1, 10)]
+
+
+def test_without_another_sink_to_read_from_it_says_so(tmp_path: Path, target: SinkTarget) -> None:
+    world = World(tmp_path, target, "late_alone")
+    other = {"kind": target.kind, "name": "first", **target.settings}
+    one = world.define([other], 1, None)
+    two = world.define([other, {**other, "name": target.name}], 2, one.fingerprint)
+    world.park(world.change(two, "prepare", 5))
+    finish(world)
+    backfill = world.members.at(world.folder).backfill
+    assert (backfill.state, backfill.source) == ("impossible", None)
+    assert "delta" in backfill.reason
+    world.sink.close()
+
+
+def test_a_target_that_went_gets_what_began_before(world: World) -> None:
+    world.delta.write([world.change(world.after, "prepare", 3)])
+    world.park(world.change(world.after, "prepare", 3))
+    finish(world)
+    gone = world.define([{"kind": "delta", "name": "delta"}], 3, world.after.fingerprint)
+    world.park(world.change(gone, "prepare", 9))
+    assert not world.members.at(world.folder).is_active
+    world.park(world.rows(world.after, 7, (1, False)))
+    world.park(world.rows(gone, 11, (2, False)))
+    finish(world)
+    assert world.in_target() == [(1, 7)], "what was imported without it stays away"
+
+
+def _spec(world: World) -> Any:
+    return spec_of(world.after)
