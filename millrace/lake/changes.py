@@ -111,7 +111,7 @@ def _interval(duration: timedelta) -> str:
 
 
 def _rows(store: Store, file: AddFile) -> int:
-    return file.rows if file.rows >= 0 else pq.read_metadata(store.path(file.name)).num_rows
+    return file.rows if file.rows >= 0 else pq.read_metadata(store.source(file.name)).num_rows
 
 
 def _rewritten(store: Store, spec: TableSpec, file: AddFile, gone: BitMap, anew: Anew) -> AddFile:

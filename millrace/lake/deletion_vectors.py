@@ -50,13 +50,13 @@ def load_vector(store: Store, vector: DeletionVector) -> BitMap:
         positions = decode(_read_from_file(store, vector))
     else:
         raise Corrupt(
-            f"Deletion vector {vector.identity} of {store.root} has the storage type {vector.storage!r}.",
+            f"Deletion vector {vector.identity} of {store.where} has the storage type {vector.storage!r}.",
             remedy="Only 'i' and 'u' can be read.",
         )
     if len(positions) != vector.cardinality:
         raise Corrupt(
             f"Deletion vector {vector.identity} has {len(positions)} positions, not {vector.cardinality}.",
-            remedy=f"Restore the table at {store.root}.",
+            remedy=f"Restore the table at {store.where}.",
         )
     return positions
 
@@ -90,7 +90,7 @@ def _read_from_file(store: Store, vector: DeletionVector) -> bytes:
     (checksum,) = struct.unpack(">I", content[offset + 4 + vector.size : offset + 8 + vector.size])
     if length != vector.size or checksum != zlib.crc32(data):
         raise Corrupt(
-            f"Deletion vector {name} of {store.root} is damaged at offset {offset}.", remedy="Restore the file."
+            f"Deletion vector {name} of {store.where} is damaged at offset {offset}.", remedy="Restore the file."
         )
     return data
 

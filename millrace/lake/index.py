@@ -131,6 +131,8 @@ class KeyIndex:
             if max(numbers, default=-1) >= 0:
                 live_rows = sum(snapshot.files[paths[number]].rows for number in numbers if number >= 0)
                 sources.append(_Source(run, np.array(numbers, dtype=np.int64), live_rows))
+        if len(open_files) > len(self._sidecars) + FAN_IN:
+            self._store.prefetch([sidecar_name(snapshot.files[path].name) for path in open_files])
         for path, number in open_files.items():
             keys = self.sidecar(snapshot.files[path])
             sources.append(_Source(keys, np.array([number], dtype=np.int64), len(keys)))
@@ -139,7 +141,7 @@ class KeyIndex:
         return self._selection
 
     def _rebuilt(self, file: AddFile) -> KeyFile:
-        table = pq.read_table(self._store.path(file.name), columns=[*self._key, VERSION_COLUMN])
+        table = pq.read_table(self._store.source(file.name), columns=[*self._key, VERSION_COLUMN])
         hashes = hash_keys([table[column] for column in self._key])
         keys = replace(sorted_keys(hashes, table[VERSION_COLUMN])[0], files=(file.path,))
         write_keys(self._store, sidecar_name(file.name), keys)

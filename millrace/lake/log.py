@@ -61,13 +61,15 @@ def load(store: Store, version: int | None = None) -> Snapshot:
     snapshot = Snapshot()
     if base >= 0:
         snapshot = fold(snapshot, read_checkpoint(store, [part.name for part in checkpoints[base]]), base)
-    for number in range(base + 1, target + 1):
-        if number not in commits:
-            raise Corrupt(
-                f"Version {number} of the Delta table at {store.root} is missing.",
-                remedy=f"Versions from {base + 1} on must be in {LOG_FOLDER}, or a later version be asked for.",
-            )
-        snapshot = fold(snapshot, _read_commit(store, number), number)
+    wanted = range(base + 1, target + 1)
+    missing = next((number for number in wanted if number not in commits), None)
+    if missing is not None:
+        raise Corrupt(
+            f"Version {missing} of the Delta table at {store.where} is missing.",
+            remedy=f"Versions from {base + 1} on must be in {LOG_FOLDER}, or a later version be asked for.",
+        )
+    for number, body in zip(wanted, store.read_all([commit_name(number) for number in wanted]), strict=True):
+        snapshot = fold(snapshot, _actions(body), number)
     return snapshot
 
 
@@ -77,7 +79,7 @@ def refresh(store: Store, snapshot: Snapshot) -> Snapshot:
         return load(store)
     while True:
         try:
-            actions = _read_commit(store, snapshot.version + 1)
+            actions = _actions(store.read(commit_name(snapshot.version + 1)))
         except FileNotFoundError:
             # The log is cleaned oldest first: if our own version is there, nothing after it was cleaned away.
             return snapshot if store.exists(commit_name(snapshot.version)) else load(store)
@@ -90,7 +92,7 @@ def commit(store: Store, snapshot: Snapshot, actions: Sequence[Action]) -> Snaps
     information = {"commitInfo": {"timestamp": now_ms(), "operation": "WRITE", "engineInfo": "millrace"}}
     body = b"\n".join(orjson.dumps(action) for action in (information, *actions)) + b"\n"
     if not store.put_if_absent(commit_name(version), body):
-        raise Conflict(f"version {version} of {store.root} was committed by another writer; refresh and plan again")
+        raise Conflict(f"version {version} of {store.where} was committed by another writer; refresh and plan again")
     return fold(snapshot, actions, version)
 
 
@@ -157,8 +159,8 @@ def clean(store: Store, retention: timedelta) -> None:
             store.delete(entry.name)
 
 
-def _read_commit(store: Store, version: int) -> list[Action]:
-    return [orjson.loads(line) for line in store.read(commit_name(version)).splitlines() if line]
+def _actions(body: bytes) -> list[Action]:
+    return [orjson.loads(line) for line in body.splitlines() if line]
 
 
 def _remove(files: dict[str, AddFile], remove: Action) -> None:

@@ -119,7 +119,7 @@ class Planner:
 
     def _align(self, file: StagedFile, reshape: Reshape, key: Sequence[str]) -> StagedFile:
         self._refuse_unless_whole(file)
-        with pq.ParquetFile(self._store.path(file.path), memory_map=True) as parquet:
+        with pq.ParquetFile(self._store.local(file.path), memory_map=True) as parquet:
             if not reshape.is_needed(parquet.schema_arrow):
                 return file
             rows = reshape.rows(parquet.read())
@@ -143,7 +143,7 @@ class Planner:
         return file_actions(self._store, known.snapshot, target.spec, added, decision.dead, anew=anew)
 
     def _misshapen(self, snapshot: Snapshot, reshape: Reshape) -> frozenset[str]:
-        schemas = {path: pq.read_schema(self._store.path(file.name)) for path, file in snapshot.files.items()}
+        schemas = {path: pq.read_schema(self._store.source(file.name)) for path, file in snapshot.files.items()}
         return frozenset(path for path, schema in schemas.items() if reshape.is_needed(schema))
 
     def _tombstones(self, known: Known, decision: Decision) -> tuple[str, ...]:

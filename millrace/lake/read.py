@@ -29,7 +29,7 @@ class LiveFile:
 
 def live_files(store: Store, snapshot: Snapshot) -> list[LiveFile]:
     """Every data file of the snapshot."""
-    return [LiveFile(store.path(file.name), file.rows, _positions(store, file)) for file in snapshot.files.values()]
+    return [LiveFile(store.local(file.name), file.rows, _positions(store, file)) for file in snapshot.files.values()]
 
 
 def scan(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
@@ -54,7 +54,7 @@ def read_in_shape(
 
 def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one file without the dead positions, and the wanted columns as far as it has them."""
-    with pq.ParquetFile(store.path(file.name), memory_map=True) as parquet:
+    with pq.ParquetFile(store.local(file.name), memory_map=True) as parquet:
         stored = parquet.schema_arrow.names
         table = parquet.read(None if columns is None else [name for name in columns if name in stored])
         rows = parquet.metadata.num_rows
@@ -67,7 +67,7 @@ def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[
 
 def read_live_groups(store: Store, file: AddFile, dead: BitMap) -> Iterator[pa.Table]:
     """The rows of one file without the dead positions, one row group after the other."""
-    with pq.ParquetFile(store.path(file.name), memory_map=True) as parquet:
+    with pq.ParquetFile(store.local(file.name), memory_map=True) as parquet:
         keep = np.ones(parquet.metadata.num_rows, dtype=bool)
         keep[np.asarray(dead.to_array())] = False
         start = 0

@@ -1,11 +1,12 @@
-"""Files of one table under a root folder: names in, bytes out. All file access of the lake goes through here.
-Everything appears whole or not at all (temp file, then link or rename); refuses names that leave the root.
+"""Files of one table under a root folder: names in, bytes out. All file access of the lake goes through here; `remote.py` has
+the tables that live elsewhere. Everything appears whole or not at all (temp file, then link or rename); refuses names that
+leave the root.
 """
 
 import mmap
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +32,30 @@ class Store:
         self.durable = durable
         self._prefix = f"{self.root}{os.sep}"
 
+    @property
+    def where(self) -> str:
+        """The table's place, for people."""
+        return str(self.root)
+
     def path(self, name: str) -> str:
-        """The absolute path of a name, for readers that open files themselves."""
+        """The absolute path of a name on this machine."""
         full = os.path.normpath(self._prefix + name)
         if not full.startswith(self._prefix):
             raise ValueError(
                 f"file name {name!r} leaves the table folder {self.root}; use a relative name without '..'"
             )
         return full
+
+    def local(self, name: str) -> str:
+        """A path on this machine from which the whole file can be read."""
+        return self.path(name)
+
+    def source(self, name: str) -> str | BinaryIO:
+        """A file of which some parts are to be read, as pyarrow takes it."""
+        return self.path(name)
+
+    def prefetch(self, names: Sequence[str]) -> None:
+        """These will be asked for soon. Whether they are there is seen then."""
 
     def exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))
@@ -62,6 +79,10 @@ class Store:
     def read(self, name: str) -> bytes:
         with open(self.path(name), "rb") as file:
             return file.read()
+
+    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
+        """One after the other."""
+        return map(self.read, names)
 
     def map(self, name: str) -> memoryview:
         """The file's bytes without reading them, as long as the result lives (also after the file is deleted)."""

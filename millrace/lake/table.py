@@ -111,7 +111,7 @@ class LakeTable:
                 self._after_commit()
                 return _applied(self._snapshot, planned.decision, attempt)
         raise Unavailable(
-            f"{MOST_ATTEMPTS} commits to {self.store.root} in a row met another writer.", remedy="Try again."
+            f"{MOST_ATTEMPTS} commits to {self.store.where} in a row met another writer.", remedy="Try again."
         )
 
     def maintain(self, safe_version: int = NO_FLOOR) -> None:

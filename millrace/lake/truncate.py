@@ -26,7 +26,7 @@ def _alive(store: Store, file: AddFile, positions: Dead) -> Dead:
 
 
 def _positions(store: Store, file: AddFile, version: int) -> Dead:
-    with pq.ParquetFile(store.path(file.name), memory_map=True) as parquet:
+    with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
         oldest, newest = _range(parquet)
         if newest is not None and newest <= version:
             return np.arange(parquet.metadata.num_rows, dtype=np.uint32)

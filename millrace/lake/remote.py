@@ -1,0 +1,163 @@
+"""A table whose files live elsewhere: the same names as on disk, written through to its objects, read through a folder on
+this machine. The folder may be lost, wholly or in part, at any time: whatever counts is among the objects.
+
+Log entries are always read where they are; every other shared file is named by its content or by chance, so that a copy
+never grows stale. Merged key files and the vacuum's notes are this machine's own."""
+
+import io
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import BinaryIO
+
+from millrace.lake.checkpoint import LOG_FOLDER
+from millrace.lake.keys import RUNS_FOLDER
+from millrace.lake.objects import READ_AHEAD_BYTES, Objects, RangeReader
+from millrace.lake.store import TEMPORARY_FOLDER, Entry, Store
+from millrace.lake.vacuum import RECORD
+
+AT_ONCE = 8
+# A copy somebody may just have been told the path of.
+JUST_USED = timedelta(minutes=10)
+
+_OWN = (f"{RUNS_FOLDER}/", f"{TEMPORARY_FOLDER}/", RECORD)
+_LOG = f"{LOG_FOLDER}/"
+
+
+class RemoteStore(Store):
+    def __init__(self, folder: Path, objects: Objects) -> None:
+        super().__init__(folder)
+        self._objects = objects
+
+    @property
+    def where(self) -> str:
+        return self._objects.url
+
+    def local(self, name: str) -> str:
+        path = self.path(name)
+        if not os.path.exists(path):
+            self._fetch(name, path)
+        return path
+
+    def source(self, name: str) -> str | BinaryIO:
+        path = self.path(name)
+        if os.path.exists(path):
+            return path
+
+        def read(start: int, length: int) -> bytes:
+            return self._objects.get_range(name, start, length)
+
+        return io.BufferedReader(RangeReader(read, self._objects.size(name)), READ_AHEAD_BYTES)
+
+    def prefetch(self, names: Sequence[str]) -> None:
+        missing = [name for name in names if not os.path.exists(self.path(name))]
+        if missing:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                list(pool.map(self._fetch_if_there, missing))
+
+    def exists(self, name: str) -> bool:
+        if name.startswith(_OWN):
+            return super().exists(name)
+        try:
+            self._objects.size(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size(self, name: str) -> int:
+        return super().size(name) if name.startswith(_OWN) else self._objects.size(name)
+
+    def list(self, folder: str) -> list[Entry]:
+        """What is left of uploads that failed is here or there."""
+        if folder == TEMPORARY_FOLDER:
+            return [*super().list(folder), *self._objects.list(folder)]
+        return super().list(folder) if f"{folder}/".startswith(_OWN) else [*self._objects.list(folder)]
+
+    def read(self, name: str) -> bytes:
+        if name.startswith(_LOG):
+            return self._objects.get(name)
+        if not name.startswith(_OWN):
+            self.local(name)
+        return super().read(name)
+
+    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            yield from pool.map(self.read, names)
+
+    def map(self, name: str) -> memoryview:
+        if not name.startswith(_OWN):
+            self.local(name)
+        return super().map(name)
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        if name.startswith(_LOG):
+            self._objects.put(name, data)
+        else:
+            super().write(name, data)
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        if name.startswith(_OWN):
+            return super().put_if_absent(name, data)
+        if not self._objects.put_if_absent(name, data):
+            return False
+        if not name.startswith(_LOG):
+            self._keep(name, data)
+        return True
+
+    @contextmanager
+    def creating(self, name: str) -> Iterator[BinaryIO]:
+        with self._temporary() as (file, temporary):
+            yield file
+            file.flush()
+            if not name.startswith(_OWN):
+                self._objects.put_file(name, temporary)
+            self._place(temporary, name)
+
+    def delete(self, name: str) -> None:
+        if not name.startswith(_OWN) or name.startswith(TEMPORARY_FOLDER):
+            self._objects.delete(name)
+        super().delete(name)
+
+    def trim(self, most_bytes: int, unused_for: timedelta) -> None:
+        """Drops copies: those not used for so long and, oldest first, those beyond a size. None that was just used."""
+        now, kept = time.time(), 0
+        copies = [entry for folder in ("", *self._copied_folders()) for entry in Store.list(self, folder)]
+        for entry in sorted(copies, key=lambda one: one.modified_at, reverse=True):
+            age = now - entry.modified_at
+            kept += entry.size
+            if age > unused_for.total_seconds() or (kept > most_bytes and age > JUST_USED.total_seconds()):
+                super().delete(entry.name)
+
+    def _copied_folders(self) -> Sequence[str]:
+        with suppress(FileNotFoundError), os.scandir(self.path("_millrace")) as entries:
+            folders = [f"_millrace/{entry.name}" for entry in entries if entry.is_dir()]
+            return [folder for folder in folders if not f"{folder}/".startswith(_OWN)]
+        return []
+
+    def _fetch_if_there(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._fetch(name, self.path(name))
+
+    def _fetch(self, name: str, path: str) -> None:
+        with self._temporary() as (_, temporary):
+            self._objects.fetch(name, temporary)
+            self._place(temporary, name)
+
+    def _keep(self, name: str, data: bytes | memoryview) -> None:
+        """A copy, if there is room for one: the object is there."""
+        with suppress(OSError), self._temporary() as (file, temporary):
+            file.write(data)
+            file.flush()
+            self._place(temporary, name)
+
+    def _place(self, temporary: str, name: str) -> None:
+        target = self.path(name)
+        try:
+            os.replace(temporary, target)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(temporary, target)
