@@ -30,11 +30,13 @@ class Rows:
 class Work:
     """What is to be made durable in one target for one table, as one transaction where the sink has such a thing.
 
-    `floor`: rows of versions up to it go, and stay away."""
+    `floor`: rows of versions up to it go, and stay away. `ended`: imports that have, each with its chunks that hold rows, for
+    sinks that tell their readers what is complete; some of these chunks may still be on their way."""
 
     definition: Definition
     rows: Sequence[Rows]
     floor: int = 0
+    ended: Sequence[tuple[str, tuple[str, ...]]] = ()
 
 
 class ForeignSink(Protocol):
@@ -46,6 +48,9 @@ class ForeignSink(Protocol):
     """A JSON Schema of the target's settings, with a description of each: the source of its reference page."""
 
     def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None: ...
+
+    # Optional: `declared(table, target) -> Abilities`, a class method. What the target can do as it is set up, where that
+    # differs from `abilities`; raises Invalid for settings that do not fit the table.
 
     def check(self) -> None:
         """Does what a write will do, without leaving a trace; raises what a write would meet."""

@@ -5,7 +5,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from millrace.model.errors import Invalid
-from millrace.model.sinks import DELTA_KIND, SinkTarget
+from millrace.model.sinks import DELTA_KIND, Abilities, SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.sink.foreign import ForeignSink
 from millrace.sink.settings_rules import refuse_settings
@@ -14,6 +14,7 @@ ENTRY_POINTS = "millrace.sinks"
 OURS = {
     "postgres": "millrace.sink.postgres:PostgresSink",
     "cassandra": "millrace.sink.cassandra:CassandraSink",
+    "files": "millrace.sink.files:FilesSink",
 }
 
 
@@ -41,9 +42,17 @@ def refuse_unable(table: TableDeclaration) -> None:
             _refuse(table, target, sink_class(target.kind))
 
 
+def abilities_of(table: TableDeclaration, target: SinkTarget) -> Abilities:
+    """What the target can do for the table, set up as it is; refuses settings that do not fit the table."""
+    sink = sink_class(target.kind)
+    declared = getattr(sink, "declared", None)
+    able: Abilities = sink.abilities if declared is None else declared(table, target)
+    return able
+
+
 def _refuse(table: TableDeclaration, target: SinkTarget, sink: type[ForeignSink]) -> None:
     refuse_settings(target, sink.settings_schema)
-    able = sink.abilities
+    able = abilities_of(table, target)
     lacking = None
     if table.primary_key and not able.upsert:
         lacking = "replace rows by key"

@@ -1,6 +1,8 @@
 """Every sink with its real server. A new sink is one line in TARGETS: how its target is made."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -9,8 +11,13 @@ import pytest
 from millrace.model.sinks import SinkTarget
 from millrace.sink.foreign import ForeignSink
 from millrace.sink.registry import sink_class
+from millrace.sink.secrets import read_secret
 from millrace.sink.addresses import allow
+from tests.support import file_sinks
 from tests.support.cassandra import cassandra
+from tests.support.file_sinks import bucket_target, folder_target, hdfs_target
+from tests.support.hdfs import HdfsCluster, hdfs
+from tests.support.moto_server import S3, s3_server
 
 
 def postgres_target(request: pytest.FixtureRequest) -> SinkTarget:
@@ -29,6 +36,9 @@ def cassandra_target(request: pytest.FixtureRequest) -> SinkTarget:
 
 
 TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
+    "files": folder_target,
+    "files-s3": partial(bucket_target, format="jsonl", layout="time"),
+    "files-hdfs": partial(hdfs_target, format="avro"),
     "postgres": postgres_target,
     "cassandra": cassandra_target,
 }
@@ -40,11 +50,36 @@ def cassandra_port() -> Iterator[int]:
         yield port
 
 
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mini_hdfs() -> Iterator[HdfsCluster]:
+    with hdfs() as cluster:
+        yield cluster
+
+
 def no_secret(reference: str) -> str:
-    raise AssertionError(f"nobody asked for {reference}")
+    """But for those that a target of these tests names."""
+    assert reference.startswith("env:MILLRACE_SECRET_TEST_"), f"nobody asked for {reference}"
+    return read_secret(reference)
 
 
-@pytest.fixture(params=list(TARGETS))
+def away(target: SinkTarget) -> SinkTarget:
+    """The same target where nobody answers."""
+    if target.kind == "files":
+        return file_sinks.away(target)
+    return replace(target, settings={**target.settings, "port": 1})
+
+
+# What takes too long to start for every run has a make target of its own.
+HEAVY = ("files-hdfs",)
+
+
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in TARGETS])
 def target(request: pytest.FixtureRequest) -> SinkTarget:
     return TARGETS[request.param](request)
 

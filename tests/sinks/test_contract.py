@@ -13,7 +13,7 @@ from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.foreign import ForeignSink, Rows, Work
 from millrace.sink.registry import sink_class
-from tests.sinks.conftest import no_secret
+from tests.sinks.conftest import away, no_secret
 
 _tenants = count(1)
 ID, TEXT = {"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}
@@ -201,8 +201,7 @@ def test_the_check_leaves_nothing_behind(sink: ForeignSink) -> None:
 
 
 def test_a_server_that_is_away_is_the_sink_s_fault(target: SinkTarget) -> None:
-    nowhere = SinkTarget(target.name, target.kind, True, {**target.settings, "port": 1})
-    sink = sink_class(target.kind)(nowhere, no_secret)
+    sink = sink_class(target.kind)(away(target), no_secret)
     with pytest.raises(Exception) as met:
         sink.check()
     assert sink.classify(met.value) is Fault.SINK
