@@ -88,7 +88,7 @@ class KubernetesSettings(_Section):
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
     staging_mb: int = Field(default=10_240, ge=1)
     user_id: int = Field(default=10_001, ge=1)
-    """User and group of the apps, and the group of their files."""
+    """User and group of the apps: those of the platform, whose folders they share."""
     runtime_class: str | None = None
     """A sandbox such as gVisor, by its RuntimeClass."""
     egress: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -98,6 +98,8 @@ class KubernetesSettings(_Section):
     app_memory_mb: int = Field(default=128, ge=1)
     app_memory_limit_mb: int = Field(default=512, ge=1)
     app_scratch_mb: int = Field(default=256, ge=1)
+    app_longest_run_seconds: int = Field(default=86_400, ge=1)
+    """A batch run that takes longer is ended."""
 
 
 class AppSettings(_Section):

@@ -15,7 +15,7 @@ from millrace.client import Millrace
 from millrace.k8s.access import find_access
 from millrace.k8s.apply import Orders, Outcome, apply
 from millrace.k8s.cluster import Cluster
-from millrace.k8s.render import Rendered, render_all
+from millrace.k8s.render import Rendered, render_all, stopped
 from millrace.k8s.yaml_text import to_yaml
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.documents import refuse_doubts
@@ -74,25 +74,27 @@ def _rendered(session: Session, source: Source) -> list[Rendered]:
 
 
 def _agreements(session: Session, source: Source) -> Iterator[Agreement]:
-    for document in _documents(session, source):
+    for document, leaving in _documents(session, source):
         agreement, doubts = parse_agreement(document)
         if source.strict:
             refuse_doubts(doubts)
         for doubt in doubts:
             print(printable(f"{agreement.tenant}: {doubt}"), file=sys.stderr)
-        yield agreement
+        yield stopped(agreement) if leaving else agreement
 
 
-def _documents(session: Session, source: Source) -> Iterator[dict[str, Any]]:
+def _documents(session: Session, source: Source) -> Iterator[tuple[dict[str, Any], bool]]:
+    """Each agreement, and whether its tenant is leaving."""
     if source.files:
         found = [one for one in read_declarations(list(source.files)) if one.table is None]
         if not found:
             raise Invalid("There is no agreement in what -f names.", remedy="An agreement has `client`.")
-        yield from (one.document for one in found)
+        yield from ((one.document, False) for one in found)
         return
     with Millrace.from_home(session.home) as connection:
         for tenant in connection.tenants():
-            yield {"client": tenant["name"], **connection.tenant(tenant["name"])["agreement"]}
+            agreement = connection.tenant(tenant["name"])["agreement"]
+            yield {"client": tenant["name"], **agreement}, "deleted_at" in tenant
 
 
 def _write(tenants: list[Rendered], folder: Path) -> None:

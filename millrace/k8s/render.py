@@ -1,14 +1,14 @@
 """Agreements in, manifests out, in the order in which a cluster wants them. Pure: the same agreement, the same manifests."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from millrace.k8s.names import Names
 from millrace.k8s.pods import image_of
 from millrace.k8s.surroundings import anchor, namespace, network_policy, resource_quota, service_account, volume_claim
 from millrace.k8s.workloads import autoscaler, cron_job, deployment
-from millrace.model.agreement import Agreement
+from millrace.model.agreement import Agreement, App
 from millrace.model.errors import Clash
 from millrace.settings import KubernetesSettings
 
@@ -48,6 +48,12 @@ def _workload(agreement: Agreement, image: str, names: Names, settings: Kubernet
         return [] if schedule is None else [cron_job(agreement, schedule, image, names, settings)]
     scaled = [] if app.max_replicas is None else [autoscaler(app, names)]
     return [deployment(agreement, image, names, settings), *scaled]
+
+
+def stopped(agreement: Agreement) -> Agreement:
+    """The same with nothing running, for a tenant that is leaving and may come back: its files wait."""
+    app = agreement.app or App()
+    return replace(agreement, app=replace(app, replicas=0, min_replicas=None, max_replicas=None))
 
 
 def render_all(agreements: Iterable[Agreement], settings: KubernetesSettings) -> list[Rendered]:

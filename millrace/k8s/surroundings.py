@@ -1,5 +1,6 @@
 """What an app runs in: a namespace of its own, bounds, a wall around it, and the volume it shares with the platform."""
 
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
 from millrace.k8s.amounts import bounded, quantities
@@ -10,6 +11,7 @@ from millrace.model.quantity import LARGEST, bytes_text
 from millrace.settings import KubernetesSettings
 
 _SMALLEST_CLAIM = 1 << 20
+_LINK_LOCAL = {4: ip_network("169.254.0.0/16"), 6: ip_network("fd00:ec2::/32")}
 _DNS_PORTS = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
 
 
@@ -62,7 +64,7 @@ def resource_quota(agreement: Agreement, names: Names, settings: KubernetesSetti
 
 def network_policy(names: Names, settings: KubernetesSettings) -> dict[str, Any]:
     """Nothing comes in; nothing goes out but to the networks that the settings allow."""
-    allowed: list[dict[str, Any]] = [{"ipBlock": {"cidr": str(network)}} for network in settings.egress]
+    allowed = [{"ipBlock": _block(network)} for network in settings.egress]
     egress = [{"to": allowed}, {"ports": _DNS_PORTS}] if allowed else []
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -70,6 +72,13 @@ def network_policy(names: Names, settings: KubernetesSettings) -> dict[str, Any]
         "metadata": names.metadata(names.policy),
         "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": egress},
     }
+
+
+def _block(network: IPv4Network | IPv6Network) -> dict[str, Any]:
+    """Clouds hand out the machine's own credentials at a link-local address: never to an app."""
+    local = _LINK_LOCAL[network.version]
+    inside = network.version == local.version and local.subnet_of(network)  # type: ignore[arg-type]
+    return {"cidr": str(network), **({"except": [str(local)]} if inside else {})}
 
 
 def volume_claim(agreement: Agreement, names: Names, settings: KubernetesSettings) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def cron_job(
                     **_parallel(replicas),
                     # A run that fails waits for its next time; one whose machine went away is started again.
                     "backoffLimit": 0,
+                    "activeDeadlineSeconds": settings.app_longest_run_seconds,
                     "podFailurePolicy": {
                         "rules": [
                             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}

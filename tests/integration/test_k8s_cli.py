@@ -97,6 +97,18 @@ def test_apply_takes_the_platforms_agreements_to_the_cluster_and_again_finds_not
     assert {request.headers["authorization"] for request in api.requests} == {f"Bearer {TOKEN}"}
 
 
+def test_a_tenant_that_is_leaving_runs_no_more_but_keeps_its_files(
+    millrace: Run, api: KubeApi, platform: FakePlatform
+) -> None:
+    millrace("apply")
+    platform.answers["GET", "/v1/tenants"] = {"items": [{"name": "acme", "deleted_at": "2026-11-15T00:00:00Z"}]}
+    done = millrace("apply", "--prune", "--volumes")
+    assert done.returncode == 0, done.stderr
+    assert api.find("Deployment")["spec"]["replicas"] == 0
+    assert api.find("PersistentVolumeClaim")
+    assert api.lines("DELETE") == []
+
+
 def test_what_the_cluster_refuses_is_exit_1_with_the_remedy(millrace: Run, api: KubeApi) -> None:
     api.refusals["PATCH", "/deployments/"] = 403
     done = millrace("apply")
