@@ -23,6 +23,7 @@ from bench import (
     update_50k,
     update_all,
 )
+    tenants_stream,
 from bench.figure import Figure, failed
 from bench.platform import BUILD
 from millrace.cli.printing import print_table
@@ -42,8 +43,18 @@ CORE: Benches = {
     "demo": demo.run,
 }
 LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}
-TENANTS: Benches = {"k8s": tenants_k8s.run}
-GROUPS = {"log": (LOG, "bench-log.json"), "tenants": (TENANTS, "bench-tenants.json")}
+TENANTS: Benches = {"k8s": tenants_k8s.run, "stream": tenants_stream.run}
+SINKS: Benches = {
+    "postgres": sinks_postgres.run,
+    "cassandra": sinks_cassandra.run,
+    "pairs": sinks_pairs.run,
+    "dead": sinks_dead.run,
+}
+GROUPS = {
+    "log": (LOG, "bench-log.json"),
+    "tenants": (TENANTS, "bench-tenants.json"),
+    "sinks": (SINKS, "bench-sinks.json"),
+}
 
 
 def main(words: list[str]) -> int:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from millrace.cli.printing import print_json
 from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
+from millrace.client.apps import Apps
 from millrace.client.endpoint import default_home
 from millrace.embed.jars import JAR_SETS, cache_folder
 from millrace.embed.java import find_java
@@ -103,6 +104,22 @@ def _platform(session: Session) -> Iterator[Check]:
                 part, str(state), "" if well else "See the logs folder of the home.", 0 if well else EXIT_FAILED
             )
         yield _asked("token", connection.tenants, lambda tenants: f"accepted; {len(tenants)} tenants visible")
+        yield _client_apps(connection)
+
+
+def _client_apps(connection: Millrace) -> Check:
+    """How apart the tenants' programs run is worth a warning, and no failure of the platform."""
+    try:
+        found = Apps(connection).all()
+    except MillraceError as failed:
+        return Check("client apps", failed.message, failed.remedy)
+    backend = found["backend"]
+    if backend is None:
+        return Check(
+            "client apps", "the ingestion managers do not answer", "See managers.log in the logs.", EXIT_FAILED
+        )
+    means = f"{len(found['items'])} declared; limits by {backend['limits']}, out watched by {backend['watching']}"
+    return Check("client apps", means, backend["confinement"]["warning"] or "")
 
 
 def _say(session: Session, check: Check) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli import (
+    app_commands,
     k8s_commands,
     log_commands,
     schema_commands,
@@ -284,6 +285,7 @@ def doctor_command(context: typer.Context) -> None:
 
 log_commands.register(app)
 app.add_typer(sink_commands.app, name="sink")
+app.add_typer(app_commands.app, name="app")
 app.add_typer(k8s_commands.app, name="k8s")
 span_commands.register(app)
 whatif.register(app)

@@ -50,12 +50,13 @@ class RunningPlatform:
         return subprocess.CompletedProcess(argv, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
     def part(self, name: str) -> psutil.Process:
-        """A running part: kafka, server, data-plane, or jvm (Spark's)."""
+        """A running part: kafka, server, data-plane, managers, or jvm (Spark's)."""
         marks = {
             "kafka": "kafka.Kafka",
             "server": "millrace.api",
             "data-plane": "millrace.stream",
             "jvm": "SparkSubmit",
+            "managers": "millrace.manage",
         }
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:

@@ -1,0 +1,180 @@
+"""Files of `out`: when they are finished, how they are seen, and that nobody can make the platform take another's."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from millrace.manage.claiming import file_away, file_of, open_claims, safe_name, take, tried_again
+from millrace.manage.importing import table_of
+from millrace.manage.outbox import Outbox
+from millrace.manage.ripening import SETTLE_SECONDS, STABLE_SECONDS, Health, How, Seen, Verdict, judge, may_be_finished
+from millrace.manage.tidying import tidy
+from millrace.manage.watching import Watcher
+from millrace.model.errors import Invalid
+from millrace.model.names import Home
+from millrace.staging.folders import Staging
+from tests.support.waiting import wait_until
+
+WELL, GONE = Health(True), Health(False)
+RUNNING_BATCH = Health(True, is_batch=True)
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    made = Staging(Home(tmp_path), "acme")
+    made.make()
+    return made
+
+
+@pytest.mark.parametrize(
+    "name", [".a.csv", "a.csv.tmp", "a.part", "x.partial", ".hidden/a.csv", "t/.a", "new.tmp/a.csv"]
+)
+def test_names_of_unfinished_files(name: str) -> None:
+    assert not may_be_finished(name)
+
+
+def test_what_was_renamed_into_place_is_taken_at_once() -> None:
+    broken = Health(False, True, 100.0, False)
+    for health in (WELL, GONE, RUNNING_BATCH, broken):
+        assert judge(Seen("a", How.MOVED, 100.0), health, 100.0) is Verdict.TAKE
+
+
+def test_what_was_closed_is_taken_when_its_program_is_well_a_moment_later() -> None:
+    seen = Seen("a", How.CLOSED, 100.0)
+    assert judge(seen, WELL, 100.1) is Verdict.WAIT
+    assert judge(seen, WELL, 100.0 + SETTLE_SECONDS) is Verdict.TAKE
+    assert judge(seen, Health(False, ended_at=100.1), 101.0) is Verdict.REFUSE
+    assert judge(seen, Health(False, ended_at=100.1, ended_well=True), 100.1) is Verdict.TAKE
+    assert judge(seen, Health(True, ended_at=99.0), 101.0) is Verdict.TAKE
+
+
+def test_what_a_batch_run_closed_waits_for_its_end() -> None:
+    seen = Seen("a", How.CLOSED, 100.0)
+    assert judge(seen, RUNNING_BATCH, 999.0) is Verdict.WAIT
+    assert judge(seen, Health(False, True, 999.0, True), 999.0) is Verdict.TAKE
+    assert judge(seen, Health(False, True, 999.0, False), 999.0) is Verdict.REFUSE
+
+
+def test_what_was_only_found_must_not_change_for_a_while(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    status = (tmp_path / "a").stat()
+    signature = (status.st_ino, status.st_size, status.st_mtime_ns)
+    outbox, long_ago = Outbox(tmp_path), time.time() - STABLE_SECONDS
+    outbox.note(Seen("a", How.FOUND, time.time(), signature))
+    assert outbox.ripe(WELL, 10) == ([], [])
+    outbox = Outbox(tmp_path)
+    outbox.note(Seen("a", How.FOUND, long_ago, signature))
+    (tmp_path / "a").write_text("12")
+    assert outbox.ripe(WELL, 10) == ([], []), "it has changed since it was seen"
+    assert outbox
+    outbox = Outbox(tmp_path)
+    outbox.note(Seen("a", How.FOUND, long_ago, (*signature[:1], 2, (tmp_path / "a").stat().st_mtime_ns)))
+    assert outbox.ripe(WELL, 10) == (["a"], [])
+    assert outbox.ripe(WELL, 10) == ([], []), "each is told once"
+
+
+def test_files_are_taken_in_the_order_in_which_they_were_finished(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    for name in ("c", "a", "b"):
+        outbox.note(Seen(name, How.MOVED, 1.0))
+    outbox.note(Seen("c", How.MOVED, 2.0, (9, 9, 9)))
+    assert outbox.ripe(WELL, 2) == (["a", "b"], [])
+    assert outbox.ripe(WELL, 2) == (["c"], [])
+
+
+@pytest.mark.parametrize("poll", [False, True])
+def test_a_watcher_sees_files_in_folders_that_are_made_later(tmp_path: Path, poll: bool) -> None:
+    watcher, seen = Watcher(poll=poll), dict[str, How]()
+    watcher.follow("acme", tmp_path)
+    (tmp_path / "items" / "deep").mkdir(parents=True)
+    (tmp_path / "items" / "deep" / "a.csv").write_text("1")
+    (tmp_path / ".b").write_text("1")
+    (tmp_path / ".b").rename(tmp_path / "b.csv")
+    os.link(tmp_path / "b.csv", tmp_path / "c.csv")
+    (tmp_path / "link.csv").symlink_to("b.csv")
+
+    def all_seen() -> bool:
+        seen.update({sighting.path: sighting.how for tenant, sighting in watcher.read() if tenant == "acme"})
+        return seen.keys() == {"items/deep/a.csv", "b.csv", "c.csv"}
+
+    wait_until(all_seen, 5, f"three files: {seen}")
+    if not poll:
+        assert (seen["b.csv"], seen["c.csv"]) == (How.MOVED, How.MOVED)
+    assert watcher.means == ("polling" if poll else "inotify")
+
+
+def test_a_claim_outlives_a_crash_and_keeps_its_key(staging: Staging) -> None:
+    (staging.outbox / "items").mkdir()
+    (staging.outbox / "items" / "a.csv").write_text("1")
+    claim = take(staging, "items/a.csv", "run_1", "run_1")
+    assert claim is not None
+    assert open_claims(staging) == [claim]
+    again = tried_again(staging, claim)
+    assert open_claims(staging) == [again]
+    assert again.idempotency_key != claim.idempotency_key
+    place = file_away(staging, again, {"state": "completed"})
+    assert place == staging.done / "run_1" / "items" / "a.csv"
+    assert place.with_name("a.csv.report.json").exists()
+    assert open_claims(staging) == []
+
+
+def test_a_file_that_is_gone_is_no_claim(staging: Staging) -> None:
+    assert take(staging, "a.csv", "run_1", "run_1") is None
+    assert list(staging.taken.iterdir()) == []
+
+
+def test_a_folder_that_became_a_link_is_not_entered(staging: Staging, tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "secret.csv").write_text("theirs")
+    (staging.outbox / "items").symlink_to(tmp_path / "theirs")
+    assert take(staging, "items/secret.csv", "run_1", "run_1") is None
+    assert (tmp_path / "theirs" / "secret.csv").exists()
+
+
+def test_two_files_of_one_name_are_both_kept(staging: Staging) -> None:
+    for text in ("1", "2"):
+        (staging.outbox / "a.csv").write_text(text)
+        claim = take(staging, "a.csv", "run_1", "run_1")
+        assert claim is not None
+        file_away(staging, claim, {"state": "failed"})
+    kept = [path.read_text() for path in staging.failed.rglob("*a.csv")]
+    assert sorted(kept) == ["1", "2"]
+
+
+def test_names_that_are_no_text_or_too_long_can_be_kept(staging: Staging) -> None:
+    for name in (os.fsdecode(b"\xff\xfe.csv"), "x" * 240 + ".csv", "two\nlines.csv"):
+        (staging.outbox / name).write_text("1")
+        claim = take(staging, name, "run_1", "run_1")
+        assert claim is not None
+        assert file_of(staging, claim).exists()
+        assert file_away(staging, claim, {"state": "completed"}).exists()
+        assert safe_name(name).endswith(".csv")
+
+
+def test_the_table_of_a_file() -> None:
+    assert table_of("items/a.csv", ["items", "notes"]) == "items"
+    assert table_of("a.csv", ["items"]) == "items"
+    for path, tables in (("a.csv", ["items", "notes"]), ("other/a.csv", ["items"]), ("a.csv", [])):
+        with pytest.raises(Invalid) as refused:
+            table_of(path, tables)
+        assert all(table in refused.value.remedy for table in tables)
+
+
+def test_retention_takes_files_that_are_old_and_inputs_only_once_they_were_read(staging: Staging) -> None:
+    old = time.time() - 8 * 86_400
+    for folder in (staging.done / "run_1" / "items", staging.failed / "run_1"):
+        folder.mkdir(parents=True)
+    for path in (
+        staging.done / "run_1" / "items" / "a.csv",
+        staging.failed / "run_1" / "b.csv",
+        staging.inbox / "c.csv",
+    ):
+        path.write_text("1")
+        os.utime(path, (old, old))
+    (staging.failed / "run_1" / "new.csv").write_text("1")
+    assert tidy(staging, 7) == 2
+    assert not (staging.done / "run_1").exists()
+    assert (staging.inbox / "c.csv").exists(), "no run has read it"
+    assert [path.name for path in staging.failed.rglob("*.csv")] == ["new.csv"]
