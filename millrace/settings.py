@@ -68,6 +68,22 @@ class JdbcSettings(_Section):
     """Drivers that sinks may name, besides `mariadb`, which needs none."""
 
 
+class LakeSettings(_Section):
+    """Where new tables live whose sink is plain `delta`; those that are there stay where they are."""
+
+    location: str | None = None
+    """s3://BUCKET/PATH; empty: below the home."""
+    endpoint: str | None = None
+    """An address that speaks S3's protocol and honours If-None-Match, if not Amazon's own."""
+    region: str = "us-east-1"
+    access_key: str | None = None
+    """References to secrets, as sinks have them: env:…, file:… or k8s:…."""
+    secret_key: str | None = None
+    session_token: str | None = None
+    copies_mb: int = Field(default=1024, ge=1)
+    """How much of each such table is kept on this machine, so that it need not be fetched again."""
+
+
 class QuerySettings(_Section):
     seconds: int = Field(default=30, ge=1)
     memory_mb: int = Field(default=512, ge=64)
@@ -118,6 +134,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = KafkaSettings()
     spark: SparkSettings = SparkSettings()
     api: ApiSettings = ApiSettings()
+    lake: LakeSettings = LakeSettings()
     query: QuerySettings = QuerySettings()
     jdbc: JdbcSettings = JdbcSettings()
     apps: AppSettings = AppSettings()

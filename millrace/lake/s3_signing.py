@@ -23,14 +23,16 @@ class S3Keys:
 
 def query_of(parameters: Mapping[str, str]) -> str:
     """As it is signed and sent: sorted, every reserved sign escaped."""
-    escaped = sorted((quote(name, safe=UNRESERVED), quote(value, safe=UNRESERVED)) for name, value in parameters.items())
+    escaped = sorted(
+        (quote(name, safe=UNRESERVED), quote(value, safe=UNRESERVED)) for name, value in parameters.items()
+    )
     return "&".join(f"{name}={value}" for name, value in escaped)
 
 
 def signed(
     method: str, url: str, headers: Mapping[str, str], digest: str, keys: S3Keys, region: str, now: datetime
 ) -> dict[str, str]:
-    """The headers with which the request may be sent; `digest` is the SHA-256 of its body; `url` holds its query as `query_of`."""
+    """The headers to send the request with. `digest` is the SHA-256 of its body; `url` holds its query as `query_of`."""
     parts, stamp = urlsplit(url), now.strftime("%Y%m%dT%H%M%SZ")
     told = {name.lower(): value for name, value in headers.items()}
     told |= {"host": parts.netloc, "x-amz-content-sha256": digest, "x-amz-date": stamp}

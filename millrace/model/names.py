@@ -167,6 +167,10 @@ class Home:
     def table(self, tenant: str, table: str) -> Path:
         return self.lake / checked_name("tenant", tenant) / checked_name("table", table)
 
+    def table_copies(self, tenant: str, table: str, place: str) -> Path:
+        """What is kept here of a table that lives elsewhere; `place` tells places apart."""
+        return self.root / "remote" / checked_name("tenant", tenant) / f"{checked_name('table', table)}.{place}"
+
     def table_errors(self, tenant: str, table: str) -> Path:
         return self.errors / checked_name("tenant", tenant) / checked_name("table", table)
 

@@ -9,6 +9,8 @@ from millrace.model.errors import Invalid, MillraceError
 from millrace.model.names import checked_name
 
 DELTA_KIND = "delta"
+# Declared as `delta` with a location: reached like any server that may be away.
+REMOTE_DELTA_KIND = "delta-remote"
 SECRET_SCHEMES = ("env", "file", "k8s")
 
 
@@ -50,7 +52,12 @@ def _target(given: object) -> SinkTarget:
     if not isinstance(required, bool):
         raise Invalid(f"required of sink {kind!r} is {required!r}.", remedy="Write true or false.")
     settings = {name: value for name, value in given.items() if name not in ("kind", "name", "required")}
-    return SinkTarget(checked_name("sink", given.get("name", kind)), kind, required, settings)
+    name = checked_name("sink", given.get("name", kind))
+    if kind == DELTA_KIND and settings:
+        if "location" not in settings:
+            raise Invalid(f"Sink {name!r} has settings and no location.", remedy="Say where: s3://BUCKET/PATH.")
+        kind = REMOTE_DELTA_KIND
+    return SinkTarget(name, kind, required, settings)
 
 
 @dataclass(frozen=True, slots=True)

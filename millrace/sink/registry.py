@@ -12,6 +12,7 @@ from millrace.sink.settings_rules import refuse_settings
 
 ENTRY_POINTS = "millrace.sinks"
 OURS = {
+    "delta-remote": "millrace.sink.delta_remote:DeltaRemoteSink",
     "postgres": "millrace.sink.postgres:PostgresSink",
     "cassandra": "millrace.sink.cassandra:CassandraSink",
     "files": "millrace.sink.files:FilesSink",

@@ -12,8 +12,7 @@ from millrace.model.sinks import SinkTarget
 from millrace.sink.foreign import ForeignSink
 from millrace.sink.registry import sink_class
 from millrace.sink.secrets import read_secret
-from millrace.sink.addresses import allow
-from tests.support import file_sinks
+from tests.support import file_sinks, remote_delta
 from tests.support.cassandra import cassandra
 from tests.support.file_sinks import bucket_target, folder_target, hdfs_target
 from tests.support.hdfs import HdfsCluster, hdfs
@@ -52,6 +51,7 @@ def cassandra_port() -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
+    "delta-s3": remote_delta.bucket_target,
     with s3_server() as server:
         yield server
 
@@ -95,3 +95,5 @@ def loopback() -> None:
     allow(["127.0.0.0/8", "::1/128"])
 
 
+    if target.kind == "delta-remote":
+        return remote_delta.away(target)
