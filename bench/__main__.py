@@ -18,12 +18,12 @@ from bench import (
     partitions,
     small_idle,
     tenants_k8s,
+    tenants_stream,
     thousand_tables,
     up,
     update_50k,
     update_all,
 )
-    tenants_stream,
 from bench.figure import Figure, failed
 from bench.platform import BUILD
 from millrace.cli.printing import print_table
@@ -44,17 +44,7 @@ CORE: Benches = {
 }
 LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}
 TENANTS: Benches = {"k8s": tenants_k8s.run, "stream": tenants_stream.run}
-SINKS: Benches = {
-    "postgres": sinks_postgres.run,
-    "cassandra": sinks_cassandra.run,
-    "pairs": sinks_pairs.run,
-    "dead": sinks_dead.run,
-}
-GROUPS = {
-    "log": (LOG, "bench-log.json"),
-    "tenants": (TENANTS, "bench-tenants.json"),
-    "sinks": (SINKS, "bench-sinks.json"),
-}
+GROUPS = {"log": (LOG, "bench-log.json"), "tenants": (TENANTS, "bench-tenants.json")}
 
 
 def main(words: list[str]) -> int:
