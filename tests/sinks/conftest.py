@@ -38,6 +38,7 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "files": folder_target,
     "files-s3": partial(bucket_target, format="jsonl", layout="time"),
     "files-hdfs": partial(hdfs_target, format="avro"),
+    "delta-s3": remote_delta.bucket_target,
     "postgres": postgres_target,
     "cassandra": cassandra_target,
 }
@@ -51,7 +52,6 @@ def cassandra_port() -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3]:
-    "delta-s3": remote_delta.bucket_target,
     with s3_server() as server:
         yield server
 
