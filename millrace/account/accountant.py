@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from millrace.account.ledger import due, fold
+from millrace.account.quality import with_quality
 from millrace.failpoint import reach
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
@@ -119,6 +120,8 @@ class Accountant:
         with self._settling, self._store.read() as connection:
             for imp in imports:
                 asked = due(connection, imp, passed, self._budget)
+                if asked is not None:
+                    asked = with_quality(connection, imp, asked, self._definitions(imp.definition), self._home)
                 if asked is not None:
                     self._ask(connection, imp, *asked)
 

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, bindparam, func, select, update
 
 from millrace.account import counting
 from millrace.account.counting import Counted, Due, by_import, count
+from millrace.account.quality import keep_facts
 from millrace.model.chunk import Verdict
 from millrace.model.facts import Fact, Refused
 from millrace.model.imports import Counts, Import
@@ -70,6 +71,7 @@ def _count(connection: Connection, imp: Import, verdicts: Sequence[Verdict]) -> 
     known = {row.number: Verdict(version=0, **row._mapping) for row in rows}
     counted = count(imp.counts, known, verdicts)
     _save_chunks(connection, counted)
+    keep_facts(connection, (*counted.new, *counted.changed))
     for verdict_name in ("accepted", "rejected", "ignored"):
         gained = getattr(counted.counts, verdict_name) - getattr(imp.counts, verdict_name)
         observe("rows_judged", max(gained, 0), verdict=verdict_name)
@@ -85,7 +87,7 @@ def _save_chunks(connection: Connection, counted: Counted) -> None:
 
 def _row(verdict: Verdict) -> dict[str, object]:
     row = asdict(verdict)
-    del row["version"]
+    del row["version"], row["quality"]
     return row
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import select, update
 
 from millrace.account.accountant import Accountant
 from millrace.api.declaring import agreement_of
+from millrace.api.refreshing import Refreshing
 from millrace.api.sink_watch import SinkWatch
 from millrace.api.sweeping import clear_staging, sweep
 from millrace.api.timing import due_ops
@@ -70,7 +71,8 @@ class Platform:
         self.alive: dict[str, float] = {}
         self._waiting: dict[str, Future[Applied]] = {}
         self._in_line: dict[str, str] = {}
-        self._listeners: list[Callable[[list[Applied]], None]] = []
+        self._refreshing = Refreshing(self.store, self._append)
+        self._listeners: list[Callable[[list[Applied]], None]] = [self._refreshing.on_applied]
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -81,6 +83,7 @@ class Platform:
             self._thread("controller", self._run_controller)
             self._thread("notifier", lambda: self.notifier.run(self._stopping))
         self._thread("accountant", lambda: self.accountant.run(self._stopping))
+        self.uploads.submit(self._refreshing.catch_up)
         self._thread("timer", self._run_timer)
 
     def stop(self) -> None:
@@ -268,7 +271,8 @@ _REFUSED_CODES: dict[str, type[Refused]] = {
     **dict.fromkeys(("no_tenant", "no_table", "no_import", "no_span", "no_sink"), REFUSALS["missing"]),
     **dict.fromkeys(
         ("incompatible", "needs_generation", "key_reused", "not_open", "stopped", "under_way", "no_key", "not_dropped",
-         "span_over", "out_of_step", "claimed", "below_floor", "replayed_enough", "not_over", "too_many_rejected"),
+         "span_over", "out_of_step", "claimed", "below_floor", "replayed_enough", "not_over", "too_many_rejected",
+         "tenant_deleted", "grace_over", "looser_rule", "not_held"),
         REFUSALS["clash"],
     ),
     "bad_name": REFUSALS["invalid"],

@@ -24,7 +24,7 @@ from millrace.wire.topics import RAW_INPUT, TABLE_OPS
 
 BATCH = 500
 # Whoever asks for these hears of the import itself; nobody asks for the op.
-_UNASKED = (ops.END_IMPORT, ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT, ops.APPEND)
+_UNASKED = (ops.END_IMPORT, ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT, ops.HOLD_IMPORT, ops.APPEND)
 
 
 class Controller:

@@ -14,11 +14,12 @@ from millrace.model.ops import Op
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
+from millrace.store.quality_tables import chunk_quality
 from millrace.store.records import find_by_key, find_import, find_open_imports, import_row
 from millrace.store.tenancy_tables import departures
 
 # These end an import, and with it a turn on its table and a member of its span.
-_ENDING = (ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT)
+_ENDING = (ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT, ops.HOLD_IMPORT)
 
 
 def load(connection: Connection, op: Op) -> State:
@@ -89,7 +90,7 @@ def _changed(before: Any, after: Any) -> list[Any]:
 
 def forget_facts(connection: Connection, import_ids: list[str]) -> None:
     """What was only needed until these imports were over."""
-    for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads):
+    for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads, chunk_quality):
         connection.execute(delete(facts).where(facts.c.import_id.in_(import_ids)))
 
 

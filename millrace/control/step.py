@@ -5,7 +5,7 @@ What is not allowed raises Refused inside a rule and changes nothing but the spa
 from collections.abc import Callable
 from dataclasses import replace
 
-from millrace.control.rules import errors, imports, sinks, spans, tables, tenants
+from millrace.control.rules import errors, holding, imports, sinks, spans, tables, tenants
 from millrace.control.state import Outcome, State, Step
 from millrace.model import ops
 from millrace.model.errors import Clash, Invalid, Refused
@@ -41,6 +41,8 @@ _AT_ONCE: dict[str, Rule] = {
     ops.STOP_IMPORT: imports.stop,
     ops.PUBLISH_IMPORT: imports.publish,
     ops.SETTLE_IMPORT: imports.settle,
+    ops.HOLD_IMPORT: holding.hold,
+    ops.RELEASE_IMPORT: holding.release,
     ops.BEGIN_SPAN: spans.begin,
     ops.END_SPAN: spans.end,
     ops.ABORT_SPAN: spans.abort,

@@ -7,6 +7,8 @@ from millrace.model.table import Budget
 
 REQUESTED, ADMITTED, RECEIVING, PROCESSING = "requested", "admitted", "receiving", "processing"
 PUBLISHING, STOPPING, STALLED = "publishing", "stopping", "stalled"
+# All of it is durable, and a rule of quality leaves it to someone whether it shall end.
+HELD = "held"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 TERMINAL = (COMPLETED, FAILED, CANCELLED)
 

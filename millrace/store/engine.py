@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table as SqlTable
 
 import millrace.store.notify_tables
+import millrace.store.quality_tables
 import millrace.store.tenancy_tables  # noqa: F401 (by being imported their tables are known)
 from millrace.store.tables import metadata
 

@@ -20,6 +20,7 @@ from millrace.model.facts import to_dict
 from millrace.model.names import Home, chunk_id
 from millrace.model.table import Definition
 from millrace.stream.checkpoints import Stops
+from millrace.stream.hashed_keys import keep_keys
 from millrace.stream.isolate import SECONDS, doomed_after, judge_alone
 from millrace.validate.errors_table import stored_rejected
 from millrace.validate.judge import Judged, fail, ignore, judge
@@ -104,6 +105,7 @@ class Group:
     def stage(self) -> Iterator[pa.RecordBatch]:
         """1. Accepted rows into a file of the table. 2. Rejected rows into a file of the error store. 3. The report."""
         verdicts = [judged.verdict for judged in self._judged]
+        self._keep_keys()
         accepted = self._stage_accepted()
         records = [(VALIDATED_INPUT, self._report(accepted, verdicts))]
         for verdicts_of_import, staged in self._stage_rejected():
@@ -140,6 +142,12 @@ class Group:
         return write_data_file(
             store, rows, table.primary_key, _prefix(holding[0].verdict), _chunks(holding, "accepted")
         )
+
+    def _keep_keys(self) -> None:
+        """Before the verdicts: whoever reads them finds the keys. Judged again, a chunk has the same."""
+        for judged in self._judged:
+            if judged.keys:
+                keep_keys(self._home.root, judged.verdict, judged.keys)
 
     def _stage_rejected(self) -> Iterable[tuple[list[Verdict], StagedFile]]:
         by_import: dict[str, list[Judged]] = {}

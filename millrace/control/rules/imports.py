@@ -7,6 +7,7 @@ from typing import Any
 
 from millrace.control.rules import errors, spans
 from millrace.control.rules.admitting import admit, reserve
+from millrace.control.rules.reporting import reported, with_report
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, Close, Effect, Send, State, Step, Table
@@ -226,10 +227,11 @@ def publish(state: State, op: Op, at_us: int, partition: int) -> Step:
     imp = known_import(state, op)
     if imp.state != PROCESSING or imp.announced is None:
         return state, (), {"import": imp.id, "state": imp.state}
-    final, _ = outcome(imp, Counts(**op.body["counts"]), op.body.get("failure"), _budget(op))
+    final, _ = outcome(imp, Counts(**op.body["counts"]), op.body.get("failure"), budget_of(op))
     if final != COMPLETED:
         return settle(state, op, at_us, partition)
     number = imp.announced["chunks"]
+    imp = with_report(imp, op)
     publishing = replace(imp, state=PUBLISHING, announced={**imp.announced, "chunks": number + 1})
     show = Send(imp.id, number, imp.first_version + number, imp.definition, chunk.PUBLISH)
     return state.with_import(publishing), (show,), {"import": imp.id, "state": PUBLISHING}
@@ -240,7 +242,8 @@ def settle(state: State, op: Op, at_us: int, partition: int) -> Step:
     if imp.is_over:
         return state, (), {"import": imp.id, "state": imp.state}
     counts = Counts(**op.body["counts"])
-    final, error = outcome(imp, counts, op.body.get("failure"), _budget(op))
+    final, error = outcome(imp, counts, op.body.get("failure"), budget_of(op))
+    imp = with_report(imp, op)
     refused = op.body.get("refused") or {}
     options = {**imp.options, "refused": refused} if refused else imp.options
     settled = replace(
@@ -252,7 +255,7 @@ def settle(state: State, op: Op, at_us: int, partition: int) -> Step:
     state, of_span = spans.member_settled(state, settled, at_us)
     data = {"table": f"{imp.tenant}/{imp.table}", "rows": _rows(counts), "durable": settled.durable, "error": error}
     told: Effect = Announce(f"import.{final}", imp.id, {**data, **_more_about(settled)})
-    return state, (told, *of_span), {"import": imp.id, "state": final}
+    return state, (told, *reported(settled), *of_span), {"import": imp.id, "state": final}
 
 
 def _more_about(imp: Import) -> dict[str, Any]:
@@ -265,7 +268,7 @@ def _more_about(imp: Import) -> dict[str, Any]:
     return {**told, "sinks": sinks, "waived": imp.options.get("waived", [])}
 
 
-def _budget(op: Op) -> Budget:
+def budget_of(op: Op) -> Budget:
     """The budget of the definition that the import was admitted under, as the ledger read it there."""
     return Budget(**op.body.get("budget", {}))
 

@@ -5,13 +5,16 @@ from typing import Any
 
 from millrace.control.rules.admitting import change_of_table, reserve
 from millrace.control.rules.tenants import TWINS, refuse_departed
-from millrace.control.state import Announce, Publish, State, Step, Table
+from millrace.control.state import Announce, Publish, State, Step, Table, Tenant
 from millrace.model.chunk import PREPARE
 from millrace.model.chunk import TRUNCATE as TRUNCATE_CHUNK
+from millrace.model.columns import parse_columns
 from millrace.model.errors import Clash, Missing
 from millrace.model.evolution import check
 from millrace.model.imports import ALTER, TRUNCATE
 from millrace.model.ops import Op
+from millrace.model.rules import Rule, parse_rules
+from millrace.model.rules_fit import applicable, refuse_looser
 from millrace.model.table import Definition, TableDeclaration
 from millrace.model.table import define as make_definition
 
@@ -24,11 +27,39 @@ def define(state: State, op: Op, at_us: int, partition: int) -> Step:
     refuse_departed(state.tenant)
     if state.twin is not None:
         raise Clash(f"There is a table {op.tenant}/{state.twin} already.", remedy=TWINS)
-    declaration = TableDeclaration.from_dict(op.body["declaration"])
     before = state.table
+    if op.body.get("refresh"):
+        return _refreshed(state, op, at_us)
+    declaration = TableDeclaration.from_dict(op.body["declaration"])
+    agreed = _agreed(state.tenant, declaration)
+    refuse_looser(agreed, declaration.rules)
     wants_new = bool(op.body.get("new_generation"))
-    if before is not None and not before.is_dropped and not wants_new and before.definition.table == declaration:
+    if before is not None and not before.is_dropped and not wants_new and _says(before.definition, declaration, agreed):
         return state, (), _defined(before, changed=False)
+    return _defined_anew(state, op, at_us, declaration, wants_new)
+
+
+def _refreshed(state: State, op: Op, at_us: int) -> Step:
+    """The table as it is declared, by the rules that its tenant's agreement has now."""
+    table = known_table(state, op)
+    assert state.tenant is not None
+    declaration = table.definition.table
+    if _says(table.definition, declaration, _agreed(state.tenant, declaration)):
+        return state, (), _defined(table, changed=False)
+    return _defined_anew(state, op, at_us, declaration, wants_new=False)
+
+
+def _agreed(tenant: Tenant, declaration: TableDeclaration) -> tuple[Rule, ...]:
+    rules = parse_rules(tenant.agreement.get("rules") or [])
+    return applicable(rules, parse_columns(declaration.schema), declaration.primary_key) if rules else ()
+
+
+def _says(definition: Definition, declaration: TableDeclaration, agreed: tuple[Rule, ...]) -> bool:
+    return definition.table == declaration and definition.agreed == agreed
+
+
+def _defined_anew(state: State, op: Op, at_us: int, declaration: TableDeclaration, wants_new: bool) -> Step:
+    before = state.table
     version = reserve(before, at_us)
     definition = _next_definition(state, op.tenant, declaration, version, wants_new)
     table = Table(
@@ -59,13 +90,17 @@ def _next_definition(
     state: State, tenant: str, declaration: TableDeclaration, version: int, wants_new: bool
 ) -> Definition:
     before = state.table
+    assert state.tenant is not None
+    agreed = _agreed(state.tenant, declaration)
     if before is None:
-        return make_definition(tenant, declaration, 1)
+        return make_definition(tenant, declaration, 1, agreed=agreed)
     old = before.definition
     if before.is_dropped or wants_new:
-        return make_definition(tenant, declaration, old.revision + 1, old.generation + 1, floor=version)
+        return make_definition(tenant, declaration, old.revision + 1, old.generation + 1, floor=version, agreed=agreed)
     check(old, state.history, declaration)
-    return make_definition(tenant, declaration, old.revision + 1, old.generation, old.floor, old.fingerprint)
+    return make_definition(
+        tenant, declaration, old.revision + 1, old.generation, old.floor, old.fingerprint, agreed=agreed
+    )
 
 
 def _defined(table: Table, *, changed: bool) -> dict[str, Any]:

@@ -20,7 +20,10 @@ def define(state: State, op: Op, at_us: int, partition: int) -> Step:
     revision = before.revision + 1 if before else 1
     tenant = Tenant(op.tenant, before.partition if before else partition, op.body["agreement"], revision)
     event = Announce("tenant.defined", op.tenant, {"revision": revision})
-    return replace(state, tenant=tenant), (event,), {"tenant": op.tenant, "revision": revision, "changed": True}
+    result = {"tenant": op.tenant, "revision": revision, "changed": True}
+    if before is not None and before.agreement.get("rules") != tenant.agreement.get("rules"):
+        result["rules_changed"] = True
+    return replace(state, tenant=tenant), (event,), result
 
 
 def delete(state: State, op: Op, at_us: int, partition: int) -> Step:

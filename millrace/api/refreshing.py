@@ -1,0 +1,59 @@
+"""A tenant's rules changed: its tables take them over, each by an op of its own; what a crash left undone, at the start."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from millrace.api.documents import tables_of
+from millrace.model import ops
+from millrace.model.columns import parse_columns
+from millrace.model.names import new_id
+from millrace.model.ops import Applied, Op
+from millrace.model.rules import Rule, parse_rules
+from millrace.model.rules_fit import applicable
+from millrace.model.table import Definition
+from millrace.store import tables as t
+from millrace.store.engine import Store
+
+
+class Refreshing:
+    def __init__(self, store: Store, append: Callable[[Op], Any]) -> None:
+        self._store = store
+        self._append = append
+
+    def on_applied(self, applied: list[Applied]) -> None:
+        """Called from the controller's thread."""
+        changed = [one.result["tenant"] for one in applied if one.result.get("rules_changed")]
+        if changed:
+            self.refresh(changed)
+
+    def catch_up(self) -> None:
+        with self._store.read() as connection:
+            tenants = _with_rules(connection)
+        self.refresh(tenants)
+
+    def refresh(self, tenants: Iterable[str]) -> None:
+        with self._store.read() as connection:
+            late = [name for tenant in tenants for name in late_tables(connection, tenant)]
+        for tenant, table in late:
+            self._append(Op(new_id("op"), ops.DEFINE_TABLE, tenant, table, {"refresh": True}))
+
+
+def _with_rules(connection: Connection) -> list[str]:
+    """Tenants whose agreement or tables speak of rules; most have none, and are not looked at closer."""
+    agreeing = connection.execute(select(t.tenants.c.name, t.tenants.c.agreement))
+    bound = select(t.tables.c.tenant).where(t.tables.c.definition.contains('"agreed":'))
+    found = {row.name for row in agreeing if row.agreement.get("rules")}
+    return sorted(found | set(connection.execute(bound).scalars()))
+
+
+def late_tables(connection: Connection, tenant: str) -> list[tuple[str, str]]:
+    """Those that are still judged by the rules of an earlier agreement."""
+    agreement = connection.execute(select(t.tenants.c.agreement).where(t.tenants.c.name == tenant)).scalar() or {}
+    rules = parse_rules(agreement.get("rules") or [])
+    return [(tenant, one.table.name) for one in tables_of(connection, tenant) if one.agreed != _due(one, rules)]
+
+
+def _due(definition: Definition, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    return applicable(rules, parse_columns(definition.table.schema), definition.table.primary_key)

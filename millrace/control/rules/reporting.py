@@ -1,0 +1,21 @@
+"""The quality report that an op about an import carries: kept with the import, and told to everyone who listens."""
+
+from dataclasses import replace
+
+from millrace.control.state import Announce
+from millrace.model.imports import Import
+from millrace.model.ops import Op
+from millrace.model.quality import summary
+
+
+def with_report(imp: Import, op: Op) -> Import:
+    report = op.body.get("quality")
+    return imp if report is None else replace(imp, options={**imp.options, "quality": report})
+
+
+def reported(imp: Import) -> tuple[Announce, ...]:
+    report = imp.options.get("quality")
+    if report is None:
+        return ()
+    told = {"table": f"{imp.tenant}/{imp.table}", "state": imp.state, **summary(report)}
+    return (Announce("import.quality", imp.id, told),)

@@ -1,0 +1,138 @@
+"""Quality reports: what chunks told, keys that repeat over chunks, bounds by the imports before; what is held."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import insert
+
+from millrace.account import quality
+from millrace.account.quality import keep_facts, repeated_keys, with_quality
+from millrace.model.chunk import Verdict
+from millrace.model.imports import APPEND, HELD, LOAD, PROCESSING, STOPPING, Counts, Import
+from millrace.model.names import Home
+from millrace.model.ops import HOLD_IMPORT, SETTLE_IMPORT
+from millrace.model.quality import Measured, Totals, keys_folder, report, total
+from millrace.model.rules import Rule, parse_rules
+from millrace.model.table import Definition
+from millrace.store import tables as t
+from millrace.store.engine import Store
+from millrace.store.records import import_row
+from millrace.stream.hashed_keys import keep_keys
+from tests.support.chunks import column, table
+
+
+def judged(rule: dict[str, Any], totals: Totals, measured: Measured) -> dict[str, Any]:
+    [one] = report(parse_rules([rule]), totals, measured)["rules"]
+    return dict(one)
+
+
+def bounded(words: dict[str, Any], rows: int, *past: int) -> str:
+    return str(judged({"rows": words}, Totals(), Measured(rows, 0, {}, past, past))["verdict"])
+
+
+def test_bounds_are_by_themselves_or_by_the_mean_of_the_last_imports() -> None:
+    assert [bounded({"min": 10, "max": 20}, rows) for rows in (9, 10, 20, 21)] == ["broken", "kept", "kept", "broken"]
+    usual = {"min_percent": 50, "max_percent": 200, "last": 2}
+    assert [bounded(usual, rows, 100, 300, 9_000) for rows in (99, 100, 400, 401)] == [
+        "broken",
+        "kept",
+        "kept",
+        "broken",
+    ]
+    assert bounded(usual, 1) == "unknown", "there is nothing to compare with"
+    assert bounded({"min": 5, **usual}, 4) == "broken"
+
+
+def test_the_share_of_nulls_is_of_accepted_rows() -> None:
+    facts = [{"rows": 50, "broken": {}, "samples": {}, "nulls": {"a": 3}}] * 2
+    rule = {"column": "a", "max_null_percent": 6}
+    assert judged(rule, total(facts), Measured(100, 0, {}, (), ()))["verdict"] == "kept"
+    assert judged({**rule, "max_null_percent": 5.9}, total(facts), Measured(100, 0, {}, (), ()))["verdict"] == "broken"
+
+
+def test_streamed_rows_are_no_import_of_their_own() -> None:
+    rules: list[dict[str, Any]] = [{"rows": {"min": 5}}, {"unique": "key"}, {"column": "a", "max_null_percent": 0}]
+    told = report(parse_rules(rules), Totals(1), Measured(1, 0, {}))
+    assert [one["verdict"] for one in told["rules"]] == ["unknown"] * 3
+
+
+def test_keys_repeat_over_chunks_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(7)
+    chunks = [np.sort(chance.integers(0, 1 << 64, 1000, np.uint64)) for _ in range(5)]
+    chunks[3][:10] = chunks[0][:10]
+    chunks[4][-2] = chunks[4][-1]
+    for number, keys in enumerate(chunks):
+        for _ in range(2):
+            keep_keys(tmp_path, Verdict("imp_1", number, 0, 1000, 1000, 0), {"u": np.sort(keys)})
+    rule = Rule("u", "unique")
+    folder = keys_folder(tmp_path, "imp_1")
+    assert repeated_keys(folder, rule) == 11
+    monkeypatch.setattr(quality, "KEYS_AT_ONCE", 700)
+    assert repeated_keys(folder, rule) == 11
+    assert repeated_keys(tmp_path / "nowhere", rule) == 0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(f"sqlite:///{tmp_path / 'control.db'}")
+    yield made
+    made.close()
+
+
+def imported(**changes: Any) -> Import:
+    values: dict[str, Any] = {
+        "id": "imp_1", "tenant": "acme", "table": "t", "definition": "d", "state": PROCESSING, "first_version": 1,
+        "versions": 1, "sinks": ("delta",), "begun_us": 1, "counts": Counts(2, 20, 20), "kind": LOAD,
+        "announced": {"chunks": 2, "rows": 20, "bytes": 100},
+    }  # fmt: skip
+    return Import(**{**values, **changes})
+
+
+def ruled(*rules: dict[str, Any]) -> Definition:
+    return table(column("id", "int"), key=("id",), rules=[*rules])
+
+
+def asked(store: Store, imp: Import, definition: Definition, tmp_path: Path) -> tuple[str, Any] | None:
+    with store.read() as connection:
+        return with_quality(connection, imp, (SETTLE_IMPORT, {"counts": {}}), definition, Home(tmp_path))
+
+
+def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: Store, tmp_path: Path) -> None:
+    facts = {"rows": 10, "broken": {"ids": 2}, "samples": {"ids": [3, 4]}, "nulls": {}}
+    for _ in range(2):
+        with store.write() as connection:
+            keep_facts(connection, [Verdict("imp_1", n, 0, 10, 10, 0, quality=facts) for n in (0, 1)])
+    definition = ruled({"name": "ids", "column": "id", "min": 5, "action": "hold"})
+    due = asked(store, imported(), definition, tmp_path)
+    assert due is not None
+    assert due[0] == HOLD_IMPORT
+    assert due[1]["quality"]["rules"][0] == {
+        "name": "ids", "kind": "range", "columns": ["id"], "action": "hold", "broken": 4, "of": 20, "verdict": "broken",
+        "samples": [3, 3, 4, 4],
+    }  # fmt: skip
+    assert asked(store, imported(state=HELD), definition, tmp_path) is None
+    kept = {"quality": due[1]["quality"]}
+    stopping = asked(store, imported(state=STOPPING, options=kept), definition, tmp_path)
+    assert stopping is not None
+    assert stopping[0] == SETTLE_IMPORT
+    released = asked(store, imported(options={**kept, "released": {"by": ""}}), definition, tmp_path)
+    assert released is not None
+    assert released[0] == SETTLE_IMPORT
+    assert asked(store, imported(), ruled(), tmp_path) == (SETTLE_IMPORT, {"counts": {}}), "no rules, no report"
+
+
+def test_bounds_look_at_completed_loads_of_the_same_table(store: Store, tmp_path: Path) -> None:
+    past = [
+        imported(id="imp_a", state="completed", ended_us=5, counts=Counts(1, 100, 100)),
+        imported(id="imp_b", state="failed", ended_us=6, counts=Counts(1, 1, 1)),
+        imported(id="imp_c", state="completed", ended_us=7, counts=Counts(1, 1, 1), kind=APPEND),
+        imported(id="imp_d", state="completed", ended_us=8, counts=Counts(1, 1, 1), table="other"),
+    ]
+    with store.write() as connection:
+        connection.execute(insert(t.imports), [import_row(imp, 0) for imp in past])
+    due = asked(store, imported(), ruled({"rows": {"min_percent": 30}, "action": "hold"}), tmp_path)
+    assert due is not None
+    assert (due[0], due[1]["quality"]["rules"][0]["usual"]) == (HOLD_IMPORT, 100.0)
