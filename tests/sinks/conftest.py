@@ -72,6 +72,8 @@ def away(target: SinkTarget) -> SinkTarget:
     """The same target where nobody answers."""
     if target.kind == "files":
         return file_sinks.away(target)
+    if target.kind == "delta-remote":
+        return remote_delta.away(target)
     return replace(target, settings={**target.settings, "port": 1})
 
 
@@ -95,5 +97,3 @@ def loopback() -> None:
     allow(["127.0.0.0/8", "::1/128"])
 
 
-    if target.kind == "delta-remote":
-        return remote_delta.away(target)
