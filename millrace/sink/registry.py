@@ -16,6 +16,8 @@ OURS = {
     "postgres": "millrace.sink.postgres:PostgresSink",
     "cassandra": "millrace.sink.cassandra:CassandraSink",
     "files": "millrace.sink.files:FilesSink",
+    "jdbc": "millrace.sink.jdbc:JdbcSink",
+    "kafka": "millrace.sink.kafka:KafkaSink",
 }
 
 

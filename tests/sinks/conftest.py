@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from millrace.model.sinks import SinkTarget
+from millrace.sink.addresses import allow
 from millrace.sink.foreign import ForeignSink
 from millrace.sink.registry import sink_class
 from millrace.sink.secrets import read_secret
@@ -16,6 +17,7 @@ from tests.support import file_sinks, remote_delta
 from tests.support.cassandra import cassandra
 from tests.support.file_sinks import bucket_target, folder_target, hdfs_target
 from tests.support.hdfs import HdfsCluster, hdfs
+from tests.support.mariadb import mariadb
 from tests.support.moto_server import S3, s3_server
 
 
@@ -34,6 +36,17 @@ def cassandra_target(request: pytest.FixtureRequest) -> SinkTarget:
     return SinkTarget("wide", "cassandra", True, settings)
 
 
+def mariadb_target(request: pytest.FixtureRequest) -> SinkTarget:
+    port = request.getfixturevalue("mariadb_port")
+    settings: dict[str, Any] = {"host": "127.0.0.1", "port": port, "database": "lake", "user": "millrace"}
+    return SinkTarget("mart", "jdbc", True, settings)
+
+
+def kafka_target(request: pytest.FixtureRequest) -> SinkTarget:
+    host, _, port = request.getfixturevalue("kafka").bootstrap_servers.partition(":")
+    return SinkTarget("feed", "kafka", True, {"hosts": [host], "port": int(port), "partitions": 2})
+
+
 TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "files": folder_target,
     "files-s3": partial(bucket_target, format="jsonl", layout="time"),
@@ -41,12 +54,26 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "delta-s3": remote_delta.bucket_target,
     "postgres": postgres_target,
     "cassandra": cassandra_target,
+    "mariadb": mariadb_target,
+    "kafka": kafka_target,
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loopback() -> None:
+    """The servers of these tests are on this machine: as an operator would allow it."""
+    allow(["127.0.0.0/8", "::1/128"])
 
 
 @pytest.fixture(scope="session")
 def cassandra_port() -> Iterator[int]:
     with cassandra() as port:
+        yield port
+
+
+@pytest.fixture(scope="session")
+def mariadb_port() -> Iterator[int]:
+    with mariadb() as port:
         yield port
 
 
@@ -91,9 +118,3 @@ def sink(target: SinkTarget) -> Iterator[ForeignSink]:
     opened = sink_class(target.kind)(target, no_secret)
     yield opened
     opened.close()
-@pytest.fixture(scope="session", autouse=True)
-def loopback() -> None:
-    """The servers of these tests are on this machine: as an operator would allow it."""
-    allow(["127.0.0.0/8", "::1/128"])
-
-

@@ -1,0 +1,203 @@
+"""A connection to a database as the JDBC sink uses it, whatever driver is behind: statements in, rows out, batches loaded.
+
+`MysqlLink` speaks the protocol of MySQL and MariaDB itself: rows go out as one LOAD DATA stream."""
+
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pymysql
+from pymysql.connections import Connection, MySQLResult
+
+from millrace.model.errors import Unavailable
+from millrace.model.sinks import Fault, SinkFailed
+from millrace.sink import jdbc_mysql as mysql
+from millrace.sink.addresses import permitted
+from millrace.sink.mysql_text import to_text
+
+CONNECT_SECONDS = 10
+STATEMENT_SECONDS = 600
+PACKET_BYTES = 1 << 20
+# Servers that are told not to take LOAD DATA LOCAL get rows in statements of this many bytes at most.
+INSERT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Where and as whom. `tls`: disable, prefer, require or verify."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    tls: str = "prefer"
+
+
+class Link(Protocol):
+    def run(self, statement: str) -> None: ...
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]: ...
+
+    def load(self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]) -> None:
+        """Appends plain batches to the table; `columns` say what their cells were."""
+
+    def commit(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+
+@contextmanager
+def committed(link: Link) -> Iterator[None]:
+    """All of it, or nothing: after a failure the link is closed, which takes everything back."""
+    try:
+        yield
+        link.commit()
+    except BaseException:
+        link.close()
+        raise
+
+
+class MysqlLink:
+    def __init__(self, login: Login) -> None:
+        self._connection = _Connection(
+            host=login.host,
+            port=login.port,
+            user=login.user,
+            password=login.password,
+            charset="utf8mb4",
+            autocommit=False,
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=STATEMENT_SECONDS,
+            write_timeout=STATEMENT_SECONDS,
+            local_infile=True,
+            ssl=_tls(login.tls),
+            ssl_disabled=login.tls == "disable",
+            defer_connect=True,
+        )
+        self._connection.connect(_connect(login.host, login.port))
+        for statement in mysql.SESSION:
+            self.run(statement)
+        self._takes_files = bool(self.ask("SELECT @@GLOBAL.local_infile")[0][0])
+
+    def run(self, statement: str) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def load(self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]) -> None:
+        if not self._takes_files:
+            self._insert(table, columns, batches)
+            return
+        warnings = self._connection.load(mysql.load(table, columns), map(to_text, batches))
+        if warnings:
+            # Of a file it cannot ask back, the server bends what does not fit, and warns.
+            _, code, message = self.ask("SHOW WARNINGS")[0]
+            raise pymysql.err.DataError(code, f"{message} ({warnings} such cells)")
+
+    def _insert(
+        self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]
+    ) -> None:
+        head = f"INSERT INTO {table} ({mysql.listed(name for name, _ in columns)}) VALUES "
+        marks = mysql.marks(columns, "%s")
+        for batch in batches:
+            cells = [column.to_pylist() for column in batch.columns]
+            rows = [marks % tuple(map(self._connection.literal, row)) for row in zip(*cells, strict=True)]
+            for piece in _pieces(rows):
+                self.run(head + piece)
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def close(self) -> None:
+        if self._connection.open:
+            self._connection._force_close()
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._connection.open)
+
+
+class _Connection(Connection):  # type: ignore[type-arg]
+    """A server may answer any statement by asking for a file of ours: it gets the rows that are being loaded, or nothing."""
+
+    outgoing: Iterator[bytes] | None = None
+
+    def load(self, statement: str, pieces: Iterator[bytes]) -> int:
+        """How many warnings there were."""
+        self.outgoing = pieces
+        try:
+            self.query(statement)
+            assert self._result is not None
+            return int(self._result.warning_count)
+        finally:
+            self.outgoing = None
+
+    def _read_query_result(self, unbuffered: bool = False) -> int:
+        self._result = None
+        result = _Result(self)
+        result.read()
+        self._result = result
+        if result.server_status is not None:
+            self.server_status = result.server_status
+        return int(result.affected_rows or 0)
+
+
+class _Result(MySQLResult):
+    def _read_load_local_packet(self, _packet: Any) -> None:
+        pieces = self.connection.outgoing
+        if pieces is None:
+            self.connection._force_close()
+            raise SinkFailed("The server asked for a file of ours.", Fault.SINK, remedy="Do not use this server.")
+        for piece in pieces:
+            view = memoryview(piece)
+            for at in range(0, len(view), PACKET_BYTES):
+                self.connection.write_packet(bytes(view[at : at + PACKET_BYTES]))
+        self.connection.write_packet(b"")
+        self._read_ok_packet(self.connection._read_packet())
+
+
+def _connect(host: str, port: int) -> socket.socket:
+    """To an address that was judged; TLS is made out to the host's name, whatever its address."""
+    failed: OSError | None = None
+    for address in permitted(host):
+        try:
+            found = socket.create_connection((address, port), CONNECT_SECONDS)
+            found.settimeout(None)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return found
+        except OSError as error:
+            failed = error
+    raise Unavailable(f"{host}:{port} takes no connection: {failed}.", code="no_connection")
+
+
+def _tls(wish: str) -> ssl.SSLContext | None:
+    """What makes the driver refuse a server that does not encrypt; without it, it encrypts where it can."""
+    if wish not in ("require", "verify"):
+        return None
+    context = ssl.create_default_context()
+    if wish == "require":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _pieces(rows: Sequence[str]) -> Iterator[str]:
+    begin = size = 0
+    for at, row in enumerate(rows):
+        if at > begin and size + len(row) > INSERT_BYTES:
+            yield ",".join(rows[begin:at])
+            begin, size = at, 0
+        size += len(row)
+    if rows:
+        yield ",".join(rows[begin:])

@@ -1,0 +1,124 @@
+"""Rows as Kafka records: a batch in, a key and a value per row out, as JSON or Avro; and back again.
+
+The key is a JSON object of the key columns, whatever the format. Avro values are in single-object encoding: two bytes, the
+schema's fingerprint, the datum."""
+
+import io
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+from millrace.model.columns import Column
+from millrace.model.defaults import stored_default
+from millrace.model.table import Definition
+from millrace.sink.json_cells import json_rows
+
+OWN = ("_version", "_import", "_row")
+_MARK = b"\xc3\x01"
+_HEAD_BYTES = 10
+
+
+class Encoder:
+    def __init__(self, definition: Definition, form: str) -> None:
+        self._definition = definition
+        self._names = [column.name for column in definition.columns] + list(OWN)
+        self._form = form
+        self.schema = _avro_schema(definition)
+        self._parsed = parse_schema(self.schema)
+        canonical = to_parsing_canonical_form(self.schema)
+        self.schema_id = fingerprint(canonical, "CRC-64-AVRO")
+        self._head = _MARK + int(self.schema_id, 16).to_bytes(8, "big") if form == "avro" else b""
+
+    def keys(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        key = self._definition.table.primary_key
+        return list(json_rows(batch.select(list(key)))) if key else [None] * batch.num_rows
+
+    def values(self, batch: pa.RecordBatch) -> list[bytes]:
+        chosen = batch.select(self._names)
+        return json_rows(chosen) if self._form == "json" else self._avro(chosen)
+
+    def _avro(self, batch: pa.RecordBatch) -> list[bytes]:
+        kinds = {column.name: column.arrow for column in self._definition.columns}
+        columns = [
+            [_datum(cell, kinds[name]) for cell in column.to_pylist()]
+            if name in kinds and pa.types.is_nested(kinds[name])
+            else column.to_pylist()
+            for name, column in zip(self._names, batch.columns, strict=True)
+        ]
+        names = [avro_name(name) for name in self._names]
+        made = []
+        for row in zip(*columns, strict=True):
+            body = io.BytesIO()
+            body.write(self._head)
+            schemaless_writer(body, self._parsed, dict(zip(names, row, strict=True)))
+            made.append(body.getvalue())
+        return made
+
+
+def avro_name(name: str) -> str:
+    """As Avro allows it: what is no letter, digit or underscore becomes one."""
+    changed = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{changed}" if changed[0].isdigit() else changed
+
+
+def _avro_schema(definition: Definition) -> dict[str, Any]:
+    fields = [
+        {"name": avro_name(column.name), "type": ["null", column.avro] if column.nullable else column.avro}
+        for column in definition.columns
+    ]
+    own = [
+        {"name": "_version", "type": "long"},
+        {"name": "_import", "type": "string"},
+        {"name": "_row", "type": "long"},
+    ]
+    return {"type": "record", "name": avro_name(definition.table.name), "fields": [*fields, *own]}
+
+
+def _datum(cell: Any, kind: pa.DataType) -> Any:
+    """A nested value as fastavro takes it: maps are dictionaries."""
+    if cell is None:
+        return None
+    if pa.types.is_map(kind):
+        return {name: _datum(value, kind.item_type) for name, value in cell}
+    if pa.types.is_struct(kind):
+        return {field.name: _datum(cell[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_datum(value, kind.value_type) for value in cell]
+    return cell
+
+
+def decoded(value: bytes, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    """`schemas` by their fingerprint. Names are as they were written."""
+    if not value.startswith(_MARK):
+        found: dict[str, Any] = orjson.loads(value)
+        return found
+    schema = schemas[value[len(_MARK) : _HEAD_BYTES].hex()]
+    datum: Any = schemaless_reader(io.BytesIO(value[_HEAD_BYTES:]), schema, None)
+    return dict(datum)
+
+
+def as_read(rows: list[dict[str, Any]], definition: Definition) -> pa.Table:
+    """Rows as a reader of the definition resolves them: former names count, what is missing takes its default."""
+    columns = {column.name: [_cell(row, column) for row in rows] for column in definition.columns}
+    return pa.table({**columns, "_version": pa.array([row["_version"] for row in rows], pa.int64())})
+
+
+def _cell(row: dict[str, Any], column: Column) -> Any:
+    for name in (column.name, *column.aliases):
+        for spelled in (name, avro_name(name)):
+            if spelled in row:
+                return _typed(row[spelled], column.arrow)
+    return stored_default(column)
+
+
+def _typed(cell: Any, kind: pa.DataType) -> Any:
+    if isinstance(cell, str) and pa.types.is_binary(kind):
+        return bytes.fromhex(cell)
+    if isinstance(cell, str) and pa.types.is_floating(kind):
+        return float(cell)
+    return cell
