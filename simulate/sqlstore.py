@@ -13,6 +13,7 @@ from millrace.account import ledger
 from millrace.control import entities
 from millrace.control.outbox import Kept
 from millrace.control.state import Announce, Close, Publish, Send, State, Table, Tenant
+from millrace.control.working_set import WorkingSet
 from millrace.model.chunk import Verdict
 from millrace.model.errors import Clash
 from millrace.model.facts import Fact
@@ -35,12 +36,13 @@ class SqlTransaction:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._kept = Kept()
+        self._working = WorkingSet(connection)
 
     def load(self, op: Op) -> State:
-        return entities.load(self.connection, op)
+        return entities.load(self._working, op)
 
     def save(self, before: State, after: State, at_us: int) -> None:
-        entities.save(self.connection, before, after, at_us)
+        entities.save(self._working, before, after, at_us)
         changed = [imp for imp in after.imports.values() if imp is not before.imports.get(imp.id)]
         self._kept.over += [imp.id for imp in changed if imp.is_over]
 
@@ -64,6 +66,7 @@ class SqlTransaction:
 
     def advance(self, log: str, before: Mapping[int, int], after: Mapping[int, int]) -> None:
         try:
+            self._working.write()
             self._kept.write(self.connection)
             advance(self.connection, log, dict(before), dict(after))
         except (Clash, IntegrityError) as error:

@@ -1,13 +1,15 @@
 """The ledger in the control store: facts about chunks in, exact counts per import and what is due for it out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, Select, bindparam, func, select, update
 
 from millrace.account import counting
-from millrace.account.counting import Counted, Due, by_import, count
+from millrace.account.counting import Counted, Due, Places, Verdicts, by_import, count
 from millrace.account.quality import keep_facts
 from millrace.model.chunk import Verdict
 from millrace.model.facts import Fact, Refused
@@ -17,12 +19,27 @@ from millrace.model.table import Budget
 from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.engine import insert_new
-from millrace.store.records import find_import
+from millrace.store.records import MOST_AT_ONCE, batched, find_import, find_imports
 
 _SAVE = (
     update(t.imports)
     .where(t.imports.c.id == bindparam("of_import"))
     .values(counts=bindparam("counts"), durable=bindparam("durable"), touched_us=bindparam("touched_us"))
+)
+_JUDGED = ("accepted", "rejected", "ignored")
+_PLACE = ("import_id", "sink", "number")
+_KNOWN_CHUNKS = select(t.chunks).where(
+    t.chunks.c.import_id.in_(bindparam("import_ids", expanding=True)),
+    t.chunks.c.number.in_(bindparam("numbers", expanding=True)),
+)
+_KNOWN_DURABLE = select(*(t.durable_chunks.c[name] for name in _PLACE)).where(
+    t.durable_chunks.c.import_id.in_(bindparam("import_ids", expanding=True)),
+    t.durable_chunks.c.number.in_(bindparam("numbers", expanding=True)),
+)
+_REFUSED_ROWS = (
+    select(t.refused_rows.c.sink, func.sum(t.refused_rows.c.rows).label("rows"))
+    .where(t.refused_rows.c.import_id == bindparam("of_import"))
+    .group_by(t.refused_rows.c.sink)
 )
 
 
@@ -30,19 +47,22 @@ def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str
     """Counts what is new in the facts; the imports they speak of, as they are then, unless they are over."""
     facts = list(facts)
     verdicts, places = by_import(facts)
+    told_of = list(verdicts.keys() | places.keys())
+    imports = {imp.id: imp for imp in find_imports(connection, told_of) if not imp.is_over}
+    counts = _count(connection, imports, verdicts)
+    durable = _newly_durable(connection, imports, places)
     folded = {}
-    for import_id in verdicts.keys() | places.keys():
-        imp = find_import(connection, import_id)
-        if imp is None or imp.is_over:
-            continue
-        counts = _count(connection, imp, verdicts[import_id]) if import_id in verdicts else imp.counts
-        made = {sink: _newly_durable(connection, import_id, sink, them) for sink, them in places[import_id].items()}
-        total = {**imp.durable, **{sink: imp.durable.get(sink, 0) + new for sink, new in made.items()}}
-        told = {"counts": asdict(counts), "durable": total, "touched_us": now_us, "of_import": import_id}
-        connection.execute(_SAVE, told)
-        folded[import_id] = replace(imp, counts=counts, durable=total)
+    for import_id, imp in imports.items():
+        total = {**imp.durable, **{sink: imp.durable.get(sink, 0) + new for sink, new in durable[import_id].items()}}
+        folded[import_id] = replace(imp, counts=counts.get(import_id, imp.counts), durable=total)
+    if folded:
+        connection.execute(_SAVE, [_saved(imp, now_us) for imp in folded.values()])
     _note_refused(connection, [fact for fact in facts if isinstance(fact, Refused)])
     return folded
+
+
+def _saved(imp: Import, now_us: int) -> dict[str, object]:
+    return {"of_import": imp.id, "counts": asdict(imp.counts), "durable": imp.durable, "touched_us": now_us}
 
 
 def _note_refused(connection: Connection, facts: list[Refused]) -> None:
@@ -59,45 +79,67 @@ def _is_under_way(connection: Connection, import_id: str) -> bool:
 
 def refused_rows(connection: Connection, import_id: str) -> dict[str, int]:
     """By sink, of an import that is under way."""
-    found = t.refused_rows
-    wanted = select(found.c.sink, func.sum(found.c.rows).label("rows")).where(found.c.import_id == import_id)
-    return {row.sink: int(row.rows) for row in connection.execute(wanted.group_by(found.c.sink))}
+    return {row.sink: int(row.rows) for row in connection.execute(_REFUSED_ROWS, {"of_import": import_id})}
 
 
-def _count(connection: Connection, imp: Import, verdicts: Sequence[Verdict]) -> Counts:
-    wanted = (t.chunks.c.import_id == imp.id, t.chunks.c.number.in_({verdict.number for verdict in verdicts}))
-    rows = connection.execute(select(t.chunks).where(*wanted))
-    # The version is of no matter here, so it is not kept.
-    known = {row.number: Verdict(version=0, **row._mapping) for row in rows}
-    counted = count(imp.counts, known, verdicts)
-    _save_chunks(connection, counted)
-    keep_facts(connection, (*counted.new, *counted.changed))
-    for verdict_name in ("accepted", "rejected", "ignored"):
-        gained = getattr(counted.counts, verdict_name) - getattr(imp.counts, verdict_name)
-        observe("rows_judged", max(gained, 0), verdict=verdict_name)
-    return counted.counts
+def _count(connection: Connection, imports: Mapping[str, Import], verdicts: Verdicts) -> dict[str, Counts]:
+    wanted = {import_id: {one.number for one in told} for import_id, told in verdicts.items() if import_id in imports}
+    known: dict[str, dict[int, Verdict]] = {import_id: {} for import_id in wanted}
+    for row in _rows_about(connection, _KNOWN_CHUNKS, wanted):
+        # The version is of no matter here, so it is not kept.
+        known[row.import_id][row.number] = Verdict(version=0, **row._mapping)
+    counted = {name: count(imports[name].counts, known[name], verdicts[name]) for name in wanted}
+    _save_chunks(connection, counted.values())
+    _observe_judged((imports[name].counts, one.counts) for name, one in counted.items())
+    return {name: one.counts for name, one in counted.items()}
 
 
-def _save_chunks(connection: Connection, counted: Counted) -> None:
-    insert_new(connection, t.chunks, [_row(verdict) for verdict in counted.new])
-    for verdict in counted.changed:
+def _rows_about(connection: Connection, statement: Select[Any], wanted: Mapping[str, Collection[int]]) -> Iterator[Any]:
+    """Rows of the chunks with these numbers of these imports, and maybe of some more."""
+    for names in batched(wanted, MOST_AT_ONCE):
+        numbers = list({number for name in names for number in wanted[name]})
+        yield from connection.execute(statement, {"import_ids": names, "numbers": numbers})
+
+
+def _observe_judged(counts: Iterable[tuple[Counts, Counts]]) -> None:
+    gained = Counter[str]()
+    for before, after in counts:
+        gained.update({name: getattr(after, name) - getattr(before, name) for name in _JUDGED})
+    for name in _JUDGED:
+        observe("rows_judged", max(gained[name], 0), verdict=name)
+
+
+def _save_chunks(connection: Connection, counted: Collection[Counted]) -> None:
+    insert_new(connection, t.chunks, [_row(verdict) for one in counted for verdict in one.new])
+    for verdict in (verdict for one in counted for verdict in one.changed):
         where = (t.chunks.c.import_id == verdict.import_id, t.chunks.c.number == verdict.number)
         connection.execute(update(t.chunks).where(*where).values(_row(verdict)))
+    keep_facts(connection, (verdict for one in counted for verdict in (*one.new, *one.changed)))
 
 
 def _row(verdict: Verdict) -> dict[str, object]:
-    row = asdict(verdict)
-    del row["version"], row["quality"]
-    return row
+    return {column.name: getattr(verdict, column.name) for column in t.chunks.columns}
 
 
-def _newly_durable(connection: Connection, import_id: str, sink: str, numbers: set[int]) -> int:
-    facts = t.durable_chunks
-    known = (facts.c.import_id == import_id, facts.c.sink == sink, facts.c.number.in_(list(numbers)))
-    new = numbers - set(connection.execute(select(facts.c.number).where(*known)).scalars())
-    insert_new(connection, facts, [{"import_id": import_id, "sink": sink, "number": number} for number in new])
-    observe("chunks_durable", len(new), sink=sink)
-    return len(new)
+def _newly_durable(connection: Connection, imports: Mapping[str, Import], places: Places) -> dict[str, Counter[str]]:
+    """How many chunks of each import became durable in each sink."""
+    told = {import_id: places[import_id] for import_id in imports if import_id in places}
+    wanted = {import_id: set().union(*by_sink.values()) for import_id, by_sink in told.items()}
+    known = {tuple(row) for row in _rows_about(connection, _KNOWN_DURABLE, wanted)}
+    new = [
+        place
+        for import_id, by_sink in told.items()
+        for sink, numbers in by_sink.items()
+        for number in numbers
+        if (place := (import_id, sink, number)) not in known
+    ]
+    insert_new(connection, t.durable_chunks, [dict(zip(_PLACE, place, strict=True)) for place in new])
+    gained: dict[str, Counter[str]] = defaultdict(Counter)
+    for import_id, sink, _ in new:
+        gained[import_id][sink] += 1
+    for sink, times in Counter(sink for _, sink, _ in new).items():
+        observe("chunks_durable", times, sink=sink)
+    return gained
 
 
 def has_settled(connection: Connection, imp: Import, passed: dict[str, int]) -> bool:

@@ -8,14 +8,15 @@ from sqlalchemy import Connection, select
 
 from millrace.api.sink_status import SinkStatus
 from millrace.model.errors import Missing
-from millrace.model.imports import ADMITTED, ALTER, PROCESSING, RECEIVING, REQUESTED, STALLED, Import
+from millrace.model.imports import ADMITTED, ALTER, FAILED, PROCESSING, RECEIVING, REQUESTED, STALLED, Import
 from millrace.model.names import Home
-from millrace.model.ops import BEGIN_IMPORT
+from millrace.model.ops import BEGIN_IMPORT, REPLAY_ERRORS
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.records import to_import
 
 STALLED_AFTER_US = 120_000_000
+_BEGINNING = (BEGIN_IMPORT, REPLAY_ERRORS)
 _THERE = t.tables.c.dropped_us.is_(None)
 
 
@@ -68,8 +69,8 @@ def import_documents(
     *,
     kind: str | None = None,
     span: str | None = None,
-) -> list[dict[str, Any]]:
     home: Home | None = None,
+) -> list[dict[str, Any]]:
     """The newest first; changes of the tables themselves only where their kind is asked for."""
     wanted = select(t.imports, t.uploads.c.confirmed).outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
     chosen = {"tenant": tenant, "table_name": table, "state": state, "kind": kind, "span": span}
@@ -85,22 +86,22 @@ def import_documents(
 
 def _requested(connection: Connection, import_id: str) -> dict[str, Any]:
     """An import whose op nobody has evaluated yet."""
-    asked = select(t.requests).where(t.requests.c.id == import_id, t.requests.c.kind == BEGIN_IMPORT)
+    asked = select(t.requests).where(t.requests.c.id == import_id, t.requests.c.kind.in_(_BEGINNING))
     row = connection.execute(asked).first()
-    if row is None or row.applied:
+    if row is None or (row.applied and row.refusal is None):
         raise Missing(f"There is no import {import_id}.", code="no_import")
     nothing = {"read": 0, "accepted": 0, "rejected": 0, "ignored": 0}
     return {
         "id": import_id,
         "tenant": row.tenant,
         "table": row.subject,
-        "state": REQUESTED,
+        "state": REQUESTED if row.refusal is None else FAILED,
         "rows": nothing,
         "chunks": {"sent": 0, "judged": 0},
         "sinks": {},
         "started_at": iso(row.requested_us),
         "ended_at": None,
-        "error": None,
+        "error": row.refusal,
     }
 
 

@@ -241,6 +241,10 @@ class Platform:
                 swept = time.monotonic()
                 sweep(self.store, self.home)
 
+    def work(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        """Goes on with the work, in a thread of its own, until the platform stops."""
+        self._thread(name, lambda: work(self._stopping))
+
     def _thread(self, name: str, work: Callable[[], None]) -> None:
         def keep_working() -> None:
             pause = 0.2

@@ -1,16 +1,15 @@
 """The controller's shell: reads the table log in order, applies each op once, and carries out what follows from it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
-
-from sqlalchemy import Connection
 
 from millrace.control.definitions import DefinitionFiles
 from millrace.control.entities import load, save
 from millrace.control.outbox import Kept, Outbox
 from millrace.control.state import Publish
 from millrace.control.step import step
+from millrace.control.working_set import WorkingSet
 from millrace.failpoint import reach
 from millrace.model import ops
 from millrace.model.errors import Corrupt
@@ -62,8 +61,11 @@ class Controller:
         in one transaction. 3. Tell who waits. 4. Carry out the effects that leave the store."""
         after = dict(self._positions)
         kept = Kept()
+        understood = list(_understood(records))
         with self._store.write() as connection:
-            applied = [one for record in records for one in self._apply_one(connection, record, kept)]
+            working = WorkingSet(connection, [op.subject for op, _ in understood if op.kind in ops.ABOUT_IMPORTS])
+            applied = [one for op, record in understood for one in self._apply_one(working, op, record, kept)]
+            working.write()
             kept.write(connection)
             for record in records:
                 after[record.partition] = record.offset + 1
@@ -78,16 +80,11 @@ class Controller:
         if kept.leaves_the_store:
             self._outbox.relay()
 
-    def _apply_one(self, connection: Connection, record: Record, kept: Kept) -> tuple[Applied, ...]:
-        try:
-            op, at_us = Op.from_dict(unpack(record.value)), record.at_ms * 1000
-        except (Corrupt, ValueError) as error:
-            # Nobody can be answered; those behind it can.
-            observe("trouble", kind="op", error=f"{record.partition}/{record.offset}: {error}")
-            return ()
-        before = load(connection, op)
+    def _apply_one(self, working: WorkingSet, op: Op, record: Record, kept: Kept) -> tuple[Applied, ...]:
+        at_us = record.at_ms * 1000
+        before = load(working, op)
         outcome = step(before, op, at_us, record.partition)
-        save(connection, before, outcome.state, at_us)
+        save(working, before, outcome.state, at_us)
         kept.over += [i.id for i in outcome.state.imports.values() if i.is_over and i is not before.imports.get(i.id)]
         for number, (cause, effect) in enumerate(outcome.effects):
             if isinstance(effect, Publish):
@@ -102,6 +99,15 @@ class Controller:
             if asked.kind not in _UNASKED:
                 kept.requests[asked.id] = _request(asked, at_us, answer)
         return outcome.answers
+
+
+def _understood(records: list[Record]) -> Iterator[tuple[Op, Record]]:
+    """What is no op is passed over: nobody can be answered, and those behind it can."""
+    for record in records:
+        try:
+            yield Op.from_dict(unpack(record.value)), record
+        except (Corrupt, ValueError) as error:
+            observe("trouble", kind="op", error=f"{record.partition}/{record.offset}: {error}")
 
 
 def _request(op: Op, at_us: int, applied: Applied) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from millrace.control.state import Span, State, Table, Tenant
+from millrace.control.state import Span, State, Table
+from millrace.control.working_set import WorkingSet
 from millrace.model import ops
 from millrace.model.imports import Counts, Import
 from millrace.model.names import span_lineage
@@ -15,47 +16,46 @@ from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.quality_tables import chunk_quality
-from millrace.store.records import find_by_key, find_import, find_open_imports, import_row
-from millrace.store.tenancy_tables import departures
 
 # These end an import, and with it a turn on its table and a member of its span.
 _ENDING = (ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT, ops.HOLD_IMPORT)
 
 
-def load(connection: Connection, op: Op) -> State:
+def load(working: WorkingSet, op: Op) -> State:
     """The op's own subject, and what the ops that wait behind it need when their turn comes with this one."""
+    connection = working.connection
     if op.kind in ops.ABOUT_IMPORTS:
-        imp = find_import(connection, op.subject)
+        imp = working.import_(op.subject)
         if imp is None or op.kind not in _ENDING:
             return State(imports={} if imp is None else {imp.id: imp})
-        return _load_table(connection, op, imp.table, imp)
+        return _load_table(working, op, imp.table, imp)
     if op.kind in ops.ABOUT_TABLES:
-        return _load_table(connection, op, op.subject, None)
+        return _load_table(working, op, op.subject, None)
     twin = _twin_tenant(connection, op.tenant) if op.kind == ops.DEFINE_TENANT else None
     spans = _find_spans(connection, op.tenant, [op.subject]) if op.kind in ops.ABOUT_SPANS else {}
-    return State(tenant=_find_tenant(connection, op.tenant), spans=spans, twin=twin)
+    return State(tenant=working.tenant(op.tenant), spans=spans, twin=twin)
 
 
-def _load_table(connection: Connection, op: Op, name: str, imp: Import | None) -> State:
-    table = _find_table(connection, op.tenant, name)
+def _load_table(working: WorkingSet, op: Op, name: str, imp: Import | None) -> State:
+    connection, table = working.connection, working.table(op.tenant, name)
     queue = _find_queue(connection, table) if table is not None else ()
     concerned = [one for one in (op, *queue) if one.kind in ops.ABOUT_TABLES]
     origins = [one.body["of"] for one in concerned if one.body.get("of")]
-    found = [find_import(connection, origin) for origin in origins]
+    found = [working.import_(origin) for origin in origins]
     imports = {known.id: known for known in (imp, *found) if known is not None}
     if op.kind == ops.WAIVE_SINK:
-        imports |= {one.id: one for one in find_open_imports(connection, op.tenant, name)}
+        imports |= {one.id: one for one in working.open_imports(op.tenant, name)}
     joined = [span for span in (imp and imp.span, *(one.body.get("span") for one in concerned)) if span]
     defines = any(one.kind == ops.DEFINE_TABLE for one in concerned)
     if imp is not None and imp.of is not None:
         origins.append(imp.of)
     return State(
-        tenant=_find_tenant(connection, op.tenant) if concerned else None,
+        tenant=working.tenant(op.tenant) if concerned else None,
         table=table,
         imports=imports,
         spans=_find_spans(connection, op.tenant, joined),
         queue=queue,
-        by_key=_find_keys(connection, concerned),
+        by_key=_find_keys(working, concerned),
         history=_find_history(connection, table) if defines and table is not None else (),
         streams=_find_streams(connection, op.tenant, name, concerned),
         claims=_find_claims(connection, origins),
@@ -63,14 +63,15 @@ def _load_table(connection: Connection, op: Op, name: str, imp: Import | None) -
     )
 
 
-def save(connection: Connection, before: State, after: State, at_us: int) -> None:
+def save(working: WorkingSet, before: State, after: State, at_us: int) -> None:
+    connection = working.connection
     if after.tenant is not None and after.tenant is not before.tenant:
-        _save_tenant(connection, after.tenant)
+        working.put_tenant(after.tenant)
     if after.table is not None and after.table is not before.table:
-        _save_table(connection, before.table, after.table)
+        working.put_table(after.table)
         _save_revisions(connection, before, after, at_us)
     for imp in _changed(before.imports, after.imports):
-        upsert(connection, t.imports, import_row(imp, at_us))
+        working.put_import(imp, at_us)
     for span in _changed(before.spans, after.spans):
         upsert(connection, t.spans, _span_row(span, at_us))
     if after.queue != before.queue and after.table is not None:
@@ -94,28 +95,9 @@ def forget_facts(connection: Connection, import_ids: list[str]) -> None:
         connection.execute(delete(facts).where(facts.c.import_id.in_(import_ids)))
 
 
-_TENANT = (
-    select(t.tenants, departures.c.deleted_us, departures.c.erase_us)
-    .outerjoin(departures, departures.c.tenant == t.tenants.c.name)
-    .where(t.tenants.c.name == bindparam("tenant_name"))
-)
-_TABLE = select(t.tables).where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
-_COUNTERS = ("last_version", "floor", "open_imports", "dropped_us", "is_purged")
-_CHANGE_TABLE = (
-    update(t.tables)
-    .where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
-    .values({name: bindparam(f"new_{name}") for name in _COUNTERS})
-)
 _SPANS = select(t.spans).where(
     t.spans.c.tenant == bindparam("of_tenant"), t.spans.c.name.in_(bindparam("names", expanding=True))
 )
-
-
-def _find_tenant(connection: Connection, name: str) -> Tenant | None:
-    row = connection.execute(_TENANT, {"tenant_name": name}).first()
-    if row is None:
-        return None
-    return Tenant(row.name, row.partition, row.agreement, row.revision, row.deleted_us, row.erase_us)
 
 
 def _twin_tenant(connection: Connection, name: str) -> str | None:
@@ -127,23 +109,6 @@ def _twin_table(connection: Connection, tenant: str, name: str) -> str | None:
     where = (t.tables.c.tenant == tenant, t.tables.c.folded_name == name.lower())
     found = connection.execute(select(t.tables.c.name).where(*where)).scalar()
     return None if found == name else found
-
-
-def _find_table(connection: Connection, tenant: str, name: str) -> Table | None:
-    row = connection.execute(_TABLE, {"of_tenant": tenant, "table_name": name}).first()
-    if row is None:
-        return None
-    return Table(
-        row.tenant,
-        row.name,
-        Definition.from_json(row.definition.encode()),
-        row.last_version,
-        row.defined_us,
-        row.floor,
-        row.open_imports,
-        row.dropped_us,
-        row.is_purged,
-    )
 
 
 def _find_queue(connection: Connection, table: Table) -> tuple[Op, ...]:
@@ -183,12 +148,12 @@ def _span_row(span: Span, at_us: int) -> dict[str, Any]:
     return {**asdict(span), "parent": span.parent, "seen_us": at_us}
 
 
-def _find_keys(connection: Connection, concerned: Iterable[Op]) -> dict[str, Import]:
+def _find_keys(working: WorkingSet, concerned: Iterable[Op]) -> dict[str, Import]:
     found = {}
     for op in concerned:
         key = op.body.get("idempotency_key")
         if key:
-            before = find_by_key(connection, op.tenant, key)
+            before = working.import_by_key(op.tenant, key)
             if before is not None:
                 found[key] = before
     return found
@@ -208,27 +173,6 @@ def _find_claims(connection: Connection, import_ids: list[str]) -> dict[str, byt
         return {}
     rows = connection.execute(select(t.claims).where(t.claims.c.import_id.in_(import_ids)))
     return {row.import_id: row.rows for row in rows}
-
-
-def _save_tenant(connection: Connection, tenant: Tenant) -> None:
-    row = asdict(tenant)
-    departure = {"tenant": tenant.name, "deleted_us": row.pop("deleted_us"), "erase_us": row.pop("erase_us")}
-    upsert(connection, t.tenants, {**row, "folded_name": tenant.name.lower()})
-    if tenant.deleted_us is None:
-        connection.execute(delete(departures).where(departures.c.tenant == tenant.name))
-    else:
-        upsert(connection, departures, departure)
-
-
-def _save_table(connection: Connection, before: Table | None, table: Table) -> None:
-    if before is None or before.definition is not table.definition:
-        definition = table.definition.to_json().decode()
-        row = {"tenant": table.tenant, "name": table.name, "folded_name": table.name.lower(), "definition": definition}
-        counters = {name: getattr(table, name) for name in ("defined_us", *_COUNTERS)}
-        upsert(connection, t.tables, {**row, **counters})
-        return
-    changed = {"of_tenant": table.tenant, "table_name": table.name}
-    connection.execute(_CHANGE_TABLE, {**changed, **{f"new_{name}": getattr(table, name) for name in _COUNTERS}})
 
 
 def _save_revisions(connection: Connection, before: State, after: State, at_us: int) -> None:

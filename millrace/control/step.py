@@ -113,6 +113,10 @@ def _apply(rule: Rule, state: State, op: Op, at_us: int, partition: int) -> Outc
         after, effects, result = rule(state, op, at_us, partition)
     except Refused as refusal:
         return _refused(state, op, refusal, at_us)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        # One op that cannot be understood must not stand in the way of all that come behind it.
+        message = f"The op {op.kind} of {op.tenant}/{op.subject} cannot be evaluated: {error!r:.200}."
+        return _refused(state, op, Invalid(message, code="malformed_op"), at_us)
     return Outcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, result),))
 
 

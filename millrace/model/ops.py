@@ -1,6 +1,6 @@
 """Ops: the entries of the table log. Their place in the log is their order; their append time is the clock."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from millrace.model.errors import Corrupt
@@ -38,8 +38,8 @@ ABORT_SPAN = "abort_span"
 EXPIRE_SPAN = "expire_span"
 
 ABOUT_TABLES = (
-    DEFINE_TABLE, TRUNCATE_TABLE, DROP_TABLE, WAIVE_SINK, NOTE_SINK, RESTORE_TABLE, PURGE_TABLE, BEGIN_IMPORT, APPEND, OPEN_STREAM,
-    REPLAY_ERRORS, DISCARD_ERRORS,
+    DEFINE_TABLE, TRUNCATE_TABLE, DROP_TABLE, WAIVE_SINK, NOTE_SINK, RESTORE_TABLE, PURGE_TABLE, BEGIN_IMPORT, APPEND,
+    OPEN_STREAM, REPLAY_ERRORS, DISCARD_ERRORS,
 )  # fmt: skip
 ABOUT_IMPORTS = (
     END_IMPORT, CANCEL_IMPORT, EXPIRE_IMPORT, FAIL_IMPORT, STOP_IMPORT, PUBLISH_IMPORT, SETTLE_IMPORT, HOLD_IMPORT,
@@ -59,7 +59,7 @@ class Op:
     body: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"id": self.id, "kind": self.kind, "tenant": self.tenant, "subject": self.subject, "body": self.body}
 
     @staticmethod
     def from_dict(data: object) -> "Op":

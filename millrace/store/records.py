@@ -1,7 +1,8 @@
 """Entities to rows and back: tenants, tables, imports, positions."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, fields
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -10,21 +11,28 @@ from millrace.model.errors import Clash
 from millrace.model.imports import TERMINAL, Counts, Import
 from millrace.store import tables as t
 
+# Well below what a statement may hold in any store.
+MOST_AT_ONCE = 500
+
+_IMPORT_FIELDS = tuple(one.name for one in fields(Import))
+_IMPORT_COLUMNS = tuple(column.name for column in t.imports.columns if column.name != "touched_us")
+
 
 def import_row(imp: Import, touched_us: int) -> dict[str, Any]:
-    row = asdict(imp)
+    row = {name: getattr(imp, name) for name in _IMPORT_FIELDS}
     row["table_name"] = row.pop("table")
     return {**row, "sinks": list(imp.sinks), "counts": asdict(imp.counts), "touched_us": touched_us}
 
 
 def to_import(row: Mapping[Any, Any]) -> Import:
     """An import from a row that holds at least its columns."""
-    values = {column.name: row[column.name] for column in t.imports.columns if column.name != "touched_us"}
+    values = {name: row[name] for name in _IMPORT_COLUMNS}
     table = values.pop("table_name")
     return Import(**{**values, "table": table, "sinks": tuple(values["sinks"]), "counts": Counts(**values["counts"])})
 
 
 _BY_ID = select(t.imports).where(t.imports.c.id == bindparam("import_id"))
+_BY_IDS = select(t.imports).where(t.imports.c.id.in_(bindparam("import_ids", expanding=True)))
 _BY_KEY = select(t.imports).where(
     t.imports.c.tenant == bindparam("of_tenant"), t.imports.c.idempotency_key == bindparam("key")
 )
@@ -33,6 +41,19 @@ _BY_KEY = select(t.imports).where(
 def find_import(connection: Connection, import_id: str) -> Import | None:
     row = connection.execute(_BY_ID, {"import_id": import_id}).first()
     return None if row is None else to_import(row._mapping)
+
+
+def find_imports(connection: Connection, import_ids: Iterable[str]) -> Iterator[Import]:
+    """Those of them that are there."""
+    for some in batched(import_ids, MOST_AT_ONCE):
+        rows = connection.execute(_BY_IDS, {"import_ids": some})
+        yield from (to_import(row._mapping) for row in rows)
+
+
+def batched(names: Iterable[str], most: int) -> Iterator[list[str]]:
+    left = iter(names)
+    while some := list(islice(left, most)):
+        yield some
 
 
 def find_by_key(connection: Connection, tenant: str, key: str) -> Import | None:

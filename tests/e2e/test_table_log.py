@@ -103,7 +103,7 @@ def test_on_an_exclusive_table_everything_takes_turns(platform: RunningPlatform,
     wait_until(lambda: _waits(platform), 10, "the second import stands in line")
     assert not done
     replayed = replay(platform.client, partly["id"], {})
-    assert (replayed["waiting"], platform.client.import_status(replayed["import"])["state"]) == (True, "requested")
+    assert (replayed["waiting"], platform.client.import_(replayed["import"])["state"]) == (True, "requested")
     platform.client.cancel(first)
     assert platform.ended(first)["state"] == "cancelled"
     second.join(60)

@@ -24,6 +24,7 @@ from millrace.control.entities import load, save
 from millrace.control.outbox import Kept
 from millrace.control.state import Publish
 from millrace.control.step import step
+from millrace.control.working_set import WorkingSet
 from millrace.model.names import Home, new_id
 from millrace.model.ops import Applied, Op
 from millrace.notify.notifier import Notifier
@@ -56,9 +57,11 @@ class SmallPlatform:
     def apply(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:
         op, at_us, kept = Op(op_id or new_id("op"), kind, tenant, subject, dict(body)), time.time_ns() // 1000, Kept()
         with self.store.write() as connection:
-            before = load(connection, op)
+            working = WorkingSet(connection)
+            before = load(working, op)
             outcome = step(before, op, at_us, 0)
-            save(connection, before, outcome.state, at_us)
+            save(working, before, outcome.state, at_us)
+            working.write()
             for number, (cause, effect) in enumerate(outcome.effects):
                 if isinstance(effect, Publish):
                     self.definitions.publish(effect.definition)

@@ -166,11 +166,11 @@ def open_stream(state: State, op: Op, at_us: int, partition: int) -> Step:
 def end(state: State, op: Op, at_us: int, partition: int) -> Step:
     imp = known_import(state, op)
     announced = {name: int(op.body[name]) for name in ("chunks", "rows", "bytes")}
-    if imp.announced == announced:
+    if imp.options.get("received") == announced:
         return state, (), {"import": imp.id}
     if imp.announced is not None or not imp.accepts_chunks:
         raise Clash(f"Import {imp.id} is already {imp.state}.", code="not_open")
-    options = {**imp.options, "written": op.body.get("written")}
+    options = {**imp.options, "written": op.body.get("written"), "received": announced}
     ended = replace(imp, state=PROCESSING, announced=announced, options=options)
     return state.with_import(ended), (Announce("import.received", imp.id, announced),), {"import": imp.id}
 

@@ -1,0 +1,134 @@
+"""The tenants, tables and imports that a batch of ops has read and changed so far: each is read once and written once.
+
+Lives as long as the transaction. Only the controller writes these rows while it holds the store's writing lock."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from millrace.control.state import Table, Tenant
+from millrace.model.imports import Import
+from millrace.model.table import Definition
+from millrace.store import tables as t
+from millrace.store.engine import upsert
+from millrace.store.records import find_by_key, find_import, find_imports, find_open_imports, import_row
+from millrace.store.tenancy_tables import departures
+
+_TENANT = (
+    select(t.tenants, departures.c.deleted_us, departures.c.erase_us)
+    .outerjoin(departures, departures.c.tenant == t.tenants.c.name)
+    .where(t.tenants.c.name == bindparam("tenant_name"))
+)
+_TABLE = select(t.tables).where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
+_COUNTERS = ("last_version", "floor", "open_imports", "dropped_us", "is_purged")
+_CHANGE_TABLE = (
+    update(t.tables)
+    .where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
+    .values({name: bindparam(f"new_{name}") for name in _COUNTERS})
+)
+
+
+class WorkingSet:
+    def __init__(self, connection: Connection, expected_imports: Iterable[str] = ()) -> None:
+        self.connection = connection
+        self._tenants: dict[str, Tenant | None] = {}
+        self._tables: dict[tuple[str, str], Table | None] = {}
+        self._stored_tables: dict[tuple[str, str], Table | None] = {}
+        self._imports: dict[str, Import | None] = dict.fromkeys(expected_imports)
+        self._imports |= {imp.id: imp for imp in find_imports(connection, list(self._imports))}
+        self._changed_imports: dict[str, int] = {}
+
+    def tenant(self, name: str) -> Tenant | None:
+        if name not in self._tenants:
+            self._tenants[name] = _find_tenant(self.connection, name)
+        return self._tenants[name]
+
+    def table(self, tenant: str, name: str) -> Table | None:
+        key = tenant, name
+        if key not in self._tables:
+            self._tables[key] = self._stored_tables[key] = _find_table(self.connection, tenant, name)
+        return self._tables[key]
+
+    def import_(self, import_id: str) -> Import | None:
+        if import_id not in self._imports:
+            self._imports[import_id] = find_import(self.connection, import_id)
+        return self._imports[import_id]
+
+    def import_by_key(self, tenant: str, key: str) -> Import | None:
+        self._write_imports()
+        return find_by_key(self.connection, tenant, key)
+
+    def open_imports(self, tenant: str, table: str) -> list[Import]:
+        self._write_imports()
+        return find_open_imports(self.connection, tenant, table)
+
+    def put_tenant(self, tenant: Tenant) -> None:
+        self._tenants[tenant.name] = tenant
+        _save_tenant(self.connection, tenant)
+
+    def put_table(self, table: Table) -> None:
+        self._tables[table.tenant, table.name] = table
+
+    def put_import(self, imp: Import, at_us: int) -> None:
+        self._imports[imp.id] = imp
+        self._changed_imports[imp.id] = at_us
+
+    def write(self) -> None:
+        for key, table in self._tables.items():
+            if table is not None and table is not self._stored_tables[key]:
+                _save_table(self.connection, self._stored_tables[key], table)
+                self._stored_tables[key] = table
+        self._write_imports()
+
+    def _write_imports(self) -> None:
+        changed = [(self._imports[import_id], at_us) for import_id, at_us in self._changed_imports.items()]
+        rows = [import_row(imp, at_us) for imp, at_us in changed if imp is not None]
+        if rows:
+            upsert(self.connection, t.imports, rows)
+        self._changed_imports.clear()
+
+
+def _find_tenant(connection: Connection, name: str) -> Tenant | None:
+    row = connection.execute(_TENANT, {"tenant_name": name}).first()
+    if row is None:
+        return None
+    return Tenant(row.name, row.partition, row.agreement, row.revision, row.deleted_us, row.erase_us)
+
+
+def _find_table(connection: Connection, tenant: str, name: str) -> Table | None:
+    row = connection.execute(_TABLE, {"of_tenant": tenant, "table_name": name}).first()
+    if row is None:
+        return None
+    return Table(
+        row.tenant,
+        row.name,
+        Definition.from_json(row.definition.encode()),
+        row.last_version,
+        row.defined_us,
+        row.floor,
+        row.open_imports,
+        row.dropped_us,
+        row.is_purged,
+    )
+
+
+def _save_tenant(connection: Connection, tenant: Tenant) -> None:
+    row = asdict(tenant)
+    departure = {"tenant": tenant.name, "deleted_us": row.pop("deleted_us"), "erase_us": row.pop("erase_us")}
+    upsert(connection, t.tenants, {**row, "folded_name": tenant.name.lower()})
+    if tenant.deleted_us is None:
+        connection.execute(delete(departures).where(departures.c.tenant == tenant.name))
+    else:
+        upsert(connection, departures, departure)
+
+
+def _save_table(connection: Connection, before: Table | None, table: Table) -> None:
+    if before is None or before.definition is not table.definition:
+        definition = table.definition.to_json().decode()
+        row = {"tenant": table.tenant, "name": table.name, "folded_name": table.name.lower(), "definition": definition}
+        counters = {name: getattr(table, name) for name in ("defined_us", *_COUNTERS)}
+        upsert(connection, t.tables, {**row, **counters})
+        return
+    changed = {"of_tenant": table.tenant, "table_name": table.name}
+    connection.execute(_CHANGE_TABLE, {**changed, **{f"new_{name}": getattr(table, name) for name in _COUNTERS}})
