@@ -1,7 +1,8 @@
-"""One HTTP request to a subscriber: a target, headers and a body in; the status of the answer out.
+"""One HTTP request to an address that a tenant typed: a target, headers and a body in; the status of the answer out.
 
 Everything about it is bounded: where it goes, how long it takes, how much is read. Redirects are not followed, and of the
-answer only its head is looked at. Raises Invalid for a target that may not be asked, Unavailable for one that is silent."""
+answer to a POST only its head is looked at. Raises Invalid for a target that may not be asked, Unavailable for one that is
+silent."""
 
 import asyncio
 import re
@@ -17,6 +18,7 @@ from millrace.outbound.addresses import Target, permitted_addresses
 SECONDS = 15.0
 CONNECT_SECONDS = 5.0
 HEAD_BYTES = 32 << 10
+BODY_BYTES = 256 << 20
 MOST_INTERIM_ANSWERS = 5
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: |\r)")
 _RETRY_AFTER = re.compile(rb"^retry-after: *([0-9]{1,9}) *\r$", re.IGNORECASE | re.MULTILINE)
@@ -55,6 +57,43 @@ async def _post(target: Target, headers: Mapping[str, str], body: bytes, allowed
         return await _answer(reader, target)
     finally:
         writer.close()
+
+
+async def fetch(target: Target, headers: Mapping[str, str], allowed: Networks, seconds: float = SECONDS) -> bytes:
+    """The body of a GET that is answered with 200, as far as `BODY_BYTES`; the rest of a longer one is refused."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await _fetch(target, headers, allowed)
+    except TimeoutError:
+        raise Unavailable(f"{target.host} did not answer within {seconds:g} s.", code="timeout") from None
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as failed:
+        raise Unavailable(f"{target.host} broke off: {_told(failed)}.", code="broken") from None
+
+
+async def _fetch(target: Target, headers: Mapping[str, str], allowed: Networks) -> bytes:
+    reader, writer = await _connect(target, await permitted_addresses(target, allowed))
+    try:
+        # In version 1.0 an answer is never cut into pieces: it ends with the connection.
+        lines = [f"GET {target.path} HTTP/1.0", f"Host: {target.authority}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("ascii"))
+        await writer.drain()
+        answer = await _answer(reader, target)
+        if answer.status != _FIRST_FINAL:
+            raise Unavailable(f"{target.host} answered {answer.status}.", code="answered")
+        return await _body(reader, target)
+    finally:
+        writer.close()
+
+
+async def _body(reader: asyncio.StreamReader, target: Target) -> bytes:
+    parts, size = [], 0
+    while part := await reader.read(HEAD_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > BODY_BYTES:
+            raise Unavailable(f"{target.host} answered with more than {BODY_BYTES} bytes.", code="too_long")
+    return b"".join(parts)
 
 
 async def _connect(target: Target, addresses: list[Address]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -18,6 +18,7 @@ OURS = {
     "files": "millrace.sink.files:FilesSink",
     "jdbc": "millrace.sink.jdbc:JdbcSink",
     "kafka": "millrace.sink.kafka:KafkaSink",
+    "webhook": "millrace.sink.webhook:WebhookSink",
 }
 
 

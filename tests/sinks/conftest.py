@@ -13,7 +13,7 @@ from millrace.sink.addresses import allow
 from millrace.sink.foreign import ForeignSink
 from millrace.sink.registry import sink_class
 from millrace.sink.secrets import read_secret
-from tests.support import file_sinks, remote_delta
+from tests.support import file_sinks, remote_delta, row_receiver
 from tests.support.cassandra import cassandra
 from tests.support.file_sinks import bucket_target, folder_target, hdfs_target
 from tests.support.hdfs import HdfsCluster, hdfs
@@ -47,6 +47,12 @@ def kafka_target(request: pytest.FixtureRequest) -> SinkTarget:
     return SinkTarget("feed", "kafka", True, {"hosts": [host], "port": int(port), "partitions": 2})
 
 
+def webhook_target(request: pytest.FixtureRequest) -> SinkTarget:
+    receiver = request.getfixturevalue("rows_received")
+    settings = {"url": receiver.url, "read_url": receiver.read_url, "secret": row_receiver.REFERENCE}
+    return SinkTarget("listener", "webhook", True, settings)
+
+
 TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "files": folder_target,
     "files-s3": partial(bucket_target, format="jsonl", layout="time"),
@@ -56,6 +62,7 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "cassandra": cassandra_target,
     "mariadb": mariadb_target,
     "kafka": kafka_target,
+    "webhook": webhook_target,
 }
 
 
@@ -69,6 +76,12 @@ def loopback() -> None:
 def cassandra_port() -> Iterator[int]:
     with cassandra() as port:
         yield port
+
+
+@pytest.fixture(scope="session")
+def rows_received() -> Iterator[row_receiver.RowReceiver]:
+    with row_receiver.row_receiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +112,8 @@ def away(target: SinkTarget) -> SinkTarget:
     """The same target where nobody answers."""
     if target.kind == "files":
         return file_sinks.away(target)
+    if target.kind == "webhook":
+        return replace(target, settings={**target.settings, "url": "http://127.0.0.1:1/rows"})
     if target.kind == "delta-remote":
         return remote_delta.away(target)
     return replace(target, settings={**target.settings, "port": 1})

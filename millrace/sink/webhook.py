@@ -1,0 +1,194 @@
+"""Rows to a URL: requests of JSON lines, signed as events are, each under an id that stays the same when it is sent again.
+
+The receiver keeps the rules of docs/sinks.md: of each key the greatest `_version`, nothing at or below the greatest
+`millrace-floor` it was told, no id twice. An answer of 2xx means that the rows are durable there."""
+
+import asyncio
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
+from ipaddress import ip_network
+from typing import Any, ClassVar
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.addresses import Networks
+from millrace.model.columns import DELETED_COLUMN
+from millrace.model.errors import MillraceError
+from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.table import Definition
+from millrace.outbound.addresses import parse_target
+from millrace.outbound.sending import Answer, fetch, post
+from millrace.outbound.signing import signed_headers
+from millrace.sink.addresses import permitted
+from millrace.sink.foreign import Definitions, Work
+from millrace.sink.json_cells import json_rows
+from millrace.sink.kafka_records import as_read
+
+CONTENT_TYPE = "application/x-ndjson; charset=utf-8"
+REQUESTS_AT_ONCE = 4
+REQUEST_BYTES, REQUEST_ROWS = 1 << 20, 5000
+REQUEST_SECONDS = 60.0
+# Answers that ask for another try; every other 4xx will be the same next time.
+_LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+
+
+class WebhookSink:
+    kind: ClassVar[str] = "webhook"
+    abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True)
+    settings_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["url", "secret"],
+        "properties": {
+            "url": {
+                "type": "string",
+                "format": "uri",
+                "description": "Where rows are sent to; redirects are not followed.",
+            },
+            "secret": {
+                "type": "string",
+                "format": "secret",
+                "description": "A reference to the secret that requests are signed with: env:…, file:… or k8s:….",
+            },
+            "read_url": {
+                "type": "string",
+                "format": "uri",
+                "description": "Where the receiver shows the rows it has, as JSON lines; for checks alone.",
+            },
+        },
+    }
+
+    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
+        self._target = parse_target(str(target.settings["url"]))
+        read_url = target.settings.get("read_url")
+        self._readable = parse_target(str(read_url)) if read_url else None
+        self._secret = secret(str(target.settings["secret"]))
+        self._floors: dict[str, int] = {}
+
+    def check(self) -> None:
+        asyncio.run(self._send(f"check_{secrets.token_hex(12)}", {"millrace-check": "true"}, b""))
+
+    def prepare(self, definition: Definition, definitions: Definitions) -> None:
+        self._tell_floor(definition, definition.floor)
+
+    def write(self, work: Work) -> None:
+        self._tell_floor(work.definition, work.floor)
+        asyncio.run(self._send_all(work))
+
+    def _tell_floor(self, definition: Definition, floor: int) -> None:
+        """A request without rows; it may come again in another process, which changes nothing."""
+        name = f"{definition.tenant}/{definition.table.name}"
+        if floor > self._floors.get(name, 0):
+            asyncio.run(self._send(f"floor_{_digest(name, floor, b'')}", _described(definition, floor), b""))
+            self._floors[name] = floor
+
+    async def _send_all(self, work: Work) -> None:
+        under_way: set[asyncio.Task[None]] = set()
+        floor = max(work.floor, self._floors.get(f"{work.definition.tenant}/{work.definition.table.name}", 0))
+        headers = _described(work.definition, floor)
+        try:
+            for request_id, body in _requests(work, floor):
+                under_way.add(asyncio.create_task(self._send(request_id, headers, body)))
+                if len(under_way) >= REQUESTS_AT_ONCE:
+                    done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
+            await asyncio.gather(*under_way)
+        finally:
+            for task in under_way:
+                task.cancel()
+
+    async def _send(self, request_id: str, headers: dict[str, str], body: bytes) -> None:
+        signed = signed_headers([self._secret], request_id, int(time.time()), body)
+        told = {**signed, **headers, "Content-Type": CONTENT_TYPE}
+        allowed = await asyncio.to_thread(_judged, self._target.host)
+        answer = await post(self._target, told, body, allowed, REQUEST_SECONDS)
+        if not answer.is_success:
+            raise SinkFailed(f"{self._target.host} answered {answer.status}.", fault_of(answer), _remedy(answer))
+
+    def classify(self, error: BaseException) -> Fault:
+        match error:
+            case SinkFailed():
+                return error.fault
+            case MillraceError() | OSError():
+                return Fault.SINK
+            case ValueError() | TypeError() | OverflowError():
+                return Fault.ROW
+        return Fault.TABLE
+
+    def read_back(self, definition: Definition) -> pa.Table:
+        if self._readable is None:
+            raise SinkFailed("The receiver shows nobody what it has.", Fault.TABLE, remedy="Give a read_url.")
+        request_id = f"read_{secrets.token_hex(12)}"
+        headers = {**_described(definition, 0), **signed_headers([self._secret], request_id, int(time.time()), b"")}
+        body = asyncio.run(fetch(self._readable, headers, _judged(self._readable.host), REQUEST_SECONDS))
+        return as_read([orjson.loads(line) for line in body.splitlines() if line], definition)
+
+    def close(self) -> None:
+        """Nothing stays open between requests."""
+
+
+def fault_of(answer: Answer) -> Fault:
+    """422: the receiver will never take one of the rows. Other 4xx, and redirects: it will not take the table like this.
+    Everything else: it has trouble of its own."""
+    if answer.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        return Fault.ROW
+    if answer.status in _LATER or not 300 <= answer.status < 500:
+        return Fault.SINK
+    return Fault.TABLE
+
+
+def _remedy(answer: Answer) -> str:
+    return "Redirects are not followed: give the address it points to." if 300 <= answer.status < 400 else ""
+
+
+def _judged(host: str) -> Networks:
+    """The addresses that the host stands for and that we may connect to: only these are allowed a moment later."""
+    return [ip_network(address) for address in permitted(host)]
+
+
+def _described(definition: Definition, floor: int) -> dict[str, str]:
+    return {
+        "millrace-table": f"{definition.tenant}/{definition.table.name}",
+        "millrace-key": json.dumps(definition.table.primary_key),
+        "millrace-definition": definition.fingerprint,
+        "millrace-generation": str(definition.generation),
+        "millrace-revision": str(definition.revision),
+        "millrace-floor": str(floor),
+    }
+
+
+def _requests(work: Work, floor: int) -> Iterator[tuple[str, bytes]]:
+    """Ids and bodies. A request holds rows of one chunk only, and its id follows from which rows these are."""
+    name = f"{work.definition.tenant}/{work.definition.table.name}"
+    columns = [column.name for column in work.definition.columns] + ["_version", "_import", "_row", DELETED_COLUMN]
+    for rows in work.rows:
+        for batch in rows.open():
+            fresh = batch.filter(pc.greater(batch["_version"], floor)).select(columns)
+            for version in pc.unique(fresh["_version"]).to_pylist():
+                chunk = fresh.filter(pc.equal(fresh["_version"], version))
+                places = chunk["_row"].to_numpy()
+                for begin, lines in _cut(json_rows(chunk)):
+                    numbers = places[begin : begin + len(lines)].tobytes()
+                    yield f"rows_{_digest(name, version, numbers)}", b"\n".join([*lines, b""])
+
+
+def _cut(lines: list[bytes]) -> Iterable[tuple[int, list[bytes]]]:
+    begin = size = 0
+    for at, line in enumerate(lines):
+        if at > begin and (size + len(line) > REQUEST_BYTES or at - begin >= REQUEST_ROWS):
+            yield begin, lines[begin:at]
+            begin, size = at, 0
+        size += len(line)
+    if lines:
+        yield begin, lines[begin:]
+
+
+def _digest(name: str, version: int, numbers: bytes) -> str:
+    return hashlib.blake2b(f"{name}@{version}:".encode() + numbers, digest_size=16).hexdigest()
