@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
 
-.PHONY: setup demo test faults soak simulate unit lint bench bench-log bench-tenants clean
+.PHONY: setup demo test coverage faults soak simulate unit lint bench bench-log bench-sinks bench-tenants clean
 
 setup:
 	@scripts/setup python java jars
@@ -16,6 +16,11 @@ demo: setup
 	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
 
 test: setup lint
+	@scripts/setup postgres mariadb
+	@$(ALONE) $(BIN)/pytest -m "not slow"
+
+# The same tests, measured; every process they start is slower for it.
+coverage: setup
 	@scripts/setup postgres mariadb
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(ALONE) $(BIN)/coverage run -m pytest -m "not slow"
@@ -46,6 +51,10 @@ bench: setup
 
 bench-log: setup
 	@$(ALONE) $(BIN)/python -m bench log $(BENCH)
+
+bench-sinks: setup
+	@scripts/setup postgres
+	@$(ALONE) $(BIN)/python -m bench sinks $(BENCH)
 
 bench-tenants: setup
 	@$(ALONE) $(BIN)/python -m bench tenants $(BENCH)

@@ -14,7 +14,7 @@ from millrace.account.quality import with_quality
 from millrace.failpoint import reach
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
-from millrace.model.imports import REPLAYABLE_US, STOPPING, TERMINAL, Import
+from millrace.model.imports import STOPPING, TERMINAL, Import
 from millrace.model.names import Home, new_id
 from millrace.model.ops import SETTLE_IMPORT, Op
 from millrace.model.table import Budget, Definition
@@ -32,8 +32,7 @@ TRIM_SECONDS = 30.0
 CATCH_UP_SECONDS = 0.05
 # Clocks of producers may differ by as much.
 KEPT_BEFORE_MS = 60_000
-# A replay keeps its old versions; it is known here within a moment of its admission.
-SAFETY_US = REPLAYABLE_US + 3_600_000_000
+SAFETY_US = 3_600_000_000
 Definitions = Callable[[str], Definition]
 _UNSETTLED = select(t.imports.c.id, t.imports.c.begun_us, t.imports.c.first_version).where(
     t.imports.c.state.not_in(TERMINAL)
