@@ -5,14 +5,17 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from millrace.api.documents import find_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_document import target_document
 from millrace.model.declaration import parse_table
 from millrace.model.documents import Doubt
-from millrace.model.errors import Invalid, Refused
+from millrace.model.errors import Invalid, Missing, Refused
 from millrace.model.names import checked_name
+from millrace.model.sinks import SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.model.table_doubts import table_doubts
+from millrace.sink.lake_places import placed
 from millrace.sink.registry import refuse_unable
 from millrace.store import tables as t
 
@@ -44,10 +47,17 @@ def read_table(
     agreement = None if "sinks" in document else agreement_of(connection, tenant)
     if agreement is not None and agreement.sinks:
         document = {**document, "sinks": [target_document(target) for target in agreement.sinks]}
-    declaration = parse_table(document)
+    declaration = placed(parse_table(document), _targets(connection, tenant, table))
     refuse_unable(declaration)
     if declaration.name != checked_name("table", table):
         raise Invalid(
             f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."
         )
     return declaration, table_doubts(declaration, document)
+
+
+def _targets(connection: Connection, tenant: str, table: str) -> tuple[SinkTarget, ...]:
+    try:
+        return find_table(connection, tenant, table).table.targets
+    except Missing:
+        return ()

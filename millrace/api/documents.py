@@ -12,6 +12,7 @@ from millrace.model.imports import ADMITTED, ALTER, FAILED, PROCESSING, RECEIVIN
 from millrace.model.names import Home
 from millrace.model.ops import BEGIN_IMPORT, REPLAY_ERRORS
 from millrace.model.table import Definition
+from millrace.sink.lake_places import location_of
 from millrace.store import tables as t
 from millrace.store.records import to_import
 
@@ -47,7 +48,7 @@ def table_document(definition: Definition, home: Home) -> dict[str, Any]:
         "revision": definition.revision,
         "generation": definition.generation,
         "definition": definition.fingerprint,
-        "location": str(home.table(definition.tenant, table.name)),
+        "location": location_of(home, definition),
         "columns": [{"name": c.name, "type": str(c.arrow), "nullable": c.nullable} for c in definition.columns],
         "primary_key": list(table.primary_key),
         "declaration": table.to_dict(),

@@ -24,7 +24,6 @@ from sqlalchemy import select
 from millrace.api.platform import Platform, raise_refusal
 from millrace.lake.log import load
 from millrace.lake.read import scan_files
-from millrace.lake.store import Store
 from millrace.model import ops
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.errors import Clash, Missing, Unavailable
@@ -33,6 +32,8 @@ from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.model.table import Definition
 from millrace.read.rejected import rejected_rows
+from millrace.sink.lake_places import table_store
+from millrace.sink.secrets import read_secret
 from millrace.store import tables as t
 from millrace.store.records import find_import
 from millrace.validate.judge import judge
@@ -225,7 +226,7 @@ def _doubles(
 def _stored_keys(
     platform: Platform, origin: Import, definition: Definition, versions: set[int]
 ) -> dict[int, list[tuple[Any, ...]]]:
-    store = Store(platform.home.table(origin.tenant, origin.table))
+    store = table_store(platform.home, definition, read_secret)
     columns = [*definition.table.primary_key, "_version"]
     found: dict[int, list[tuple[Any, ...]]] = {}
     wanted = pa.array(sorted(versions), pa.int64())

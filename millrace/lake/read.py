@@ -29,6 +29,7 @@ class LiveFile:
 
 def live_files(store: Store, snapshot: Snapshot) -> list[LiveFile]:
     """Every data file of the snapshot."""
+    store.prefetch([file.name for file in snapshot.files.values()])
     return [LiveFile(store.local(file.name), file.rows, _positions(store, file)) for file in snapshot.files.values()]
 
 
@@ -54,7 +55,9 @@ def read_in_shape(
 
 def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one file without the dead positions, and the wanted columns as far as it has them."""
-    with pq.ParquetFile(store.local(file.name), memory_map=True) as parquet:
+    # Of a few columns only some parts are read; they need not be brought here as a whole.
+    source = store.local(file.name) if columns is None else store.source(file.name)
+    with pq.ParquetFile(source, memory_map=True) as parquet:
         stored = parquet.schema_arrow.names
         table = parquet.read(None if columns is None else [name for name in columns if name in stored])
         rows = parquet.metadata.num_rows

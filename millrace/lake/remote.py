@@ -39,8 +39,11 @@ class RemoteStore(Store):
 
     def local(self, name: str) -> str:
         path = self.path(name)
-        if not os.path.exists(path):
-            self._fetch(name, path)
+        try:
+            # The trimming goes by when a copy was last used.
+            os.utime(path)
+        except FileNotFoundError:
+            self._fetch(name)
         return path
 
     def source(self, name: str) -> str | BinaryIO:
@@ -53,8 +56,11 @@ class RemoteStore(Store):
 
         return io.BufferedReader(RangeReader(read, self._objects.size(name)), READ_AHEAD_BYTES)
 
+    def absent(self, names: Sequence[str]) -> Sequence[str]:
+        return [name for name in names if not os.path.exists(self.path(name))]
+
     def prefetch(self, names: Sequence[str]) -> None:
-        missing = [name for name in names if not os.path.exists(self.path(name))]
+        missing = self.absent(names)
         if missing:
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 list(pool.map(self._fetch_if_there, missing))
@@ -140,9 +146,9 @@ class RemoteStore(Store):
 
     def _fetch_if_there(self, name: str) -> None:
         with suppress(FileNotFoundError):
-            self._fetch(name, self.path(name))
+            self._fetch(name)
 
-    def _fetch(self, name: str, path: str) -> None:
+    def _fetch(self, name: str) -> None:
         with self._temporary() as (_, temporary):
             self._objects.fetch(name, temporary)
             self._place(temporary, name)

@@ -54,6 +54,10 @@ class Store:
         """A file of which some parts are to be read, as pyarrow takes it."""
         return self.path(name)
 
+    def absent(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of which `local` would have to fetch the bytes."""
+        return ()
+
     def prefetch(self, names: Sequence[str]) -> None:
         """These will be asked for soon. Whether they are there is seen then."""
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from millrace.lake.log import load
 from millrace.lake.store import Store
-from millrace.model.names import Home
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +16,7 @@ class TableStatus:
     files: int
 
 
-def table_status(home: Home, tenant: str, table: str) -> TableStatus:
-    snapshot = load(Store(home.table(tenant, table)))
+def table_status(store: Store) -> TableStatus:
+    snapshot = load(store)
     size = sum(file.size for file in snapshot.files.values())
     return TableStatus(snapshot.version, snapshot.live_rows, size, len(snapshot.files))

@@ -8,10 +8,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -34,23 +33,26 @@ _KINDS: dict[str, type[MillraceError]] = {kind.__name__: kind for kind in (Inval
 
 @dataclass(frozen=True, slots=True)
 class ReadableTable:
-    """A table the caller may read. `columns` are its stored columns: the declared ones, then the platform's own."""
+    """A table the caller may read. `columns` are its stored columns: the declared ones, then the platform's own. `open`
+    gives the place of its files."""
 
     tenant: str
     table: str
     columns: pa.Schema
-    root: Path
+    open: Callable[[], Store]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`seconds` counts from the start of the process, `bytes` is the size of the rows as JSON."""
+    """`seconds` counts from the start of the process, `bytes` is the size of the rows as JSON, `fetched_bytes` that of files
+    which have to be brought here first."""
 
     seconds: float = 30
     memory_mb: int = 512
     rows: int = 10_000
     threads: int = 2
     bytes: int = 32 << 20
+    fetched_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +110,16 @@ def _converse(
         reply = _hear(child)
         if reply is None or "error" in reply:
             return reply
-        _tell(child, _tables([by_name[tenant, table] for tenant, table in reply["needs"]], dead))
+        _tell(child, _tables([by_name[tenant, table] for tenant, table in reply["needs"]], dead, limits))
         return _hear(child)
     return None
 
 
-def _tables(tables: Sequence[ReadableTable], dead: IO[bytes]) -> dict[str, Any]:
+def _tables(tables: Sequence[ReadableTable], dead: IO[bytes], limits: Limits) -> dict[str, Any]:
     """What the child needs to read the tables; dead positions go into the file `dead`."""
     described, marked = [], []
     for table in tables:
-        store = Store(table.root)
-        files = live_files(store, load(store))
+        files = _files(table, limits.fetched_bytes)
         marked += [file for file in files if file.dead is not None]
         described.append(
             {
@@ -132,6 +133,26 @@ def _tables(tables: Sequence[ReadableTable], dead: IO[bytes]) -> dict[str, Any]:
     if marked:
         pq.write_table(_dead_positions(marked), dead.name, compression="lz4")
     return {"tables": described, "dead": dead.name if marked else None}
+
+
+def _files(table: ReadableTable, most_bytes: int) -> list[LiveFile]:
+    try:
+        store = table.open()
+        snapshot = load(store)
+        named = {file.name: file.size for file in snapshot.files.values()}
+        size = sum(named[name] for name in store.absent(list(named)))
+        if size > most_bytes:
+            raise TooLarge(
+                f"A query brings {most_bytes >> 20} MB here; {table.tenant}.{table.table} has {size >> 20} MB elsewhere.",
+                remedy=f"Read {store.where} with an engine of your own: polars, Spark, DuckDB.",
+                code="query_fetch",
+            )
+        return live_files(store, snapshot)
+    except OSError as error:
+        raise Unavailable(
+            f"The files of {table.tenant}.{table.table} cannot be had now: {type(error).__name__}.",
+            remedy="Run the query again.",
+        ) from error
 
 
 def _dead_positions(files: Sequence[LiveFile]) -> pa.Table:

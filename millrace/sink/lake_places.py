@@ -6,6 +6,7 @@ with the tenant's own keys, and its hosts are judged as a webhook's are; names b
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -48,32 +49,54 @@ def check_place(settings: Mapping[str, Any]) -> None:
             )
 
 
+def table_url(settings: Mapping[str, Any], tenant: str, table: str) -> str:
+    """As readers name it."""
+    location = str(_resolved(settings)[0]["location"]).rstrip("/")
+    return f"{location}/{checked_name('tenant', tenant)}/{checked_name('table', table)}"
+
+
 def table_objects(settings: Mapping[str, Any], tenant: str, table: str, secret: Secret) -> Objects:
     given, addresses = _resolved(settings)
-    parts = urlsplit(str(given["location"]))
-    below = [part for part in parts.path.split("/") if part]
-    prefix = "/".join([*below, checked_name("tenant", tenant), checked_name("table", table)])
+    parts = urlsplit(table_url(settings, tenant, table))
     token = secret(str(given["session_token"])) if given.get("session_token") else None
     keys = S3Keys(secret(str(given["access_key"])), secret(str(given["secret_key"])), token)
     region = str(given.get("region") or DEFAULT_REGION)
-    return S3Objects(parts.netloc, prefix, keys, addresses, given.get("endpoint"), region)
+    return S3Objects(parts.netloc, parts.path.strip("/"), keys, addresses, given.get("endpoint"), region)
+
+
+def copies_of(home: Home, settings: Mapping[str, Any], tenant: str, table: str) -> Path:
+    """The folder through which the table is read; another place is another folder."""
+    named = f"{table_url(settings, tenant, table)}\n{_resolved(settings)[0].get('endpoint')}"
+    return home.table_copies(tenant, table, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
 
 
 def remote_store(home: Home, settings: Mapping[str, Any], tenant: str, table: str, secret: Secret) -> RemoteStore:
-    """The table's store, read through a folder of its own: another place is another folder."""
     objects = table_objects(settings, tenant, table, secret)
-    named = f"{objects.url}\n{_resolved(settings)[0].get('endpoint')}"
-    digest = hashlib.blake2b(named.encode(), digest_size=8).hexdigest()
-    return RemoteStore(home.table_copies(tenant, table, digest), objects)
+    return RemoteStore(copies_of(home, settings, tenant, table), objects)
 
 
 def table_store(home: Home, definition: Definition, secret: Secret) -> Store:
     """Where the table's rows are read: on this machine if they are, else in the first place that it names."""
-    targets, tenant, table = definition.table.targets, definition.tenant, definition.table.name
-    elsewhere = [target for target in targets if target.kind == REMOTE_DELTA_KIND]
-    if not elsewhere or any(target.kind == DELTA_KIND for target in targets):
-        return Store(home.table(tenant, table))
-    return remote_store(home, elsewhere[0].settings, tenant, table, secret)
+    settings, named = _elsewhere(definition), (definition.tenant, definition.table.name)
+    return Store(home.table(*named)) if settings is None else remote_store(home, settings, *named, secret)
+
+
+def location_of(home: Home, definition: Definition) -> str:
+    """The same for people, and for readers of their own."""
+    settings, named = _elsewhere(definition), (definition.tenant, definition.table.name)
+    if settings is None:
+        return str(home.table(*named))
+    try:
+        return table_url(settings, *named)
+    except Unavailable:
+        return PLATFORM
+
+
+def _elsewhere(definition: Definition) -> Mapping[str, Any] | None:
+    targets = definition.table.targets
+    if any(target.kind == DELTA_KIND for target in targets):
+        return None
+    return next((target.settings for target in targets if target.kind == REMOTE_DELTA_KIND), None)
 
 
 def placed(table: TableDeclaration, before: Sequence[SinkTarget]) -> TableDeclaration:

@@ -3,9 +3,11 @@ Roots and specs of written tables in, the ones that are due out."""
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from millrace.lake.schema import TableSpec
 from millrace.lake.state import NO_FLOOR
@@ -13,6 +15,9 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.names import Home
+from millrace.settings import Settings
+from millrace.sink.lake_places import remote_store
+from millrace.sink.secrets import read_secret
 
 COMMITS = 20
 ROWS = 2_000_000
@@ -27,11 +32,22 @@ STAGED_FILES_KEPT = timedelta(days=7)
 # A replay keeps the versions of days ago: what would beat it must not be forgotten, nor the floor be above it.
 REPLAYED_WITHIN = timedelta(days=8)
 VACUUM_SECONDS = 600.0
+# A copy of a file that lives elsewhere.
+COPIES_KEPT = timedelta(days=7)
+
+
+class Due(NamedTuple):
+    """A table by its folder; one that lives elsewhere also by the settings of its target."""
+
+    root: Path
+    spec: TableSpec
+    settings: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True)
 class _Wear:
     spec: TableSpec
+    settings: Mapping[str, Any] | None
     since: float
     commits: int = 0
     rows: int = 0
@@ -49,33 +65,48 @@ class Upkeep:
         self._busy_until = 0.0
         self._lock = threading.Lock()
 
-    def note(self, root: Path, spec: TableSpec, rows: int) -> None:
+    def note(self, root: Path, spec: TableSpec, rows: int, settings: Mapping[str, Any] | None = None) -> None:
         now = time.monotonic()
         with self._lock:
             if rows >= LARGE_COMMIT_ROWS:
                 self._busy_until = now + PAUSE_SECONDS
-            wear = self._worn.setdefault(root, _Wear(spec, now))
-            wear.spec = spec
+            wear = self._worn.setdefault(root, _Wear(spec, settings, now))
+            wear.spec, wear.settings = spec, settings
             wear.commits += 1
             wear.rows += rows
 
-    def take_due(self) -> list[tuple[Path, TableSpec]]:
+    def take_due(self) -> list[Due]:
         now = time.monotonic()
         with self._lock:
             pausing = now > self._busy_until
             worn = [(root, wear) for root, wear in self._worn.items() if wear.is_heavy]
-            due = [(root, wear.spec) for root, wear in worn if pausing or now - wear.since > LONGEST_WAIT_SECONDS]
-            for root, _ in due:
+            waited = [root for root, wear in worn if pausing or now - wear.since > LONGEST_WAIT_SECONDS]
+            due = [Due(root, self._worn[root].spec, self._worn[root].settings) for root in waited]
+            for root in waited:
                 del self._worn[root]
         return due
 
 
-def tidy(root: Path, spec: TableSpec) -> None:
+def tidy(root: Path, spec: TableSpec, settings: Mapping[str, Any] | None = None) -> None:
     """Merges the table's small files and key files, forgets what late writes can no longer need, and deletes what no reader
     and no retry can want. Writers go on."""
+    if settings is not None:
+        _tidy_elsewhere(root, spec, settings)
+        return
     LakeTable.open(root, spec).maintain(_safe_version(root))
     if _is_vacuum_due(root):
         vacuum(Store(root), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+
+
+def _tidy_elsewhere(root: Path, spec: TableSpec, settings: Mapping[str, Any]) -> None:
+    """Of such a table, copies are here (<home>/remote/<tenant>/<table>.<place>), and what was staged for it."""
+    home, tenant, table = Home(root.parents[2]), root.parent.name, root.name.rpartition(".")[0]
+    store = remote_store(home, settings, tenant, table, read_secret)
+    LakeTable(store, spec).maintain(_safe_version(root))
+    if _is_vacuum_due(root):
+        vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+        vacuum(Store(home.table(tenant, table)), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+    store.trim(Settings().lake.copies_mb << 20, COPIES_KEPT)
 
 
 def _safe_version(root: Path) -> int:

@@ -40,7 +40,7 @@ def main() -> None:
     warm_up(spark)
     appender = Appender(cluster)
     upkeep = Upkeep()
-    couriers = Couriers(spark, home, appender, settings.api.private_targets)
+    couriers = Couriers(spark, home, appender, upkeep, settings.api.private_targets)
     flow = Flow(
         spark=spark,
         cluster=cluster,

@@ -11,15 +11,19 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from millrace.lake.batch import age
+from millrace.lake.schema import spec_of
 from millrace.model.chunk import PUBLISH, ROWS
 from millrace.model.names import Home
-from millrace.model.sinks import SinkTarget
+from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
 from millrace.observe import log, observe
 from millrace.sink.addresses import allow
 from millrace.sink.contract import Group
 from millrace.sink.delivering import Delivered, Order, deliver
+from millrace.sink.lake_places import copies_of
 from millrace.sink.parking import Item, Queue, version_of
+from millrace.sink.upkeep import Upkeep
 from millrace.stream.backfilling import Backfiller
 from millrace.stream.gate import Gate
 from millrace.stream.members import Members
@@ -43,8 +47,11 @@ class Round:
 
 
 class Couriers:
-    def __init__(self, spark: SparkSession, home: Home, appender: Appender, allowed: Iterable[object] = ()) -> None:
+    def __init__(
+        self, spark: SparkSession, home: Home, appender: Appender, upkeep: Upkeep, allowed: Iterable[object] = ()
+    ) -> None:
         self._spark = spark
+        self._upkeep = upkeep
         self._home = home
         self._telling = Telling(home, appender)
         self._allowed = tuple(map(str, allowed))
@@ -150,6 +157,8 @@ class Couriers:
         self._telling.durable(one.target.name, tuple(told))
         one.queue.done(items)
         self._note_success(one, items, len(outcome.refused))
+        if one.target.kind == REMOTE_DELTA_KIND:
+            self._note_wear(one.target, items)
 
     def _deliver(self, one: Round, items: list[Item]) -> Delivered:
         member = self._members.at(one.queue.folder)
@@ -172,6 +181,11 @@ class Couriers:
         state.last_version = max(state.last_version, *(item.version for item in items if not item.is_backfill), 0)
         state.refused_rows += refused
         one.queue.save_state()
+
+    def _note_wear(self, target: SinkTarget, items: list[Item]) -> None:
+        newest = max((self._definition(item.group.definition) for item in items), key=age)
+        root = copies_of(self._home, target.settings, newest.tenant, newest.table.name)
+        self._upkeep.note(root, spec_of(newest), sum(item.rows for item in items), target.settings)
 
     def _put_off(self, queue: Queue, outcome: Delivered, rows: int) -> None:
         state = queue.state

@@ -2,14 +2,12 @@
 
 import threading
 import time
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from millrace.lake.schema import TableSpec
 from millrace.observe import log, observe
-from millrace.sink.upkeep import Upkeep, tidy
+from millrace.sink.upkeep import Due, Upkeep, tidy
 
 LOOK_SECONDS = 5.0
 POOL = "upkeep"
@@ -25,18 +23,18 @@ def _run(spark: SparkSession, upkeep: Upkeep) -> None:
     context.setLocalProperty("spark.scheduler.pool", POOL)
     while True:
         time.sleep(LOOK_SECONDS)
-        for root, spec in upkeep.take_due():
+        for due in upkeep.take_due():
             try:
-                context.parallelize([(root, spec)], 1).foreach(_tidy)
-                log("table_tidied", table=str(root))
+                context.parallelize([due], 1).foreach(_tidy)
+                log("table_tidied", table=str(due.root))
             except Exception as error:
                 # The table stands as it was; it is due again after further commits.
-                observe("trouble", kind="upkeep", table=str(root), error=f"{type(error).__name__}: {error}"[:500])
+                observe("trouble", kind="upkeep", table=str(due.root), error=f"{type(error).__name__}: {error}"[:500])
 
 
-def _tidy(table: tuple[Path, TableSpec]) -> None:
+def _tidy(due: Due) -> None:
     try:
-        tidy(*table)
+        tidy(*due)
     finally:
         # The worker lives on; what a rewrite took must not stay with it.
         pa.default_memory_pool().release_unused()

@@ -16,6 +16,7 @@ import pytest
 from millrace.lake.read import live_files
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import write_data_file
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.columns import OWN_COLUMNS
 from millrace.model.errors import Invalid, MillraceError, TooLarge
@@ -45,7 +46,8 @@ class Lake:
         table.apply([staged])
 
     def readable(self, tenant: str, table: str, declared: pa.Schema = DECLARED) -> ReadableTable:
-        return ReadableTable(tenant, table, pa.schema([*declared, *OWN_COLUMNS]), self.home.table(tenant, table))
+        place = self.home.table(tenant, table)
+        return ReadableTable(tenant, table, pa.schema([*declared, *OWN_COLUMNS]), lambda: Store(place))
 
 
 @pytest.fixture(scope="module")
@@ -247,10 +249,10 @@ def test_the_child_sees_nothing_of_our_environment(lake: Lake, monkeypatch: pyte
 
 
 def test_status_of_a_table_comes_from_its_log(lake: Lake) -> None:
-    status = table_status(lake.home, "acme", "orders")
+    status = table_status(Store(lake.home.table("acme", "orders")))
     assert (status.version, status.rows, status.files) == (2, 120, 3)
     assert status.bytes == sum(Path(file.path).stat().st_size for file in _files(lake))
-    assert table_status(lake.home, "acme", "nothing") == TableStatus(version=-1, rows=0, bytes=0, files=0)
+    assert table_status(Store(lake.home.table("acme", "nothing"))) == TableStatus(version=-1, rows=0, bytes=0, files=0)
 
 
 def _files(lake: Lake) -> Any:

@@ -223,7 +223,7 @@ def test_commits_of_deletes_alone_count_for_upkeep(lake: Lake) -> None:
     table = lake.define(ID, TEXT)
     for version in range(1, COMMITS + 1):
         lake.sink.write([lake.rows(table, version, {"id": version, "_deleted": True})])
-    ((root, spec),) = lake.upkeep.take_due()
+    ((root, spec, _),) = lake.upkeep.take_due()
     tidy(root, spec)
     assert root == lake.store.root
     assert lake.texts() == {}

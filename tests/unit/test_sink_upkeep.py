@@ -33,7 +33,7 @@ def test_many_small_commits_make_a_table_due_once(clock: Clock) -> None:
         upkeep.note(ROOT, SPEC, 1)
     assert upkeep.take_due() == []
     upkeep.note(ROOT, SPEC, 1)
-    assert upkeep.take_due() == [(ROOT, SPEC)]
+    assert upkeep.take_due() == [(ROOT, SPEC, None)]
     assert upkeep.take_due() == []
 
 
@@ -42,7 +42,7 @@ def test_upkeep_waits_for_a_pause_of_large_loads(clock: Clock) -> None:
     upkeep.note(ROOT, SPEC, ROWS)
     assert upkeep.take_due() == []
     clock.now += PAUSE_SECONDS + 1
-    assert upkeep.take_due() == [(ROOT, SPEC)]
+    assert upkeep.take_due() == [(ROOT, SPEC, None)]
 
 
 def test_upkeep_does_not_wait_for_ever(clock: Clock) -> None:
@@ -50,4 +50,4 @@ def test_upkeep_does_not_wait_for_ever(clock: Clock) -> None:
     upkeep.note(ROOT, SPEC, ROWS)
     clock.now += LONGEST_WAIT_SECONDS + 1
     upkeep.note(Path("other"), SPEC, LARGE_COMMIT_ROWS)
-    assert upkeep.take_due() == [(ROOT, SPEC)]
+    assert upkeep.take_due() == [(ROOT, SPEC, None)]

@@ -1,6 +1,7 @@
 """SQL over the tables the caller may read, and tokens."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -15,6 +16,8 @@ from millrace.model.columns import stored_schema
 from millrace.model.errors import Missing
 from millrace.model.names import checked_name
 from millrace.read.query import Limits, QueryResult, ReadableTable, run_query
+from millrace.sink.lake_places import table_store
+from millrace.sink.secrets import read_secret
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1", tags=["query"])
@@ -41,7 +44,9 @@ def _run(platform: Platform, caller: Caller, question: Question) -> QueryResult:
     with platform.store.read() as connection:
         definitions = tables_of(connection, caller.tenant)
     readable = [
-        ReadableTable(d.tenant, d.table.name, stored_schema(d.columns), platform.home.table(d.tenant, d.table.name))
+        ReadableTable(
+            d.tenant, d.table.name, stored_schema(d.columns), partial(table_store, platform.home, d, read_secret)
+        )
         for d in definitions
     ]
     limits = platform.settings.query

@@ -15,6 +15,8 @@ from millrace.model.evolution import check, delta_ddl, describe, settings_change
 from millrace.model.names import checked_name
 from millrace.model.table import Definition, TableDeclaration
 from millrace.read.catalogue import table_status
+from millrace.sink.lake_places import table_store
+from millrace.sink.secrets import read_secret
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
@@ -54,7 +56,7 @@ def diff_table(
             refuse_doubts(doubts)
         if before is None or new_generation:
             return {**answer, **_begun(before, declaration)}
-        files = table_status(platform.home, tenant, table).files
+        files = table_status(table_store(platform.home, before, read_secret)).files
         return {**answer, **_changed(before, history, declaration, files)}
     except Refused as refused:
         refusal = {"code": refused.code, "message": refused.message, "remedy": refused.remedy}
