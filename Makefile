@@ -16,7 +16,7 @@ demo: setup
 	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
 
 test: setup lint
-	@scripts/setup postgres mariadb
+	@scripts/setup postgres mariadb kustomize
 	@$(ALONE) $(BIN)/pytest -m "not slow"
 
 # The same tests, measured; every process they start is slower for it.

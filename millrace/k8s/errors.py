@@ -15,7 +15,7 @@ from millrace.model.errors import Clash, Refused, Unavailable
 _UNAUTHORISED, _FORBIDDEN, _MISSING, _CONFLICT, _INVALID = 401, 403, 404, 409, 422
 _REMEDIES = {
     _UNAUTHORISED: "Log in to the cluster again, or name another --context.",
-    _FORBIDDEN: "Use an account that may do this: deploy/components/apply-rights holds the rights that apply needs.",
+    _FORBIDDEN: "Use an account that may do this: deploy/components/apply lists the rights that this takes.",
     _MISSING: "See whether the cluster serves this kind, and whether the namespace is there.",
     _INVALID: "Correct the agreement or the settings; a claim can grow but neither shrink nor change its class.",
 }

@@ -53,7 +53,8 @@ def _problems(manifest: Manifest, every: list[Manifest]) -> Iterator[str]:
         if not _QUANTITY.fullmatch(str(amount)):
             yield f"{path} {amount!r} is no quantity"
     if kind in _TEMPLATES:
-        yield from _pod(_at(manifest, _TEMPLATES[kind])["spec"], kind, every)
+        claimed = {one["metadata"]["name"] for one in spec.get("volumeClaimTemplates", [])}
+        yield from _pod(_at(manifest, _TEMPLATES[kind])["spec"], kind, every, claimed)
 
 
 def _at(manifest: Manifest, path: tuple[str, ...]) -> Any:
@@ -101,7 +102,7 @@ def _quantities(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _quantities(part, f"{path}[]")
 
 
-def _pod(pod: Mapping[str, Any], kind: str, every: list[Manifest]) -> Iterator[str]:
+def _pod(pod: Mapping[str, Any], kind: str, every: list[Manifest], claimed: set[str]) -> Iterator[str]:
     allowed = ("Never", "OnFailure") if kind in ("CronJob", "Job") else ("Always",)
     if pod.get("restartPolicy", "Always") not in allowed:
         yield f"restartPolicy is {pod.get('restartPolicy')!r}"
@@ -116,7 +117,7 @@ def _pod(pod: Mapping[str, Any], kind: str, every: list[Manifest]) -> Iterator[s
     if pod.get("serviceAccountName", "default") not in accounts | {"default"}:
         yield f"its account {pod['serviceAccountName']} is not there"
     for container in [*pod.get("initContainers", []), *pod["containers"]]:
-        yield from _container(container, set(volumes))
+        yield from _container(container, claimed | set(volumes))
 
 
 def _container(container: Mapping[str, Any], volumes: set[str]) -> Iterator[str]:

@@ -1,0 +1,23 @@
+"""`python -m millrace.k8s.broker PORT`: the single broker as a container beside the platform's others, on their loopback.
+
+Prepares its storage under the home, then becomes the broker: whoever runs the container starts it again."""
+
+import os
+import sys
+
+from millrace.embed.broker import Broker, BrokerMemory
+from millrace.model.names import Home
+from millrace.settings import Settings
+
+
+def main() -> None:
+    settings = Settings()
+    memory = BrokerMemory(heap_megabytes=settings.kafka.heap_mb)
+    broker = Broker(Home(settings.home).broker, int(sys.argv[1]), memory=memory)
+    broker.prepare()
+    command = broker.child.launch.argv
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

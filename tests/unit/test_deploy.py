@@ -1,0 +1,176 @@
+"""The platform's own manifests and image: the overlays build, what they say is valid, and what they name is there."""
+
+import subprocess
+import sys
+import urllib.request
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from millrace.k8s.render import render
+from millrace.k8s.resources import KINDS
+from millrace.k8s.yaml_text import to_yaml
+from millrace.model.agreement import parse_agreement
+from millrace.settings import KubernetesSettings, Settings
+from tests.support.kube_rules import rule_problems
+from tests.support.kube_schemas import NEWEST, OLDEST, schema_problems
+from tests.support.kustomize import build
+from tests.support.small_server import small_server
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+OVERLAYS = ("external-kafka", "single-broker")
+# What an operator makes by hand; docs/kubernetes.md says how.
+SECRETS = {"millrace-client", "millrace-secrets", "millrace-apply"}
+Manifest = dict[str, Any]
+
+
+@cache
+def overlay(name: str) -> tuple[Manifest, ...]:
+    return tuple(build(DEPLOY / "overlays" / name))
+
+
+def pods(name: str) -> list[Manifest]:
+    found = []
+    for one in overlay(name):
+        if one["kind"] == "CronJob":
+            found.append(one["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+        elif one["kind"] == "StatefulSet":
+            found.append(one["spec"]["template"]["spec"])
+    return found
+
+
+def containers(name: str) -> list[Manifest]:
+    return [container for pod in pods(name) for container in pod["containers"]]
+
+
+def named(value: Any, key: str) -> list[Any]:
+    """Every value that stands under the key, at any depth."""
+    if isinstance(value, list):
+        return [found for part in value for found in named(part, key)]
+    if not isinstance(value, dict):
+        return []
+    return ([value[key]] if key in value else []) + [found for part in value.values() for found in named(part, key)]
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_manifest_is_valid_and_restricted(name: str) -> None:
+    manifests = overlay(name)
+    assert [wrong for one in manifests for version in (OLDEST, NEWEST) for wrong in schema_problems(one, version)] == []
+    allowed = ["CronJob: it gets a token of the cluster"] if name == "external-kafka" else []
+    assert rule_problems(manifests) == allowed
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_what_is_named_is_there(name: str) -> None:
+    configs = {one["metadata"]["name"] for one in overlay(name) if one["kind"] == "ConfigMap"}
+    assert {one["name"] for one in named(pods(name), "configMapRef")} <= configs
+    secrets = {one["name"] for key in ("secretRef", "secretKeyRef") for one in named(pods(name), key)}
+    assert secrets | set(named(pods(name), "secretName")) <= SECRETS
+    assert "Secret" not in {one["kind"] for one in overlay(name)}
+    assert len({container["image"] for container in containers(name)}) == 1
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_command_is_one_of_ours(name: str) -> None:
+    probed = [probe["command"] for probe in named(containers(name), "exec")]
+    commands = [*(container["args"] for container in containers(name)), *probed]
+    modules = {command[2] for command in commands if command[:2] == ["python", "-m"]}
+    assert {"millrace.api", "millrace.stream", "millrace.manage"} <= modules
+    assert [module for module in modules if find_spec(module) is None] == []
+    for words in (command[1:] for command in commands if command[0] == "millrace"):
+        ran = subprocess.run([sys.executable, "-m", "millrace.cli.main", *words, "--help"], check=False)
+        assert ran.returncode == 0
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_setting_is_one_that_the_platform_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (config,) = (one["data"] for one in overlay(name) if one["kind"] == "ConfigMap")
+    for key, value in config.items():
+        if key.startswith("MILLRACE_"):
+            monkeypatch.setenv(key, value)
+            section: type[BaseModel] = Settings
+            *path, last = key.removeprefix("MILLRACE_").lower().split("__")
+            for part in path:
+                section = section.model_fields[part].annotation  # type: ignore[assignment]
+            assert last in section.model_fields, key
+    settings = Settings()
+    pod = pods(name)[0] if len(pods(name)) == 1 else next(pod for pod in pods(name) if len(pod["containers"]) > 1)
+    data_plane = next(one for one in pod["containers"] if one["name"] == "data-plane")
+    cores = int(data_plane["resources"]["limits"]["cpu"])
+    assert settings.spark.master == f"local[{2 * cores + 2},4]"
+    assert settings.spark.options["spark.sql.shuffle.partitions"] == str(cores)
+
+
+def test_what_probes_ask_for_is_answered_to_anybody(tmp_path: Path) -> None:
+    paths = {probe["path"] for probe in named(containers("single-broker"), "httpGet")}
+    assert paths
+    with small_server(tmp_path) as server:
+        for path in paths:
+            with urllib.request.urlopen(server.url + path) as answer:
+                assert answer.status == 200
+
+
+def test_apps_run_as_the_user_whose_folders_they_share() -> None:
+    users = {KubernetesSettings().user_id, *named(pods("external-kafka"), "runAsUser")}
+    users |= set(named(pods("external-kafka"), "runAsGroup")) | set(named(pods("external-kafka"), "fsGroup"))
+    assert users == {10001}
+    assert "USER 10001:10001" in (DEPLOY / "Dockerfile").read_text().splitlines()
+
+
+def test_the_rights_of_apply_are_those_that_it_needs() -> None:
+    (role,) = (one for one in overlay("external-kafka") if one["kind"] == "ClusterRole")
+    given = {
+        (group, resource): set(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    needed = {(kind.api.rpartition("/")[0], kind.plural) for kind in KINDS.values()}
+    assert set(given) == needed
+    assert set(map(frozenset, given.values())) == {frozenset({"get", "list", "create", "patch", "delete"})}
+
+
+def test_the_image_is_well_made_and_what_it_copies_is_there() -> None:
+    dockerfile = DEPLOY / "Dockerfile"
+    linted = subprocess.run(
+        [str(Path(sys.executable).parent / "hadolint"), "--failure-threshold", "style", str(dockerfile)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert linted.returncode == 0, linted.stdout
+    text = dockerfile.read_text()
+    copied = [line.split()[1:-1] for line in text.splitlines() if line.startswith("COPY ") and "--from" not in line]
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    for source in (name for names in copied for name in names):
+        assert (ROOT / source).exists()
+        assert f"!{source}" in ignored
+
+
+def test_other_readers_of_yaml_see_what_was_rendered(tmp_path: Path) -> None:
+    """Kustomize reads as kubectl does: text that it takes for a number is a manifest that a cluster refuses."""
+    words = [
+        "1e3",
+        "0o17",
+        "0x1F",
+        "1_000",
+        "yes",
+        "~",
+        "null",
+        "12:30",
+        "2026-11-15",
+        "a: b",
+        "# x",
+        "\u2028é😀",
+        "$(X)",
+    ]
+    app = {"image": "a:1", "command": words, "env": {f"V{at}": word for at, word in enumerate(words)}}
+    found = render(parse_agreement({"client": "a", "schedule": "@hourly", "app": app})[0], KubernetesSettings())
+    (tmp_path / "all.yaml").write_text(to_yaml(found))
+    (tmp_path / "kustomization.yaml").write_text("resources: [all.yaml]\n")
+    assert sorted(build(tmp_path), key=lambda one: str(one["kind"])) == sorted(found, key=lambda one: str(one["kind"]))
