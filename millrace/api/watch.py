@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 
-from millrace.model.imports import TERMINAL
+from millrace.model.imports import HELD, TERMINAL
 from millrace.model.ops import Applied
 
 
@@ -14,7 +14,7 @@ class Watch:
         self._news: set[asyncio.Future[None]] = set()
 
     def ended(self, import_id: str) -> "asyncio.Future[None]":
-        """Done when the import has ended; ask before looking at its state, so that no end is missed."""
+        """Done when the import has ended or is held; ask before looking at its state, so that no end is missed."""
         return self._waiter(self._ends[import_id])
 
     def news(self) -> "asyncio.Future[None]":
@@ -30,7 +30,7 @@ class Watch:
     def on_applied(self, applied: list[Applied]) -> None:
         """Called from the controller's thread."""
         self._loop.call_soon_threadsafe(
-            self._wake, [a.result["import"] for a in applied if a.result.get("state") in TERMINAL]
+            self._wake, [a.result["import"] for a in applied if a.result.get("state") in (*TERMINAL, HELD)]
         )
 
     def _wake(self, ended: list[str]) -> None:

@@ -108,7 +108,8 @@ def _is_done(track: Track, wait: bool) -> bool:
 def _refresh(connection: Millrace, tracks: list[Track], wait: float) -> None:
     """The first is waited for, so that its end is known when it comes."""
     for track in tracks[1:] + tracks[:1]:
-        track.document = connection.import_(track.import_id or "", wait=wait if track is tracks[0] else 0)
+        patience = wait if track is tracks[0] else 0
+        track.document = connection.import_(track.import_id or "", wait=patience, or_held=True)
 
 
 def _interrupted(connection: Millrace, sender: Sender, tracks: list[Track]) -> int:
@@ -162,6 +163,6 @@ def _exit_code(tracks: list[Track], order: Order) -> int:
     if any(isinstance(failure, Unavailable) for failure in failures):
         return EXIT_UNREACHABLE
     documents = [track.final_document() for track in tracks]
-    bad = any(document["state"] in ("failed", "cancelled") for document in documents)
+    bad = any(document["state"] in ("failed", "cancelled", "held") for document in documents)
     rejects = order.fail_on_rejects and any(document["rows"]["rejected"] for document in documents)
     return EXIT_FAILED if failures or bad or rejects else 0

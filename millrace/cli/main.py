@@ -10,6 +10,7 @@ from millrace.cli import (
     app_commands,
     k8s_commands,
     log_commands,
+    quality_commands,
     schema_commands,
     sink_commands,
     span_commands,
@@ -291,6 +292,7 @@ span_commands.register(app)
 whatif.register(app)
 schema_commands.register(app)
 tenant_commands.register(app)
+quality_commands.register(app)
 
 if __name__ == "__main__":
     app()

@@ -45,7 +45,7 @@ class Track:
 
     @property
     def is_over(self) -> bool:
-        if self.document is not None and is_over(self.document):
+        if self.document is not None and (is_over(self.document) or self.document["state"] == "held"):
             return True
         return self.failure is not None and self.import_id is None
 

@@ -87,9 +87,10 @@ class Millrace(Connection):
         params = {name: value for name, value in wanted.items() if value is not None}
         return cast(list[ImportDocument], _items(self.json("GET", "/v1/imports", params=params)))
 
-    def import_(self, import_id: str, *, wait: float = 0) -> ImportDocument:
-        """Its document now, or when it is over, at most `wait` seconds from now."""
-        params = {"wait": f"{min(wait, LONGEST_POLL_SECONDS):g}"} if wait else {}
+    def import_(self, import_id: str, *, wait: float = 0, or_held: bool = False) -> ImportDocument:
+        """Its document now, or when it is over (with `or_held` also: held), at most `wait` seconds from now."""
+        held = {"or_held": "true"} if or_held else {}
+        params = {"wait": f"{min(wait, LONGEST_POLL_SECONDS):g}", **held} if wait else {}
         return cast(ImportDocument, self.json("GET", f"/v1/imports/{path_part(import_id)}", params=params))
 
     def wait(

@@ -13,7 +13,7 @@ from millrace.api.sessions import Session, Sessions
 from millrace.api.tokens import Caller
 from millrace.model import ops
 from millrace.model.errors import Missing
-from millrace.model.imports import TERMINAL
+from millrace.model.imports import HELD, TERMINAL
 from millrace.model.names import is_import_id
 
 router = APIRouter(prefix="/v1", tags=["imports"])
@@ -97,15 +97,21 @@ def list_imports(
 
 @router.get("/imports/{import_id}")
 async def show_import(
-    import_id: str, request: Request, caller: CallerDep, platform: PlatformDep, wait: Annotated[float, Query(ge=0)] = 0
+    import_id: str,
+    request: Request,
+    caller: CallerDep,
+    platform: PlatformDep,
+    wait: Annotated[float, Query(ge=0)] = 0,
+    or_held: bool = False,
 ) -> dict[str, Any]:
-    """The import; with `wait`, as soon as it has ended or the seconds are over."""
+    """The import; with `wait`, as soon as it has ended (with `or_held` also: is held) or the seconds are over."""
+    resting = (*TERMINAL, HELD) if or_held else TERMINAL
     deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_WAIT_SECONDS)
     while True:
         ended = request.app.state.watch.ended(import_id)
         document = await asyncio.to_thread(shown_import, platform, caller, import_id)
         left = deadline - asyncio.get_running_loop().time()
-        if document["state"] in TERMINAL or left <= 0:
+        if document["state"] in resting or left <= 0:
             ended.cancel()
             return document
         await asyncio.wait([ended], timeout=left)

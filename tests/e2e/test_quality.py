@@ -1,0 +1,86 @@
+"""Rules of quality on the real platform: rows rejected and flagged, imports held, released and cancelled, the trend."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from millrace.client import FileOptions, Submission
+from millrace.client.quality import quality_of, quality_trend, release
+from tests.support.platform import RunningPlatform, record
+from tests.support.waiting import wait_until
+
+READINGS = record(
+    "readings", ("id", "long"), ("speed", ["null", "double"]), key=("id",),
+    publish="atomic", rules=[{"name": "once", "unique": "key", "action": "hold"}],
+)  # fmt: skip
+AGREED: list[dict[str, Any]] = [
+    {"name": "possible", "column": "speed", "min": 0, "action": "reject"},
+    {"name": "fast", "check": "speed <= 100", "action": "flag"},
+]
+
+
+def shown(platform: RunningPlatform) -> list[int]:
+    table = platform.home.table("quality", "readings")
+    return pl.scan_delta(str(table)).sort("id").collect()["id"].to_list()
+
+
+def sent(platform: RunningPlatform, path: Path, rows: str) -> str:
+    path.write_text("id,speed\n" + rows)
+    return platform.client.upload_file(path, Submission("quality", "readings", FileOptions()))["id"]
+
+
+def until(platform: RunningPlatform, import_id: str, state: str) -> dict[str, Any]:
+    def found() -> dict[str, Any] | None:
+        document = platform.client.import_(import_id, wait=1, or_held=True)
+        return dict(document) if document["state"] == state else None
+
+    document = wait_until(found, 60, f"import {import_id} to be {state}")
+    assert document is not None
+    return document
+
+
+def verdicts(report: dict[str, Any]) -> dict[str, tuple[str, int]]:
+    return {rule["name"]: (rule["verdict"], rule["broken"]) for rule in report["report"]["rules"]}
+
+
+def test_rules_of_quality_from_the_agreement_to_the_trend(platform: RunningPlatform, tmp_path: Path) -> None:
+    client = platform.client
+    client.apply_tenant("quality", {"client": "quality", "rules": AGREED})
+    client.apply_table("quality", "readings", READINGS)
+
+    first = until(platform, sent(platform, tmp_path / "1.csv", "1,5\n2,-1\n3,500\n4,\n"), "completed")
+    assert first["rows"]["rejected"] == 1
+    assert [row["reasons"][0]["rule"] for row in client.errors(first["id"])] == ["possible"]
+    report = quality_of(client, first["id"])
+    assert verdicts(report) == {"possible": ("broken", 1), "fast": ("broken", 1), "once": ("kept", 0)}
+    assert next(rule for rule in report["report"]["rules"] if rule["name"] == "fast")["samples"] == [3]
+    assert shown(platform) == [1, 3, 4]
+
+    held = until(platform, sent(platform, tmp_path / "2.csv", "7,1\n8,1\n7,2\n"), "held")
+    assert held["error"]["code"] == "held"
+    assert verdicts(quality_of(client, held["id"]))["once"] == ("broken", 1)
+    assert shown(platform) == [1, 3, 4], "nobody sees the rows of an atomic import that is held"
+    release(client, held["id"])
+    until(platform, held["id"], "completed")
+    assert shown(platform) == [1, 3, 4, 7, 8]
+
+    dropped = until(platform, sent(platform, tmp_path / "3.csv", "9,1\n9,2\n"), "held")
+    client.cancel(dropped["id"])
+    until(platform, dropped["id"], "cancelled")
+    assert 9 not in shown(platform)
+
+    client.apply_tenant("quality", {"client": "quality", "rules": [{**AGREED[0], "min": 2}]})
+    wait_until(lambda: client.table("quality", "readings")["revision"] == 2, 30, "the table to take the new rules over")
+    last = until(platform, sent(platform, tmp_path / "4.csv", "10,1\n11,3\n"), "completed")
+    assert last["rows"]["rejected"] == 1
+
+    trend = quality_trend(client, "quality", "readings")
+    assert [item["state"] for item in trend["items"]] == ["completed", "cancelled", "completed", "completed"]
+    possible = next(rule for rule in trend["rules"] if rule["name"] == "possible")
+    assert (possible["imports"], possible["broken"], possible["latest_percent"]) == (4, 2, 50.0)
+    events = [event["type"] for event in client.events(limit=1000, newest=True)["items"] if held["id"] in str(event)]
+    assert {"millrace.import.held", "millrace.import.released", "millrace.import.quality"} <= set(events)
+    printed = platform.cli("quality", held["id"])
+    assert (printed.returncode, "once" in printed.stdout) == (0, True)
+    assert "possible" in platform.cli("quality", "quality/readings").stdout
