@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
 
-.PHONY: setup demo test coverage faults soak simulate unit lint bench bench-log bench-sinks bench-tenants clean
+.PHONY: setup demo test coverage faults soak simulate pod unit lint bench bench-log bench-sinks bench-tenants clean
 
 setup:
 	@scripts/setup python java jars
@@ -36,6 +36,11 @@ soak: setup
 simulate: setup
 	@$(BIN)/python -m simulate --bugs
 	@$(BIN)/python -m simulate --seconds $(or $(SECONDS),60)
+
+# The containers of deploy/overlays/single-broker as processes of this machine, with their own arguments and probes.
+pod: setup
+	@scripts/setup kustomize
+	@$(ALONE) $(BIN)/pytest tests/e2e/test_pod.py
 
 unit: setup
 	@$(BIN)/pytest tests/unit tests/property

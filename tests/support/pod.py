@@ -1,0 +1,93 @@
+"""The platform's pod without a cluster: an overlay in, its containers as processes of this machine out, each with the
+arguments, the settings and the probes that its manifest gives it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from millrace.embed.ports import free_ports
+from tests.support.kustomize import build
+from tests.support.waiting import wait_until
+
+STOP_SECONDS = 30.0
+PROBED_SECONDS = 180.0
+
+
+class Pod:
+    def __init__(self, overlay: Path, home: Path) -> None:
+        manifests = build(overlay)
+        (settings,) = (one["data"] for one in manifests if one["kind"] == "ConfigMap")
+        (pod,) = (one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "StatefulSet")
+        self.containers: dict[str, dict[str, Any]] = {one["name"]: one for one in pod["containers"]}
+        # The ports of this machine may be taken; a pod has all of its own.
+        http, kafka = free_ports(2)
+        self._ports = {"8420": str(http), "9092": str(kafka)}
+        self.home, self.url = home, f"http://127.0.0.1:{http}"
+        said = {name: self._here(value) for name, value in settings.items()}
+        self._environ = {**os.environ, **said, "MILLRACE_HOME": str(home), "HOME": os.environ["HOME"]}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """In any order, as a cluster does it."""
+        self.home.mkdir(parents=True)
+        (self.home / "client.json").write_text(json.dumps({"url": self.url, "token": "mr_pod"}))
+        for name, container in self.containers.items():
+            with (self.home / f"{name}.log").open("wb") as log:
+                argv = self._command(container["args"])
+                self._processes[name] = subprocess.Popen(argv, env=self._environ, stdout=log, stderr=log)
+        wait_until(self.is_well, PROBED_SECONDS, "every probe to succeed")
+
+    def is_well(self) -> bool:
+        for name, process in self._processes.items():
+            assert process.poll() is None, f"{name} ended: {(self.home / f'{name}.log').read_text()[-2000:]}"
+        return all(self.probe(name) for name in self.containers)
+
+    def probe(self, name: str) -> bool:
+        probe = self.containers[name]["livenessProbe"]
+        if "exec" in probe:
+            command = self._command(probe["exec"]["command"])
+            return subprocess.run(command, env=self._environ, capture_output=True, check=False).returncode == 0
+        try:
+            return httpx2.get(self.url + probe["httpGet"]["path"], timeout=5).status_code == httpx2.codes.OK
+        except httpx2.TransportError:
+            return False
+
+    def stop(self) -> dict[str, int]:
+        """How each ended when it was asked to."""
+        for process in self._processes.values():
+            process.terminate()
+        codes = {}
+        for name, process in self._processes.items():
+            try:
+                codes[name] = process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                codes[name] = process.wait()
+        return codes
+
+    def _command(self, words: list[str]) -> list[str]:
+        expanded = [re.sub(r"\$\((\w+)\)", lambda found: self._environ[found[1]], self._here(word)) for word in words]
+        return [sys.executable if expanded[0] == "python" else expanded[0], *expanded[1:]]
+
+    def _here(self, text: str) -> str:
+        for port, ours in self._ports.items():
+            text = re.sub(rf"\b{port}\b", ours, text)
+        return text
+
+
+@contextmanager
+def running_pod(overlay: Path, home: Path) -> Iterator[Pod]:
+    pod = Pod(overlay, home)
+    try:
+        pod.start()
+        yield pod
+    finally:
+        pod.stop()
