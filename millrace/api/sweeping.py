@@ -1,5 +1,6 @@
 """Forgets what nobody can ask for any more: answered requests, published events, stop marks, files of dead uploads."""
 
+import shutil
 import time
 from datetime import timedelta
 
@@ -7,9 +8,11 @@ from sqlalchemy import delete, func, select
 
 from millrace.model.imports import APPEND
 from millrace.model.names import Home
+from millrace.model.quality import keys_folder
 from millrace.observe import gauge
 from millrace.store import tables as t
 from millrace.store.engine import Store
+from millrace.store.records import find_import
 
 REQUESTS_KEPT = timedelta(days=1)
 EVENTS_KEPT = timedelta(days=7)
@@ -34,9 +37,22 @@ def sweep(store: Store, home: Home) -> None:
         connection.execute(delete(t.streams).where(t.streams.c.touched_us < oldest_stream))
         unsent = select(func.count()).select_from(t.events).where(t.events.c.published.is_(False))
         gauge("unsent_events", connection.execute(unsent).scalar_one())
+    forget_keys(store, home)
     for mark in home.stops.iterdir():
         if mark.stat().st_mtime < now - STOPS_KEPT.total_seconds():
             mark.unlink(missing_ok=True)
+
+
+def forget_keys(store: Store, home: Home) -> None:
+    """Hashed keys of imports that are over: their reports are made."""
+    folder = keys_folder(home.root, "")
+    if not folder.is_dir():
+        return
+    for kept in folder.iterdir():
+        with store.read() as connection:
+            imp = find_import(connection, kept.name)
+        if imp is None or imp.is_over:
+            shutil.rmtree(kept, ignore_errors=True)
 
 
 def clear_staging(home: Home) -> None:

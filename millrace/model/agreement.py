@@ -21,6 +21,7 @@ MODES = ("batch", "stream")
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -10, 10
 MOST_DAYS = 36_500
 MOST_REPLICAS = 1000
+MOST_NOTIFICATIONS = 10
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 # Kept for the platform's own contract with a client app.
 OWN_ENV = ("CLIENT_ID", "SOURCE_PATH")
@@ -220,7 +221,10 @@ def _quotas(given: object) -> Quotas:
 
 
 def _notifications(given: object) -> tuple[dict[str, Any], ...]:
-    return () if given is None else tuple(_notification(one) for one in listed("notifications", given))
+    found = () if given is None else tuple(_notification(one) for one in listed("notifications", given))
+    if len(found) > MOST_NOTIFICATIONS:
+        raise Invalid(f"notifications has {len(found)} targets.", remedy=f"Give at most {MOST_NOTIFICATIONS}.")
+    return found
 
 
 def _notification(given: object) -> dict[str, Any]:

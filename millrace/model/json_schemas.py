@@ -203,7 +203,7 @@ def agreement_schema() -> Schema:
         "quotas": _or_null(_mapping({name: _or_null(_QUANTITY) for name in a.QUOTAS})),
         "encryption": _FLAG,
         "priority": _whole(a.LOWEST_PRIORITY, a.HIGHEST_PRIORITY),
-        "notifications": _or_null(_list({"anyOf": [_address(), notification]})),
+        "notifications": _or_null({**_list({"anyOf": [_address(), notification]}), "maxItems": a.MOST_NOTIFICATIONS}),
         "sinks": _or_null(_SINKS),
         "rules": _or_null(_RULES),
     }

@@ -1,17 +1,20 @@
 """Tenants and tables: declared by ops, read from the store."""
 
+import asyncio
 from typing import Any
 
 from fastapi import APIRouter, Body, Response
 from sqlalchemy import select
 
-from millrace.api.declaring import read_agreement, read_table
+from millrace.api.agreed_hooks import keep_agreed, refuse_strange_targets
 from millrace.api.client_apps import refuse_local_command
+from millrace.api.declaring import read_agreement, read_table
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table, iso, table_document, tables_of
 from millrace.api.platform import raise_refusal
-from millrace.model import ops
+from millrace.api.routes.subscriptions import check_url
 from millrace.api.sink_checking import sinks_to_try, try_sinks
+from millrace.model import ops
 from millrace.model.agreement_document import document_of
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing
@@ -47,11 +50,16 @@ async def define_tenant(
     """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals."""
     caller.must_be_admin()
     agreement, doubts = read_agreement(tenant, document)
+    refuse_local_command(caller, agreement)
     if strict:
         refuse_doubts(doubts)
-    refuse_local_command(caller, agreement)
+    refuse_strange_targets(agreement)
+    for target in agreement.notifications:
+        await check_url(platform, target["url"])
     body = {"agreement": document_of(agreement)}
     answer = answer_to(await platform.submit(ops.DEFINE_TENANT, tenant, tenant, body), response)
+    if answer.get("changed"):
+        await asyncio.to_thread(keep_agreed, platform.store, agreement)
     return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
 
 
@@ -91,8 +99,8 @@ async def define_table(
     new_generation: bool = False,
     wait_turn: bool = True,
     strict: bool = False,
-) -> dict[str, Any]:
     check: bool = True,
+) -> dict[str, Any]:
     """Declares a table, or changes its declaration. A new generation may change anything, and begins empty.
 
     Values that can hardly be meant are warnings, with `strict` refusals. New sinks are tried, unless `check` is false."""
@@ -100,10 +108,10 @@ async def define_table(
     checked_name("tenant", tenant)
     with platform.store.read() as connection:
         declaration, doubts = read_table(connection, tenant, table, document)
-    if strict:
         new_sinks = sinks_to_try(connection, tenant, declaration)
     if new_sinks:
         doubts = (*doubts, *await asyncio.to_thread(try_sinks, new_sinks, really=check))
+    if strict:
         refuse_doubts(doubts)
     body = {"declaration": declaration.to_dict(), "new_generation": new_generation, "wait": wait_turn}
     answer = answer_to(await platform.submit(ops.DEFINE_TABLE, tenant, table, body), response)

@@ -44,13 +44,13 @@ async def add_subscription(
 ) -> dict[str, Any]:
     """Sends the tenant's events from now on; the answer holds the secret that signs them."""
     caller.must_see(tenant)
-    await _check_url(platform, wanted.url)
+    await check_url(platform, wanted.url)
     kept = Subscriptions(platform.store)
     secret = await asyncio.to_thread(kept.add, tenant, Wanted(**wanted.model_dump()))
     return {**await asyncio.to_thread(kept.document, tenant, wanted.name), "secret": secret}
 
 
-async def _check_url(platform: Platform, url: str) -> None:
+async def check_url(platform: Platform, url: str) -> None:
     """Says at once what every delivery would say; a name that cannot be resolved now may be so later."""
     target = parse_target(url)
     try:
@@ -80,7 +80,7 @@ async def change_subscription(
     """`enabled: false` is a pause: what happens meanwhile is sent when it is over."""
     caller.must_see(tenant)
     if changes.url is not None:
-        await _check_url(platform, changes.url)
+        await check_url(platform, changes.url)
     kept = Subscriptions(platform.store)
     await asyncio.to_thread(kept.change, tenant, name, changes.model_dump(exclude_none=True))
     return await asyncio.to_thread(kept.document, tenant, name)

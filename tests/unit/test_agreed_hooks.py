@@ -1,0 +1,69 @@
+"""Notification targets of an agreement become webhooks, and go with it; keys of imports that are over are swept."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from millrace.api.agreed_hooks import keep_agreed, refuse_strange_targets
+from millrace.api.sweeping import forget_keys
+from millrace.model.agreement import Agreement, parse_agreement
+from millrace.model.errors import Invalid
+from millrace.model.imports import COMPLETED, PROCESSING, Import
+from millrace.model.names import Home
+from millrace.model.quality import keys_folder
+from millrace.notify.subscriptions import Subscriptions, Wanted
+from millrace.store import tables as t
+from millrace.store.engine import Store
+from millrace.store.records import import_row
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(f"sqlite:///{tmp_path / 'control.db'}")
+    tenant = {"name": "acme", "folded_name": "acme", "partition": 0, "revision": 1, "agreement": {}}
+    with made.write() as connection:
+        connection.execute(insert(t.tenants).values(**tenant))
+    yield made
+    made.close()
+
+
+def agreed(*notifications: Any) -> Agreement:
+    return parse_agreement({"client": "acme", "notifications": [*notifications]})[0]
+
+
+def hooks(store: Store) -> dict[str, tuple[str, list[str]]]:
+    return {one["name"]: (one["url"], one["types"]) for one in Subscriptions(store).documents("acme")}
+
+
+def test_webhooks_follow_the_agreement_and_others_stay(store: Store) -> None:
+    Subscriptions(store).add("acme", Wanted("mine", "https://example.org/", ["*"], "in_order"))
+    keep_agreed(
+        store, agreed("https://a.example/", {"url": "https://b.example/", "events": ["import.held"], "name": "ops"})
+    )
+    mine = {"mine": ("https://example.org/", ["*"])}
+    ops = {"agreed-ops": ("https://b.example/", ["import.held"])}
+    assert hooks(store) == {**mine, **ops, "agreed-1": ("https://a.example/", ["*"])}
+    keep_agreed(store, agreed({"url": "https://c.example/", "name": "ops"}))
+    assert hooks(store) == {**mine, "agreed-ops": ("https://c.example/", ["*"])}
+    keep_agreed(store, agreed())
+    assert hooks(store) == mine
+
+
+@pytest.mark.parametrize("target", ["https://user:secret@a.example/", {"url": "https://a.example", "events": ["!"]}])
+def test_targets_that_could_never_work_are_refused(target: Any) -> None:
+    with pytest.raises(Invalid):
+        refuse_strange_targets(agreed(target))
+
+
+def test_hashed_keys_go_with_the_import(store: Store, tmp_path: Path) -> None:
+    for import_id, state in (("imp_a", PROCESSING), ("imp_b", COMPLETED)):
+        imp = Import(import_id, "acme", "t", "d", state, 1, 1, (), 1)
+        with store.write() as connection:
+            connection.execute(insert(t.imports).values(import_row(imp, 0)))
+    for import_id in ("imp_a", "imp_b", "imp_unknown"):
+        keys_folder(tmp_path, import_id).mkdir(parents=True)
+    forget_keys(store, Home(tmp_path))
+    assert [path.name for path in keys_folder(tmp_path, "").iterdir()] == ["imp_a"]
