@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
 
-.PHONY: setup demo test coverage faults soak simulate pod unit lint bench bench-log bench-sinks bench-tenants clean
+.PHONY: setup demo test coverage bigquery hdfs faults soak simulate pod unit lint bench bench-log bench-sinks bench-tenants clean
 
 setup:
 	@scripts/setup python java jars
@@ -24,6 +24,14 @@ coverage: setup
 	@scripts/setup postgres mariadb
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(ALONE) $(BIN)/coverage run -m pytest -m "not slow"
+
+# The sinks whose servers take long to start: BigQuery's emulator, in an environment of its own, and a mini HDFS.
+bigquery: setup
+	@scripts/setup bigquery
+	@$(BIN)/pytest tests/sinks -k bigquery
+
+hdfs: setup
+	@$(BIN)/pytest tests/sinks -k hdfs
 
 faults: setup
 	@$(ALONE) $(BIN)/pytest tests/faults

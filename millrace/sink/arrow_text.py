@@ -21,13 +21,18 @@ def to_csv(batch: pa.RecordBatch) -> memoryview:
 def _plain(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_nested(kind):
-        return pa.array([None if cell is None else _json(cell) for cell in column.to_pylist()], pa.string())
+        return json_texts(column)
     if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
         coded = ("\\x" + pl.from_arrow(column.cast(pa.binary())).bin.encode("hex")).to_arrow()  # type: ignore[union-attr]
         return coded.cast(pa.string())
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.string())
     return column
+
+
+def json_texts(column: pa.Array) -> pa.Array:
+    """Nested values as JSON."""
+    return pa.array([None if cell is None else _json(cell) for cell in column.to_pylist()], pa.string())
 
 
 def _json(cell: Any) -> str:

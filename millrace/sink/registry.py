@@ -15,6 +15,7 @@ OURS = {
     "delta-remote": "millrace.sink.delta_remote:DeltaRemoteSink",
     "postgres": "millrace.sink.postgres:PostgresSink",
     "cassandra": "millrace.sink.cassandra:CassandraSink",
+    "bigquery": "millrace.sink.bigquery:BigQuerySink",
     "files": "millrace.sink.files:FilesSink",
     "jdbc": "millrace.sink.jdbc:JdbcSink",
     "kafka": "millrace.sink.kafka:KafkaSink",

@@ -14,6 +14,7 @@ from millrace.sink.foreign import ForeignSink
 from millrace.sink.registry import sink_class
 from millrace.sink.secrets import read_secret
 from tests.support import file_sinks, remote_delta, row_receiver
+from tests.support.bigquery_emulator import bigquery_emulator, bigquery_target
 from tests.support.cassandra import cassandra
 from tests.support.file_sinks import bucket_target, folder_target, hdfs_target
 from tests.support.hdfs import HdfsCluster, hdfs
@@ -57,6 +58,7 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "files": folder_target,
     "files-s3": partial(bucket_target, format="jsonl", layout="time"),
     "files-hdfs": partial(hdfs_target, format="avro"),
+    "bigquery": bigquery_target,
     "delta-s3": remote_delta.bucket_target,
     "postgres": postgres_target,
     "cassandra": cassandra_target,
@@ -97,6 +99,12 @@ def s3() -> Iterator[S3]:
 
 
 @pytest.fixture(scope="session")
+def bigquery_url() -> Iterator[str]:
+    with bigquery_emulator() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def mini_hdfs() -> Iterator[HdfsCluster]:
     with hdfs() as cluster:
         yield cluster
@@ -112,6 +120,8 @@ def away(target: SinkTarget) -> SinkTarget:
     """The same target where nobody answers."""
     if target.kind == "files":
         return file_sinks.away(target)
+    if target.kind == "bigquery":
+        return replace(target, settings={**target.settings, "endpoint": "http://127.0.0.1:1"})
     if target.kind == "webhook":
         return replace(target, settings={**target.settings, "url": "http://127.0.0.1:1/rows"})
     if target.kind == "delta-remote":
@@ -120,7 +130,7 @@ def away(target: SinkTarget) -> SinkTarget:
 
 
 # What takes too long to start for every run has a make target of its own.
-HEAVY = ("files-hdfs",)
+HEAVY = ("files-hdfs", "bigquery")
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in TARGETS])
