@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import IO, Any, ClassVar
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,11 +23,13 @@ from millrace.model.table import Definition, TableDeclaration
 from millrace.sink.files_format import decode, encode
 from millrace.sink.files_layout import Layout
 from millrace.sink.files_ledger import KeptFile, Ledger, Part, Shape, import_of, part_name
+from millrace.sink.files_rows import CHUNK, latest, with_chunks
 from millrace.sink.files_settings import CHANGELOG, SETTINGS
 from millrace.sink.files_store import check_path, open_store
 from millrace.sink.foreign import Definitions, Rows, Work
 
 SPOOLED_BYTES = 8 << 20
+Pairs = list[tuple[str, int]]
 _POWER_SAFE = ("s3://", "gs://")
 
 
@@ -98,37 +99,33 @@ class FilesSink:
         """Rows of versions up to the floor go: whole files, but for those that hold newer rows, too."""
         imports = ledger.imports() if floor else []
         for part in [part for import_id in imports for part in ledger.parts(import_id)]:
-            if min(part.versions) > floor:
+            if part.first_version > floor:
                 continue
-            above = [(chunk, version) for chunk, version in _pairs(part) if version > floor]
-            if above and ledger.is_whole(part):
-                kept = Rows(
-                    tuple(chunk for chunk, _ in above), tuple(version for _, version in above), lambda: iter(())
-                )
+            if part.last_version > floor and ledger.is_whole(part):
                 rows = self._read(ledger, part)
-                chosen = rows.filter(pc.greater(rows["_version"], floor))
-                self._write_part(ledger, self._definitions(part.definition), part.import_id, kept, chosen)
+                kept = _above(list(zip(part.chunks, part.versions, strict=True)), floor)
+                newer = rows.filter(pc.greater(rows["_version"], floor))
+                self._write_part(ledger, self._definitions(part.definition), part.import_id, kept, newer)
             ledger.forget(part)
 
     def _add(self, ledger: Ledger, definition: Definition, rows: Rows, floor: int) -> list[str]:
         """Writes what is not there yet of each import's chunks; the imports."""
-        of_import: dict[str, list[tuple[str, int]]] = {}
+        of_import: dict[str, Pairs] = {}
         for chunk, version in zip(rows.chunks, rows.versions, strict=True):
             of_import.setdefault(import_of(chunk), []).append((chunk, version))
         table: pa.Table | None = None
         for import_id, pairs in of_import.items():
-            new = self._missing(ledger, import_id, [pair for pair in pairs if pair[1] > floor])
+            new = self._missing(ledger, import_id, _above(pairs, floor))
             if not new:
                 continue
-            table = _whole(rows) if table is None else table
-            wanted = pa.array([version for _, version in new], pa.int64())
-            own = pc.and_(pc.equal(table["_import"], import_id), pc.is_in(table["_version"], wanted))
-            chosen = Rows(tuple(chunk for chunk, _ in new), tuple(version for _, version in new), rows.open)
-            self._write_part(ledger, definition, import_id, chosen, table.filter(own))
+            table = with_chunks(rows) if table is None else table
+            own = pc.is_in(table[CHUNK], pa.array([chunk for chunk, _ in new]))
+            wanted = pc.and_(own, pc.greater(table["_version"], floor))
+            self._write_part(ledger, definition, import_id, new, table.filter(wanted))
         return list(of_import)
 
-    def _missing(self, ledger: Ledger, import_id: str, pairs: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Clears away what an interrupted write left of these chunks, unless the same part is about to be written again."""
+    def _missing(self, ledger: Ledger, import_id: str, pairs: Pairs) -> Pairs:
+        """The chunks that are not there; what an interrupted write left of them is cleared away."""
         asked = {chunk for chunk, _ in pairs}
         there: set[str] = set()
         for part in ledger.parts(import_id):
@@ -140,19 +137,27 @@ class FilesSink:
                 ledger.forget(part)
         return [pair for pair in pairs if pair[0] not in there]
 
-    def _write_part(self, ledger: Ledger, definition: Definition, import_id: str, of: Rows, table: pa.Table) -> None:
+    def _write_part(
+        self, ledger: Ledger, definition: Definition, import_id: str, pairs: Pairs, table: pa.Table
+    ) -> None:
         """1. The files, here. 2. The record of what will be there. 3. The files, there."""
+        chunks, versions = tuple(chunk for chunk, _ in pairs), tuple(version for _, version in pairs)
+        found = (
+            pc.min_max(table["_version"]).as_py() if table.num_rows else {"min": min(versions), "max": max(versions)}
+        )
         table = table.select([field.name for field in self._schema(definition)])
-        stem = f"{min(of.versions):020d}-{import_id}-{part_name(of.chunks)}.{self._format}"
+        stem = f"{found['min']:020d}-{import_id}-{part_name(chunks)}.{self._format}"
         with _spools() as spools:
             files = []
-            for folder, partition, rows in self._layout.split(table, import_id, min(of.versions)):
+            for folder, partition, rows in self._layout.split(table, import_id, found["min"]):
                 spool = spools()
                 encode(rows, self._format, definition.table.name, spool)  # 1
                 size, digest = _measured(spool)
                 files.append((KeptFile(f"{folder}/{stem}", rows.num_rows, size, digest, partition), spool))
             kept = tuple(file for file, _ in files)
-            ledger.record(Part(import_id, of.chunks, of.versions, definition.fingerprint, kept))  # 2
+            ledger.record(
+                Part(import_id, chunks, versions, definition.fingerprint, found["min"], found["max"], kept)
+            )  # 2
             for file, spool in files:
                 spool.seek(0)
                 self._store.put(f"{ledger.folder}/{file.path}", spool, file.bytes)  # 3
@@ -183,7 +188,7 @@ class FilesSink:
         shown = [column.name for column in definition.columns] + ["_version"]
         empty = self._schema(definition).empty_table().select(shown)
         table = pa.concat_tables(found, promote_options="permissive") if found else empty
-        return _latest(table, definition.table.primary_key).select(shown) if found else empty
+        return latest(table, definition.table.primary_key).select(shown) if found else empty
 
     def close(self) -> None:
         self._store.close()
@@ -216,12 +221,9 @@ def _is_bucket(settings: Mapping[str, Any]) -> bool:
     return str(settings["path"]).startswith(_POWER_SAFE)
 
 
-def _pairs(part: Part) -> list[tuple[str, int]]:
-    return list(zip(part.chunks, part.versions, strict=True))
-
-
-def _whole(rows: Rows) -> pa.Table:
-    return pa.Table.from_batches(list(rows.open()))
+def _above(pairs: Pairs, floor: int) -> Pairs:
+    """A chunk without a version of its own is one of rows that were there before the sink was."""
+    return [(chunk, version) for chunk, version in pairs if version > floor or version == 0]
 
 
 @contextmanager
@@ -254,13 +256,3 @@ def _reshaped(lineage: Lineage, written: Definition, newest: Definition, rows: p
     return (
         lineage.reshape(written, newest).rows(rows.drop_columns([DELETED_COLUMN])).append_column(DELETED_COLUMN, marks)
     )
-
-
-def _latest(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Of each key the row of the greatest version, unless that is a delete."""
-    if not key:
-        return table
-    numbered = pl.from_arrow(table.select([*key, "_version"])).with_row_index("_place")  # type: ignore[union-attr]
-    last = numbered.sort("_version").unique(list(key), keep="last")["_place"].sort()
-    chosen = table.take(last.to_arrow())
-    return chosen.filter(pc.invert(chosen[DELETED_COLUMN]))

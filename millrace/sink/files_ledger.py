@@ -19,6 +19,7 @@ from millrace.sink.files_store import FileStore
 # Readers of folders pass over names that begin with an underscore.
 OWN, MANIFESTS = "_millrace", "_manifests"
 IMPORTS_REMEMBERED = 64
+BACKFILL = "backfill"
 _END = "end.json"
 
 
@@ -35,12 +36,14 @@ class KeptFile:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some chunks of one import; `definition` is the shape of the rows."""
+    """Some chunks of one import; `definition` is the shape of the rows, whose versions lie between the first and the last."""
 
     import_id: str
     chunks: tuple[str, ...]
     versions: tuple[int, ...]
     definition: str
+    first_version: int
+    last_version: int
     files: tuple[KeptFile, ...]
 
     @property
@@ -142,7 +145,7 @@ class Ledger:
 def manifest(import_id: str, parts: Iterable[Part]) -> dict[str, Any]:
     files = sorted(
         (
-            {**asdict(file), "first_version": min(part.versions), "last_version": max(part.versions)}
+            {**asdict(file), "first_version": part.first_version, "last_version": part.last_version}
             | {"definition": part.definition, "chunks": list(part.chunks)}
             for part in parts
             for file in part.files
@@ -163,8 +166,8 @@ def part_name(chunks: Sequence[str]) -> str:
 
 
 def import_of(chunk: str) -> str:
-    """The import a chunk is of, as part of a path."""
-    import_id = chunk.rpartition("/")[0]
+    """The import a chunk is of, as part of a path; what was there before the sink was is of none."""
+    import_id = chunk.rpartition("/")[0] or BACKFILL
     if not import_id.replace("_", "").replace("-", "").isalnum() or not import_id.isascii():
         raise SinkFailed(f"{chunk!r:.60} is not the name of a chunk.", Fault.TABLE)
     return import_id

@@ -160,6 +160,32 @@ def test_a_truncation_takes_files_and_manifests_with_it(root: Path, opened: Call
     assert len(data_files(root)) == 1
 
 
+def test_what_was_there_before_the_sink_was_is_kept_once_and_may_be_truncated(
+    root: Path, opened: Callable[..., FilesSink]
+) -> None:
+    """A back-fill's chunks have no import, or no version, of their own; its rows have."""
+    sink = opened()
+    table = table_of(sink)
+    old = rows((0, ["a"]), (7, ["b"]), (8, ["c"]))
+    of_file = Rows(("backfill-abc/0",), (0,), old.open)
+    of_versions = Rows(("backfill@1", "imp_9/8"), (AT, AT + 8), rows((0, ["d"]), (8, ["e"]), import_id="imp_5").open)
+    for one in (of_file, of_file, of_versions, of_versions):
+        sink.write(Work(table, [one]))
+    assert lands(sink, table) == ["a", "b", "c", "d", "e"]
+    sink.write(Work(table, [of_file], floor=AT + 5))
+    assert lands(sink, table) == ["b", "c", "e"]
+
+
+def test_rows_that_keep_the_version_of_another_import_are_told_apart(opened: Callable[..., FilesSink]) -> None:
+    sink = opened()
+    table = table_of(sink)
+    first, replayed = rows((0, ["a"])), rows((0, ["b"]), import_id="imp_2")
+    both = Rows((*first.chunks, *replayed.chunks), (AT, AT), lambda: iter([*first.open(), *replayed.open()]))
+    for one in (first, both, replayed):
+        sink.write(Work(table, [one]))
+    assert lands(sink, table) == ["a", "b"]
+
+
 def test_folders_say_when_and_what(root: Path, opened: Callable[..., FilesSink]) -> None:
     sink = opened(layout="time", window="hour", partition_by=["land", "day"])
     table = table_of(sink)
