@@ -21,6 +21,7 @@ KAFKA_VERSION = "4.3.1"
 SPARK_VERSION = "4.2.0"
 DELTA_VERSION = "4.4.0"
 CASSANDRA_VERSION = "5.0.9"
+MARIADB_DRIVER_VERSION = "3.5.6"
 HADOOP_VERSION = "3.5.0"
 
 JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
@@ -43,6 +44,8 @@ JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
         Artifact("org.apache.hadoop", "hadoop-client-minicluster", HADOOP_VERSION),
         Artifact("org.mockito", "mockito-core", "4.11.0", transitive=True),
     ),
+    # A driver for tests of what operators register.
+    "mariadb": (Artifact("org.mariadb.jdbc", "mariadb-java-client", MARIADB_DRIVER_VERSION),),
     "delta": (
         Artifact("io.delta", "delta-spark_2.13", DELTA_VERSION),
         Artifact("io.delta", "delta-storage", DELTA_VERSION),

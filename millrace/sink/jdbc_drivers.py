@@ -39,9 +39,9 @@ def checked_database(name: str) -> str:
 def opener(name: str) -> Opener:
     if name == DEFAULT_DRIVER:
         return MysqlLink
-    found = _registered().jdbc.drivers.get(name)
+    found = registered().jdbc.drivers.get(name)
     if found is None:
-        known = ", ".join([DEFAULT_DRIVER, *_registered().jdbc.drivers])
+        known = ", ".join([DEFAULT_DRIVER, *registered().jdbc.drivers])
         raise Invalid(f"There is no JDBC driver {name!r:.60}.", remedy=f"Choose one of: {known}.", code="bad_sink")
     # The JVM is asked for only where somebody registered something for it.
     from millrace.sink.jdbc_jvm import JvmLink  # noqa: PLC0415
@@ -51,5 +51,5 @@ def opener(name: str) -> Opener:
 
 
 @cache
-def _registered() -> Settings:
+def registered() -> Settings:
     return Settings()

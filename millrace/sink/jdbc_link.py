@@ -17,13 +17,11 @@ from millrace.model.errors import Unavailable
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.sink import jdbc_mysql as mysql
 from millrace.sink.addresses import permitted
-from millrace.sink.mysql_text import to_text
+from millrace.sink.mysql_text import to_text, to_values
 
 CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 600
 PACKET_BYTES = 1 << 20
-# Servers that are told not to take LOAD DATA LOCAL get rows in statements of this many bytes at most.
-INSERT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +62,17 @@ def committed(link: Link) -> Iterator[None]:
         raise
 
 
+def insert(
+    link: Link, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]
+) -> None:
+    """What any driver can do: statements of a megabyte, many rows each."""
+    head = f"INSERT INTO {table} ({mysql.listed(name for name, _ in columns)}) VALUES "
+    is_coded = [pa.types.is_binary(kind) for _, kind in columns]
+    for batch in batches:
+        for values in to_values(batch, is_coded):
+            link.run(head + values)
+
+
 class MysqlLink:
     def __init__(self, login: Login) -> None:
         self._connection = _Connection(
@@ -97,24 +106,13 @@ class MysqlLink:
 
     def load(self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]) -> None:
         if not self._takes_files:
-            self._insert(table, columns, batches)
+            insert(self, table, columns, batches)
             return
         warnings = self._connection.load(mysql.load(table, columns), map(to_text, batches))
         if warnings:
             # Of a file it cannot ask back, the server bends what does not fit, and warns.
             _, code, message = self.ask("SHOW WARNINGS")[0]
             raise pymysql.err.DataError(code, f"{message} ({warnings} such cells)")
-
-    def _insert(
-        self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]
-    ) -> None:
-        head = f"INSERT INTO {table} ({mysql.listed(name for name, _ in columns)}) VALUES "
-        marks = mysql.marks(columns, "%s")
-        for batch in batches:
-            cells = [column.to_pylist() for column in batch.columns]
-            rows = [marks % tuple(map(self._connection.literal, row)) for row in zip(*cells, strict=True)]
-            for piece in _pieces(rows):
-                self.run(head + piece)
 
     def commit(self) -> None:
         self._connection.commit()
@@ -190,14 +188,3 @@ def _tls(wish: str) -> ssl.SSLContext | None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _pieces(rows: Sequence[str]) -> Iterator[str]:
-    begin = size = 0
-    for at, row in enumerate(rows):
-        if at > begin and size + len(row) > INSERT_BYTES:
-            yield ",".join(rows[begin:at])
-            begin, size = at, 0
-        size += len(row)
-    if rows:
-        yield ",".join(rows[begin:])

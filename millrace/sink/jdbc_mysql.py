@@ -165,11 +165,6 @@ def load(table: str, columns: Sequence[tuple[str, pa.DataType]]) -> str:
     )
 
 
-def marks(columns: Sequence[tuple[str, pa.DataType]], mark: str) -> str:
-    """One row of VALUES; bytes travel as hexadecimal digits."""
-    return "(" + ", ".join(f"UNHEX({mark})" if pa.types.is_binary(kind) else mark for _, kind in columns) + ")"
-
-
 def upsert(place: Place, definition: Definition) -> str:
     names, key = list(stored_columns(definition)), definition.table.primary_key
     is_newer = f'new."_version" > {place.rows}."_version"'

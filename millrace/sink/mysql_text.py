@@ -1,10 +1,11 @@
-"""Arrow batches as the text that LOAD DATA reads: null is the word NULL without quotes, every other text is quoted.
+"""Arrow batches as the text that LOAD DATA and INSERT read: null is the word NULL without quotes, other text is quoted.
 
 MySQL's numbers know neither NaN nor infinities: such a cell is null, and one more column says what it was."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import orjson
 import polars as pl
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 
 from millrace.model.errors import Invalid
 from millrace.sink.json_cells import hex_text, json_text
+
+STATEMENT_BYTES = 1 << 20
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -64,3 +67,25 @@ def to_text(batch: pa.RecordBatch) -> bytes:
     frame = pl.DataFrame(batch)
     frame.write_csv(text, include_header=False, null_value="NULL", quote_style="non_numeric")
     return text.getvalue()
+
+
+def to_values(batch: pa.RecordBatch, is_coded: Sequence[bool], most_bytes: int = STATEMENT_BYTES) -> Iterator[str]:
+    """Rows as VALUES writes them, in pieces; the cells must be `plain`, and `is_coded` says which are hexadecimal digits."""
+    cells = [_literals(column, coded) for column, coded in zip(batch.columns, is_coded, strict=True)]
+    rows = pc.binary_join_element_wise("(", pc.binary_join_element_wise(*cells, ","), ")", "")
+    ends = np.cumsum(pc.binary_length(rows).to_numpy())
+    begin = 0
+    while begin < len(rows):
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + most_bytes, side="right")))
+        yield ",".join(rows[begin:end].to_pylist())
+        begin = end
+
+
+def _literals(column: pa.Array, is_coded: bool) -> pa.Array:
+    text = column.cast(pa.string())
+    if is_coded:
+        text = pc.binary_join_element_wise("x'", text, "'", "")
+    elif pa.types.is_string(column.type):
+        text = pc.binary_join_element_wise("'", pc.replace_substring(text, "'", "''"), "'", "")
+    return pc.fill_null(text, "NULL")
