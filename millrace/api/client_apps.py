@@ -21,7 +21,7 @@ SILENT_SECONDS = 15.0
 
 def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
     """A command runs on the platform's own machine: only who runs that may choose it."""
-    if agreement.app is not None and agreement.app.command and not caller.is_admin:
+    if agreement.app is not None and agreement.app.runs_here and not caller.is_admin:
         raise Refused(
             "app.command is for the platform's operator to declare.",
             remedy="Name an image, or ask the operator to apply the agreement.",
@@ -60,8 +60,8 @@ def runs_here(agreement: Agreement) -> str:
     app = agreement.app
     if app is None:
         return ""
-    if not app.command:
-        return "It has an image and no command: it runs on Kubernetes, not here."
+    if not app.runs_here:
+        return "It has an image: it runs on Kubernetes, not here; its files are imported as they are finished."
     if app.replicas > 1 or (app.max_replicas or 1) > 1:
         return "Several replicas run on Kubernetes; here one does."
     if app.mode == "batch" and agreement.schedule is None:

@@ -11,6 +11,8 @@ UNFINISHED_ENDINGS = (".tmp", ".part", ".partial")
 # Longer than it takes to notice that a program has died.
 SETTLE_SECONDS = 0.25
 STABLE_SECONDS = 2.0
+# What another machine writes is seen late: its size may stand still here while it grows there.
+STABLE_ELSEWHERE_SECONDS = 15.0
 Signature = tuple[int, int, int]
 
 
@@ -39,6 +41,7 @@ class Health:
     is_batch: bool = False
     ended_at: float | None = None
     ended_well: bool = False
+    is_elsewhere: bool = False
 
 
 class Verdict(StrEnum):
@@ -58,5 +61,6 @@ def judge(seen: Seen, health: Health, now: float) -> Verdict:
         return Verdict.WAIT
     if health.ended_at is not None and seen.at - SETTLE_SECONDS <= health.ended_at:
         return Verdict.TAKE if health.ended_well else Verdict.REFUSE
-    patience = SETTLE_SECONDS if seen.how is How.CLOSED else STABLE_SECONDS
+    stable = STABLE_ELSEWHERE_SECONDS if health.is_elsewhere else STABLE_SECONDS
+    patience = SETTLE_SECONDS if seen.how is How.CLOSED else stable
     return Verdict.TAKE if now - seen.at >= patience else Verdict.WAIT

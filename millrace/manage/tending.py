@@ -14,6 +14,7 @@ from millrace.client import Millrace
 from millrace.manage.claiming import Claim, open_claims, still_open, take
 from millrace.manage.confinement import Confinement
 from millrace.manage.deciding import BATCH, STREAM, WELL_AFTER, Going, Skip, Standing, Start, Stop, decide, next_due
+from millrace.manage.elsewhere import CLUSTER, Looking, is_elsewhere, runs_elsewhere
 from millrace.manage.importing import Group, Importer, Report
 from millrace.manage.limits import Limiter
 from millrace.manage.logs import LOG_BYTES
@@ -69,6 +70,7 @@ class Tended:
         self._ended_at: datetime | None = None
         self._ended_well = False
         self._runs: dict[str, OpenRun] = {}
+        self._looking = Looking()
         self._handled_until = self._handled_before()
         self._recover()
         for _, seen in tools.watcher.follow(tenant, self.staging.outbox):
@@ -81,7 +83,7 @@ class Tended:
     @property
     def is_busy(self) -> bool:
         """Whether it has to be looked at soon."""
-        return bool(self._runs) or bool(self._outbox)
+        return bool(self._outbox) or any(run.groups or not is_elsewhere(run) for run in self._runs.values())
 
     def agree(self, agreement: Agreement | None, revision: int) -> None:
         self.agreement, self._revision = agreement, revision
@@ -92,6 +94,7 @@ class Tended:
     def tick(self, now: datetime) -> None:
         """One look at everything: the program, its files, its schedule."""
         self._look_after(now)
+        self._look_elsewhere(now)
         self._collect()
         self._close_runs()
         for action in decide(self.standing(), now):
@@ -112,7 +115,7 @@ class Tended:
         return Standing(
             self.staging.tenant,
             self._revision,
-            app.mode if app is not None and app.command else None,
+            app.mode if app is not None and app.runs_here else None,
             self.agreement.schedule if self.agreement else None,
             self._handled_until,
             going,
@@ -171,6 +174,22 @@ class Tended:
         # What is finished, or broken, by this end is told apart now, before anything else can happen to it.
         self._collect()
 
+    def _look_elsewhere(self, now: datetime) -> None:
+        """Where the program runs on Kubernetes: a run is open for its files, anew when the agreement has changed."""
+        elsewhere, current = runs_elsewhere(self.agreement), self._current
+        if elsewhere and current is None:
+            run = Run(new_id("run"), self.staging.tenant, STREAM, RUNNING, CLUSTER, self._revision, text_of(now))
+            self._current = self._runs[run.id] = OpenRun(self.staging, run)
+        elif current is not None and self._is_outdated(current):
+            current.app_ended(0)
+        if elsewhere and self._looking.is_due(now):
+            for _, seen in self._tools.watcher.look(self.staging.tenant):
+                self._outbox.note(seen)
+
+    def _is_outdated(self, run: OpenRun) -> bool:
+        is_current = runs_elsewhere(self.agreement) and run.run.revision == self._revision
+        return is_elsewhere(run) and run.in_app and not is_current
+
     def _collect(self) -> None:
         current = self._current
         if current is None:
@@ -178,7 +197,8 @@ class Tended:
         is_batch = current.run.mode == BATCH
         room = MOST_FILES if is_batch or current.groups < MOST_GROUPS else 0
         ended = None if self._ended_at is None else self._ended_at.timestamp()
-        finished, broken = self._outbox.ripe(Health(self._process is not None, is_batch, ended, self._ended_well), room)
+        health = Health(self._process is not None, is_batch, ended, self._ended_well, is_elsewhere(current))
+        finished, broken = self._outbox.ripe(health, room)
         for path in broken:
             self._refuse(path, current)
         if not is_batch and finished:

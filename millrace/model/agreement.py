@@ -49,6 +49,11 @@ class App:
     max_replicas: int | None = None
     target_cpu_percent: int | None = None
 
+    @property
+    def runs_here(self) -> bool:
+        """On the platform's own machine. With an image, a command is what runs in that, on Kubernetes."""
+        return self.image is None and bool(self.command)
+
 
 @dataclass(frozen=True, slots=True)
 class Amounts:

@@ -59,7 +59,7 @@ def ask_for_run(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[s
     with platform.store.read() as connection:
         agreement = agreement_with_app(connection, tenant)
     assert agreement.app is not None
-    if agreement.app.mode != "batch" or not agreement.app.command:
+    if agreement.app.mode != "batch" or not agreement.app.runs_here:
         raise Clash(
             f"The client app of {tenant} is not run on request.",
             remedy="A stream app runs all the time; an image runs on Kubernetes.",
