@@ -231,8 +231,8 @@ def publish(state: State, op: Op, at_us: int, partition: int) -> Step:
     if final != COMPLETED:
         return settle(state, op, at_us, partition)
     number = imp.announced["chunks"]
-    imp = with_report(imp, op)
-    publishing = replace(imp, state=PUBLISHING, announced={**imp.announced, "chunks": number + 1})
+    announced = {**imp.announced, "chunks": number + 1}
+    publishing = replace(with_report(imp, op), state=PUBLISHING, announced=announced)
     show = Send(imp.id, number, imp.first_version + number, imp.definition, chunk.PUBLISH)
     return state.with_import(publishing), (show,), {"import": imp.id, "state": PUBLISHING}
 
