@@ -4,8 +4,9 @@ A file's table is its sub-folder of `out`, else the tenant's only one. Files are
 finished, so that the later one wins, and sent at the same time. A file that cannot be imported spoils its span and nothing
 else: the rest goes on in the next one."""
 
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -17,25 +18,27 @@ from millrace.client.spans import Spans
 from millrace.failpoint import reach
 from millrace.manage.claiming import Claim, file_away, file_of, is_plain, tried_again
 from millrace.manage.route import Route
+from millrace.manage.turns import Turns
 from millrace.model.errors import Clash, Invalid, MillraceError, Refused
 from millrace.staging.folders import Staging
 
-# Sent before the next ones are admitted: none may wait so long for its bytes that the platform gives it up.
-WAVE = 32
+# Admitted and not yet sent: none may wait so long for its bytes that the platform gives it up.
 SENT_AT_ONCE = 8
 PATIENCE_SECONDS = 30.0
 MOST_ATTEMPTS = 5
 NO_ROWS = {"read": 0, "accepted": 0, "rejected": 0, "ignored": 0}
 Report = dict[str, Any]
+Ready = tuple[Claim, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files that are imported in one span. `is_new`: none of them was tried before."""
+    """Files that are imported in one span. `is_new`: none of them was tried before. `turn`: its place among the groups."""
 
     run: str
     span: str
     claims: tuple[Claim, ...]
+    turn: int
     is_new: bool = True
 
 
@@ -52,63 +55,100 @@ def table_of(path: str, tables: Sequence[str]) -> str:
 
 
 class Importer:
-    """Safe to use for several groups at once. Raises what may pass: the same group may then be brought again."""
+    """Of one tenant; safe to use for several groups at once. Raises what may pass: the group may then be brought again."""
 
     def __init__(
-        self, connection: Millrace, senders: ThreadPoolExecutor, on_report: Callable[[str, Report], None]
+        self,
+        connection: Millrace,
+        senders: ThreadPoolExecutor,
+        staging: Staging,
+        on_report: Callable[[str, Report], None],
     ) -> None:
         self._connection = connection
         self._senders = senders
+        self._staging = staging
         self._on_report = on_report
+        self._slots = threading.Semaphore(SENT_AT_ONCE)
+        self.turns = Turns()
 
-    def bring(self, staging: Staging, group: Group) -> list[str]:
-        """Returns when every file of the group has been filed away: the spans they were in."""
-        ready = self._sorted_out(staging, group)
-        route = Route(Spans(self._connection, staging.tenant), group.span)
+    def bring(self, group: Group) -> list[str]:
+        """Returns when every file of the group has been filed away: the spans that were begun for them."""
+        self.turns.wait(group.turn)
+        route = Route(Spans(self._connection, self._staging.tenant), group.span, group.is_new)
+        ready = self._with_tables(group)
         if ready and group.is_new:
-            route.begin()
+            ready = self._in_span(ready, route)
             reach("manage_after_span")
         while ready:
-            admitted: list[tuple[Claim, str, str]] = []
-            for at in range(0, len(ready), WAVE):
-                admitted += self._wave(staging, ready[at : at + WAVE], route)
+            sent = self._submitted(ready, route)
+            self.turns.through(group.turn)
+            imports = [(claim, table, future.result()) for claim, table, future in sent]
             reach("manage_after_send")
             route.end()
-            ready = [again for each in admitted if (again := self._ended(staging, *each)) is not None]
+            ready = [again for each in imports if (again := self._ended(*each)) is not None]
+        self.turns.through(group.turn)
         return route.begun
 
-    def _sorted_out(self, staging: Staging, group: Group) -> list[tuple[Claim, str]]:
-        """Each with its table; what can have none is filed away."""
-        tables = self._connection.tenant(staging.tenant)["tables"]
+    def refuse(self, claim: Claim, why: MillraceError, table: str | None = None, import_id: str | None = None) -> None:
+        """For what must not be imported."""
+        self._file(claim, table, _fault(why), import_id)
+
+    def _with_tables(self, group: Group) -> list[Ready]:
+        """What can have no table is filed away."""
+        try:
+            tables = self._connection.tenant(self._staging.tenant)["tables"]
+        except Problem as refused:
+            if may_pass(refused):
+                raise
+            tables = []
         ready = []
         for claim in group.claims:
             try:
-                if not is_plain(file_of(staging, claim)):
+                if not is_plain(file_of(self._staging, claim)):
                     raise Invalid(f"{claim.path!r:.80} is no plain file.", remedy="Write files, not links or devices.")
                 ready.append((claim, table_of(claim.path, tables)))
             except Refused as refused:
-                self.refuse(staging, claim, refused)
+                self.refuse(claim, refused)
         return ready
 
-    def _wave(self, staging: Staging, wave: Sequence[tuple[Claim, str]], route: Route) -> list[tuple[Claim, str, str]]:
-        """Admits them in order and sends them at once: each with its table and its import."""
-        begun: list[tuple[Claim, str, Upload | str]] = []
-        for claim, table in wave:
-            try:
-                begun.append((claim, table, self._admit(staging, claim, table, route)))
-            except Problem as refused:
-                if may_pass(refused):
-                    raise
-                self._file(staging, claim, table, _fault(refused), refused.import_id)
-        reach("manage_after_admit")
-        sending = [self._senders.submit(_send, upload) for _, _, upload in begun]
-        return [(claim, table, sent.result()) for (claim, table, _), sent in zip(begun, sending, strict=True)]
+    def _in_span(self, ready: list[Ready], route: Route) -> list[Ready]:
+        """A tenant that can have no span can have no imports."""
+        try:
+            route.begin()
+        except Problem as refused:
+            if may_pass(refused):
+                raise
+            for claim, table in ready:
+                self.refuse(claim, refused, table)
+            return []
+        return ready
 
-    def _admit(self, staging: Staging, claim: Claim, table: str, route: Route) -> Upload | str:
-        path = file_of(staging, claim)
+    def _submitted(self, ready: Sequence[Ready], route: Route) -> list[tuple[Claim, str, "Future[str]"]]:
+        """Admits them in order; each is sent as soon as it is admitted, and none is admitted that cannot be."""
+        sent: list[tuple[Claim, str, Future[str]]] = []
+        try:
+            for claim, table in ready:
+                self._slots.acquire()
+                try:
+                    upload = self._admit(claim, table, route)
+                except BaseException as failed:
+                    self._slots.release()
+                    if not isinstance(failed, Problem) or may_pass(failed):
+                        raise
+                    self.refuse(claim, failed, table, failed.import_id)
+                    continue
+                sent.append((claim, table, self._senders.submit(self._send, upload)))
+        except BaseException:
+            wait([future for _, _, future in sent])
+            raise
+        reach("manage_after_admit")
+        return sent
+
+    def _admit(self, claim: Claim, table: str, route: Route) -> Upload | str:
+        path = file_of(self._staging, claim)
         while True:
             submission = Submission(
-                staging.tenant,
+                self._staging.tenant,
                 table,
                 idempotency_key=claim.idempotency_key,
                 patience=PATIENCE_SECONDS,
@@ -122,21 +162,32 @@ class Importer:
                 if not route.goes_on_after(refused):
                     raise
 
-    def _ended(self, staging: Staging, claim: Claim, table: str, import_id: str) -> tuple[Claim, str] | None:
+    def _send(self, upload: Upload | str) -> str:
+        """The import, whatever became of it: its document tells."""
+        try:
+            return upload if isinstance(upload, str) else upload.send()["id"]
+        except (Problem, Unreachable) as failed:
+            if may_pass(failed) or isinstance(upload, str):
+                raise
+            return upload.import_id
+        finally:
+            self._slots.release()
+
+    def _ended(self, claim: Claim, table: str, import_id: str) -> Ready | None:
         """Files it away when its import is over; the claim again if that broke off without harm."""
         document = self._connection.wait(import_id)
         reach("manage_after_end")
         error: Any = document["error"]
         if error is not None and error["code"] == "expired" and claim.attempt < MOST_ATTEMPTS:
             if self._may_repeat(document):
-                return tried_again(staging, claim), table
+                return tried_again(self._staging, claim), table
             unsure = Clash(
                 f"The import broke off after {document['rows']['read']} rows, and the table has no primary key.",
                 remedy="Importing the file again would double them: mend it by hand.",
                 code="broke_off",
             )
             error = _fault(unsure)
-        self._file(staging, claim, table, error, import_id, document)
+        self._file(claim, table, error, import_id, document)
         return None
 
     def _may_repeat(self, document: ImportDocument) -> bool:
@@ -144,13 +195,8 @@ class Importer:
             return True
         return bool(self._connection.table(document["tenant"], document["table"])["primary_key"])
 
-    def refuse(self, staging: Staging, claim: Claim, why: Refused) -> None:
-        """For what must not be imported."""
-        self._file(staging, claim, None, _fault(why))
-
     def _file(
         self,
-        staging: Staging,
         claim: Claim,
         table: str | None,
         error: Any,
@@ -160,7 +206,7 @@ class Importer:
         report = {
             "claim": claim.id,
             "file": claim.path,
-            "bytes": file_of(staging, claim).lstat().st_size,
+            "bytes": file_of(self._staging, claim).lstat().st_size,
             "table": table,
             "import": import_id,
             "state": "failed" if document is None else document["state"],
@@ -171,19 +217,7 @@ class Importer:
             "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
         self._on_report(claim.run, report)
-        file_away(staging, claim, report)
-
-
-def _send(upload: Upload | str) -> str:
-    """The import, whatever became of it: its document tells."""
-    if isinstance(upload, str):
-        return upload
-    try:
-        return upload.send()["id"]
-    except (Problem, Unreachable) as failed:
-        if may_pass(failed):
-            raise
-        return upload.import_id
+        file_away(self._staging, claim, report)
 
 
 def _fault(error: MillraceError) -> dict[str, str]:

@@ -15,23 +15,24 @@ from datetime import UTC, datetime, timedelta
 from millrace.client import Millrace
 from millrace.client.apps import Apps
 from millrace.manage.confinement import possible_confinement
-from millrace.manage.importing import SENT_AT_ONCE
 from millrace.manage.limits import Limiter
 from millrace.manage.openrun import now_text
-from millrace.manage.tending import Tended, Tools
+from millrace.manage.tending import Tended
 from millrace.manage.tidying import tidy
+from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
 from millrace.model.agreement import parse_agreement
 from millrace.model.errors import MillraceError
 from millrace.model.names import Home
-from millrace.observe import log
+from millrace.observe import log, observe
 from millrace.settings import AppSettings
 
 REFRESH_SECONDS = 1.0
 BUSY_SECONDS, IDLE_SECONDS = 0.1, 0.5
 STATUS_SECONDS = 1.0
 TIDY_SECONDS, LOG_SECONDS = 600.0, 60.0
-WORKERS = 64
+# Threads that mostly wait: a tenant whose sinks are away keeps a few of them for as long.
+WORKERS = 256
 STOP_SECONDS = 8.0
 
 
@@ -49,7 +50,7 @@ class Keeper:
             Limiter(own_user=confinement.own_user),
             Watcher(),
             ThreadPoolExecutor(WORKERS, "import"),
-            ThreadPoolExecutor(SENT_AT_ONCE, "send"),
+            ThreadPoolExecutor(WORKERS, "send"),
             timedelta(seconds=settings.longest_run_seconds),
             self.wake,
         )
@@ -94,7 +95,10 @@ class Keeper:
             log("agreements_unknown", error=str(failed))
             return
         for tenant in declared.keys() - self._tended.keys():
-            self._tended[tenant] = Tended(self._tools, tenant)
+            try:
+                self._tended[tenant] = Tended(self._tools, tenant)
+            except OSError as failed:
+                observe("trouble", kind="client_app", tenant=tenant, error=str(failed))
         for tenant, tended in list(self._tended.items()):
             item = declared.get(tenant)
             try:
@@ -110,8 +114,12 @@ class Keeper:
     def _look(self) -> None:
         for tenant, seen in self._tools.watcher.read():
             self._tended[tenant].note(seen)
-        for tended in list(self._tended.values()):
-            tended.tick(datetime.now(UTC))
+        for tenant, tended in self._tended.items():
+            try:
+                tended.tick(datetime.now(UTC))
+            except Exception as error:
+                # One tenant's trouble is not another's; what is to be done is still to be done at the next look.
+                observe("trouble", kind="client_app", tenant=tenant, error=f"{type(error).__name__}: {error}"[:1000])
 
     def _rest(self) -> None:
         busy = any(tended.is_busy for tended in self._tended.values())

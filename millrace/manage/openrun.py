@@ -78,7 +78,9 @@ class OpenRun:
             self.folder.write(self._run)
 
     def close(self) -> None:
-        """All its files are where they belong."""
-        code = self._run.exit_code
-        state = INTERRUPTED if code is None and not self._run.error else SUCCEEDED if code == 0 else FAILED
+        """All its files are where they belong. What was cut off by a crash or stopped by the platform is not the program's
+        failure; what could not be begun has an error and no code."""
+        code, error = self._run.exit_code, self._run.error
+        cut_off = (code is None) != (error is not None)
+        state = INTERRUPTED if cut_off else SUCCEEDED if code == 0 else FAILED
         self.change(state=state, ended_at=now_text())

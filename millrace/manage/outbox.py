@@ -30,14 +30,12 @@ class Outbox:
         refuse: list[str] = []
         for seen in list(self._seen.values()):
             verdict = judge(seen, health, now)
-            if verdict is Verdict.WAIT:
+            if verdict is Verdict.WAIT or (verdict is Verdict.TAKE and len(take) >= most):
                 continue
             if verdict is Verdict.TAKE and seen.how is How.FOUND and self._has_changed(seen):
                 continue
             del self._seen[seen.path]
             (take if verdict is Verdict.TAKE else refuse).append(seen.path)
-            if len(take) >= most:
-                break
         return take, refuse
 
     def _has_changed(self, seen: Seen) -> bool:

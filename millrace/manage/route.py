@@ -3,21 +3,28 @@
 An import that fails aborts its span; what comes behind it must not go lost with it."""
 
 from millrace.client import Problem
+from millrace.client.connection import may_pass
 from millrace.client.spans import Spans
 
 MOST_SPANS = 1000
 
 
 class Route:
-    def __init__(self, spans: Spans, name: str) -> None:
+    """`is_new`: nothing of it has been begun before."""
+
+    def __init__(self, spans: Spans, name: str, is_new: bool) -> None:
         self._spans = spans
         self._name = name
+        self._is_new = is_new
         self._number = 1
         self.begun: list[str] = []
 
     @property
     def span(self) -> str:
-        return self._name if self._number == 1 else f"{self._name}-{self._number}"
+        return self._numbered(self._number)
+
+    def _numbered(self, number: int) -> str:
+        return self._name if number == 1 else f"{self._name}-{number}"
 
     def begin(self) -> None:
         while True:
@@ -38,6 +45,14 @@ class Route:
         return True
 
     def end(self) -> None:
-        """Those that were aborted meanwhile stay so."""
-        for name in self.begun:
-            self._spans.end(name)
+        """Those that were aborted meanwhile stay so. Which ones were begun before a crash shows only by asking for them."""
+        number = 1
+        while number <= self._number or (not self._is_new and number <= MOST_SPANS):
+            try:
+                self._spans.end(self._numbered(number))
+            except Problem as refused:
+                if may_pass(refused):
+                    raise
+                if refused.code == "no_span" and number >= self._number:
+                    return
+            number += 1

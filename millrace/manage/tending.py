@@ -1,31 +1,25 @@
 """One tenant's program, tended: its agreement in, runs and imports out. What to do is decided in `deciding.py` and
 `ripening.py`; here it is done, and what came of it is remembered."""
 
-import json
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from millrace.client import Millrace
 from millrace.manage.claiming import Claim, open_claims, still_open, take
-from millrace.manage.confinement import Confinement
 from millrace.manage.deciding import BATCH, STREAM, WELL_AFTER, Going, Skip, Standing, Start, Stop, decide, next_due
 from millrace.manage.elsewhere import CLUSTER, Looking, is_elsewhere, runs_elsewhere
+from millrace.manage.following import Followed
 from millrace.manage.importing import Group, Importer, Report
-from millrace.manage.limits import Limiter
 from millrace.manage.logs import LOG_BYTES
 from millrace.manage.openrun import OpenRun, now_text, text_of
 from millrace.manage.outbox import Outbox
 from millrace.manage.ripening import Health, Seen
 from millrace.manage.running import AppProcess
-from millrace.manage.watching import Watcher
+from millrace.manage.tools import Tools
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Clash, MillraceError
-from millrace.model.names import Home, new_id
+from millrace.model.names import new_id
 from millrace.observe import log
 from millrace.staging.folders import Staging
 from millrace.staging.runs import RUNNING, Run, run_folders
@@ -34,22 +28,6 @@ from millrace.staging.users import owner_of
 MOST_GROUPS = 4
 MOST_FILES = 256
 RETRY_PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0)
-
-
-@dataclass(slots=True)
-class Tools:
-    """What all tenants' programs are tended with. `wake`: the loop has something to look at."""
-
-    home: Home
-    connection: Millrace
-    confinement: Confinement
-    limiter: Limiter
-    watcher: Watcher
-    workers: ThreadPoolExecutor
-    senders: ThreadPoolExecutor
-    longest_run: timedelta
-    wake: Callable[[], None]
-    stopping: threading.Event = field(default_factory=threading.Event)
 
 
 class Tended:
@@ -62,7 +40,7 @@ class Tended:
         self.agreement: Agreement | None = None
         self._revision = 0
         self._outbox = Outbox(self.staging.outbox)
-        self._importer = Importer(tools.connection, tools.senders, self._on_report)
+        self._importer = Importer(tools.connection, tools.senders, self.staging, self._on_report)
         self._process: AppProcess | None = None
         self._current: OpenRun | None = None
         self._claims: list[Claim] = []
@@ -71,7 +49,7 @@ class Tended:
         self._ended_well = False
         self._runs: dict[str, OpenRun] = {}
         self._looking = Looking()
-        self._handled_until = self._handled_before()
+        self._followed = Followed(self.staging.schedule)
         self._recover()
         for _, seen in tools.watcher.follow(tenant, self.staging.outbox):
             self._outbox.note(seen)
@@ -102,7 +80,7 @@ class Tended:
                 self._start(action, now)
             elif isinstance(action, Skip):
                 log("app_runs_skipped", tenant=self.staging.tenant, count=action.count)
-                self._handle_until(action.handled_until)
+                self._followed.set(action.handled_until)
             elif self._process is not None:
                 self._stop(action)
 
@@ -117,7 +95,7 @@ class Tended:
             self._revision,
             app.mode if app is not None and app.runs_here else None,
             self.agreement.schedule if self.agreement else None,
-            self._handled_until,
+            self._followed.until,
             going,
             self._asked.exists(),
             self._endings,
@@ -204,12 +182,12 @@ class Tended:
         if not is_batch and finished:
             current.group_number += 1
             span = f"{current.run.id}.{current.group_number}"
-            self._hand_over(current, Group(current.run.id, span, self._taken(finished, current, span)))
+            self._hand_over(current, span, self._taken(finished, current, span))
         elif is_batch:
             self._claims += self._taken(finished, current, current.run.id)
             if self._process is None and self._claims and not finished:
                 claims, self._claims = tuple(self._claims), []
-                self._hand_over(current, Group(current.run.id, current.run.id, claims))
+                self._hand_over(current, current.run.id, claims)
 
     def _taken(self, paths: list[str], run: OpenRun, span: str) -> tuple[Claim, ...]:
         claims = (take(self.staging, path, run.run.id, span) for path in paths)
@@ -223,11 +201,12 @@ class Tended:
                 remedy="Write under a name that begins with a dot, and rename the file when it is whole.",
                 code="half_written",
             )
-            self._importer.refuse(self.staging, claim, why)
+            self._importer.refuse(claim, why)
 
-    def _hand_over(self, run: OpenRun, group: Group) -> None:
-        if group.claims:
+    def _hand_over(self, run: OpenRun, span: str, claims: tuple[Claim, ...], *, is_new: bool = True) -> None:
+        if claims:
             run.begin_group()
+            group = Group(run.run.id, span, claims, self._importer.turns.take_number(), is_new)
             self._tools.workers.submit(self._bring, run, group)
 
     def _bring(self, run: OpenRun, group: Group) -> None:
@@ -235,7 +214,7 @@ class Tended:
         tries = 0
         while not self._tools.stopping.is_set():
             try:
-                run.joined(self._importer.bring(self.staging, group))
+                run.joined(self._importer.bring(group))
                 run.end_group()
                 return self._tools.wake()
             except (MillraceError, OSError) as failed:
@@ -265,7 +244,7 @@ class Tended:
         assert agreement.app is not None
         app, confinement = agreement.app, self._tools.confinement
         if action.handled_until is not None:
-            self._handle_until(action.handled_until)
+            self._followed.set(action.handled_until)
         self._asked.unlink(missing_ok=True)
         due = None if action.due_at is None else text_of(action.due_at)
         run = Run(new_id("run"), tenant, app.mode, RUNNING, action.cause, self._revision, text_of(now), due)
@@ -292,22 +271,6 @@ class Tended:
     def _asked(self) -> Path:
         return self._tools.home.app_request(self.staging.tenant)
 
-    def _handled_before(self) -> datetime:
-        """What happened before the tenant was first seen is nobody's fault."""
-        try:
-            return datetime.fromisoformat(json.loads(self.staging.schedule.read_text())["handled_until"])
-        except (OSError, ValueError, KeyError):
-            now = datetime.now(UTC)
-            self._handle_until(now)
-            return now
-
-    def _handle_until(self, moment: datetime) -> None:
-        """Written before the run begins: one that a crash cuts off is not begun again, the next one takes its input."""
-        self._handled_until = moment
-        partial = self.staging.schedule.with_suffix(".new")
-        partial.write_text(json.dumps({"handled_until": moment.isoformat()}))
-        partial.replace(self.staging.schedule)
-
     def _recover(self) -> None:
         """What a crash left behind: runs that were cut off, and files on their way."""
         for folder in run_folders(self.staging):
@@ -319,7 +282,7 @@ class Tended:
         for claim in open_claims(self.staging):
             groups.setdefault((claim.run, claim.span), []).append(claim)
         for (run_id, span), claims in groups.items():
-            self._hand_over(self._run_of(run_id), Group(run_id, span, tuple(claims), is_new=False))
+            self._hand_over(self._run_of(run_id), span, tuple(claims), is_new=False)
 
     def _run_of(self, run_id: str) -> OpenRun:
         """A record of it is made if that is all that is missing."""

@@ -47,10 +47,11 @@ class FakePlatform:
     keys: dict[str, str] = field(default_factory=dict)
     queries: dict[str, dict[str, str]] = field(default_factory=dict)
     tenants: dict[str, str] = field(default_factory=dict)
+    posted: set[str] = field(default_factory=set)
     requests: list[tuple[str, str]] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
     patch_faults: list[Cut | Refuse | Stall] = field(default_factory=list)
-    refusals: list[Refuse] = field(default_factory=list)
+    refusals: list[Refuse | None] = field(default_factory=list)
     outcome: dict[str, Any] = field(default_factory=dict)
     answers: dict[tuple[str, str], Any] = field(default_factory=dict)
     pages: dict[str | None, Any] = field(default_factory=dict)
@@ -129,7 +130,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.fake.tenants[import_id] = path.split("/")[3]
             offset = str(len(self.fake.stored[import_id]))
             self._reply(201, None, {"Location": f"/v1/uploads/{import_id}", "Upload-Offset": offset})
+        elif path.endswith("/end") and path.removesuffix("/end") not in self.fake.posted:
+            self._reply(404, {"code": "no_span", "detail": "There is no such span."})
         else:
+            self.fake.posted.add(path)
             self.fake.bodies.append(json.loads(body or b"null"))
             self._reply(200, self.fake.answers.get(("POST", path)) or self.fake.document(path.split("/")[3]))
 
@@ -198,6 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.fake.refusals:
             return False
         refusal = self.fake.refusals.pop(0)
+        if refusal is None:
+            return False
         self._reply(refusal.status, refusal.body)
         return True
 

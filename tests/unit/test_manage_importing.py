@@ -1,0 +1,141 @@
+"""Groups of files on their way into their tables: order, spans that are over too soon, refusals, a platform that is away."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.client import Millrace, Problem
+from millrace.manage.claiming import Claim, still_open, take
+from millrace.manage.importing import Group, Importer
+from millrace.manage.openrun import OpenRun, now_text
+from millrace.model.names import Home, new_id
+from millrace.staging.folders import Staging
+from millrace.staging.runs import RUNNING, Run
+from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, fake_platform
+
+RUN = "run_1"
+
+
+class Scene:
+    def __init__(self, root: Path, fake: FakePlatform, senders: ThreadPoolExecutor) -> None:
+        self.fake = fake
+        self.staging = Staging(Home(root), "acme")
+        self.staging.make()
+        self.reports: list[dict[str, Any]] = []
+        fake.answers["GET", "/v1/tenants/acme"] = {"tables": ["readings"]}
+        connection = Millrace(fake.url, TOKEN)
+        self.importer = Importer(connection, senders, self.staging, lambda run, report: self.reports.append(report))
+
+    def group(self, *names: str, is_new: bool = True) -> Group:
+        turn = self.importer.turns.take_number()
+        return Group(RUN, f"{RUN}.{turn}", tuple(map(self.claim, names)), turn, is_new)
+
+    def claim(self, name: str) -> Claim:
+        (self.staging.outbox / name).write_text(f"id\n{name}\n")
+        claim = take(self.staging, name, RUN, RUN)
+        assert claim is not None
+        return claim
+
+    def admitted(self) -> list[tuple[str, str]]:
+        """File and span of each import, in the order of their admission."""
+        return [(query["file_name"], query["span"]) for query in self.fake.queries.values()]
+
+    def outcomes(self) -> dict[str, str]:
+        return {
+            report["file"]: report["error"]["code"] if report["error"] else report["state"] for report in self.reports
+        }
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with fake_platform() as fake, ThreadPoolExecutor(8) as senders:
+        yield Scene(tmp_path, fake, senders)
+
+
+def test_groups_are_admitted_in_the_order_in_which_they_were_handed_over(scene: Scene) -> None:
+    first, second = scene.group("b.csv", "a.csv"), scene.group("c.csv")
+    later = threading.Thread(target=scene.importer.bring, args=(second,))
+    later.start()
+    scene.importer.bring(first)
+    later.join()
+    assert scene.admitted() == [("b.csv", "run_1.0"), ("a.csv", "run_1.0"), ("c.csv", "run_1.1")]
+    assert scene.outcomes() == dict.fromkeys(("a.csv", "b.csv", "c.csv"), "completed")
+
+
+def test_a_span_that_is_over_too_soon_is_followed_by_another(scene: Scene) -> None:
+    group = scene.group("a.csv", "b.csv")
+    # The tenant and the span are there; the span is aborted before the first file is admitted.
+    scene.fake.refusals = [None, None, Refuse(409, {"code": "span_over", "detail": "It is aborted."})]
+    assert scene.importer.bring(group) == ["run_1.0", "run_1.0"]
+    scene.fake.refusals = [None, Refuse(409, {"code": "span_over", "detail": "It is over."})]
+    assert scene.importer.bring(scene.group("c.csv")) == ["run_1.1-2"]
+    assert scene.admitted()[-1] == ("c.csv", "run_1.1-2")
+
+
+def test_a_file_that_is_refused_costs_no_other_file(scene: Scene) -> None:
+    group = scene.group("big.csv", "b.csv")
+    scene.fake.refusals = [
+        None,
+        None,
+        Refuse(413, {"code": "too_large", "detail": "It is too large.", "remedy": "Split."}),
+    ]
+    scene.importer.bring(group)
+    assert scene.outcomes() == {"big.csv": "too_large", "b.csv": "completed"}
+    assert [path.name for path in scene.staging.failed.rglob("*.csv")] == ["big.csv"]
+
+
+def test_a_tenant_that_is_gone_fails_its_files_and_holds_up_nobody(scene: Scene) -> None:
+    del scene.fake.answers["GET", "/v1/tenants/acme"]
+    scene.importer.bring(scene.group("a.csv"))
+    scene.fake.answers["GET", "/v1/tenants/acme"] = {"tables": ["readings"]}
+    scene.fake.refusals = [None, Refuse(404, {"code": "no_tenant", "detail": "There is no such tenant."})]
+    scene.importer.bring(scene.group("b.csv"))
+    assert scene.outcomes() == {"a.csv": "no_table", "b.csv": "no_tenant"}
+
+
+def test_a_platform_that_is_away_loses_nothing(scene: Scene) -> None:
+    group = scene.group("a.csv", "b.csv")
+    # It goes away when both files are sent, before their span could be ended.
+    scene.fake.refusals = [*[None] * 6, Refuse(503, {"code": "unavailable", "detail": "Not now."})]
+    with pytest.raises(Problem):
+        scene.importer.bring(group)
+    assert still_open(scene.staging, group.claims) == group.claims
+    scene.importer.bring(Group(group.run, group.span, group.claims, group.turn, is_new=False))
+    assert scene.outcomes() == {"a.csv": "completed", "b.csv": "completed"}
+    assert len(scene.fake.keys) == 2
+    ended = [path for method, path in scene.fake.requests if method == "POST" and path.endswith("1%2E0/end")]
+    assert len(ended) == 2, "the span that was begun before is ended behind the outage"
+
+
+def test_an_import_that_broke_off_is_tried_again_unless_that_could_double_rows(scene: Scene) -> None:
+    rows = {"read": 5, "accepted": 5, "rejected": 0, "ignored": 0}
+    scene.fake.outcome = {
+        "state": "failed",
+        "error": {"code": "expired", "message": "Broke off.", "remedy": ""},
+        "rows": rows,
+    }
+    scene.fake.answers["GET", "/v1/tenants/acme/tables/readings"] = {"primary_key": []}
+    scene.importer.bring(scene.group("keyless.csv"))
+    assert (scene.outcomes(), len(scene.fake.keys)) == ({"keyless.csv": "broke_off"}, 1)
+    scene.fake.answers["GET", "/v1/tenants/acme/tables/readings"] = {"primary_key": ["id"]}
+    scene.importer.bring(scene.group("keyed.csv"))
+    assert (scene.outcomes()["keyed.csv"], len(scene.fake.keys)) == ("expired", 1 + 5)
+
+
+def test_how_a_run_is_called_in_the_end(tmp_path: Path) -> None:
+    staging = Staging(Home(tmp_path), "acme")
+    staging.make()
+
+    def ended(exit_code: int | None, error: str | None = None) -> str:
+        run = OpenRun(staging, Run(new_id("run"), "acme", "batch", RUNNING, "asked", 1, now_text()))
+        run.app_ended(exit_code, error)
+        run.close()
+        return run.folder.read().state
+
+    assert (ended(0), ended(3), ended(-9)) == ("succeeded", "failed", "failed")
+    assert (ended(None), ended(-15, "The agreement has changed.")) == ("interrupted", "interrupted")
+    assert ended(None, "It could not be started.") == "failed"
