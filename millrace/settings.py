@@ -72,14 +72,16 @@ class LakeSettings(_Section):
     """Where new tables live whose sink is plain `delta`; those that are there stay where they are."""
 
     location: str | None = None
-    """s3://BUCKET/PATH; empty: below the home."""
+    """s3://BUCKET/PATH or hdfs://HOST:PORT/PATH; empty: below the home."""
     endpoint: str | None = None
-    """An address that speaks S3's protocol and honours If-None-Match, if not Amazon's own."""
+    """S3: an address that speaks its protocol, if not Amazon's own. HDFS: where the name node answers HTTP."""
     region: str = "us-east-1"
     access_key: str | None = None
     """References to secrets, as sinks have them: env:…, file:… or k8s:…."""
     secret_key: str | None = None
     session_token: str | None = None
+    user: str | None = None
+    token: str | None = None
     copies_mb: int = Field(default=1024, ge=1)
     """How much of each such table is kept on this machine, so that it need not be fetched again."""
 

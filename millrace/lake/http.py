@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -52,8 +53,6 @@ class Answer:
 class Http:
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
-        timeout = httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-        self._client = httpx2.Client(timeout=timeout, trust_env=False, follow_redirects=False)
 
     def send(self, make: Callable[[], Request], also: Sequence[int] = (), retried: Sequence[int] = ()) -> Answer:
         """The answer to the request, made anew for each attempt, if it is a success or one of `also`."""
@@ -81,9 +80,6 @@ class Http:
 
         _tried(once, ())
 
-    def close(self) -> None:
-        self._client.close()
-
     @contextmanager
     def _open(self, request: Request) -> Iterator[httpx2.Response]:
         parts = urlsplit(request.url)
@@ -91,7 +87,7 @@ class Http:
         host = f"[{address}]" if ":" in address else address
         judged = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host).geturl()
         try:
-            with self._client.stream(
+            with _client(parts.netloc).stream(
                 request.method,
                 judged,
                 headers={"Host": parts.netloc, "Accept-Encoding": "identity", **request.headers},
@@ -101,6 +97,13 @@ class Http:
                 yield response
         except httpx2.HTTPError as failed:
             raise OSError(f"{request.shown}: {type(failed).__name__} {failed}".strip()) from failed
+
+
+@lru_cache(maxsize=64)
+def _client(_host: str) -> httpx2.Client:
+    """Connections are kept, by the name they were made for: two names may share an address, but not a connection."""
+    timeout = httpx2.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+    return httpx2.Client(timeout=timeout, trust_env=False, follow_redirects=False)
 
 
 def _content(request: Request) -> bytes | Iterator[bytes] | None:

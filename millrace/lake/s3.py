@@ -1,10 +1,9 @@
 """A table's objects in S3, or in a store that speaks its language: a place and keys in, `Objects` out. Names are claimed by
-conditional PUT (If-None-Match: *), which such a store must honour; `honours_conditions` asks it.
+conditional PUT (If-None-Match: *), which such a store must honour.
 """
 
 import hashlib
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -74,17 +73,6 @@ class S3Objects:
 
     def delete(self, name: str) -> None:
         self._http.send(self._request("DELETE", name), also=(HTTPStatus.NOT_FOUND,))
-
-    def close(self) -> None:
-        self._http.close()
-
-    def honours_conditions(self) -> bool:
-        """Whether a name that is taken is refused; leaves nothing behind."""
-        name = f"_millrace/tmp/{uuid.uuid4().hex}"
-        try:
-            return self.put_if_absent(name, b"first") and not self.put_if_absent(name, b"second")
-        finally:
-            self.delete(name)
 
     def _put_parts(self, name: str, path: str) -> None:
         begun = ElementTree.fromstring(self._send("POST", name, query={"uploads": ""}).body)

@@ -1,9 +1,10 @@
-"""Delta tables in a bucket: the rows that couriers bring become data files there, one commit per delivery, the last version
-winning. The same tables as on this machine's disk, for readers that know nothing of ours."""
+"""Delta tables in a bucket or in HDFS: the rows that couriers bring become data files there, one commit per delivery, the
+last version winning. The same tables as on this machine's disk, for readers that know nothing of ours."""
 
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,33 +40,38 @@ class DeltaRemoteSink:
             "location": {
                 "type": "string",
                 "format": "uri",
-                "description": "s3://BUCKET/PATH: the table is below it at TENANT/TABLE. `platform`: where the operator "
-                "keeps tables.",
+                "description": "s3://BUCKET/PATH, hdfs://HOST:PORT/PATH or webhdfs://HOST:PORT/PATH (swebhdfs: TLS): the "
+                "table is below it at TENANT/TABLE. `platform`: where the operator keeps tables.",
             },
             "endpoint": {
                 "type": "string",
                 "format": "uri",
-                "description": "An address that speaks S3's protocol and honours If-None-Match, if not Amazon's own.",
+                "description": "S3: an address that speaks its protocol and honours If-None-Match, if not Amazon's own. "
+                "HDFS: where the name node answers HTTP, if not http://HOST:9870.",
             },
-            "region": {"type": "string", "default": "us-east-1", "description": "Of the bucket."},
+            "region": {"type": "string", "default": "us-east-1", "description": "S3: of the bucket."},
             "access_key": {
                 "type": "string",
                 "format": "secret",
-                "description": "A reference to the key's name: env:…, file:… or k8s:….",
+                "description": "S3: a reference to the key's name: env:…, file:… or k8s:….",
             },
-            "secret_key": {"type": "string", "format": "secret", "description": "A reference to the key itself."},
+            "secret_key": {"type": "string", "format": "secret", "description": "S3: a reference to the key itself."},
             "session_token": {
                 "type": "string",
                 "format": "secret",
-                "description": "A reference to the token that goes with temporary keys.",
+                "description": "S3: a reference to the token that goes with temporary keys.",
             },
+            "user": {"type": "string", "description": "HDFS: who writes, where the cluster believes what it is told."},
+            "token": {"type": "string", "format": "secret", "description": "HDFS: a reference to a delegation token."},
         },
     }
 
     @classmethod
     def declared(cls, _table: TableDeclaration, target: SinkTarget) -> Abilities:
         check_place(target.settings)
-        return cls.abilities
+        # HDFS answers when its data nodes have the bytes in memory.
+        survives = "power" if str(target.settings["location"]).startswith("s3:") else "process"
+        return replace(cls.abilities, survives=survives)
 
     def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
         self._settings = target.settings

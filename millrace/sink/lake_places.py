@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from millrace.lake.hdfs import HdfsObjects
 from millrace.lake.http import Addresses
 from millrace.lake.objects import Objects
 from millrace.lake.remote import RemoteStore
@@ -24,8 +25,10 @@ from millrace.settings import Settings
 from millrace.sink.addresses import permitted
 
 PLATFORM = "platform"
-SCHEMES = ("s3",)
 DEFAULT_REGION = "us-east-1"
+# Where a name node answers HTTP, if nothing else is said.
+NAME_NODE_PORTS = {"hdfs": 9870, "webhdfs": 9870, "swebhdfs": 9871}
+SCHEMES = ("s3", *NAME_NODE_PORTS)
 
 Secret = Callable[[str], str]
 
@@ -39,8 +42,9 @@ def check_place(settings: Mapping[str, Any]) -> None:
     location = str(settings["location"])
     parts = urlsplit(location)
     if parts.scheme not in SCHEMES or not _is_plain(parts):
-        raise Invalid(f"{location!r:.80} is no place for a table.", remedy="Write s3://BUCKET/PATH.", code="bad_path")
-    for name in ("access_key", "secret_key"):
+        remedy = "Write s3://BUCKET/PATH or hdfs://HOST:PORT/PATH."
+        raise Invalid(f"{location!r:.80} is no place for a table.", remedy=remedy, code="bad_path")
+    for name in ("access_key", "secret_key") if parts.scheme == "s3" else ():
         if name not in settings:
             raise Invalid(
                 f"A table in {location!r:.60} needs {name}.",
@@ -57,7 +61,10 @@ def table_url(settings: Mapping[str, Any], tenant: str, table: str) -> str:
 
 def table_objects(settings: Mapping[str, Any], tenant: str, table: str, secret: Secret) -> Objects:
     given, addresses = _resolved(settings)
-    parts = urlsplit(table_url(settings, tenant, table))
+    url = table_url(settings, tenant, table)
+    parts = urlsplit(url)
+    if parts.scheme in NAME_NODE_PORTS:
+        return HdfsObjects(url, given.get("endpoint") or _name_node(parts), parts.path, _who(given, secret), addresses)
     token = secret(str(given["session_token"])) if given.get("session_token") else None
     keys = S3Keys(secret(str(given["access_key"])), secret(str(given["secret_key"])), token)
     region = str(given.get("region") or DEFAULT_REGION)
@@ -141,6 +148,20 @@ def _resolved(settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], Addresses
         )
     check_place(given)
     return given, lambda host: [host]
+
+
+def _name_node(parts: SplitResult) -> str:
+    """Of an hdfs:// place the port is that of Hadoop's own protocol."""
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    usual = NAME_NODE_PORTS[parts.scheme]
+    port = usual if parts.scheme == "hdfs" else parts.port or usual
+    return f"{'https' if parts.scheme == 'swebhdfs' else 'http'}://{host}:{port}"
+
+
+def _who(given: Mapping[str, Any], secret: Secret) -> dict[str, str]:
+    if given.get("token"):
+        return {"delegation": secret(str(given["token"]))}
+    return {"user.name": str(given["user"])} if given.get("user") else {}
 
 
 def _is_plain(parts: SplitResult) -> bool:

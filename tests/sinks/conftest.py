@@ -60,6 +60,7 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "files-hdfs": partial(hdfs_target, format="avro"),
     "bigquery": bigquery_target,
     "delta-s3": remote_delta.bucket_target,
+    "delta-hdfs": remote_delta.hdfs_target,
     "postgres": postgres_target,
     "cassandra": cassandra_target,
     "mariadb": mariadb_target,
@@ -130,7 +131,7 @@ def away(target: SinkTarget) -> SinkTarget:
 
 
 # What takes too long to start for every run has a make target of its own.
-HEAVY = ("files-hdfs", "bigquery")
+HEAVY = ("files-hdfs", "delta-hdfs", "bigquery")
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in TARGETS])
