@@ -18,6 +18,7 @@ BOUNDS_MB = {
     "data_plane": 500,
     "python_worker": 600,
     "supervisor": 200,
+    "managers": 150,
 }
 
 
@@ -85,4 +86,6 @@ def _part(process: psutil.Process, root: int) -> str:
         return "server"
     if "daemon" in line or "worker" in line:
         return "python_worker"
+    if "millrace.manage" in line:
+        return "managers"
     return "data_plane" if "millrace.stream" in line else "other"
