@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from millrace.account.ends import mark_end
 from millrace.account.ledger import due, fold
 from millrace.account.quality import with_quality
 from millrace.failpoint import reach
@@ -131,6 +132,8 @@ class Accountant:
         if (imp.id, kind) in self._asked:
             return
         reach("before_end")
+        if kind == SETTLE_IMPORT:
+            mark_end(connection, imp, self._definitions(imp.definition), self._home)
         self._asked.add((imp.id, kind))
         record = pack(Op(new_id("op"), kind, imp.tenant, imp.id, body).to_dict())
         partition = self._partition(connection, imp.tenant)

@@ -108,6 +108,11 @@ class Home:
         return self.parked.joinpath(*(checked_name(what, name) for what, name in parts))
 
     @property
+    def ends(self) -> Path:
+        """Imports that have ended and whose sinks have not been told, one file each."""
+        return self.root / "run" / "ends"
+
+    @property
     def used_sinks(self) -> Path:
         """The kinds of sinks that some table names, one empty file each."""
         return self.root / "run" / "sinks"

@@ -11,6 +11,8 @@ from millrace.model.names import checked_name
 DELTA_KIND = "delta"
 # Declared as `delta` with a location: reached like any server that may be away.
 REMOTE_DELTA_KIND = "delta-remote"
+# Kinds of sinks that tell their readers when all of an import is there.
+TOLD_OF_ENDS = ("files",)
 SECRET_SCHEMES = ("env", "file", "k8s")
 
 

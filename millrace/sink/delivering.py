@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from millrace.lake.batch import age
 from millrace.model.chunk import TRUNCATE
-from millrace.model.names import Home
+from millrace.model.names import Home, chunk_id
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition
 from millrace.sink.addresses import allow
 from millrace.sink.budget import TimeIsUp, within
+from millrace.sink.contract import END
 from millrace.sink.foreign import ForeignSink, Rows, Work
 from millrace.sink.opened import Opened
 from millrace.sink.parked_rows import BATCH_ROWS, ParkedRows
@@ -87,7 +88,18 @@ def _bring(order: Order, sink: ForeignSink) -> list[Refused]:
         if item.group.file is not None and known(item.group.definition).generation == newest.generation
     ]
     sink.prepare(newest, known)
-    return _write(sink, Work(newest, rows, floor))
+    return _write(sink, Work(newest, rows, floor, _ended(order.items, newest, known)))
+
+
+def _ended(
+    items: Sequence[Item], newest: Definition, known: Callable[[str], Definition]
+) -> list[tuple[str, tuple[str, ...]]]:
+    ends = [item.group for item in items if item.group.kind == END]
+    return [
+        (group.import_id, tuple(chunk_id(*chunk) for chunk in group.chunks))
+        for group in ends
+        if known(group.definition).generation == newest.generation
+    ]
 
 
 def _write(sink: ForeignSink, work: Work) -> list[Refused]:

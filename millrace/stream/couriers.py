@@ -19,12 +19,13 @@ from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
 from millrace.observe import log, observe
 from millrace.sink.addresses import allow
-from millrace.sink.contract import Group
+from millrace.sink.contract import END, Group
 from millrace.sink.delivering import Delivered, Order, deliver
 from millrace.sink.lake_places import copies_of
 from millrace.sink.parking import Item, Queue, version_of
 from millrace.sink.upkeep import Upkeep
 from millrace.stream.backfilling import Backfiller
+from millrace.stream.ends import Ends
 from millrace.stream.gate import Gate
 from millrace.stream.members import Members
 from millrace.stream.telling import Telling
@@ -58,6 +59,7 @@ class Couriers:
         allow(self._allowed)
         self._members = Members(home, self._definition)
         self._backfiller = Backfiller(home, self._members, self._definition)
+        self._ends = Ends(home, self._members, self._definition)
         self._gate = Gate()
         self._rounds: dict[Path, Round] = {}
         self._lock = threading.Lock()
@@ -110,6 +112,7 @@ class Couriers:
         while True:
             self._news.wait(LOOK_SECONDS)
             self._news.clear()
+            self._park_ends()
             with self._lock:
                 idle = [one for one in self._rounds.values() if not one.busy]
             for one in idle:
@@ -117,6 +120,14 @@ class Couriers:
                     one.busy = True
                     pool = self._failing if one.queue.state.tries else self._healthy
                     pool.submit(self._round, one)
+
+    def _park_ends(self) -> None:
+        try:
+            for folder, target in self._ends.park():
+                self._watch(folder, target)
+        except Exception as error:
+            # The marks are still there; the next look takes them up.
+            observe("trouble", kind="sink", error=f"{type(error).__name__}: {error}"[:1000])
 
     def _round(self, one: Round) -> None:
         try:
@@ -153,7 +164,7 @@ class Couriers:
             self._put_off(one.queue, outcome, sum(item.rows for item in items))
             return
         self._telling.refused(one.target.name, items, outcome.refused)
-        told = [chunk for item in items for chunk in item.group.chunks if not item.is_held]
+        told = [chunk for item in items for chunk in item.group.chunks if not item.is_held and item.group.kind != END]
         self._telling.durable(one.target.name, tuple(told))
         one.queue.done(items)
         self._note_success(one, items, len(outcome.refused))

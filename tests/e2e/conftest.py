@@ -9,8 +9,10 @@ from tests.support.platform import RunningPlatform, running_platform
 
 @pytest.fixture(scope="package")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatform]:
+    home = tmp_path_factory.mktemp("platform")
     with running_platform(
-        tmp_path_factory.mktemp("platform"),
+        home,
+        MILLRACE_FILES_ROOT=str(home / "exports"),
         MILLRACE_API__LEASE_SECONDS="3",
         MILLRACE_API__PRIVATE_TARGETS='["127.0.0.0/8"]',
     ) as started:

@@ -1,0 +1,36 @@
+"""Ends of imports into the queues of the sinks that are told of them, where they wait like rows do."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+
+from millrace.model.names import Home
+from millrace.model.sinks import TOLD_OF_ENDS, SinkTarget
+from millrace.model.table import Definition
+from millrace.sink.contract import END, Group
+from millrace.sink.parking import Queue
+from millrace.stream.members import Members
+
+
+class Ends:
+    def __init__(self, home: Home, members: Members, definitions: Callable[[str], Definition]) -> None:
+        self._home = home
+        self._members = members
+        self._definitions = definitions
+
+    def park(self) -> Iterator[tuple[Path, SinkTarget]]:
+        """Parks what the accountant left; the queues that have something now. A mark goes when every queue has it."""
+        for mark in sorted(self._home.ends.glob("*.json")):
+            told = orjson.loads(mark.read_bytes())
+            definition = self._definitions(told["definition"])
+            tenant, table = definition.tenant, definition.table.name
+            chunks = tuple((told["import"], number) for number in told["chunks"])
+            group = Group(tenant, table, definition.fingerprint, None, chunks, END, told["version"])
+            for kind in TOLD_OF_ENDS:
+                for name, target in self._members.takers(kind, definition).items():
+                    queue = Queue(self._home.queue(kind, tenant, table, name))
+                    if chunks and told["version"] > queue.waived_below:
+                        queue.put(group, self._home.table(tenant, table))
+                        yield queue.folder, target
+            mark.unlink(missing_ok=True)

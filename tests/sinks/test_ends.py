@@ -1,0 +1,113 @@
+"""From the accountant's mark to the manifest: the end of an import reaches the sinks that are told of it, once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import insert
+
+from millrace.account.ends import mark_end
+from millrace.control.definitions import DefinitionFiles
+from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store as TableStore
+from millrace.model.declaration import parse_table
+from millrace.model.imports import Import
+from millrace.model.names import Home
+from millrace.model.sinks import SinkTarget
+from millrace.model.table import Definition, define
+from millrace.sink.contract import Group
+from millrace.sink.delivering import Order, deliver
+from millrace.sink.parking import Queue
+from millrace.store import tables as t
+from millrace.store.engine import Store
+from millrace.stream.ends import Ends
+from millrace.stream.members import Members
+
+IMPORT = "imp_01"
+
+
+class World:
+    """A home with one table whose sink writes files, and what is on its way there."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = Home(root)
+        self.out = root / "exports"
+        self.definition = self._define()
+        files = DefinitionFiles(self.home)
+        files.publish(self.definition)
+        self.store = Store(f"sqlite:///{root / 'control.db'}")
+        self.ends = Ends(self.home, Members(self.home, files.read), files.read)
+        self.queue = Queue(self.home.queue("files", "acme", "events", "export"))
+
+    def _define(self) -> Definition:
+        schema = {"type": "record", "name": "events", "fields": [{"name": "id", "type": "long"}]}
+        target = {"kind": "files", "name": "export", "path": self.out.as_uri()}
+        return define("acme", parse_table({"schema": schema, "sinks": [target]}), 1)
+
+    def end(self, accepted: dict[int, int]) -> None:
+        empty = {"rejected": 0, "ignored": 0, "failure": None, "checksum": 0}
+        chunks = [{"import_id": IMPORT, "number": n, "rows": 9, "accepted": rows} for n, rows in accepted.items()]
+        imp = Import(IMPORT, "acme", "events", self.definition.fingerprint, "processing", 100, 9, ("export",), 0)
+        with self.store.write() as connection:
+            connection.execute(insert(t.chunks), [{**chunk, **empty} for chunk in chunks])
+            mark_end(connection, imp, self.definition, self.home)
+
+    def park(self, number: int) -> None:
+        root = self.home.table("acme", "events")
+        rows = pa.table({"id": [number], "_version": [100 + number], "_import": [IMPORT], "_row": [number + 1]})
+        chunk = StagedChunk(f"{IMPORT}/{number}", 0, 1, 100 + number)
+        staged = write_data_file(TableStore(root), rows, (), f"{IMPORT}-{number}", (chunk,))
+        group = Group("acme", "events", self.definition.fingerprint, staged, ((IMPORT, number),))
+        self.queue.put(group, root)
+
+    def deliver(self) -> None:
+        items = self.queue.items()
+        target: SinkTarget = self.definition.table.targets[0]
+        outcome = deliver(Order(str(self.home.root), str(self.queue.folder), target, tuple(items)))
+        assert outcome.fault is None, outcome.message
+        self.queue.done(items)
+
+    @property
+    def manifest(self) -> dict[str, Any] | None:
+        path = self.out / "acme" / "events" / "_manifests" / f"{IMPORT}.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("MILLRACE_FILES_ROOT", str(tmp_path))
+    return World(tmp_path)
+
+
+def test_an_end_brings_the_manifest(world: World) -> None:
+    world.park(0)
+    world.park(2)
+    world.deliver()
+    assert world.manifest is None
+    world.end({0: 1, 1: 0, 2: 1})
+    assert [folder for folder, _ in world.ends.park()] == [world.queue.folder]
+    world.deliver()
+    assert world.manifest is not None
+    assert world.manifest["rows"] == 2
+    assert list(world.ends.park()) == [], "told once"
+
+
+def test_an_end_that_overtakes_rows_waits_for_them(world: World) -> None:
+    """As with a sink that is not required: the import ends without it."""
+    world.park(0)
+    world.end({0: 1, 3: 1})
+    list(world.ends.park())
+    world.deliver()
+    assert world.manifest is None
+    world.park(3)
+    world.deliver()
+    assert world.manifest is not None
+    assert sorted(chunk for file in world.manifest["files"] for chunk in file["chunks"]) == ["imp_01/0", "imp_01/3"]
+
+
+def test_a_table_without_such_a_sink_leaves_no_mark(world: World, tmp_path: Path) -> None:
+    world.definition = define("acme", parse_table({"schema": world.definition.table.schema}), 2)
+    world.end({0: 1})
+    assert not world.home.ends.exists()
