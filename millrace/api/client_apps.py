@@ -9,9 +9,11 @@ from sqlalchemy import Connection, Row, select
 
 from millrace.api.declaring import agreement_of
 from millrace.api.tokens import Caller
+from millrace.k8s.pods import usual_image
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Missing, Refused
 from millrace.model.names import Home
+from millrace.settings import KubernetesSettings
 from millrace.store import tables as t
 from millrace.store.tenancy_tables import departures
 
@@ -29,11 +31,19 @@ def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
         )
 
 
-def tenants_with_apps(connection: Connection) -> "list[Row[Any]]":
-    """Those that have not left, whose agreement names a program."""
+def tenants_with_apps(connection: Connection, k8s: KubernetesSettings) -> list[dict[str, Any]]:
+    """Those that have not left, whose agreement names a program, or has a schedule where the settings name an image."""
     wanted = select(t.tenants).outerjoin(departures, departures.c.tenant == t.tenants.c.name)
     named = t.tenants.c.agreement["app"].as_string().is_not(None)
-    return list(connection.execute(wanted.where(named, departures.c.tenant.is_(None)).order_by(t.tenants.c.name)))
+    if k8s.app_image is not None:
+        named |= t.tenants.c.agreement["schedule"].as_string().is_not(None)
+    rows = connection.execute(wanted.where(named, departures.c.tenant.is_(None)).order_by(t.tenants.c.name))
+    return [{"tenant": row.name, "revision": row.revision, "agreement": _complete(row, k8s)} for row in rows]
+
+
+def _complete(row: "Row[Any]", k8s: KubernetesSettings) -> dict[str, Any]:
+    agreement: dict[str, Any] = row.agreement
+    return agreement if "app" in agreement else {**agreement, "app": {"image": usual_image(row.name, k8s)}}
 
 
 def agreement_with_app(connection: Connection, tenant: str) -> Agreement:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from millrace.k8s.amounts import bounded, quantities
-from millrace.k8s.names import TENANT_ANNOTATION, Names
+from millrace.k8s.names import TENANT_ANNOTATION, Names, dns_name
 from millrace.model.agreement import Agreement, App
 from millrace.model.errors import Invalid
 from millrace.model.quantity import bytes_text
@@ -20,8 +20,12 @@ def image_of(agreement: Agreement, settings: KubernetesSettings) -> str | None:
     app = agreement.app
     if app is not None and (app.image is not None or app.command):
         return app.image
-    names = Names(agreement.tenant, settings.cell, settings.namespace_prefix)
-    return None if settings.app_image is None else settings.app_image.replace("{tenant}", names.workload)
+    return usual_image(agreement.tenant, settings)
+
+
+def usual_image(tenant: str, settings: KubernetesSettings) -> str | None:
+    """For a tenant that handed in an image and did not name it."""
+    return None if settings.app_image is None else settings.app_image.replace("{tenant}", dns_name(tenant))
 
 
 def pod_template(

@@ -24,13 +24,10 @@ def list_apps(caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     """Every tenant with a client app, as the ingestion managers read it, and how apps run on this machine."""
     caller.must_be_admin()
     with platform.store.read() as connection:
-        rows = tenants_with_apps(connection)
+        found = tenants_with_apps(connection, platform.settings.k8s)
     said = managers(platform.home)
     tended = {} if said is None else said["tenants"]
-    items = [
-        {"tenant": row.name, "revision": row.revision, "agreement": row.agreement, "status": tended.get(row.name)}
-        for row in rows
-    ]
+    items = [{**one, "status": tended.get(one["tenant"])} for one in found]
     backend = None if said is None else {name: said[name] for name in ("at", "confinement", "limits", "watching")}
     return {"backend": backend, "items": items}
 
