@@ -2,7 +2,9 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.support.waiting import wait_until
 
 IN_PLACE = 'cd "$SOURCE_PATH/$CLIENT_ID"; '
 MOVE_ALL = IN_PLACE + 'for f in in/*; do [ -e "$f" ] && mv "$f" out/; done; true'
+BUILD = Path(__file__).parents[2] / "build"
 POINTS = (
     "manage_before_take", "manage_after_take", "manage_after_span", "manage_after_admit", "manage_after_send",
     "manage_after_end", "manage_before_filing", "manage_after_filing",
@@ -18,9 +21,13 @@ POINTS = (
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managers]:
-    with managers(tmp_path_factory.mktemp("managers") / "home") as running:
-        yield running
+def started() -> Iterator[Managers]:
+    """Not below /tmp, which every program has one of its own of, and where everyone may pass: there it must be hidden."""
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="managers-", dir=BUILD) as folder:
+        Path(folder).chmod(0o755)
+        with managers(Path(folder) / "home") as running:
+            yield running
 
 
 @pytest.fixture
