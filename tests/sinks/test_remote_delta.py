@@ -1,0 +1,152 @@
+"""Delta tables elsewhere as the platform sees them: delivered, queried, kept tidy, refused where they would break."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millrace.lake import compact
+from millrace.lake.remote import RemoteStore
+from millrace.lake.schema import spec_of
+from millrace.model.columns import stored_schema
+from millrace.model.declaration import parse_table
+from millrace.model.errors import Invalid, TooLarge
+from millrace.model.names import Home
+from millrace.model.sinks import Fault, SinkTarget
+from millrace.model.table import Definition, define
+from millrace.read.query import Limits, ReadableTable, run_query
+from millrace.sink import delta_remote
+from millrace.sink.delta_remote import DeltaRemoteSink
+from millrace.sink.foreign import Rows, Work
+from millrace.sink.lake_places import copies_of, table_store
+from millrace.sink.secrets import read_secret
+from millrace.sink.upkeep import COMMITS, Upkeep, tidy
+from tests.support.remote_delta import bucket_target
+
+
+@pytest.fixture
+def target(request: pytest.FixtureRequest) -> SinkTarget:
+    return bucket_target(request)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def notes(target: SinkTarget) -> Definition:
+    fields = [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}]
+    sinks = [{"kind": target.kind, "name": target.name, **target.settings}]
+    schema = {"type": "record", "name": "notes", "fields": fields}
+    return define("acme", parse_table({"schema": schema, "primary_key": ["id"], "sinks": sinks}), 1)
+
+
+def opened(target: SinkTarget, table: Definition) -> DeltaRemoteSink:
+    sink = DeltaRemoteSink(target, read_secret)
+    sink.prepare(table, {table.fingerprint: table}.__getitem__)
+    return sink
+
+
+def rows(version: int, *ids: int) -> Rows:
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "text": pa.array([f"{one} at {version}" for one in ids]),
+        "_version": pa.array([version] * len(ids), pa.int64()),
+        "_import": pa.array(["imp_1"] * len(ids)),
+        "_row": pa.array(range(1, len(ids) + 1), pa.int64()),
+        "_deleted": pa.array([False] * len(ids)),
+    }
+    return Rows((f"imp_1/{version}",), (version,), lambda: iter([pa.RecordBatch.from_pydict(columns)]))
+
+
+def asked(home: Home, table: Definition, sql: str, limits: Limits | None = None) -> list[list[Any]]:
+    readable = ReadableTable(
+        "acme", "notes", stored_schema(table.columns), lambda: table_store(home, table, read_secret)
+    )
+    return run_query([readable], sql, limits or Limits()).rows
+
+
+def test_it_is_queried_like_any_table_whatever_is_lost_here(target: SinkTarget, home: Home) -> None:
+    table = notes(target)
+    sink = opened(target, table)
+    sink.write(Work(table, [rows(1, 1, 2, 3), rows(5, 2)]))
+    sql = "select id, text from acme.notes order by id"
+    expected = [[1, "1 at 1"], [2, "2 at 5"], [3, "3 at 1"]]
+    assert asked(home, table, sql) == expected
+    for copy in copies_of(home, target.settings, "acme", "notes").rglob("*"):
+        if copy.is_file():
+            copy.unlink()
+    assert asked(home, table, sql) == expected
+
+
+def test_a_query_does_not_bring_more_here_than_it_may(target: SinkTarget, home: Home) -> None:
+    table = notes(target)
+    opened(target, table).write(Work(table, [rows(1, *range(1000))]))
+    for copy in copies_of(home, target.settings, "acme", "notes").glob("*.parquet"):
+        copy.unlink()
+    with pytest.raises(TooLarge, match="s3://"):
+        asked(home, table, "select count(*) from acme.notes", Limits(fetched_bytes=10))
+    assert asked(home, table, "select count(*) from acme.notes") == [[1000]]
+
+
+def test_a_delivery_that_fails_half_way_is_the_target_s_fault_and_is_made_up_for(
+    target: SinkTarget, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = notes(target)
+    sink = opened(target, table)
+    sink.write(Work(table, [rows(1, 1, 2)]))
+    put = RemoteStore.put_if_absent
+
+    def fails(self: RemoteStore, name: str, data: bytes) -> bool:
+        if name.startswith("_delta_log/"):
+            raise OSError("no route to host")
+        return put(self, name, data)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(RemoteStore, "put_if_absent", fails)
+        with pytest.raises(OSError, match="no route") as met:
+            sink.write(Work(table, [rows(7, 2, 3)]))
+        assert sink.classify(met.value) is Fault.SINK
+    again = opened(target, table)
+    for _ in range(2):
+        again.write(Work(table, [rows(7, 2, 3)]))
+    stored = {row["id"]: row["_version"] for row in again.read_back(table).to_pylist()}
+    assert stored == {1: 1, 2: 7, 3: 7}
+
+
+def test_a_store_that_lets_two_have_one_name_is_refused(target: SinkTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = delta_remote.table_objects
+
+    def careless(*told: Any) -> Any:
+        objects = real(*told)
+
+        def put_anyway(name: str, data: bytes) -> bool:
+            objects.put(name, data)
+            return True
+
+        objects.put_if_absent = put_anyway  # type: ignore[method-assign]
+        return objects
+
+    monkeypatch.setattr(delta_remote, "table_objects", careless)
+    with pytest.raises(Invalid, match="two writers"):
+        DeltaRemoteSink(target, read_secret).check()
+
+
+def test_many_deliveries_make_it_due_and_tidying_merges_its_files(
+    target: SinkTarget, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "MOST_SMALL_FILES", 3)
+    table, upkeep = notes(target), Upkeep()
+    sink, root = opened(target, table), copies_of(home, target.settings, "acme", "notes")
+    for version in range(1, 6):
+        sink.write(Work(table, [rows(version, version, 100)]))
+    for _ in range(COMMITS):
+        upkeep.note(root, spec_of(table), 1, target.settings)
+    (due,) = upkeep.take_due()
+    tidy(*due)
+    store = table_store(home, table, read_secret)
+    assert asked(home, table, "select count(*), max(_version) from acme.notes") == [[6, 5]]
+    assert len([entry for entry in store.list("") if entry.name.startswith("compacted-")]) == 1
+    sink.write(Work(table, [rows(9, 100)]))
+    assert asked(home, table, "select _version from acme.notes where id = 100") == [[9]]
