@@ -30,7 +30,7 @@ class Access:
 
     def bearer(self) -> str | None:
         """A pod's token changes while it runs, so a file is read each time."""
-        return self.token_file.read_text().strip() if self.token_file is not None else self.token
+        return _text(self.token_file).strip() if self.token_file is not None else self.token
 
 
 def find_access(
@@ -105,7 +105,14 @@ def _pem(section: Mapping[str, Any], name: str) -> str | None:
             return base64.b64decode(section[f"{name}-data"], validate=True).decode()
         except ValueError:
             raise Invalid(f"{name}-data of the kubeconfig is not base64.", remedy="Correct the kubeconfig.") from None
-    return Path(section[name]).read_text() if section.get(name) else None
+    return _text(Path(section[name])) if section.get(name) else None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (OSError, UnicodeDecodeError) as failed:
+        raise Invalid(f"{file}, which the kubeconfig names, cannot be read: {failed}.", remedy="Correct it.") from None
 
 
 class _Config:

@@ -34,13 +34,7 @@ class Cluster:
         self._access = access
         self._pause = pause
         self._dry_run = {"dryRun": "All"} if dry_run else {}
-        self._http = httpx2.Client(
-            base_url=access.server,
-            verify=_trust(access) if access.server.startswith("https:") else False,
-            auth=access.password,
-            timeout=_TIMEOUT,
-            headers={"Accept": "application/json", "User-Agent": MANAGER},
-        )
+        self._http = _http_client(access)
 
     def __enter__(self) -> Self:
         return self
@@ -105,6 +99,19 @@ class Cluster:
             if attempt + 1 < TRIES:
                 self._pause(_pause_seconds(response, attempt))
         raise ClusterUnreachable(self._access.server, f"it answered {response.status_code} {TRIES} times")
+
+
+def _http_client(access: Access) -> httpx2.Client:
+    try:
+        return httpx2.Client(
+            base_url=access.server,
+            verify=_trust(access) if access.server.startswith("https:") else False,
+            auth=access.password,
+            timeout=_TIMEOUT,
+            headers={"Accept": "application/json", "User-Agent": MANAGER},
+        )
+    except httpx2.InvalidURL as wrong:
+        raise Invalid(f"{access.server!r} is not an address: {wrong}.", remedy="Correct the kubeconfig.") from None
 
 
 def _with_bearer(request: dict[str, Any], token: str | None) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from millrace.k8s.access import find_access
+from millrace.k8s.access import Access, find_access
+from millrace.k8s.cluster import Cluster
 from millrace.model.errors import Invalid
 
 
@@ -134,6 +135,23 @@ def test_a_file_that_is_no_kubeconfig_is_refused(tmp_path: Path, text: str, why:
 def test_what_kubernetes_has_dropped_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="auth-provider"):
         find_access(environ=environ(kubeconfig(tmp_path / "config", {"auth-provider": {"name": "gcp"}})))
+
+
+@pytest.mark.parametrize("user", [{"client-certificate": "gone.crt"}, {"tokenFile": "gone"}])
+def test_a_file_that_is_missing_is_named(tmp_path: Path, user: dict[str, Any]) -> None:
+    with pytest.raises(Invalid, match="gone"):
+        find_access(environ=environ(kubeconfig(tmp_path / "config", user))).bearer()
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(Invalid, match="is not an address"):
+        Cluster(Access("https://x:y"))
+
+
+def test_credentials_that_are_none_are_refused() -> None:
+    for wrong in (Access("https://x", "no PEM"), Access("https://x", certificate="no", key="no")):
+        with pytest.raises(Invalid, match="cannot be read"):
+            Cluster(wrong)
 
 
 def test_what_is_not_base64_is_refused(tmp_path: Path) -> None:
