@@ -28,6 +28,8 @@ from millrace.observe import log, observe
 from millrace.settings import AppSettings
 
 REFRESH_SECONDS = 1.0
+# Of the time, at most so much is spent on asking: thousands of agreements are read less often.
+REFRESH_SHARE = 0.05
 BUSY_SECONDS, IDLE_SECONDS = 0.1, 0.5
 STATUS_SECONDS = 1.0
 TIDY_SECONDS, LOG_SECONDS = 600.0, 60.0
@@ -69,6 +71,7 @@ class Keeper:
         while not stopping.is_set():
             if self._every["refresh"].is_due():
                 self._refresh()
+                self._every["refresh"].pause(REFRESH_SHARE)
             self._look()
             if self._every["status"].is_due():
                 self._tell()
@@ -114,12 +117,20 @@ class Keeper:
     def _look(self) -> None:
         for tenant, seen in self._tools.watcher.read():
             self._tended[tenant].note(seen)
+        asked = self._asked()
         for tenant, tended in self._tended.items():
             try:
-                tended.tick(datetime.now(UTC))
+                if tended.has_to_be_looked_at(now := datetime.now(UTC), asked):
+                    tended.tick(now)
             except Exception as error:
                 # One tenant's trouble is not another's; what is to be done is still to be done at the next look.
                 observe("trouble", kind="client_app", tenant=tenant, error=f"{type(error).__name__}: {error}"[:1000])
+
+    def _asked(self) -> set[str]:
+        try:
+            return set(os.listdir(self._home.app_request("any").parent))
+        except FileNotFoundError:
+            return set()
 
     def _rest(self) -> None:
         busy = any(tended.is_busy for tended in self._tended.values())
@@ -169,10 +180,16 @@ class _Every:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._due = clock()
+        self._due = self._began = clock()
+
+    def pause(self, share: float) -> None:
+        """So long that what was done since it was due takes no more than its share."""
+        now = self._clock()
+        self._due = max(self._due, now + (now - self._began) / share)
 
     def is_due(self) -> bool:
         if self._clock() < self._due:
             return False
-        self._due = self._clock() + self._seconds
+        self._began = self._clock()
+        self._due = self._began + self._seconds
         return True

@@ -1,6 +1,7 @@
 """One tenant's program, tended: its agreement in, runs and imports out. What to do is decided in `deciding.py` and
 `ripening.py`; here it is done, and what came of it is remembered."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +49,8 @@ class Tended:
         self._ended_at: datetime | None = None
         self._ended_well = False
         self._runs: dict[str, OpenRun] = {}
+        self._looked_at: Standing | None = None
+        self._next_due: datetime | None = None
         self._looking = Looking()
         self._followed = Followed(self.staging.schedule)
         self._recover()
@@ -66,6 +69,14 @@ class Tended:
     def agree(self, agreement: Agreement | None, revision: int) -> None:
         self.agreement, self._revision = agreement, revision
 
+    def has_to_be_looked_at(self, now: datetime, asked: Collection[str]) -> bool:
+        """Most of those that wait for their moment need no look before it."""
+        if self.is_busy or self.staging.tenant in asked or self._looked_at is None:
+            return True
+        standing = self._looked_at
+        same = (standing.revision, standing.mode) == (self._revision, self._mode)
+        return not same or standing.mode != BATCH or (self._next_due is not None and now >= self._next_due)
+
     def note(self, seen: Seen) -> None:
         self._outbox.note(seen)
 
@@ -83,9 +94,16 @@ class Tended:
                 self._followed.set(action.handled_until)
             elif self._process is not None:
                 self._stop(action)
+        self._looked_at = self.standing()
+        self._next_due = next_due(self._looked_at)
+
+    @property
+    def _mode(self) -> str | None:
+        app = self.agreement.app if self.agreement else None
+        return app.mode if app is not None and app.runs_here else None
 
     def standing(self) -> Standing:
-        app, going = self.agreement.app if self.agreement else None, None
+        going = None
         if self._current is not None and (self._process is not None or self._current.run.mode == BATCH):
             run = self._current.run
             stopping = self._process is not None and self._process.is_stopping
@@ -93,7 +111,7 @@ class Tended:
         return Standing(
             self.staging.tenant,
             self._revision,
-            app.mode if app is not None and app.runs_here else None,
+            self._mode,
             self.agreement.schedule if self.agreement else None,
             self._followed.until,
             going,
@@ -104,8 +122,7 @@ class Tended:
         )
 
     def status(self) -> dict[str, Any]:
-        standing = self.standing()
-        due = next_due(standing)
+        standing, due = self.standing(), self._next_due
         run = None if self._current is None else self._current.run
         pausing = standing.mode == STREAM and self._process is None
         state = "none" if standing.mode is None else "pausing" if pausing else "waiting"
