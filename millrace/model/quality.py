@@ -55,8 +55,10 @@ def total(facts: Iterable[Mapping[str, Any]]) -> Totals:
 
 
 def report(rules: Sequence[Rule], totals: Totals, measured: Measured) -> dict[str, Any]:
+    """Streamed and replayed rows hold nobody up: whoever sends them waits for their end."""
     judged = [_judged(rule, totals, measured) for rule in rules]
-    held = [one["name"] for one in judged if one["verdict"] == BROKEN and one["action"] == HOLD]
+    may_hold = measured.past_rows is not None
+    held = [one["name"] for one in judged if may_hold and one["verdict"] == BROKEN and one["action"] == HOLD]
     return {"rows": totals.rows, "bytes": measured.octets, "rules": judged, "held": held}
 
 

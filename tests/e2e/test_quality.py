@@ -35,7 +35,7 @@ def until(platform: RunningPlatform, import_id: str, state: str) -> dict[str, An
         document = platform.client.import_(import_id, wait=1, or_held=True)
         return dict(document) if document["state"] == state else None
 
-    document = wait_until(found, 60, f"import {import_id} to be {state}")
+    document = wait_until(found, 120, f"import {import_id} to be {state}")
     assert document is not None
     return document
 
@@ -71,7 +71,7 @@ def test_rules_of_quality_from_the_agreement_to_the_trend(platform: RunningPlatf
     assert 9 not in shown(platform)
 
     client.apply_tenant("quality", {"client": "quality", "rules": [{**AGREED[0], "min": 2}]})
-    wait_until(lambda: client.table("quality", "readings")["revision"] == 2, 30, "the table to take the new rules over")
+    wait_until(lambda: client.table("quality", "readings")["revision"] == 2, 60, "the table to take the new rules over")
     last = until(platform, sent(platform, tmp_path / "4.csv", "10,1\n11,3\n"), "completed")
     assert last["rows"]["rejected"] == 1
 

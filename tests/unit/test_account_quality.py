@@ -1,5 +1,6 @@
 """Quality reports: what chunks told, keys that repeat over chunks, bounds by the imports before; what is held."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,10 @@ def test_the_share_of_nulls_is_of_accepted_rows() -> None:
 
 def test_streamed_rows_are_no_import_of_their_own() -> None:
     rules: list[dict[str, Any]] = [{"rows": {"min": 5}}, {"unique": "key"}, {"column": "a", "max_null_percent": 0}]
-    told = report(parse_rules(rules), Totals(1), Measured(1, 0, {}))
-    assert [one["verdict"] for one in told["rules"]] == ["unknown"] * 3
+    rules.append({"name": "r", "column": "a", "min": 1, "action": "hold"})
+    told = report(parse_rules(rules), Totals(1, Counter(r=1)), Measured(1, 0, {}))
+    assert [one["verdict"] for one in told["rules"]] == ["unknown"] * 3 + ["broken"]
+    assert told["held"] == [], "whoever streams waits for the end"
 
 
 def test_keys_repeat_over_chunks_however_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

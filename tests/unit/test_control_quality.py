@@ -135,3 +135,12 @@ def test_a_held_import_keeps_its_turn_on_an_exclusive_table(log: TableLog) -> No
     log.apply(ops.RELEASE_IMPORT, "imp_1")
     log.settle("imp_1")
     assert "imp_2" in log.store.imports
+
+
+def test_streamed_rows_are_reported_only_where_a_rule_is_broken(log: TableLog) -> None:
+    log.define()
+    for number, verdict in enumerate(("kept", "broken"), 1):
+        log.append(f"imp_{number}", number, number)
+        told = {**REPORT, "held": [], "rules": [{"name": "ids", "verdict": verdict}]}
+        log.apply(ops.SETTLE_IMPORT, f"imp_{number}", {"counts": COUNTS, "durable": {}, "quality": told})
+    assert [event.subject for event in log.events("import.quality")] == ["imp_2"]

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from millrace.control.state import Announce
-from millrace.model.imports import Import
+from millrace.model.imports import APPEND, Import
 from millrace.model.ops import Op
-from millrace.model.quality import summary
+from millrace.model.quality import BROKEN, summary
 
 
 def with_report(imp: Import, op: Op) -> Import:
@@ -14,8 +14,9 @@ def with_report(imp: Import, op: Op) -> Import:
 
 
 def reported(imp: Import) -> tuple[Announce, ...]:
+    """Of streamed rows, which come in many small imports, only what is worth telling."""
     report = imp.options.get("quality")
-    if report is None:
+    if report is None or (imp.kind == APPEND and not any(rule["verdict"] == BROKEN for rule in report["rules"])):
         return ()
     told = {"table": f"{imp.tenant}/{imp.table}", "state": imp.state, **summary(report)}
     return (Announce("import.quality", imp.id, told),)
