@@ -1,6 +1,7 @@
 """Runs the benches named, or all of a group, one after the other; exits 1 if a figure misses its target.
 
-`python -m bench [NAME…]` is the core's group; `python -m bench log [NAME…]` the table log's, `tenants` the tenants'."""
+`python -m bench [NAME…]` is the core's group; `python -m bench log [NAME…]` the table log's, `tenants` the tenants',
+`sinks` the sinks'."""
 
 import json
 import sys
@@ -16,6 +17,10 @@ from bench import (
     million_rejects,
     mouse_behind_whale,
     partitions,
+    sinks_cassandra,
+    sinks_dead,
+    sinks_pairs,
+    sinks_postgres,
     small_idle,
     tenants_k8s,
     tenants_stream,
@@ -44,7 +49,17 @@ CORE: Benches = {
 }
 LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}
 TENANTS: Benches = {"k8s": tenants_k8s.run, "stream": tenants_stream.run}
-GROUPS = {"log": (LOG, "bench-log.json"), "tenants": (TENANTS, "bench-tenants.json")}
+SINKS: Benches = {
+    "postgres": sinks_postgres.run,
+    "cassandra": sinks_cassandra.run,
+    "pairs": sinks_pairs.run,
+    "dead": sinks_dead.run,
+}
+GROUPS = {
+    "log": (LOG, "bench-log.json"),
+    "tenants": (TENANTS, "bench-tenants.json"),
+    "sinks": (SINKS, "bench-sinks.json"),
+}
 
 
 def main(words: list[str]) -> int:

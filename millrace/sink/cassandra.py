@@ -3,12 +3,13 @@
 Rows of one partition travel in one unlogged batch; a window of batches is under way at a time."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from threading import Semaphore
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from cassandra import (
@@ -23,7 +24,6 @@ from cassandra import (
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.policies import DCAwareRoundRobinPolicy, HostFilterPolicy, TokenAwarePolicy
-from cassandra.query import BatchStatement, BatchType
 from cassandra.util import Date
 
 from millrace.model.changes import AddColumn, DropColumn, RenameColumn, WidenColumn
@@ -40,15 +40,14 @@ from millrace.sink.cassandra_ddl import (
     key_of,
     keyspace,
     place,
-    plain_columns,
     quoted,
     type_of,
+    wire_columns,
 )
+from millrace.sink.cassandra_frames import by_partition, cells_of, small_numbers
+from millrace.sink.cassandra_window import REQUEST_SECONDS, Window
 from millrace.sink.foreign import Definitions, Work
 
-BATCHES_UNDER_WAY = 48
-ROWS_PER_BATCH = 100
-REQUEST_SECONDS = 30
 DAY_SECONDS = 86_400
 
 
@@ -171,10 +170,10 @@ class CassandraSink:
         statement = self._connected().prepare(
             f"UPDATE {place(definition)} USING TIMESTAMP ? SET {quoted(name)} = ? WHERE {where}"
         )
-        window = _Window(self._connected())
+        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
         for found in self._ask(f"SELECT {', '.join(map(quoted, wanted))} FROM {place(definition)}", []):
             row = dict(zip(wanted, found, strict=True))
-            window.send(statement.bind([row["_version"], value(row), *(row[key] for key in keys)]))
+            window.send_one(statement.bind([row["_version"], value(row), *(row[key] for key in keys)]))
         window.finish()
 
     def _raise_floor(self, definition: Definition, floor: int) -> int:
@@ -188,9 +187,9 @@ class CassandraSink:
         listed = ", ".join(map(quoted, partition))
         where = " AND ".join(f"{quoted(name)} = ?" for name in partition)
         delete = self._connected().prepare(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
-        window = _Window(self._connected())
+        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
         for key in self._ask(f"SELECT DISTINCT {listed} FROM {place(definition)}", []):
-            window.send(delete.bind([floor, *key]))
+            window.send_one(delete.bind([floor, *key]))
         window.finish()
         self._run(f"UPDATE {space}.{META} SET floor = %s WHERE name = %s", [floor, definition.table.name])
         return floor
@@ -198,43 +197,53 @@ class CassandraSink:
     def write(self, work: Work) -> None:
         definition = work.definition
         floor = self._raise_floor(definition, work.floor)
-        window = _Window(self._connected())
+        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
         for rows in work.rows:
             for batch in rows.open():
                 fresh = batch.filter(pc.greater(batch["_version"], floor))
                 is_deleted = fresh[DELETED_COLUMN]
-                for mutations in self._upserts(definition, fresh.filter(pc.invert(is_deleted))):
-                    window.send(mutations)
-                for mutations in self._deletes(definition, fresh.filter(is_deleted)):
-                    window.send(mutations)
+                self._upsert(window, definition, fresh.filter(pc.invert(is_deleted)))
+                self._delete(window, definition, fresh.filter(is_deleted))
         window.finish()
 
-    def _upserts(self, definition: Definition, batch: pa.RecordBatch) -> Iterator[BatchStatement]:
-        names = columns_of(definition)
-        ttl = self._settings.get("sink_retention_days")
-        using = "USING TIMESTAMP ?" + (" AND TTL ?" if ttl else "")
+    def _upsert(self, window: Window, definition: Definition, batch: pa.RecordBatch) -> None:
+        days = self._settings.get("sink_retention_days")
+        if days:
+            batch = batch.filter(pa.array(_seconds_left(batch, days) > 0))
+        if not batch.num_rows:
+            return
+        names, partition = columns_of(definition), key_of(definition)[0]
+        using = "USING TIMESTAMP ?" + (" AND TTL ?" if days else "")
         marks = ", ".join("?" * len(names))
-        statement = self._connected().prepare(
+        statement = self._prepared_statement(
             f"INSERT INTO {place(definition)} ({', '.join(map(quoted, names))}) VALUES ({marks}) {using}"
         )
-        cells = plain_columns(batch, definition)
-        versions = cells[names.index("_version")]
-        tail = [(version, _left(version, ttl)) for version in versions] if ttl else [(version,) for version in versions]
-        values = [
-            (*row, *end) for row, end in zip(zip(*cells, strict=True), tail, strict=True) if not ttl or end[1] > 0
-        ]
-        yield from _by_partition(statement, values, [names.index(name) for name in key_of(definition)[0]])
+        order, partitions = by_partition([batch[name] for name in partition])
+        batch = batch.take(pa.array(order))
+        cells = [cells_of(column) for column in wire_columns(batch, definition)]
+        cells.append(cells[names.index("_version")])
+        if days:
+            cells.append(small_numbers(_seconds_left(batch, days)))
+        window.send(statement.query_id, cells, partitions, [names.index(name) for name in partition])
 
-    def _deletes(self, definition: Definition, batch: pa.RecordBatch) -> Iterator[BatchStatement]:
+    def _delete(self, window: Window, definition: Definition, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
         partition, clustering = key_of(definition)
         names, keys = columns_of(definition), [*partition, *clustering]
         where = " AND ".join(f"{quoted(key)} = ?" for key in keys)
-        statement = self._connected().prepare(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
-        cells = plain_columns(batch, definition)
-        chosen = [cells[names.index("_version")], *(cells[names.index(key)] for key in keys)]
-        yield from _by_partition(statement, list(zip(*chosen, strict=True)), list(range(1, len(partition) + 1)))
+        statement = self._prepared_statement(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
+        order, partitions = by_partition([batch[name] for name in partition])
+        columns = wire_columns(batch.take(pa.array(order)), definition)
+        cells = [cells_of(columns[names.index(name)]) for name in ("_version", *keys)]
+        window.send(statement.query_id, cells, partitions, list(range(1, len(partition) + 1)))
+
+    def _prepared_statement(self, text: str) -> Any:
+        try:
+            return self._connected().prepare(text)
+        except InvalidRequest as error:
+            # No row was looked at yet: it is the table that is not as it should be.
+            raise SinkFailed(f"{error}", Fault.TABLE) from error
 
     def classify(self, error: BaseException) -> Fault:
         match error:
@@ -275,52 +284,6 @@ class CassandraSink:
         return list(found)
 
 
-class _Window:
-    """Sends without waiting for each answer, but never more than a window's worth ahead; the first failure stops it."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._room = Semaphore(BATCHES_UNDER_WAY)
-        self._failed: Exception | None = None
-
-    def send(self, statement: Any) -> None:
-        self._room.acquire()
-        if self._failed is not None:
-            self._room.release()
-            raise self._failed
-        self._session.execute_async(statement).add_callbacks(self._done, self._fail)
-
-    def finish(self) -> None:
-        for _ in range(BATCHES_UNDER_WAY):
-            self._room.acquire()
-        for _ in range(BATCHES_UNDER_WAY):
-            self._room.release()
-        if self._failed is not None:
-            raise self._failed
-
-    def _done(self, _rows: Any) -> None:
-        self._room.release()
-
-    def _fail(self, error: Exception) -> None:
-        self._failed = self._failed or error
-        self._room.release()
-
-
-def _by_partition(statement: Any, values: list[tuple[Any, ...]], partition: list[int]) -> Iterator[BatchStatement]:
-    """Rows of one partition together, where they follow each other."""
-    ordered = sorted(values, key=lambda row: repr([row[at] for at in partition])) if len(values) > 1 else values
-    batch, last = BatchStatement(BatchType.UNLOGGED), None
-    for row in ordered:
-        key = [row[at] for at in partition]
-        if len(batch) and (key != last or len(batch) >= ROWS_PER_BATCH):
-            yield batch
-            batch = BatchStatement(BatchType.UNLOGGED)
-        batch.add(statement, row)
-        last = key
-    if len(batch):
-        yield batch
-
-
 def _plain(cell: Any) -> Any:
     return cell.date() if isinstance(cell, Date) else cell
 
@@ -329,8 +292,9 @@ def _constant(value: Any, _row: dict[str, Any]) -> Any:
     return value
 
 
-def _left(version: int, days: int) -> int:
-    return int(version / 1e6 + days * DAY_SECONDS - time.time())
+def _seconds_left(batch: pa.RecordBatch, days: int) -> npt.NDArray[np.int64]:
+    ages = batch["_version"].to_numpy() // 1_000_000 + days * DAY_SECONDS - int(time.time())
+    return np.asarray(ages, dtype=np.int64)
 
 
 def _map(values: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -81,16 +80,15 @@ def columns_of(definition: Definition) -> list[str]:
     return [column.name for column in definition.columns] + list(OWN)
 
 
-def plain_columns(batch: pa.RecordBatch, definition: Definition) -> list[list[Any]]:
-    """The batch's cells as the driver takes them, column by column."""
-    own = [batch[name].to_pylist() for name in OWN]
-    return [*(_bound(batch[column.name], column) for column in definition.columns), *own]
+def wire_columns(batch: pa.RecordBatch, definition: Definition) -> list[pa.Array]:
+    """The batch's columns as the table keeps them, in the order of `columns_of`."""
+    return [*(_kept(batch[column.name], column) for column in definition.columns), *(batch[name] for name in OWN)]
 
 
-def _bound(cells: pa.Array, column: Column) -> list[Any]:
-    if pa.types.is_timestamp(column.arrow) and type_of(column) == "bigint":
-        return list(cells.cast(pa.int64()).to_pylist())
-    values: list[Any] = cells.to_pylist()
+def _kept(cells: pa.Array, column: Column) -> pa.Array:
+    if type_of(column) == "timestamp":
+        return cells.cast(pa.timestamp("ms", cells.type.tz), safe=False)
     if not pa.types.is_nested(column.arrow):
-        return values
-    return [None if cell is None else orjson.dumps(as_json_value(cell), default=str).decode() for cell in values]
+        return cells
+    texts = [None if cell is None else orjson.dumps(as_json_value(cell), default=str) for cell in cells.to_pylist()]
+    return pa.array(texts, pa.binary())

@@ -1,6 +1,7 @@
 """PostgreSQL: COPY into a staging table and one guarded insert, so that the greatest version of each key stays.
 
-A schema per tenant. Deleted keys stay as tombstones in a table beside, which readers need not know."""
+As long as every key is new to the table, COPY goes straight into it. A schema per tenant. Deleted keys stay as tombstones in
+a table beside, which readers need not know."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from millrace.model.table import Definition
 from millrace.sink.addresses import permitted
 from millrace.sink.arrow_text import to_csv
 from millrace.sink.foreign import Definitions, Rows, Work
+from millrace.sink.key_order import in_key_order
 from millrace.sink.postgres_ddl import CHUNKS, META, OWN, alter, create, drop, identifier, physical, tombstones
 
 STAGING = "_millrace_staging"
@@ -69,6 +71,8 @@ class PostgresSink:
             self._place["password"] = secret(str(given["password"]))
         self._connection: psycopg.Connection[Any] | None = None
         self._prepared: dict[tuple[str, str], str] = {}
+        # Tables in which a key came again: there, a row is looked for before it is written.
+        self._met_twice: set[tuple[str, str]] = set()
 
     def check(self) -> None:
         with self._connected().transaction(force_rollback=True):
@@ -136,11 +140,48 @@ class PostgresSink:
 
     def _upsert(self, schema: str, definition: Definition, rows: Rows, floor: int) -> None:
         names = [column.name for column in definition.columns] + [own for own, _ in OWN]
-        key = definition.table.primary_key
         table = sql.Identifier(schema, physical(definition.table.name))
         graves = sql.Identifier(schema, tombstones(definition.table.name))
-        self._stage(table, names, (_upserts(batch, floor) for batch in rows.open()))
-        columns, keys = _listed(names), _listed(key)
+        deleted: list[pa.RecordBatch] = []
+        if not self._copy_new(schema, definition, names, rows, floor, deleted):
+            deleted.clear()
+            self._merge(table, graves, definition.table.primary_key, names, _split(rows, floor, deleted))
+        if deleted:
+            self._delete(table, graves, definition.table.primary_key, deleted)
+
+    def _copy_new(
+        self,
+        schema: str,
+        definition: Definition,
+        names: list[str],
+        rows: Rows,
+        floor: int,
+        deleted: list[pa.RecordBatch],
+    ) -> bool:
+        """Straight into the table, as long as it has met no key twice and nothing was deleted from it. False if it has now:
+        then nothing happened."""
+        name, key = definition.table.name, definition.table.primary_key
+        graves = sql.Identifier(schema, tombstones(name))
+        if (schema, name) in self._met_twice or self._ask(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(graves), []):
+            return False
+        try:
+            with self._connected().transaction():
+                fresh = in_key_order(_split(rows, floor, deleted), key)
+                self._copy(sql.Identifier(schema, physical(name)), names, fresh)
+            return True
+        except psycopg.errors.UniqueViolation:
+            self._met_twice.add((schema, name))
+            return False
+
+    def _merge(
+        self,
+        table: sql.Identifier,
+        graves: sql.Identifier,
+        key: Sequence[str],
+        names: list[str],
+        batches: Iterator[pa.RecordBatch],
+    ) -> None:
+        self._stage(table, names, in_key_order(batches, key))
         changed = sql.SQL(", ").join(
             [sql.SQL("{0} = excluded.{0}").format(identifier(name)) for name in names if name not in key]
         )
@@ -151,23 +192,19 @@ class PostgresSink:
                 "ON CONFLICT ({keys}) DO UPDATE SET {changed} WHERE excluded._version > there._version"
             ).format(
                 table=table,
-                columns=columns,
+                columns=_listed(names),
                 staging=sql.Identifier(STAGING),
                 graves=graves,
                 same=_same(key, "gone", "new"),
-                keys=keys,
+                keys=_listed(key),
                 changed=changed,
             )
         )
         self._run(sql.SQL("DROP TABLE {}").format(sql.Identifier(STAGING)))
-        self._delete(table, graves, key, rows, floor)
 
     def _delete(
-        self, table: sql.Identifier, graves: sql.Identifier, key: Sequence[str], rows: Rows, floor: int
+        self, table: sql.Identifier, graves: sql.Identifier, key: Sequence[str], deletes: list[pa.RecordBatch]
     ) -> None:
-        deletes = [batch for batch in (_deletes(batch, floor) for batch in rows.open()) if batch.num_rows]
-        if not deletes:
-            return
         names = [*key, "_version"]
         self._stage(graves, names, iter(deletes))
         staging, keys = sql.Identifier(STAGING), _listed(key)
@@ -276,8 +313,13 @@ def _upserts(batch: pa.RecordBatch, floor: int) -> pa.RecordBatch:
     return batch.filter(pc.and_(pc.invert(batch[DELETED_COLUMN]), pc.greater(batch["_version"], floor)))
 
 
-def _deletes(batch: pa.RecordBatch, floor: int) -> pa.RecordBatch:
-    return batch.filter(pc.and_(batch[DELETED_COLUMN], pc.greater(batch["_version"], floor)))
+def _split(rows: Rows, floor: int, deleted: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that are to be there; those that are to go are put aside on the way."""
+    for batch in rows.open():
+        gone = batch.filter(pc.and_(batch[DELETED_COLUMN], pc.greater(batch["_version"], floor)))
+        if gone.num_rows:
+            deleted.append(gone)
+        yield _upserts(batch, floor)
 
 
 def _listed(names: Sequence[str]) -> sql.Composed:

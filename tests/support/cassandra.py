@@ -56,6 +56,10 @@ def _launch(folder: Path, native: int, storage: int) -> Launch:
         **{f"{name}_directory": str(folder / name) for name in ("commitlog", "saved_caches", "hints", "cdc_raw")},
         "commitlog_sync": "periodic",
         "commitlog_sync_period": "1000ms",
+        # A machine that does other things besides is slow, not broken.
+        "write_request_timeout": "20s",
+        "read_request_timeout": "20s",
+        "request_timeout": "30s",
         "listen_address": LOOPBACK,
         "rpc_address": LOOPBACK,
         "native_transport_port": native,

@@ -1,0 +1,116 @@
+"""What is parked is told when it changes, counts against a quota, and is forgotten when it is drained."""
+
+import time
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.api import sink_watch
+from millrace.api.sink_watch import SinkWatch
+from millrace.model.errors import Clash
+from millrace.model.names import Home
+from millrace.model.ops import Op
+from millrace.model.sinks import SinkTarget
+from millrace.sink.parking import Queue
+from millrace.sink.roster import Backfill, Member, write_member
+
+
+class Watched:
+    def __init__(self, root: Path, limit: int = 1000) -> None:
+        self.home = Home(root)
+        self.told: list[tuple[str, str, dict[str, Any]]] = []
+        self.awaited = False
+        self.watch = SinkWatch(self.home, lambda _: limit, lambda *_: self.awaited, self._append)
+
+    def _append(self, op: Op) -> "Future[None]":
+        self.told.append((op.body["what"], f"{op.tenant}/{op.subject}", op.body["data"]))
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def queue(self, table: str = "notes", tenant: str = "acme") -> Queue:
+        queue = Queue(self.home.queue("postgres", tenant, table, "warehouse"))
+        queue.folder.mkdir(parents=True, exist_ok=True)
+        return queue
+
+    def park(self, queue: Queue, size: int = 0) -> None:
+        (queue.folder / "rows.parquet").write_bytes(b"x" * size)
+        queue.state.parked_since, queue.state.reason = 5.0, "it is away"
+        queue.save_state()
+
+    def heal(self, queue: Queue) -> None:
+        queue.state.parked_since = queue.state.reason = None
+        queue.save_state()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+def member(**more: Any) -> Member:
+    return replace(Member(SinkTarget("warehouse", "postgres"), "abc", (1, 2), (1, 2)), **more)
+
+
+def test_a_sink_that_stops_and_goes_on_is_told_of_once_each(watched: Watched) -> None:
+    queue = watched.queue()
+    watched.watch.look()
+    watched.park(queue)
+    for _ in range(3):
+        watched.watch.look()
+    Watched(watched.home.root).watch.look()
+    watched.heal(queue)
+    watched.watch.look()
+    told = [(what, table) for what, table, _ in watched.told]
+    assert told == [("parked", "acme/notes"), ("resumed", "acme/notes")]
+    assert watched.told[0][2]["reason"] == "it is away"
+
+
+def test_a_back_fill_says_where_its_rows_come_from(watched: Watched) -> None:
+    queue = watched.queue()
+    write_member(queue.folder, member(backfill=Backfill()))
+    watched.watch.look()
+    write_member(queue.folder, member(backfill=Backfill("done", "delta", 42)))
+    watched.watch.look()
+    assert [(what, data["state"], data["source"], data["rows"]) for what, _, data in watched.told] == [
+        ("backfill", "wanted", None, 0),
+        ("backfill", "done", "delta", 42),
+    ]
+
+
+def test_over_the_quota_the_tables_that_are_stuck_take_no_imports(watched: Watched) -> None:
+    watched.park(watched.queue("stuck"), 2000)
+    watched.queue("fine")
+    watched.park(watched.queue("small", "other"), 10)
+    watched.watch.look()
+    with pytest.raises(Clash, match=r"2,\d+ bytes wait.*1,000 may") as refused:
+        watched.watch.refuse_if_full("acme", "stuck")
+    assert refused.value.code == "parked_quota"
+    for tenant, table in (("acme", "fine"), ("other", "small"), ("acme", "nowhere")):
+        watched.watch.refuse_if_full(tenant, table)
+    watched.heal(watched.queue("stuck"))
+    watched.watch.look()
+    watched.watch.refuse_if_full("acme", "stuck")
+
+
+def test_a_sink_that_was_removed_is_forgotten_once_nobody_waits_for_it(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_watch, "SETTLE_SECONDS", 0.0)
+    queue = watched.queue()
+    write_member(queue.folder, member(removed=(1, 3)))
+    item = queue.folder / f"{time.time_ns() // 1000:020d}-x.item.json"
+    item.write_text("{}")
+    watched.watch.look()
+    assert queue.folder.is_dir(), "something is still parked for it"
+    item.unlink()
+    watched.awaited = True
+    watched.watch.look()
+    assert queue.folder.is_dir(), "an import may still bring something"
+    watched.awaited = False
+    watched.watch.look()
+    assert not queue.folder.exists()
+    assert [what for what, _, _ in watched.told] == ["drained"]
