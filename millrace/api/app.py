@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millrace.api.audit import Audit, Audited
 from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
 from millrace.api.replaying import Replays
@@ -14,6 +15,7 @@ from millrace.api.routes import (
     agreements,
     apps,
     asking,
+    auditing,
     declarations,
     diffing,
     errors,
@@ -25,6 +27,7 @@ from millrace.api.routes import (
     sinks,
     spans,
     subscriptions,
+    tokens,
     tus,
     whatif,
 )
@@ -38,6 +41,7 @@ def make_app(platform: Platform) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.platform = platform
+        app.state.audit = Audit(platform.store)
         app.state.watch = Watch()
         app.state.sessions = Sessions(platform)
         app.state.streams = Streams(platform)
@@ -68,9 +72,12 @@ def make_app(platform: Platform) -> FastAPI:
         whatif,
         mysimbdp,
         apps,
+        tokens,
+        auditing,
     ):
         app.include_router(routes.router)
 
+    app.add_middleware(Audited)
     app.add_middleware(Measure)
     return app
 

@@ -2,8 +2,9 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Request
 
+from millrace.api.access import caller_of
 from millrace.api.platform import Platform
 from millrace.api.sessions import Sessions
 from millrace.api.tokens import Caller
@@ -19,8 +20,9 @@ def _sessions(request: Request) -> Sessions:
     return sessions
 
 
-def _caller(request: Request, authorization: Annotated[str | None, Header()] = None) -> Caller:
-    return _platform(request).tokens.caller(authorization)
+def _caller(request: Request) -> Caller:
+    """Also checks that the caller may call this endpoint at all, and see the tenant and the table its path names."""
+    return caller_of(request, _platform(request).tokens)
 
 
 PlatformDep = Annotated[Platform, Depends(_platform)]

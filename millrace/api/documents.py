@@ -70,6 +70,7 @@ def import_documents(
     *,
     kind: str | None = None,
     span: str | None = None,
+    only_tables: list[str] | None = None,
     home: Home | None = None,
 ) -> list[dict[str, Any]]:
     """The newest first; changes of the tables themselves only where their kind is asked for."""
@@ -78,6 +79,8 @@ def import_documents(
     for name, value in chosen.items():
         if value is not None:
             wanted = wanted.where(t.imports.c[name] == value)
+    if only_tables is not None:
+        wanted = wanted.where(t.imports.c.table_name.in_(only_tables))
     if kind is None:
         wanted = wanted.where(t.imports.c.kind != ALTER)
     found = list(connection.execute(wanted.order_by(t.imports.c.id.desc()).limit(limit)))

@@ -16,7 +16,7 @@ from millrace.api.refreshing import Refreshing
 from millrace.api.sink_watch import SinkWatch
 from millrace.api.sweeping import clear_staging, sweep
 from millrace.api.timing import due_ops
-from millrace.api.tokens import Tokens
+from millrace.api.tokens import USES_SECONDS, Tokens
 from millrace.control.controller import Controller
 from millrace.control.definitions import DefinitionFiles
 from millrace.control.state import OPEN
@@ -229,7 +229,7 @@ class Platform:
 
     def _run_timer(self) -> None:
         lease = self.settings.api.lease_seconds
-        swept = time.monotonic()
+        swept = noted = time.monotonic()
         while not self._stopping.wait(min(1.0, lease / 4)):
             self.alive["timer"] = time.monotonic()
             with self.store.read() as connection:
@@ -237,6 +237,9 @@ class Platform:
             for op in due:
                 self._append(op)
             self.sinks.look()
+            if time.monotonic() > noted + USES_SECONDS:
+                noted = time.monotonic()
+                self.tokens.note_uses()
             if time.monotonic() > swept + SWEEP_SECONDS:
                 swept = time.monotonic()
                 sweep(self.store, self.home)

@@ -1,5 +1,8 @@
 """The one table from our errors to HTTP, as application/problem+json."""
 
+import math
+from collections.abc import Mapping
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -8,6 +11,8 @@ from starlette.exceptions import HTTPException
 from millrace.model.errors import (
     Clash,
     Corrupt,
+    Exceeded,
+    Forbidden,
     Invalid,
     MillraceError,
     Missing,
@@ -24,6 +29,8 @@ STATUS: dict[type[MillraceError], int] = {
     Clash: 409,
     TooLarge: 413,
     Unauthorised: 401,
+    Forbidden: 403,
+    Exceeded: 429,
     Refused: 400,
     Unavailable: 503,
     Corrupt: 500,
@@ -39,19 +46,32 @@ def problem(status: int, code: str, detail: str, remedy: str = "", **more: objec
         "code": code,
         "detail": detail,
     }
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {"Retry-After": "2"} if status == 503 else None
     content = {**body, "remedy": remedy, **more}
-    return JSONResponse(content, status, headers, media_type="application/problem+json")
+    return JSONResponse(content, status, _headers(status, more), media_type="application/problem+json")
+
+
+def _headers(status: int, more: Mapping[str, object]) -> dict[str, str]:
+    if status == 401:
+        return {"WWW-Authenticate": "Bearer"}
+    seconds = more.get("retry_after_seconds", 2)
+    return {"Retry-After": str(seconds)} if status in (429, 503) else {}
+
+
+def problem_of(error: MillraceError) -> JSONResponse:
+    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+    more: dict[str, object] = {"import": error.import_id} if hasattr(error, "import_id") else {}
+    if isinstance(error, Exceeded):
+        more |= {**error.facts, "retry_after_seconds": max(1, math.ceil(error.retry_seconds))}
+    return problem(status, error.code, error.message, error.remedy, **more)
 
 
 def add_problems(app: FastAPI) -> None:
     @app.exception_handler(MillraceError)
     async def ours(_request: Request, error: MillraceError) -> JSONResponse:
-        status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-        if status >= 500:
+        response = problem_of(error)
+        if response.status_code >= 500:
             observe("trouble", kind=error.code, error=error.message)
-        more = {"import": error.import_id} if hasattr(error, "import_id") else {}
-        return problem(status, error.code, error.message, error.remedy, **more)
+        return response
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:

@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any
 
 import orjson
-from fastapi.responses import JSONResponse
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from millrace.api.endings import Ended
 from millrace.api.judgement import counts, rejected_pages
-from millrace.api.problems import STATUS, problem
+from millrace.api.problems import problem_of
 from millrace.api.streams import Streams
 from millrace.model.errors import Clash, MillraceError
 from millrace.model.streamed import OUT_OF_STEP, WINDOW_BYTES, count_rows, unpack_frame
@@ -195,8 +194,3 @@ class Session:
         except (TimeoutError, RuntimeError, WebSocketDisconnect):
             # It is gone: the next connection is told where to go on.
             return
-
-
-def problem_of(error: MillraceError) -> JSONResponse:
-    status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-    return problem(status, error.code, error.message, error.remedy)

@@ -2,84 +2,187 @@
 
 import hashlib
 import secrets
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import Select, bindparam, delete, select, update
 
-from millrace.model.errors import Missing, Unauthorised
+from millrace.model.errors import Clash, Forbidden, Missing, Unauthorised
+from millrace.model.moments import iso
+from millrace.model.roles import ADMIN, OPERATOR, VIEWER, checked_role
 from millrace.store import tables as t
+from millrace.store.access_tables import grants
 from millrace.store.engine import Store, insert_new
 
 PREFIX = "mr_"
 # So long may a token that another server revoked still be honoured here.
 RECENT_SECONDS = 5.0
+MOST_RECENT = 10_000
+# The last use of a token is written no more often.
+USES_SECONDS = 60.0
+
+_TOKENS = select(t.tokens, *(column for column in grants.columns if column.name != "digest")).outerjoin(
+    grants, grants.c.digest == t.tokens.c.digest
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`tenant` is None for the platform's administrators."""
+    """`tenant` is None for those of the platform; `tables` None for all tables of the tenant."""
 
     name: str
     tenant: str | None
+    role: str = VIEWER
+    tables: frozenset[str] | None = None
+    expires_us: int | None = None
 
     @property
     def is_admin(self) -> bool:
-        return self.tenant is None
+        """Whether it runs the platform."""
+        return self.role == OPERATOR
 
     def must_see(self, tenant: str) -> None:
-        if not self.is_admin and self.tenant != tenant:
+        if self.tenant not in (None, tenant):
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+
+    def sees_table(self, table: str) -> bool:
+        return self.tables is None or table in self.tables
+
+    def must_see_table(self, tenant: str, table: str) -> None:
+        if not self.sees_table(table):
+            raise Missing(
+                f"There is no table {tenant}/{table}.", remedy="Apply its declaration first.", code="no_table"
+            )
 
     def must_be_admin(self) -> None:
         if not self.is_admin:
-            raise Missing("There is nothing here.", code="missing")
+            raise Forbidden(f"A {self.role} may not do this.", remedy="Use an operator's token.")
 
 
 class Tokens:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._recent: dict[str, tuple[Caller, float]] = {}
+        self._uses: dict[str, int] = {}
+        self._lock = threading.Lock()
 
-    def make(self, name: str, tenant: str | None) -> str:
+    def make(
+        self,
+        name: str,
+        tenant: str | None,
+        role: str | None = None,
+        *,
+        tables: Sequence[str] | None = None,
+        expires_us: int | None = None,
+        made_by: str = "",
+    ) -> str:
+        """A new token, told this once. Names are given once among the tokens of a tenant."""
+        only = None if tables is None else tuple(tables)
+        role = checked_role(role, tenant, only)
         token = PREFIX + secrets.token_urlsafe(32)
-        self.keep(token, name, tenant)
+        with self._store.write() as connection:
+            if connection.execute(_named(name, tenant)).first() is not None:
+                raise Clash(f"There is a token {name!r} already.", remedy="Revoke it, or choose another name.")
+            self._keep(connection, token, name, tenant)
+            grant = {"role": role, "tables": only, "expires_us": expires_us, "last_used_us": None, "made_by": made_by}
+            insert_new(connection, grants, [{"digest": _digest(token), **grant}])
         return token
 
     def keep(self, token: str, name: str, tenant: str | None) -> None:
-        row = {"digest": _digest(token), "name": name, "tenant": tenant, "created_us": time.time_ns() // 1000}
+        """A token from elsewhere, that may do everything where it is."""
         with self._store.write() as connection:
-            insert_new(connection, t.tokens, [row])
+            self._keep(connection, token, name, tenant)
+
+    def _keep(self, connection: Any, token: str, name: str, tenant: str | None) -> None:
+        row = {"digest": _digest(token), "name": name, "tenant": tenant, "created_us": time.time_ns() // 1000}
+        insert_new(connection, t.tokens, [row])
 
     def caller(self, authorization: str | None) -> Caller:
         scheme, _, token = (authorization or "").partition(" ")
         caller = self._known(_digest(token.strip())) if scheme.lower() == "bearer" and token else None
         if caller is None:
             raise Unauthorised("The request has no valid token.", remedy="Send Authorization: Bearer <token>.")
+        now_us = time.time_ns() // 1000
+        if caller.expires_us is not None and caller.expires_us <= now_us:
+            raise Unauthorised(
+                f"The token expired at {iso(caller.expires_us)}.", remedy="Make a new one.", code="expired"
+            )
+        self._uses[_digest(token.strip())] = now_us
         return caller
 
     def _known(self, digest: str) -> Caller | None:
+        """Found by its digest, so how long that takes tells nothing about any other token."""
         caller, until = self._recent.get(digest, (None, 0.0))
         if caller is None or time.monotonic() > until:
             with self._store.read() as connection:
-                row = connection.execute(select(t.tokens).where(t.tokens.c.digest == digest)).first()
-            caller = None if row is None else Caller(row.name, row.tenant)
-            if caller is not None:
-                self._recent[digest] = caller, time.monotonic() + RECENT_SECONDS
+                row = connection.execute(_TOKENS.where(t.tokens.c.digest == digest)).first()
+            if row is None or not secrets.compare_digest(row.digest, digest):
+                return None
+            caller = _caller(row)
+            if len(self._recent) >= MOST_RECENT:
+                self._recent.clear()
+            self._recent[digest] = caller, time.monotonic() + RECENT_SECONDS
         return caller
 
-    def list(self) -> list[dict[str, object]]:
-        with self._store.read() as connection:
-            rows = connection.execute(
-                select(t.tokens.c.name, t.tokens.c.tenant, t.tokens.c.created_us).order_by(t.tokens.c.name)
-            )
-            return [dict(row._mapping) for row in rows]
-
-    def revoke(self, name: str) -> None:
+    def note_uses(self) -> None:
+        """Writes when each token was last used; to be called once in a while."""
+        with self._lock:
+            uses, self._uses = self._uses, {}
+        if not uses:
+            return
+        note = update(grants).where(grants.c.digest == bindparam("of")).values(last_used_us=bindparam("at"))
         with self._store.write() as connection:
-            self._recent.clear()
-            if connection.execute(delete(t.tokens).where(t.tokens.c.name == name)).rowcount == 0:
+            connection.execute(note, [{"of": digest, "at": at} for digest, at in uses.items()])
+
+    def list(self, tenant: str | None = None) -> list[dict[str, Any]]:
+        """Of a tenant, or of all."""
+        wanted = _TOKENS.order_by(t.tokens.c.tenant, t.tokens.c.name)
+        with self._store.read() as connection:
+            rows = list(connection.execute(wanted if tenant is None else wanted.where(t.tokens.c.tenant == tenant)))
+        return [self._document(row) for row in rows]
+
+    def _document(self, row: Any) -> dict[str, Any]:
+        caller = _caller(row)
+        return {
+            "name": row.name,
+            "tenant": row.tenant,
+            "role": caller.role,
+            "tables": None if caller.tables is None else sorted(caller.tables),
+            "created_us": row.created_us,
+            "created_at": iso(row.created_us),
+            "expires_at": iso(row.expires_us),
+            "last_used_at": iso(self._uses.get(row.digest, row.last_used_us)),
+            "made_by": row.made_by or "",
+        }
+
+    def revoke(self, name: str, tenant: str | None = None) -> None:
+        """The token of that name of the tenant; without one, the only token of that name."""
+        named = t.tokens.c.name == name
+        where = named if tenant is None else named & (t.tokens.c.tenant == tenant)
+        with self._store.write() as connection:
+            found = list(connection.execute(select(t.tokens.c.digest, t.tokens.c.tenant).where(where)))
+            if not found:
                 raise Missing(f"There is no token {name!r}.", code="no_token")
+            owners = sorted({row.tenant or "the platform" for row in found})
+            if len(owners) > 1:
+                raise Clash(f"{', '.join(owners)} have a token {name!r} each.", remedy="Name the tenant.")
+            for tokens in (t.tokens, grants):
+                connection.execute(delete(tokens).where(tokens.c.digest.in_([row.digest for row in found])))
+        # Behind the commit: whoever looked meanwhile must look again.
+        self._recent.clear()
+
+
+def _named(name: str, tenant: str | None) -> Select[Any]:
+    of = t.tokens.c.tenant.is_(None) if tenant is None else t.tokens.c.tenant == tenant
+    return select(t.tokens.c.digest).where(t.tokens.c.name == name, of)
+
+
+def _caller(row: Any) -> Caller:
+    role = row.role or (OPERATOR if row.tenant is None else ADMIN)
+    return Caller(row.name, row.tenant, role, None if row.tables is None else frozenset(row.tables), row.expires_us)
 
 
 def _digest(token: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli import (
+    account_commands,
     app_commands,
     k8s_commands,
     log_commands,
@@ -293,6 +294,7 @@ whatif.register(app)
 schema_commands.register(app)
 tenant_commands.register(app)
 quality_commands.register(app)
+account_commands.register(app)
 
 if __name__ == "__main__":
     app()

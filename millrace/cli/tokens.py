@@ -5,28 +5,41 @@ from millrace.cli.session import Session
 from millrace.client import Millrace
 
 
-def create(session: Session, name: str, tenant: str | None) -> None:
+def create(
+    session: Session, name: str, tenant: str | None, role: str | None, tables: list[str] | None, days: float | None
+) -> None:
     with Millrace.from_home(session.home) as connection:
-        token = connection.create_token(name, tenant=tenant)
+        made = connection.make_token(name, tenant=tenant, role=role, tables=tables or None, days=days)
     if session.json:
-        print_json({"name": name, "tenant": tenant, "token": token})
+        print_json(made)
     else:
-        print(token)
+        print(made["token"])
 
 
-def show(session: Session) -> None:
+def show(session: Session, tenant: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = connection.tokens()
+        found = connection.tokens(tenant)
     if session.json:
         for token in found:
             print_json(token)
-    else:
-        print_table(("name", "tenant"), [(token["name"], token.get("tenant") or "(all)") for token in found])
+        return
+    rows = [
+        (
+            token["name"],
+            token["tenant"] or "(all)",
+            token["role"],
+            ", ".join(token["tables"] or ()) or "(all)",
+            token["expires_at"] or "never",
+            token["last_used_at"] or "never",
+        )
+        for token in found
+    ]
+    print_table(("name", "tenant", "role", "tables", "expires", "last used"), rows)
 
 
-def delete(session: Session, name: str) -> None:
+def delete(session: Session, name: str, tenant: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        connection.delete_token(name)
+        connection.delete_token(name, tenant)
     if session.json:
         print_json({"name": name, "deleted": True})
     else:

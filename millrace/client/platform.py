@@ -157,15 +157,33 @@ class Millrace(Connection):
         body = {"sql": sql, **({} if max_rows is None else {"max_rows": max_rows})}
         return cast(QueryResult, self.json("POST", "/v1/query", json=body))
 
-    def create_token(self, name: str, *, tenant: str | None = None) -> str:
-        """A new token, shown this once; without a tenant it may do everything."""
-        return str(self.json("POST", "/v1/tokens", json={"tenant": tenant, "name": name})["token"])
+    def create_token(self, name: str, *, tenant: str | None = None, role: str | None = None) -> str:
+        """A new token, shown this once; without a role it may do everything where it is."""
+        return str(self.make_token(name, tenant=tenant, role=role)["token"])
 
-    def tokens(self) -> list[dict[str, Any]]:
-        return _items(self.json("GET", "/v1/tokens"))
+    def make_token(
+        self,
+        name: str,
+        *,
+        tenant: str | None = None,
+        role: str | None = None,
+        tables: list[str] | None = None,
+        days: float | None = None,
+    ) -> dict[str, Any]:
+        """The same with all that is known of it; `tables` limits it to some, and it expires after `days`."""
+        wanted = {"name": name, "tenant": tenant, "role": role, "tables": tables, "days": days}
+        return cast(dict[str, Any], self.json("POST", "/v1/tokens", json=wanted))
 
-    def delete_token(self, name: str) -> None:
-        self.ok("DELETE", f"/v1/tokens/{path_part(name)}")
+    def tokens(self, tenant: str | None = None) -> list[dict[str, Any]]:
+        return _items(self.json("GET", "/v1/tokens", params=_of(tenant)))
+
+    def delete_token(self, name: str, tenant: str | None = None) -> None:
+        self.ok("DELETE", f"/v1/tokens/{path_part(name)}", params=_of(tenant))
+
+    def audit(self, tenant: str | None = None, *, limit: int = 100) -> list[dict[str, Any]]:
+        """The latest entries of the audit log, in order."""
+        params = {"newest": "true", "limit": str(limit), **_of(tenant)}
+        return _items(self.json("GET", "/v1/audit", params=params))
 
     def metrics(self) -> str:
         return self.ok("GET", "/metrics").text
@@ -173,6 +191,10 @@ class Millrace(Connection):
 
 def _items(body: Any) -> list[Any]:
     return list(body["items"]) if isinstance(body, dict) else list(body)
+
+
+def _of(tenant: str | None) -> dict[str, str]:
+    return {} if tenant is None else {"tenant": tenant}
 
 
 def _table_route(tenant: str, table: str) -> str:

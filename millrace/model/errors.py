@@ -6,7 +6,9 @@ MillraceError
 │   ├── Missing        it does not exist, or the caller may not know that it does
 │   ├── Clash          it contradicts what is already there
 │   ├── TooLarge       over a declared limit
-│   └── Unauthorised   no valid token
+│   ├── Unauthorised   no valid token
+│   ├── Forbidden      a valid token whose role does not allow it
+│   └── Exceeded       over a quota now; the same request may succeed when it frees
 ├── Unavailable        a part of the platform does not answer now; the same request may succeed later
 └── Corrupt            stored state contradicts itself; stop rather than go on
 """
@@ -52,6 +54,21 @@ class Unauthorised(Refused):
     code = "unauthorised"
 
 
+class Forbidden(Refused):
+    code = "forbidden"
+
+
+class Exceeded(Refused):
+    """`facts` says which quota, its limit, what is used of it; `retry_seconds` when asking again may help."""
+
+    code = "over_quota"
+
+    def __init__(self, message: str, *, remedy: str = "", facts: dict[str, str], retry_seconds: float = 1.0) -> None:
+        super().__init__(message, remedy=remedy)
+        self.facts = facts
+        self.retry_seconds = retry_seconds
+
+
 class Unavailable(MillraceError):
     code = "unavailable"
 
@@ -61,5 +78,5 @@ class Corrupt(MillraceError):
 
 
 REFUSALS: dict[str, type[Refused]] = {
-    kind.code: kind for kind in (Refused, Invalid, Missing, Clash, TooLarge, Unauthorised)
+    kind.code: kind for kind in (Refused, Invalid, Missing, Clash, TooLarge, Unauthorised, Forbidden)
 }

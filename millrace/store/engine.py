@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table as SqlTable
 
+import millrace.store.access_tables
 import millrace.store.notify_tables
 import millrace.store.quality_tables
 import millrace.store.tenancy_tables  # noqa: F401 (by being imported their tables are known)

@@ -1,23 +1,28 @@
 """How apart programs run: limits by whatever the machine offers, and a clear word where it offers little."""
 
+import json
 import os
+import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from millrace.api.client_apps import refuse_local_command
 from millrace.api.tokens import Caller
-from millrace.manage.confinement import Confinement
+from millrace.manage.confinement import Confinement, launcher
 from millrace.manage.limits import Limiter, Limits
 from millrace.manage.logs import RotatedLog, gather_own_logs
 from millrace.model.agreement import Agreement, Amounts, App
 from millrace.model.errors import Invalid, Refused
 from millrace.model.names import Home
+from millrace.model.roles import OPERATOR
 from millrace.staging import users
 from millrace.staging.arrivals import Arrival, checked_file_name, waiting_files
 from millrace.staging.folders import Staging
 from millrace.staging.users import user_of
 
+BUILD = Path(__file__).parents[2] / "build"
 MOST = Amounts(cpu_millis=500, memory_bytes=64 << 20)
 
 
@@ -90,7 +95,7 @@ def test_a_program_gets_the_contracts_environment_and_nothing_of_the_platforms(t
 
 def test_only_the_operator_declares_local_commands() -> None:
     local, image = (Agreement("acme", app=app) for app in (App(command=("sh",)), App(image="x")))
-    refuse_local_command(Caller("admin", None), local)
+    refuse_local_command(Caller("admin", None, OPERATOR), local)
     refuse_local_command(Caller("someone", "acme"), image)
     with pytest.raises(Refused, match="operator"):
         refuse_local_command(Caller("someone", "acme"), local)
@@ -141,3 +146,22 @@ def test_names_that_no_upload_may_have(name: str | None) -> None:
 
 def test_a_path_is_only_its_last_part() -> None:
     assert [checked_file_name(name) for name in ("../../etc/passwd", "C:\\data\\a b.csv")] == ["passwd", "a b.csv"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a program another user's")
+def test_without_a_view_of_its_own_permissions_hide_the_token_and_other_tenants() -> None:
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="user-", dir=BUILD) as folder:
+        Path(folder).chmod(0o755)
+        home = Home(Path(folder))
+        home.client.touch(0o600)
+        home.programs.mkdir()
+        mine, other = Staging(home, "acme"), Staging(home, "other")
+        for staging in (mine, other):
+            staging.make(user_of(staging.tenant))
+        (other.inbox / "secret.csv").write_text("theirs")
+        look = f"id -u; cat {home.client} {other.inbox}/secret.csv; ls {other.root}; cd $SOURCE_PATH/$CLIENT_ID && ls"
+        order = Confinement(own_user=True, own_view=False).order(mine, ("sh", "-c", look), {}, Limits())
+        ran = subprocess.run(launcher(), input=json.dumps(order).encode(), capture_output=True, check=True, timeout=30)
+    assert ran.stdout.split() == [str(user_of("acme")).encode(), b"in", b"log", b"out"]
+    assert ran.stderr.count(b"Permission denied") == 3

@@ -166,7 +166,8 @@ def _revision(row: Any) -> dict[str, Any]:
 def list_tables(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     caller.must_see(tenant)
     with platform.store.read() as connection:
-        return {"items": [table_document(definition, platform.home) for definition in tables_of(connection, tenant)]}
+        seen = [one for one in tables_of(connection, tenant) if caller.sees_table(one.table.name)]
+        return {"items": [table_document(definition, platform.home) for definition in seen]}
 
 
 @router.get("/tenants/{tenant}/tables/{table}")

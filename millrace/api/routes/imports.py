@@ -26,7 +26,7 @@ def shown_import(platform: Platform, caller: Caller, import_id: str) -> dict[str
         raise Missing(f"There is no import {import_id[:40]!r}.", code="no_import")
     with platform.store.read() as connection:
         document = import_document(connection, import_id, platform.home)
-    if caller.tenant not in (None, document["tenant"]):
+    if caller.tenant not in (None, document["tenant"]) or not caller.sees_table(document["table"]):
         raise Missing(f"There is no import {import_id}.", code="no_import")
     return document
 
@@ -88,10 +88,10 @@ def list_imports(
 ) -> dict[str, Any]:
     if tenant is not None:
         caller.must_see(tenant)
+    only = None if caller.tables is None else sorted(caller.tables)
+    chosen = {"kind": kind, "span": span, "only_tables": only}
     with platform.store.read() as connection:
-        found = import_documents(
-            connection, tenant or caller.tenant, table, state, limit, kind=kind, span=span, home=platform.home
-        )
+        found = import_documents(connection, tenant or caller.tenant, table, state, limit, **chosen, home=platform.home)
     return {"items": found}
 
 

@@ -5,11 +5,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response, WebSocket
 
+from millrace.api.access import endpoint_of, refuse_unless_may
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
 from millrace.api.platform import Platform
+from millrace.api.problems import problem_of
 from millrace.api.row_request import post_rows
-from millrace.api.stream_session import Session, problem_of
+from millrace.api.stream_session import Session
 from millrace.api.streams import Streams
 from millrace.model.errors import MillraceError, TooLarge
 from millrace.model.names import checked_name, checked_span, new_id
@@ -50,7 +52,8 @@ async def stream_rows(
     streams: Streams = socket.app.state.streams
 
     def check_token() -> None:
-        platform.tokens.caller(socket.headers.get("authorization")).must_see(tenant)
+        socket.state.caller = caller = platform.tokens.caller(socket.headers.get("authorization"))
+        refuse_unless_may(caller, endpoint_of(socket), socket.path_params)
 
     def admit() -> Lane:
         check_token()

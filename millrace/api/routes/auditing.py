@@ -1,0 +1,25 @@
+"""The audit log, read: admins see their tenant's part of it."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+
+from millrace.api.deps import CallerDep
+
+router = APIRouter(prefix="/v1", tags=["audit"])
+
+
+@router.get("/audit")
+def list_audit(
+    request: Request,
+    caller: CallerDep,
+    tenant: str | None = None,
+    after: Annotated[int, Query(ge=0)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    newest: bool = False,
+) -> dict[str, Any]:
+    """Entries in order, from `after` on; with `newest`, the last ones."""
+    if tenant is not None:
+        caller.must_see(tenant)
+    found = request.app.state.audit.page(tenant or caller.tenant, after, limit, newest=newest)
+    return {"items": found, "last": found[-1]["number"] if found else after}

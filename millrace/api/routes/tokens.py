@@ -1,0 +1,76 @@
+"""Tokens: made, listed and revoked by operators, and by admins for their own tenant."""
+
+import time
+from datetime import timedelta
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.platform import Platform
+from millrace.model.errors import Missing
+from millrace.model.moments import iso
+from millrace.model.names import checked_name
+from millrace.model.roles import checked_role
+from millrace.store import tables as t
+
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+MOST_DAYS = 3650
+_DAY_US = timedelta(days=1) // timedelta(microseconds=1)
+
+
+class NewToken(BaseModel):
+    """Without a role it may do everything where it is; `tables` limits it to some; it expires after `days`."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(min_length=1, max_length=100)
+    tenant: str | None = None
+    role: str | None = None
+    tables: list[str] | None = Field(default=None, min_length=1, max_length=1000)
+    days: float | None = Field(default=None, gt=0, le=MOST_DAYS)
+
+
+@router.post("", status_code=201)
+def make_token(wanted: NewToken, request: Request, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """The answer holds the token; nobody can see it again."""
+    tenant = _tenant(platform, caller, wanted.tenant)
+    request.state.about_tenant = tenant
+    tables = None if wanted.tables is None else tuple(checked_name("table", table) for table in wanted.tables)
+    role = checked_role(wanted.role, tenant, tables)
+    expires_us = None if wanted.days is None else time.time_ns() // 1000 + int(wanted.days * _DAY_US)
+    token = platform.tokens.make(wanted.name, tenant, role, tables=tables, expires_us=expires_us, made_by=caller.name)
+    told = {"name": wanted.name, "tenant": tenant, "role": role, "tables": tables, "expires_at": iso(expires_us)}
+    return {**told, "token": token}
+
+
+def _tenant(platform: Platform, caller: CallerDep, wanted: str | None) -> str | None:
+    if caller.tenant is not None and wanted is None:
+        return caller.tenant
+    if wanted is None:
+        return None
+    caller.must_see(checked_name("tenant", wanted))
+    with platform.store.read() as connection:
+        known = connection.execute(select(t.tenants.c.name).where(t.tenants.c.name == wanted)).first()
+    if known is None:
+        raise Missing(f"There is no tenant {wanted!r}.", code="no_tenant")
+    return wanted
+
+
+@router.get("")
+def list_tokens(caller: CallerDep, platform: PlatformDep, tenant: str | None = None) -> dict[str, Any]:
+    """Their roles, expiry and last use; never the tokens themselves."""
+    if tenant is not None:
+        caller.must_see(tenant)
+    return {"items": platform.tokens.list(tenant or caller.tenant)}
+
+
+@router.delete("/{name}", status_code=204)
+def revoke_token(
+    name: str, request: Request, caller: CallerDep, platform: PlatformDep, tenant: str | None = None
+) -> None:
+    if tenant is not None:
+        caller.must_see(tenant)
+    request.state.about_tenant = tenant or caller.tenant
+    platform.tokens.revoke(name, tenant or caller.tenant)
