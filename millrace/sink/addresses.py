@@ -38,6 +38,12 @@ def permitted(host: str) -> list[str]:
     return good
 
 
+def refuse_private_host(host: str) -> None:
+    """For a client that resolves names itself: each address that the host stands for must be one we may connect to."""
+    for address in _resolve(host):
+        permitted(address)
+
+
 def is_allowed(address: str) -> bool:
     known = literal(address)
     return known is not None and is_permitted(known, _allowed)

@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from millrace.model.errors import MillraceError
 
 REQUEST_SECONDS = 10.0
+REACH_SECONDS = 5.0
 TRANSACTION_SECONDS = 300.0
 QUEUE_RECORDS, QUEUE_BYTES = 200_000, 32 << 20
 FETCH_BYTES = 32 << 20
@@ -74,13 +75,17 @@ class OutwardCluster:
     """One cluster, asked with a client that connects to nothing but what it is told until `brokers` was read."""
 
     def __init__(self, config: Mapping[str, str | int | bool]) -> None:
-        self.config: dict[str, str | int | float | bool] = {**config, "log_level": 2, "socket.connection.setup.timeout.ms": 10_000}
+        self.config: dict[str, str | int | float | bool] = {
+            **config,
+            "log_level": 2,
+            "socket.connection.setup.timeout.ms": 10_000,
+        }
         self._admin = AdminClient(self.config)
         self._partitions: dict[str, int] = {}
 
     def brokers(self) -> list[tuple[str, int]]:
         with _translated():
-            found = self._admin.list_topics(timeout=REQUEST_SECONDS).brokers
+            found = self._admin.list_topics(timeout=REACH_SECONDS).brokers
         return [(str(broker.host), int(broker.port)) for broker in found.values()]
 
     def ensure(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
@@ -260,14 +265,14 @@ class OutwardProducer:
 
     def _abort(self) -> None:
         try:
-            self._producer.abort_transaction(REQUEST_SECONDS)
-        except KafkaException:
+            with _translated():
+                self._producer.abort_transaction(REQUEST_SECONDS)
+        except NotTaken:
             # A displaced producer, or one whose cluster is away, has nothing to take back: its transaction runs out.
             self._producer.purge()
 
     def _reported(self, error: KafkaError | None, _message: Message) -> None:
-        if error is not None and error.code() != KafkaError._PURGE_QUEUE:
-            self._failed = self._failed or error
+        self._failed = self._failed or error
 
     def _raise_reported(self) -> None:
         if self._failed is not None:
@@ -292,8 +297,10 @@ class _translated:
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, KafkaException):
-            raise not_taken(error) from error
+        # While a fatal error is on its way to us, the client stumbles over reporting lesser ones.
+        cause = error.__cause__ if isinstance(error, SystemError) else error
+        if isinstance(cause, KafkaException):
+            raise not_taken(cause) from error
 
 
 def not_taken(error: KafkaException) -> NotTaken:
