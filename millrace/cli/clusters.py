@@ -15,6 +15,7 @@ from millrace.client import Millrace
 from millrace.k8s.access import find_access
 from millrace.k8s.apply import Orders, Outcome, apply
 from millrace.k8s.cluster import Cluster
+from millrace.k8s.names import cell_selector
 from millrace.k8s.render import Rendered, render_all, stopped
 from millrace.k8s.yaml_text import to_yaml
 from millrace.model.agreement import Agreement, parse_agreement
@@ -55,6 +56,12 @@ def apply_to(session: Session, source: Source, context: str | None, options: dic
     settings = Settings()
     tenants = _rendered(session, source)
     orders = Orders(everyone=not source.files, **options)
+    if orders.prune and not tenants:
+        # More likely the wrong platform than one that has lost all of its tenants.
+        raise Invalid(
+            "The platform has no tenants: pruning would remove every client app of the cluster.",
+            remedy=f"See which platform is asked; else: kubectl delete namespace -l {cell_selector(settings.k8s.cell)}",
+        )
     failed = False
     with Cluster(find_access(context), dry_run=orders.dry_run) as cluster:
         for outcome in apply(cluster, tenants, settings.k8s.cell, orders):

@@ -109,6 +109,15 @@ def test_a_tenant_that_is_leaving_runs_no_more_but_keeps_its_files(
     assert api.lines("DELETE") == []
 
 
+def test_a_platform_without_tenants_prunes_nothing(millrace: Run, api: KubeApi, platform: FakePlatform) -> None:
+    millrace("apply")
+    platform.answers["GET", "/v1/tenants"] = {"items": []}
+    done = millrace("apply", "--prune")
+    assert done.returncode == 1
+    assert "no tenants" in done.stderr
+    assert api.lines("DELETE") == []
+
+
 def test_what_the_cluster_refuses_is_exit_1_with_the_remedy(millrace: Run, api: KubeApi) -> None:
     api.refusals["PATCH", "/deployments/"] = 403
     done = millrace("apply")
