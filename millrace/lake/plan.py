@@ -128,7 +128,11 @@ class Planner:
 
     def _refuse_unless_whole(self, file: StagedFile) -> None:
         # Readers trust the size in the log: with a wrong one some return fewer rows and no error.
-        if not self._store.exists(file.path) or self._store.size(file.path) != file.size:
+        try:
+            size = self._store.size(file.path)
+        except FileNotFoundError:
+            size = None
+        if size != file.size:
             raise Corrupt(
                 f"Staged file {self._store.path(file.path)} is not there with its {file.size} bytes.",
                 remedy="Stage its chunks again.",

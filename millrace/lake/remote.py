@@ -7,6 +7,7 @@ never grows stale. Merged key files and the vacuum's notes are this machine's ow
 import io
 import os
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from millrace.lake.store import TEMPORARY_FOLDER, Entry, Store
 from millrace.lake.vacuum import RECORD
 
 AT_ONCE = 8
+REMEMBERED_SIZES = 1000
 # A copy somebody may just have been told the path of.
 JUST_USED = timedelta(minutes=10)
 
@@ -32,6 +34,8 @@ class RemoteStore(Store):
     def __init__(self, folder: Path, objects: Objects) -> None:
         super().__init__(folder)
         self._objects = objects
+        # What this store has put itself need not be asked for.
+        self._sizes: OrderedDict[str, int] = OrderedDict()
 
     @property
     def where(self) -> str:
@@ -75,7 +79,10 @@ class RemoteStore(Store):
         return True
 
     def size(self, name: str) -> int:
-        return super().size(name) if name.startswith(_OWN) else self._objects.size(name)
+        if name.startswith(_OWN):
+            return super().size(name)
+        known = self._sizes.get(name)
+        return self._objects.size(name) if known is None else known
 
     def list(self, folder: str) -> list[Entry]:
         """What is left of uploads that failed is here or there."""
@@ -111,6 +118,7 @@ class RemoteStore(Store):
         if not self._objects.put_if_absent(name, data):
             return False
         if not name.startswith(_LOG):
+            self._remember(name, len(data))
             self._keep(name, data)
         return True
 
@@ -121,11 +129,13 @@ class RemoteStore(Store):
             file.flush()
             if not name.startswith(_OWN):
                 self._objects.put_file(name, temporary)
+                self._remember(name, os.path.getsize(temporary))
             self._place(temporary, name)
 
     def delete(self, name: str) -> None:
         if not name.startswith(_OWN) or name.startswith(TEMPORARY_FOLDER):
             self._objects.delete(name)
+        self._sizes.pop(name, None)
         super().delete(name)
 
     def trim(self, most_bytes: int, unused_for: timedelta) -> None:
@@ -143,6 +153,11 @@ class RemoteStore(Store):
             folders = [f"_millrace/{entry.name}" for entry in entries if entry.is_dir()]
             return [folder for folder in folders if not f"{folder}/".startswith(_OWN)]
         return []
+
+    def _remember(self, name: str, size: int) -> None:
+        self._sizes[name] = size
+        if len(self._sizes) > REMEMBERED_SIZES:
+            self._sizes.popitem(last=False)
 
     def _fetch_if_there(self, name: str) -> None:
         with suppress(FileNotFoundError):

@@ -154,6 +154,16 @@ def test_whatever_is_lost_here_is_found_there(place: Place) -> None:
     assert content(table) == content(elsewhere) == place.read_by_deltalake() == sorted(expected.items())
 
 
+def test_a_table_made_anew_at_the_same_place_is_not_taken_for_the_old_one(place: Place) -> None:
+    store, objects = place.open(), place.objects()
+    apply_rows(LakeTable(store, KEYED), [(1, 1)])
+    for folder in ("", "_delta_log", "_millrace/keys"):
+        for entry in objects.list(folder):
+            objects.delete(entry.name)
+    apply_rows(LakeTable(place.open(), KEYED), [(2, 2)])
+    assert content(LakeTable(RemoteStore(store.root, objects), KEYED)) == [(2, 2)]
+
+
 def test_a_lost_key_file_is_made_again_from_the_rows(place: Place) -> None:
     table = LakeTable(place.open(), KEYED)
     staged = stage(table.store, [(1, 1), (2, 1)])
