@@ -83,7 +83,7 @@ def _keep_last(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "r+b") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             path.unlink()
         elif status.st_size > LOG_BYTES:
             file.seek(-LOG_BYTES, os.SEEK_END)

@@ -6,11 +6,15 @@ from pathlib import Path
 from millrace.manage.ripening import Health, How, Seen, Verdict, judge
 from millrace.manage.watching import signature_of
 
+# A program may leave any number of files; those that are not kept in mind are found later.
+MOST_SEEN = 10_000
+
 
 class Outbox:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._seen: dict[str, Seen] = {}
+        self._has_missed = False
 
     def __bool__(self) -> bool:
         return bool(self._seen)
@@ -21,7 +25,21 @@ class Outbox:
         if before is not None and seen.how is How.FOUND and before.signature == seen.signature:
             return
         self._seen.pop(seen.path, None)
-        self._seen[seen.path] = seen
+        if len(self._seen) >= MOST_SEEN:
+            self.miss()
+        else:
+            self._seen[seen.path] = seen
+
+    def miss(self) -> None:
+        """Some file is there that is not known here."""
+        self._has_missed = True
+
+    def has_to_look_again(self) -> bool:
+        """There are files that were not kept in mind, and there is room for them; told once."""
+        if not self._has_missed or len(self._seen) > MOST_SEEN // 2:
+            return False
+        self._has_missed = False
+        return True
 
     def ripe(self, health: Health, most: int) -> tuple[list[str], list[str]]:
         """Those to take, in the order in which they were finished, and those to refuse; each is told once."""

@@ -6,6 +6,7 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from millrace.manage.inotify import CLOSED, CREATED, GONE, IS_FOLDER, MOVED_IN, OVERFLOW, Inotify, News, NoInotify
@@ -14,6 +15,7 @@ from millrace.observe import log
 
 LOOK_SECONDS = 0.5
 MOST_LEVELS = 4
+MOST_LOOKED_AT = 20_000
 Sighting = tuple[str, Seen]
 
 
@@ -68,9 +70,10 @@ class Watcher:
         return [sighting for tenant in self._followed for sighting in self.look(tenant)]
 
     def look(self, tenant: str, below: str = "") -> list[Sighting]:
-        """All files there are now."""
+        """The files there are now."""
         root = self._followed[tenant].root
-        return [(tenant, seen) for folder in _folders(root, below) for seen in _files(root, folder)]
+        found = ((tenant, seen) for folder in _folders(root, below) for seen in _files(root, folder))
+        return list(islice(found, MOST_LOOKED_AT))
 
     def _sightings(self, news: News) -> list[Sighting]:
         if news.what & OVERFLOW:

@@ -56,7 +56,7 @@ class Arrival:
             os.fchown(self._file.fileno(), owner.st_uid, owner.st_gid)
         for name in (self._name, self._other_name()):
             try:
-                os.link(self._partial, self._folder / name)
+                os.link(self._partial, self._folder / name, follow_symlinks=False)
             except FileExistsError:
                 continue
             return self._folder / name

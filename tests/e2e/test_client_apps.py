@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from millrace.client import Millrace
 from millrace.client.apps import Apps
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
@@ -71,6 +72,17 @@ def test_a_batch_app_sees_uploads_first_and_its_files_are_one_span(platform: Run
     assert reports["items/1.csv"]["rows"]["rejected"] == 1
     assert platform.cli("app", "logs", "apps_batch").stdout == "handled\n"
     assert client.json("GET", "/tenant/apps_batch")["in"] == []
+
+    stranger = Millrace(client.endpoint.url, client.create_token("apps_stranger", tenant="apps_stranger"))
+    theirs = "/v1/tenants/apps_batch/app"
+    for route in (
+        "/v1/apps",
+        theirs,
+        f"{theirs}/runs",
+        *(f"{theirs}/runs/{run['id']}{end}" for end in ("", "/files", "/log")),
+    ):
+        assert stranger.send("GET", route).status_code == 404, route
+    assert stranger.send("POST", f"{theirs}/run").status_code == 404
 
 
 def test_a_stream_app_carries_files_within_moments_of_their_completion(platform: RunningPlatform) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from millrace.manage.claiming import file_away, file_of, open_claims, safe_name, take, tried_again
 from millrace.manage.importing import table_of
-from millrace.manage.outbox import Outbox
+from millrace.manage.outbox import MOST_SEEN, Outbox
 from millrace.manage.ripening import SETTLE_SECONDS, STABLE_SECONDS, Health, How, Seen, Verdict, judge, may_be_finished
 from millrace.manage.tidying import tidy
 from millrace.manage.watching import Watcher
@@ -82,6 +82,17 @@ def test_files_are_taken_in_the_order_in_which_they_were_finished(tmp_path: Path
     outbox.note(Seen("c", How.MOVED, 2.0, (9, 9, 9)))
     assert outbox.ripe(WELL, 2) == (["a", "b"], [])
     assert outbox.ripe(WELL, 2) == (["c"], [])
+
+
+def test_a_flood_of_files_is_not_kept_in_mind_but_found_again(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    for number in range(MOST_SEEN + 5):
+        outbox.note(Seen(f"{number}.csv", How.MOVED, 1.0))
+    assert not outbox.has_to_look_again()
+    taken, _ = outbox.ripe(WELL, MOST_SEEN + 5)
+    assert len(taken) == MOST_SEEN
+    assert outbox.has_to_look_again()
+    assert not outbox.has_to_look_again()
 
 
 @pytest.mark.parametrize("poll", [False, True])
