@@ -25,10 +25,10 @@ coverage: setup
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(ALONE) $(BIN)/coverage run -m pytest -m "not slow"
 
-# The sinks whose servers take long to start: BigQuery's emulator, in an environment of its own, and a mini HDFS.
+# The sinks whose servers take long to start: the emulators of Google's services, in an environment of their own; a mini HDFS.
 bigquery: setup
 	@scripts/setup bigquery
-	@$(BIN)/pytest tests/sinks -k bigquery
+	@$(BIN)/pytest tests/sinks -k "bigquery or gcs"
 
 hdfs: setup
 	@$(BIN)/pytest tests/sinks -k hdfs

@@ -3,7 +3,6 @@
 A dataset per tenant. Deleted keys stay as rows marked so in the table; readers have a view without them. What the table was
 prepared for and its floor are labels of the table."""
 
-import json
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -15,7 +14,6 @@ from google.api_core.exceptions import BadRequest, Conflict, GoogleAPIError, Not
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import bigquery
-from google.oauth2.service_account import Credentials
 
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.evolution import path
@@ -35,6 +33,7 @@ from millrace.sink.bigquery_ddl import (
 )
 from millrace.sink.bigquery_stage import AGAIN, JOB_SECONDS, REQUEST_SECONDS, find_table, newest, stage
 from millrace.sink.foreign import Definitions, Work
+from millrace.sink.google_account import service_account
 
 SCOPES = ("https://www.googleapis.com/auth/bigquery",)
 
@@ -178,7 +177,7 @@ class BigQuerySink:
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
     def close(self) -> None:
-        self._client.close()
+        self._client.close()  # type: ignore[no-untyped-call]
 
     def _dataset(self, definition: Definition) -> str:
         return f"{self._client.project}.{dataset_name(self._prefix, definition.tenant)}"
@@ -212,10 +211,9 @@ class BigQuerySink:
 def _credentials(settings: Mapping[str, Any], secret: Callable[[str], str]) -> Any:
     """The tenant's own service account, never the platform's. Its tokens are signed here: nothing is asked for them."""
     if "credentials" in settings:
-        account = Credentials.from_service_account_info(json.loads(secret(str(settings["credentials"]))), scopes=SCOPES)
-        return account.with_always_use_jwt_access(True)
+        return service_account(secret(str(settings["credentials"])), SCOPES)
     if "endpoint" in settings:
-        return AnonymousCredentials()
+        return AnonymousCredentials()  # type: ignore[no-untyped-call]
     raise Invalid(
         "A BigQuery sink needs credentials.", remedy="Give a reference to a secret of yours.", code="no_credentials"
     )

@@ -2,7 +2,6 @@
 
 The token is signed here: nothing in the key file makes us connect anywhere. It lives an hour, and is renewed before."""
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,11 +9,11 @@ from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from millrace.model.errors import Invalid
 from millrace.sink.addresses import permitted
+from millrace.sink.google_account import service_account
 
 SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
-RETRY_FOR = timedelta(seconds=30)
+RETRY_FOR = timedelta(seconds=10)
 RENEWED_BEFORE = timedelta(minutes=10)
 
 
@@ -46,10 +45,6 @@ class GoogleFiles:
 
 def access_token(key: str) -> tuple[str, datetime]:
     """A token that the service account's own key signs, and until when it is good."""
-    try:
-        from google.oauth2.service_account import Credentials  # noqa: PLC0415
-    except ImportError:
-        raise Invalid("gs:// paths need google-auth.", remedy="Install millrace[gcs].", code="no_driver") from None
-    account = Credentials.from_service_account_info(json.loads(key), scopes=SCOPES).with_always_use_jwt_access(True)
+    account = service_account(key, SCOPES)
     account.refresh(None)
     return str(account.token), account.expiry.replace(tzinfo=UTC)

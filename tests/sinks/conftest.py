@@ -14,9 +14,9 @@ from millrace.sink.foreign import ForeignSink
 from millrace.sink.registry import sink_class
 from millrace.sink.secrets import read_secret
 from tests.support import file_sinks, remote_delta, row_receiver
-from tests.support.bigquery_emulator import bigquery_emulator, bigquery_target
 from tests.support.cassandra import cassandra
-from tests.support.file_sinks import bucket_target, folder_target, hdfs_target
+from tests.support.file_sinks import bucket_target, folder_target, google_target, hdfs_target
+from tests.support.google_emulators import bigquery_emulator, bigquery_target, storage_emulator
 from tests.support.hdfs import HdfsCluster, hdfs
 from tests.support.mariadb import mariadb
 from tests.support.moto_server import S3, s3_server
@@ -57,6 +57,7 @@ def webhook_target(request: pytest.FixtureRequest) -> SinkTarget:
 TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
     "files": folder_target,
     "files-s3": partial(bucket_target, format="jsonl", layout="time"),
+    "files-gcs": partial(google_target, format="csv"),
     "files-hdfs": partial(hdfs_target, format="avro"),
     "bigquery": bigquery_target,
     "delta-s3": remote_delta.bucket_target,
@@ -106,6 +107,12 @@ def bigquery_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def storage_url() -> Iterator[str]:
+    with storage_emulator() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def mini_hdfs() -> Iterator[HdfsCluster]:
     with hdfs() as cluster:
         yield cluster
@@ -131,7 +138,7 @@ def away(target: SinkTarget) -> SinkTarget:
 
 
 # What takes too long to start for every run has a make target of its own.
-HEAVY = ("files-hdfs", "delta-hdfs", "bigquery")
+HEAVY = ("files-gcs", "files-hdfs", "delta-hdfs", "bigquery")
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in TARGETS])

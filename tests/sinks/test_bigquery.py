@@ -21,6 +21,7 @@ from millrace.sink.foreign import Work
 from tests.sinks.conftest import no_secret
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows
 from tests.support.bigquery_recorded import Recorded, recorded_bigquery
+from tests.support.file_sinks import service_account_key
 
 
 @pytest.fixture
@@ -172,6 +173,19 @@ def test_credentials_are_the_tenant_s_own_and_private_endpoints_the_operator_s_t
             refuse_private(inside, BigQuerySink.settings_schema)
     finally:
         allow(["127.0.0.0/8", "::1/128"])
+
+
+def test_tokens_are_signed_here_and_asked_of_nobody(service: Recorded) -> None:
+    """The key file names a place to ask for tokens where nobody answers."""
+    settings = {"project": "p", "endpoint": service.url, "credentials": "env:X"}
+    one = definition([ID, TEXT])
+    sink = BigQuerySink(SinkTarget("w", "bigquery", True, settings), lambda _: service_account_key())
+    sink.prepare(one, known(one))
+    assert "_millrace_notes" in service.tables
+    sink.close()
+    with pytest.raises(Invalid, match="key file") as met:
+        BigQuerySink(SinkTarget("w", "bigquery", True, settings), lambda _: '{"private_key": "hush"}')
+    assert "hush" not in str(met.value)
 
 
 def _errors(module: Any) -> list[type[BaseException]]:

@@ -1,12 +1,17 @@
-"""Targets of the file sink for tests: a folder, a bucket of moto's, a folder in a mini HDFS."""
+"""Targets of the file sink for tests: a folder, buckets of emulators, a folder in a mini HDFS."""
 
+import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from millrace.model.sinks import SinkTarget
+from tests.support.google_emulators import BUCKET
 from tests.support.moto_server import ACCESS_KEY, REGION, SECRET_KEY
 
 
@@ -25,6 +30,24 @@ def bucket_target(request: pytest.FixtureRequest, **more: Any) -> SinkTarget:
     keys = {"access_key": "env:MILLRACE_SECRET_TEST_ACCESS", "secret_key": "env:MILLRACE_SECRET_TEST_SECRET"}
     place = {"path": f"s3://{server.bucket()}/exports/daily", "endpoint": server.endpoint, "region": REGION}
     return _target({**place, **keys, **more})
+
+
+def google_target(request: pytest.FixtureRequest, **more: Any) -> SinkTarget:
+    patch = request.getfixturevalue("monkeypatch")
+    patch.setenv("MILLRACE_SECRET_TEST_ACCOUNT", service_account_key())
+    name = request.getfixturevalue("tmp_path").name
+    endpoint = request.getfixturevalue("storage_url")
+    place = {"path": f"gs://{BUCKET}/{name}", "endpoint": endpoint, "credentials": "env:MILLRACE_SECRET_TEST_ACCOUNT"}
+    return _target({**place, **more})
+
+
+@cache
+def service_account_key() -> str:
+    """A key file as Google hands it out, of an account that nobody has."""
+    key = rsa.generate_private_key(65537, 2048)
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    account = {"type": "service_account", "client_email": "millrace@test", "private_key_id": "1", "private_key": text}
+    return json.dumps({**account, "token_uri": "http://127.0.0.1:1/nobody-asks-for-tokens"})
 
 
 def hdfs_target(request: pytest.FixtureRequest, **more: Any) -> SinkTarget:
