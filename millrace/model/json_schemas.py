@@ -76,6 +76,13 @@ _TESTS: dict[str, dict[str, Schema]] = {
     "length": {"min_length": _whole(0, 1 << 31), "max_length": _whole(0, 1 << 31)},
     "check": {"check": _text(2000, about="An expression over columns that must be true: helpful <= total.")},
     "fresh": {name: _whole(0, r.MOST_SECONDS) for name in r.KINDS["fresh"]},
+    "reference": {
+        "references": {
+            "type": "string",
+            "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,62}\\..{1,255}$",
+            "description": "table.column: the primary key of another table of the tenant.",
+        }
+    },
     "unique": {"unique": {"anyOf": [{"const": "key"}, _list(_COLUMN, 1)]}},
 }
 

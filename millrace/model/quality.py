@@ -35,6 +35,8 @@ class Measured:
     # Of the imports before, the newest first; None where this is no import of its own (streamed or replayed rows).
     past_rows: Sequence[int] | None = None
     past_octets: Sequence[int] | None = None
+    # By rule: how many rows point at no row of the other table, or why that is unknown.
+    lost: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def keys_folder(root: Path, import_id: str) -> Path:
@@ -65,20 +67,36 @@ def report(rules: Sequence[Rule], totals: Totals, measured: Measured) -> dict[st
 def _judged(rule: Rule, totals: Totals, measured: Measured) -> dict[str, Any]:
     about = {"name": rule.name, "kind": rule.kind, "columns": list(rule.columns), "action": rule.action}
     if rule.kind in OF_ROWS:
-        broken = totals.broken[rule.name]
-        of = measured.rows if rule.action == REJECT else totals.rows
-        samples = totals.samples.get(rule.name, [])
-        return {**about, "broken": broken, "of": of, "verdict": BROKEN if broken else KEPT, "samples": samples}
+        return {**about, **_of_rows(rule, totals, measured)}
     if measured.past_rows is None or measured.past_octets is None:
         return {**about, "verdict": UNKNOWN}
-    if rule.kind == "nulls":
-        return {**about, **_nulls(rule, totals)}
-    if rule.kind == "unique":
-        broken = measured.repeated.get(rule.name, 0)
-        return {**about, "broken": broken, "of": totals.rows, "verdict": BROKEN if broken else KEPT}
-    if rule.kind == "rows":
-        return {**about, **_bounded(rule, measured.rows, measured.past_rows)}
-    return {**about, **_bounded(rule, measured.octets, measured.past_octets)}
+    match rule.kind:
+        case "nulls":
+            told = _nulls(rule, totals)
+        case "unique":
+            told = _counted(measured.repeated.get(rule.name, 0), totals.rows)
+        case "reference":
+            told = _reference(measured.lost.get(rule.name, {"unknown": ""}), totals)
+        case "rows":
+            told = _bounded(rule, measured.rows, measured.past_rows)
+        case _:
+            told = _bounded(rule, measured.octets, measured.past_octets)
+    return {**about, **told}
+
+
+def _counted(broken: int, of: int) -> dict[str, Any]:
+    return {"broken": broken, "of": of, "verdict": BROKEN if broken else KEPT}
+
+
+def _of_rows(rule: Rule, totals: Totals, measured: Measured) -> dict[str, Any]:
+    of = measured.rows if rule.action == REJECT else totals.rows
+    return {**_counted(totals.broken[rule.name], of), "samples": totals.samples.get(rule.name, [])}
+
+
+def _reference(lost: Mapping[str, Any], totals: Totals) -> dict[str, Any]:
+    if "unknown" in lost:
+        return {**lost, "verdict": UNKNOWN}
+    return {**_counted(lost["broken"], totals.rows), "table_version": lost["table_version"]}
 
 
 def _nulls(rule: Rule, totals: Totals) -> dict[str, Any]:

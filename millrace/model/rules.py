@@ -42,11 +42,12 @@ KINDS: dict[str, tuple[str, ...]] = {
     "check": ("check",),
     "fresh": ("max_age_seconds", "max_ahead_seconds"),
     "unique": ("unique",),
+    "reference": ("references",),
     "rows": ("rows",),
     "bytes": ("bytes",),
 }
 OF_ROWS = ("required", "range", "set", "pattern", "length", "check", "fresh")
-OF_COLUMNS = ("required", "nulls", "range", "set", "pattern", "length", "fresh")
+OF_COLUMNS = ("required", "nulls", "range", "set", "pattern", "length", "fresh", "reference")
 BOUND_WORDS = ("min", "max", "min_percent", "max_percent", "last")
 MOST_RULES = 200
 MOST_VALUES = 10_000
@@ -157,6 +158,13 @@ def _not_empty(where: str, bounds: dict[str, Any]) -> dict[str, Any]:
     return bounds
 
 
+def _reference(where: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    table, dot, column = text(f"{where}.references", words["references"]).partition(".")
+    if not dot:
+        raise Invalid(f"{where}.references is {table!r:.60}.", remedy="Write table.column.")
+    return {"table": checked_name("table", table), "column": text(f"{where}.references", column, 255)}
+
+
 def _bounds(kind: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
     words = mapping(f"{where}.{kind}", given[kind], BOUND_WORDS)
     bounds: dict[str, Any] = {n: whole(f"{where}.{n}", words[n], 0, 1 << 62) for n in ("min", "max") if n in words}
@@ -178,6 +186,7 @@ _READERS: dict[str, Callable[[str, Mapping[str, Any]], dict[str, Any]]] = {
     "check": _check,
     "fresh": _fresh,
     "unique": lambda where, words: {},
+    "reference": _reference,
     "rows": partial(_bounds, "rows"),
     "bytes": partial(_bounds, "bytes"),
 }
@@ -188,6 +197,7 @@ _WRITERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "pattern": lambda settings: {"matches": settings["pattern"]},
     "length": lambda settings: {f"{name}_length": length for name, length in settings.items()},
     "check": lambda settings: {"check": settings["expression"]},
+    "reference": lambda settings: {"references": f"{settings['table']}.{settings['column']}"},
     "rows": lambda settings: {"rows": settings},
     "bytes": lambda settings: {"bytes": settings},
 }

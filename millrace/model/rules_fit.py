@@ -77,6 +77,8 @@ def _refuse_expression(rule: Rule, columns: Columns) -> None:
 
 
 def _refuse_kind(rule: Rule, column: Column) -> None:
+    if rule.kind == "reference":
+        return _refuse_nested(rule, [column], (column.name,))
     kind = kind_of_column(column)
     if kind not in _KINDS.get(rule.kind, (kind,)) or (rule.kind == "length" and not _has_length(column)):
         raise Invalid(
@@ -172,7 +174,7 @@ def is_tighter(rule: Rule, agreed: Rule) -> bool:
 def _lets_less_through(kind: str, own: dict[str, Any], agreed: dict[str, Any]) -> bool:
     if kind == "set":
         return {_key(value) for value in own["values"]} <= {_key(value) for value in agreed["values"]}
-    if kind in ("pattern", "check", "unique", "required"):
+    if kind in ("pattern", "check", "unique", "required", "reference"):
         return own == agreed
     if own.get("last") != agreed.get("last"):
         return False

@@ -57,4 +57,15 @@ def _keys(definition: Definition, rows: pa.Table) -> Keys:
         if rule.kind == "unique" and rows.num_rows:
             names = rule.columns or definition.table.primary_key
             found[rule.name] = np.sort(hash_keys([rows[name] for name in names])[0])
+        elif rule.kind == "reference":
+            found |= _pointers(rule.name, rows[rule.columns[0]].drop_null())
     return found
+
+
+def _pointers(rule: str, values: pa.ChunkedArray) -> Keys:
+    """Distinct values and how many rows have each: null points at nothing."""
+    if not len(values):
+        return {}
+    h1, h2 = hash_keys([values])
+    distinct, at, times = np.unique(h1, return_index=True, return_counts=True)
+    return {f"{rule}.h1": distinct, f"{rule}.h2": h2[at], f"{rule}.n": times.astype(np.uint64)}

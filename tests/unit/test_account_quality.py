@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,25 @@ import numpy as np
 import pytest
 from sqlalchemy import insert
 
-from millrace.account import quality
-from millrace.account.quality import keep_facts, repeated_keys, with_quality
+from millrace.account import hashed_keys
+from millrace.account.hashed_keys import repeated_keys
+from millrace.account.quality import keep_facts, with_quality
+from millrace.lake.store import Store as LakeStore
+from millrace.lake.table import LakeTable
 from millrace.model.chunk import Verdict
+from millrace.model.declaration import parse_table
 from millrace.model.imports import APPEND, HELD, LOAD, PROCESSING, STOPPING, Counts, Import
 from millrace.model.names import Home
 from millrace.model.ops import HOLD_IMPORT, SETTLE_IMPORT
 from millrace.model.quality import Measured, Totals, keys_folder, report, total
-from millrace.model.rules import Rule, parse_rules
-from millrace.model.table import Definition
+from millrace.model.rules import parse_rules
+from millrace.model.table import Definition, define
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import import_row
 from millrace.stream.hashed_keys import keep_keys
-from tests.support.chunks import column, table
+from tests.support.chunks import column, csv, table
+from tests.support.lake import KEYED, stage
 
 
 def judged(rule: dict[str, Any], totals: Totals, measured: Measured) -> dict[str, Any]:
@@ -70,12 +76,11 @@ def test_keys_repeat_over_chunks_however_many_there_are(tmp_path: Path, monkeypa
     for number, keys in enumerate(chunks):
         for _ in range(2):
             keep_keys(tmp_path, Verdict("imp_1", number, 0, 1000, 1000, 0), {"u": np.sort(keys)})
-    rule = Rule("u", "unique")
     folder = keys_folder(tmp_path, "imp_1")
-    assert repeated_keys(folder, rule) == 11
-    monkeypatch.setattr(quality, "KEYS_AT_ONCE", 700)
-    assert repeated_keys(folder, rule) == 11
-    assert repeated_keys(tmp_path / "nowhere", rule) == 0
+    assert repeated_keys(folder, "u") == 11
+    monkeypatch.setattr(hashed_keys, "KEYS_AT_ONCE", 700)
+    assert repeated_keys(folder, "u") == 11
+    assert repeated_keys(tmp_path / "nowhere", "u") == 0
 
 
 @pytest.fixture
@@ -139,3 +144,49 @@ def test_bounds_look_at_completed_loads_of_the_same_table(store: Store, tmp_path
     due = asked(store, imported(), ruled({"rows": {"min_percent": 30}, "action": "hold"}), tmp_path)
     assert due is not None
     assert (due[0], due[1]["quality"]["rules"][0]["usual"]) == (HOLD_IMPORT, 100.0)
+
+
+POINTING = {"name": "known", "column": "id", "references": "others.id", "action": "hold"}
+
+
+def pointing(store: Store, tmp_path: Path, *others: tuple[int, int]) -> dict[str, Any]:
+    """The report of an import of ids 1, 2, 3, 3 whose table points at another that had these (id, version)s written."""
+    declared = {"schema": {"type": "record", "name": "others", "fields": [{"name": "id", "type": "long"}]}}
+    other = define("acme", parse_table({**declared, "primary_key": ["id"]}), 1)
+    row = {
+        "tenant": "acme", "name": "others", "folded_name": "others", "definition": other.to_json().decode(),
+        "last_version": 0, "defined_us": 0, "floor": 0, "open_imports": 0, "dropped_us": None, "is_purged": False,
+    }  # fmt: skip
+    with store.write() as connection:
+        connection.execute(insert(t.tables).values(row))
+    lake = LakeStore(Home(tmp_path).table("acme", "others"))
+    if others:
+        LakeTable(lake, KEYED).apply([stage(lake, [one], prefix=f"p{at}") for at, one in enumerate(others)])
+    definition = table(column("id", ["null", "int"]), rules=[POINTING])
+    for number, text in enumerate(("1\n2\nnone\n3\n", "3\n")):
+        result = csv(definition, text, null="none")
+        keep_keys(tmp_path, replace(result.verdict, import_id="imp_1", number=number), result.keys)
+    due = asked(store, imported(), definition, tmp_path)
+    assert due is not None
+    return dict(due[1]["quality"]["rules"][0])
+
+
+def test_rows_that_point_at_no_row_of_another_table_are_counted(store: Store, tmp_path: Path) -> None:
+    told = pointing(store, tmp_path, (1, 10), (2, 10), (1, 11))
+    assert (told["verdict"], told["broken"], told["table_version"]) == ("broken", 2, 0)
+
+
+def test_every_row_finds_its_partner_and_what_was_replaced_still_is_one(store: Store, tmp_path: Path) -> None:
+    assert pointing(store, tmp_path, (1, 10), (2, 10), (3, 10), (3, 11))["verdict"] == "kept"
+
+
+def test_a_table_without_rows_is_nobodys_partner(store: Store, tmp_path: Path) -> None:
+    assert pointing(store, tmp_path)["broken"] == 4
+
+
+def test_a_reference_to_no_table_is_unknown(store: Store, tmp_path: Path) -> None:
+    definition = table(column("id", "int"), rules=[POINTING])
+    due = asked(store, imported(), definition, tmp_path)
+    assert due is not None
+    assert due[0] == SETTLE_IMPORT
+    assert due[1]["quality"]["rules"][0]["unknown"] == "There is no table others."

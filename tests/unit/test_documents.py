@@ -166,6 +166,7 @@ RULES: list[dict[str, Any]] = [
     {"column": "at", "max_age_seconds": 86400, "max_ahead_seconds": 60},
     {"check": "speed >= 0 or email is null"},
     {"unique": "key"},
+    {"column": "id", "references": "others.id"},
     {"name": "two", "unique": ["id", "speed"], "action": "hold"},
     {"rows": {"min": 10, "min_percent": 50, "max_percent": 200, "last": 7}, "action": "hold"},
     {"bytes": {"max": 10**9}},

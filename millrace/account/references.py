@@ -1,0 +1,83 @@
+"""Hashed values of an import in, how many of its rows point at no row of another table out.
+
+Looked up in the key index of the other table as it is when the import is durable; the report names that version."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import Connection, select
+
+from millrace.account.hashed_keys import Hashes, hashed, slices_of
+from millrace.lake.deletion_vectors import load_vector
+from millrace.lake.index import KeyIndex
+from millrace.lake.log import Snapshot, load
+from millrace.lake.store import Store
+from millrace.model.errors import MillraceError
+from millrace.model.names import Home
+from millrace.model.rules import Rule
+from millrace.model.sinks import DELTA_KIND
+from millrace.model.table import Definition
+from millrace.store import tables as t
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """Rows without a partner, and the version of the other table; or why it cannot be told."""
+
+    rows: int = 0
+    version: int = -1
+    unknown: str = ""
+
+    def to_dict(self) -> dict[str, object]:
+        return {"unknown": self.unknown} if self.unknown else {"broken": self.rows, "table_version": self.version}
+
+
+def orphans(connection: Connection, home: Home, tenant: str, folder: Path, rule: Rule) -> Orphans:
+    name, column = rule.settings["table"], rule.settings["column"]
+    wanted = select(t.tables.c.definition).where(
+        t.tables.c.tenant == tenant, t.tables.c.name == name, t.tables.c.dropped_us.is_(None)
+    )
+    found = connection.execute(wanted).scalar()
+    if found is None:
+        return Orphans(unknown=f"There is no table {name}.")
+    other = Definition.from_json(found.encode())
+    if other.table.primary_key != (column,):
+        return Orphans(unknown=f"{column} is not the primary key of {name}.")
+    if not any(target.kind == DELTA_KIND and not target.settings for target in other.table.targets):
+        return Orphans(unknown=f"{name} is kept elsewhere.")
+    try:
+        store = Store(home.table(tenant, name))
+        snapshot = load(store)
+        index = KeyIndex(store, [column])
+        rows = sum(_lost(store, snapshot, index, *part) for part in _values(folder, rule.name))
+    except (MillraceError, OSError) as error:
+        # The import must not wait for another table to be mended.
+        return Orphans(unknown=f"{name} cannot be read: {error}"[:200])
+    return Orphans(rows, snapshot.version)
+
+
+def _values(folder: Path, rule: str) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
+    """Distinct values, sorted, and how many rows have each."""
+    first, second, times = (hashed(folder, f"{rule}.{part}") for part in ("h1", "h2", "n"))
+    for parts in slices_of(first):
+        h1, h2, count = (
+            np.concatenate([keys[part] for keys, part in zip(chunks, parts, strict=True)])
+            for chunks in (first, second, times)
+        )
+        distinct, at, group = np.unique(h1, return_index=True, return_inverse=True)
+        yield distinct, h2[at], np.bincount(group, count, len(distinct)).astype(np.uint64)
+
+
+def _lost(store: Store, snapshot: Snapshot, index: KeyIndex, h1: Hashes, h2: Hashes, times: Hashes) -> int:
+    if not snapshot.files:
+        return int(times.sum())
+    paths, hits = index.find(snapshot, h1, h2)
+    there = np.zeros(len(h1), np.bool_)
+    for number in np.unique(hits.file):
+        of_file = hits.file == number
+        vector = snapshot.files[paths[number]].deletion_vector
+        dead = np.array([] if vector is None else load_vector(store, vector).to_array(), np.uint32)
+        there[hits.key[of_file][~np.isin(hits.position[of_file], dead)]] = True
+    return int(times[~there].sum())
