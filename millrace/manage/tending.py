@@ -55,6 +55,7 @@ class Tended:
 
     def agree(self, agreement: Agreement | None, revision: int) -> None:
         self.agreement, self._revision = agreement, revision
+        self._followed.follow(agreement.schedule if agreement else None, datetime.now(UTC))
 
     def has_to_be_looked_at(self, now: datetime, asked: Collection[str]) -> bool:
         """Most of those that wait for their moment need no look before it."""
