@@ -1,11 +1,12 @@
 """Items of a queue into their target, in a worker: rows brought to the table's present shape, bad ones set apart."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millrace.lake.batch import age
 from millrace.model.chunk import TRUNCATE
@@ -103,7 +104,7 @@ def _ended(
 
 
 def _write(sink: ForeignSink, work: Work) -> list[Refused]:
-    """All at once; if a row is at fault, halves of halves until only the rows remain that the target will not take."""
+    """All at once; if a row is at fault, part by part until only the rows remain that the target will not take."""
     try:
         sink.write(work)
         return []
@@ -114,19 +115,45 @@ def _write(sink: ForeignSink, work: Work) -> list[Refused]:
 
 
 def _bisect(sink: ForeignSink, work: Work, error: Exception) -> list[Refused]:
-    table = pa.Table.from_batches([batch for rows in work.rows for batch in rows.open()])
-    if table.num_rows == 1:
-        row = {name: table[name][0].as_py() for name in ("_import", "_row", "_version")}
+    parts = _parts(work)
+    if not parts:
+        (row,) = [row for rows in work.rows for batch in rows.open() for row in batch.to_pylist()]
         return [Refused(row["_import"], row["_row"], row["_version"], f"{error}"[:500])]
-    chunks = tuple(chunk for rows in work.rows for chunk in rows.chunks)
-    versions = tuple(version for rows in work.rows for version in rows.versions)
     refused: list[Refused] = []
-    half = table.num_rows // 2
-    for part in (table.slice(0, half), table.slice(half)):
-        refused += _write(sink, Work(work.definition, [_whole(part, chunks, versions)], work.floor))
+    for part in parts:
+        refused += _write(sink, replace(work, rows=[part], ended=()))
         if len(refused) > MOST_REFUSED:
             raise error
+    if work.ended:
+        sink.write(replace(work, rows=[]))
     return refused
+
+
+def _parts(work: Work) -> list[Rows]:
+    """Each group of rows by itself, in which no key occurs twice; then halves. Where chunks are what is written once, each
+    chunk by itself, then halves under names of their own: the second must not be taken for the first come again."""
+    if len(work.rows) > 1:
+        return list(work.rows)
+    (rows,) = work.rows
+    table = pa.Table.from_batches(list(rows.open()))
+    if table.num_rows <= 1:
+        return []
+    has_key = bool(work.definition.table.primary_key)
+    if len(rows.chunks) > 1 and not has_key:
+        chunks = zip(rows.chunks, rows.versions, strict=True)
+        cut = [(table.filter(pc.equal(table["_version"], version)), chunk, version) for chunk, version in chunks]
+        return [_whole(part, (chunk,), (version,)) for part, chunk, version in cut if part.num_rows]
+    half = table.num_rows // 2
+    halves = [table.slice(0, half), table.slice(half)]
+    if has_key:
+        return [_whole(part, rows.chunks, rows.versions) for part in halves]
+    (chunk,) = rows.chunks
+    return [_whole(part, (_part_name(chunk, part),), rows.versions) for part in halves]
+
+
+def _part_name(chunk: str, part: pa.Table) -> str:
+    numbers = part["_row"]
+    return f"{chunk.partition('#')[0]}#{numbers[0].as_py()}-{numbers[-1].as_py()}"
 
 
 def _whole(table: pa.Table, chunks: tuple[str, ...], versions: tuple[int, ...]) -> Rows:

@@ -3,6 +3,7 @@ the schemas of its values. Written in the transaction that writes the rows, so t
 
 Whoever opens it reads it to its end; whoever has it open reads on from where it was."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -42,7 +43,7 @@ class Journal:
         self.topic = topic + SUFFIX
         self.state: State | None = None
         self.versions = Versions()
-        self.chunks: set[int] = set()
+        self.chunks: set[str] = set()
         self.schemas: dict[str, Any] = {}
         self._cluster = cluster
         self._position = 0
@@ -68,7 +69,7 @@ class Journal:
         elif key.startswith(_KEYS):
             self.versions.remember(Written.from_bytes(zstandard.decompress(value)))
         elif key.startswith(_CHUNKS):
-            self.chunks.update(np.frombuffer(zstandard.decompress(value), dtype="<i8").tolist())
+            self.chunks.update(orjson.loads(zstandard.decompress(value)))
         elif key.startswith(_SCHEMA):
             self.schemas[key.removeprefix(_SCHEMA).decode()] = parse_schema(orjson.loads(value))
 
@@ -77,7 +78,7 @@ class Journal:
             self.schemas[schema_id] = parse_schema(schema)
             yield self._record(_SCHEMA + schema_id.encode(), orjson.dumps(schema))
 
-    def entries(self, state: State, written: list[Written], chunks: list[int]) -> Iterator[OutRecord]:
+    def entries(self, state: State, written: list[Written], chunks: list[str]) -> Iterator[OutRecord]:
         """What was written (and is remembered), and the state that follows. Too many keys: the lowest versions are
         forgotten, and what is left is written again in the place of all former entries."""
         first = state.first_entry
@@ -94,8 +95,9 @@ class Journal:
             number += 1
         if chunks:
             self.chunks.update(chunks)
-            name = _CHUNKS + b"%020d-%d" % (min(chunks), len(chunks))
-            yield self._record(name, zstandard.compress(np.array(chunks, dtype="<i8").tobytes()))
+            told = orjson.dumps(sorted(chunks))
+            name = _CHUNKS + hashlib.blake2b(told, digest_size=12).hexdigest().encode()
+            yield self._record(name, zstandard.compress(told))
         self.state = replace(state, horizon=self.versions.horizon, first_entry=first, next_entry=number)
         yield self._record(_STATE, orjson.dumps(asdict(self.state)))
 

@@ -96,13 +96,14 @@ class Line:
             self._journal.versions.raise_floor(work.floor)
             state = replace(state, floor=work.floor)
         written: list[Written] = []
-        chunks: list[int] = []
+        chunks: list[str] = []
         for rows in work.rows:
             if definition.table.primary_key:
                 yield from self._changes(definition, encoder, rows, state.floor, written)
             else:
-                new = [version for version in rows.versions if version not in self._journal.chunks]
-                yield from self._appended(encoder, rows, state.floor, new)
+                pairs = zip(rows.chunks, rows.versions, strict=True)
+                new = {chunk: version for chunk, version in pairs if chunk not in self._journal.chunks}
+                yield from self._appended(encoder, rows, state.floor, list(new.values()))
                 self._journal.chunks.update(new)
                 chunks += new
         yield from self._journal.entries(state, written, chunks)
