@@ -9,30 +9,60 @@ from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
-from millrace.client.declaring import Doubt, apply_table, apply_tenant
+from millrace.client.declaring import Difference, Doubt, apply_table, apply_tenant, diff_table, diff_tenant
 from millrace.client.documents import Applied
+from millrace.model.errors import Refused
 
 
 def run(
-    session: Session, paths: list[Path], tenant: str | None, *, new_generation: bool = False, strict: bool = False
+    session: Session,
+    paths: list[Path],
+    tenant: str | None,
+    *,
+    new_generation: bool = False,
+    strict: bool = False,
+    check: bool = True,
 ) -> int:
     declarations = read_declarations(paths, tenant)
     pending = False
     with Millrace.from_home(session.home) as connection:
+        if strict:
+            _refuse_doubtful(connection, declarations, new_generation)
         for declaration in declarations:
-            applied = apply_one(connection, declaration, new_generation, strict)
+            applied = apply_one(connection, declaration, new_generation, strict, check)
             pending |= _outcome(applied) == "requested"
             _say(session, declaration, applied)
     return EXIT_UNREACHABLE if pending else 0
 
 
+def _refuse_doubtful(connection: Millrace, declarations: list[Declaration], new_generation: bool) -> None:
+    """All of them, before the first is applied."""
+    for declaration in declarations:
+        refusal = difference(connection, declaration, new_generation, strict=True)["refusal"]
+        if refusal is not None:
+            raise Refused(f"{declaration.name}: {refusal['message']}", remedy=refusal["remedy"], code=refusal["code"])
+
+
+def difference(connection: Millrace, declaration: Declaration, new_generation: bool, strict: bool) -> Difference:
+    """What it would change, or why it would be refused."""
+    tenant, document = declaration.tenant, declaration.document
+    if declaration.table is None:
+        return diff_tenant(connection, tenant, document, strict=strict)
+    return diff_table(connection, tenant, declaration.table, document, new_generation=new_generation, strict=strict)
+
+
 def apply_one(
-    connection: Millrace, declaration: Declaration, new_generation: bool = False, strict: bool = False
+    connection: Millrace,
+    declaration: Declaration,
+    new_generation: bool = False,
+    strict: bool = False,
+    check: bool = True,
 ) -> Applied:
     tenant, document = declaration.tenant, declaration.document
     if declaration.table is None:
         return apply_tenant(connection, tenant, document, strict=strict)
-    return apply_table(connection, tenant, declaration.table, document, new_generation=new_generation, strict=strict)
+    told = {"new_generation": new_generation, "strict": strict, "check": check}
+    return apply_table(connection, tenant, declaration.table, document, **told)
 
 
 def _outcome(applied: Applied) -> str:

@@ -5,12 +5,12 @@ Exit 0 if everything could be applied, 1 if something would be refused."""
 from collections.abc import Iterator
 from pathlib import Path
 
-from millrace.cli.applying import warning_lines
+from millrace.cli.applying import difference, warning_lines
 from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import Millrace
-from millrace.client.declaring import Difference, diff_table, diff_tenant
+from millrace.client.declaring import Difference
 
 
 def run(
@@ -20,17 +20,10 @@ def run(
     refused = False
     with Millrace.from_home(session.home) as connection:
         for declaration in declarations:
-            found = _difference(connection, declaration, new_generation, strict)
+            found = difference(connection, declaration, new_generation, strict)
             refused |= found["refusal"] is not None
             _say(session, declaration, found)
     return EXIT_FAILED if refused else 0
-
-
-def _difference(connection: Millrace, declaration: Declaration, new_generation: bool, strict: bool) -> Difference:
-    tenant, document = declaration.tenant, declaration.document
-    if declaration.table is None:
-        return diff_tenant(connection, tenant, document, strict=strict)
-    return diff_table(connection, tenant, declaration.table, document, new_generation=new_generation, strict=strict)
 
 
 def outcome(found: Difference) -> str:

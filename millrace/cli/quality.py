@@ -32,6 +32,8 @@ def _show_report(found: dict[str, Any]) -> None:
 
 
 def _measured(rule: dict[str, Any]) -> str:
+    if rule.get("unknown"):
+        return str(rule["unknown"])
     usual = f", usually {rule['usual']:,}" if "usual" in rule else ""
     return f"{rule['measured']:,}{usual}" if "measured" in rule else ""
 

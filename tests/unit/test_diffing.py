@@ -224,6 +224,9 @@ def test_doubts_are_told_and_refused_under_strict(millrace: Run, tmp_path: Path)
     strict = millrace("diff", "-f", folder, "--strict")
     assert strict.returncode == 1
     assert strict.stdout.splitlines()[0] == "tenant acme refused"
+    refused = millrace("apply", "-f", folder, "--strict")
+    assert (refused.returncode, refused.stdout) == (1, ""), "nothing is applied when something is refused"
+    assert "acme: resources.limits.cpu is 1Gi" in refused.stderr
 
 
 def test_what_runs_is_exported_as_documents_that_change_nothing(millrace: Run, tmp_path: Path) -> None:
