@@ -7,7 +7,7 @@ BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
 
-.PHONY: setup demo test coverage bigquery hdfs faults soak simulate pod unit lint bench bench-log bench-sinks bench-tenants clean
+.PHONY: setup demo test coverage bigquery hdfs faults soak simulate pod unit lint reference bench bench-log bench-sinks bench-tenants clean
 
 setup:
 	@scripts/setup python java jars
@@ -58,6 +58,10 @@ lint:
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+
+# What users read of each sink's settings, made from its own schema.
+reference:
+	@$(BIN)/python -m millrace.sink.reference docs/sinks
 
 bench: setup
 	@$(ALONE) $(BIN)/python -m bench $(BENCH)

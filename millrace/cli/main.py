@@ -118,12 +118,15 @@ def apply_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, as `diff` does.")] = False,
     new_generation: schema_commands.NewGeneration = False,
     strict: schema_commands.Strict = False,
+    check: Annotated[bool, typer.Option("--check/--no-check", help="Try new sinks before anything is declared.")] = True,
 ) -> None:
     """Declare tenants and tables.
 
     What is already so stays as it is. A folder may hold an agreement and the tables of its tenant."""
-    act = diffing.run if dry_run else applying.run
-    raise typer.Exit(act(context.obj, [*file, *(more or [])], tenant, new_generation=new_generation, strict=strict))
+    paths, how = [*file, *(more or [])], {"new_generation": new_generation, "strict": strict}
+    if dry_run:
+        raise typer.Exit(diffing.run(context.obj, paths, tenant, **how))
+    raise typer.Exit(applying.run(context.obj, paths, tenant, **how, check=check))
 
 
 @command("import")

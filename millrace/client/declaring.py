@@ -67,9 +67,11 @@ def apply_table(
     *,
     new_generation: bool = False,
     strict: bool = False,
+    check: bool = True,
 ) -> Applied:
-    """With a new generation the table is declared anew, whatever it was: it begins without rows."""
-    params = _given(new_generation=new_generation, strict=strict)
+    """With a new generation the table is declared anew, whatever it was: it begins without rows. New sinks are tried unless
+    `check` is false."""
+    params = {**_given(new_generation=new_generation, strict=strict), **({} if check else {"check": "false"})}
     return cast(Applied, connection.json("PUT", _route(tenant, table), params=params, json=dict(declaration)))
 
 

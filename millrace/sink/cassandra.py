@@ -8,27 +8,28 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar
 
+import cassandra.protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from cassandra import (
-    AlreadyExists,
-    AuthenticationFailed,
     ConsistencyLevel,
     DriverException,
     InvalidRequest,
-    OperationTimedOut,
-    RequestExecutionException,
+    RequestValidationException,
 )
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.connection import ConnectionBusy, ConnectionException
 from cassandra.policies import DCAwareRoundRobinPolicy, HostFilterPolicy, TokenAwarePolicy
+from cassandra.protocol import ErrorMessage
 from cassandra.util import Date
 
 from millrace.model.changes import AddColumn, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.defaults import stored_default
+from millrace.model.errors import MillraceError
 from millrace.model.evolution import path
 from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
@@ -249,13 +250,13 @@ class CassandraSink:
         match error:
             case SinkFailed():
                 return error.fault
+            case MillraceError() | NoHostAvailable() | ConnectionException() | ConnectionBusy() | OSError():
+                return Fault.SINK
             case InvalidRequest() | TypeError() | ValueError() | OverflowError():
                 return Fault.ROW
-            case NoHostAvailable() | OperationTimedOut() | AuthenticationFailed() | OSError():
-                return Fault.SINK
-            case AlreadyExists():
+            case RequestValidationException() | cassandra.protocol.RequestValidationException():
                 return Fault.TABLE
-            case RequestExecutionException() | DriverException():
+            case DriverException() | ErrorMessage():
                 return Fault.SINK
         return Fault.TABLE
 

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from millrace.model.columns import DELETED_COLUMN
+from millrace.model.errors import MillraceError
 from millrace.model.evolution import path
-from millrace.model.sinks import Abilities, Fault, SinkTarget
+from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
 from millrace.sink.addresses import permitted
 from millrace.sink.arrow_text import to_csv
@@ -254,6 +255,10 @@ class PostgresSink:
 
     def classify(self, error: BaseException) -> Fault:
         match error:
+            case SinkFailed():
+                return error.fault
+            case MillraceError():
+                return Fault.SINK
             case psycopg.errors.DataError() | psycopg.errors.IntegrityError():
                 return Fault.ROW
             case psycopg.OperationalError() | psycopg.InterfaceError() | OSError():
