@@ -72,8 +72,8 @@ def _is_loaded(
         )
     except Conflict:
         # A try before this one made the job; its table may be gone since, or the job have failed.
-        job = client.get_job(job_id, retry=AGAIN, timeout=REQUEST_SECONDS)
-        found = find_table(client, place) if _has_succeeded(job) else None
+        before = client.get_job(job_id, retry=AGAIN, timeout=REQUEST_SECONDS)
+        found = find_table(client, place) if _has_succeeded(before) else None
         return found is not None and int(found.num_rows or 0) == rows
     try:
         job.result(retry=AGAIN, timeout=JOB_SECONDS)

@@ -25,7 +25,7 @@ from millrace.sink.files_layout import Layout
 from millrace.sink.files_ledger import KeptFile, Ledger, Part, Shape, import_of, part_name
 from millrace.sink.files_rows import CHUNK, latest, with_chunks
 from millrace.sink.files_settings import CHANGELOG, SETTINGS
-from millrace.sink.files_store import check_path, open_store
+from millrace.sink.files_store import below_tenant, check_path, open_store
 from millrace.sink.foreign import Definitions, Rows, Work
 
 SPOOLED_BYTES = 8 << 20
@@ -59,6 +59,7 @@ class FilesSink:
         self._layout = Layout.of(given)
         self._is_changelog = given.get("mode") == CHANGELOG
         self._store = open_store(given, secret)
+        self._below = below_tenant(given)
         self._definitions: Definitions = _unknown
         self._ledgers: dict[tuple[str, str], Ledger] = {}
 
@@ -209,7 +210,7 @@ class FilesSink:
     def _ledger(self, definition: Definition) -> Ledger:
         known = definition.tenant, definition.table.name
         if known not in self._ledgers:
-            self._ledgers[known] = Ledger(self._store, *known)
+            self._ledgers[known] = Ledger(self._store, definition.tenant, self._below, definition.table.name)
         return self._ledgers[known]
 
 

@@ -37,7 +37,7 @@ def encode(table: pa.Table, form: str, name: str, out: IO[bytes]) -> None:
             out.writelines(_csv(table))
 
 
-def _csv(table: pa.Table) -> Iterator[bytes]:
+def _csv(table: pa.Table) -> Iterator[bytes | memoryview]:
     header = io.StringIO()
     csv.writer(header, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(table.column_names)
     yield header.getvalue().encode()
@@ -98,7 +98,8 @@ def decode(body: bytes, form: str, schema: pa.Schema) -> pa.Table:
             return pq.read_table(pa.BufferReader(body)).select(schema.names).cast(schema)
         case "avro":
             names = avro_names(schema.names)
-            found: list[Any] = [[row[name] for name in names] for row in fastavro.reader(io.BytesIO(body))]
+            records: Any = fastavro.reader(io.BytesIO(body))
+            found: list[Any] = [[row[name] for name in names] for row in records]
         case "jsonl":
             found = [[orjson.loads(line)[name] for name in schema.names] for line in body.splitlines()]
         case _:

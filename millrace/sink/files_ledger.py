@@ -68,9 +68,10 @@ class Shape:
 
 
 class Ledger:
-    def __init__(self, store: FileStore, tenant: str, table: str) -> None:
+    def __init__(self, store: FileStore, tenant: str, below: str, table: str) -> None:
         self._store = store
-        self.folder = f"{checked_name('tenant', tenant)}/{checked_name('table', table)}"
+        parts = (checked_name("tenant", tenant), below, checked_name("table", table))
+        self.folder = "/".join(part for part in parts if part)
         # Records never change: those of the imports under way need not be read again.
         self._records: OrderedDict[str, dict[str, Part]] = OrderedDict()
         self._ended: set[str] = set()

@@ -15,7 +15,8 @@ SETTINGS: dict[str, Any] = {
             "type": "string",
             "format": "uri",
             "description": "s3://BUCKET/PATH, gs://BUCKET/PATH, webhdfs://HOST:PORT/PATH (swebhdfs: TLS), or file:///PATH "
-            "below the folder that the operator allows. Tenant and table are folders in it.",
+            "below the folder that the operator allows. Tenant and table are folders in it; of a local path the tenant's "
+            "folder comes first.",
         },
         "format": {"type": "string", "enum": list(FORMATS), "default": "parquet", "description": "Of the files."},
         "layout": {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs as pafs
 
@@ -98,6 +98,16 @@ class ArrowStore:
         return f"{self._root}/{name}"
 
 
+def below_tenant(settings: Mapping[str, Any]) -> str:
+    """Where, in a tenant's folder, its tables are. Tenants share the operator's folder and have one each right in it, so that
+    no path leads into another's; a bucket is the tenant's own, and its path is in front."""
+    parts = urlsplit(str(settings["path"]))
+    if parts.scheme != "file":
+        return ""
+    relative = _local_path(parts.path).relative_to(_allowed_root()).as_posix()
+    return "" if relative == "." else relative
+
+
 def check_path(settings: Mapping[str, Any]) -> None:
     """Refuses a declared path that could never be written to."""
     parts = urlsplit(str(settings["path"]))
@@ -105,7 +115,7 @@ def check_path(settings: Mapping[str, Any]) -> None:
         remedy = "Write webhdfs://HOST:9870/PATH." if parts.scheme == "hdfs" else f"Begin with {', '.join(SCHEMES)}."
         raise Invalid(f"{settings['path']!r:.80} is no path of a kind that is known.", remedy=remedy, code="bad_path")
     if parts.scheme == "file":
-        _local_root(parts.path)
+        _local_path(parts.path)
         return
     if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc or ".." in parts.path.split("/"):
         raise Invalid(f"{settings['path']!r:.80} cannot be read.", remedy="Write s3://BUCKET/PATH.", code="bad_path")
@@ -124,8 +134,7 @@ def open_store(settings: Mapping[str, Any], secret: Callable[[str], str]) -> Fil
     parts = urlsplit(str(settings["path"]))
     match parts.scheme:
         case "file":
-            root = str(_local_root(parts.path))
-            return ArrowStore(pafs.LocalFileSystem, root, renames=True)
+            return ArrowStore(pafs.LocalFileSystem, str(_allowed_root()), renames=True)
         case "s3":
             bucket = _s3(settings, secret)
             return ArrowStore(lambda: bucket, parts.netloc + parts.path)
@@ -134,14 +143,18 @@ def open_store(settings: Mapping[str, Any], secret: Callable[[str], str]) -> Fil
     return WebHdfs(parts, settings, secret)
 
 
-def _local_root(path: str) -> Path:
+def _allowed_root() -> Path:
     allowed = os.environ.get(ROOT_VARIABLE)
     if not allowed:
         raise Invalid(
             "No local folder is open to file sinks.", remedy=f"Have the operator set {ROOT_VARIABLE}.", code="bad_path"
         )
-    root, wanted = Path(allowed).resolve(), Path(path).resolve()
-    if not wanted.is_relative_to(root):
+    return Path(allowed).resolve()
+
+
+def _local_path(path: str) -> Path:
+    wanted = Path(unquote(path)).resolve()
+    if not wanted.is_relative_to(_allowed_root()):
         raise Invalid(f"{path!r:.80} is not below the folder that is open to file sinks.", code="bad_path")
     return wanted
 

@@ -77,7 +77,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("MILLRACE_FILES_ROOT", str(tmp_path))
+    monkeypatch.setenv("MILLRACE_FILES_ROOT", str(tmp_path / "exports"))
     return World(tmp_path)
 
 

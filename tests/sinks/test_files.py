@@ -36,7 +36,7 @@ def document(**more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("MILLRACE_FILES_ROOT", str(tmp_path))
+    monkeypatch.setenv("MILLRACE_FILES_ROOT", str(tmp_path / "out"))
     return tmp_path / "out"
 
 
@@ -113,7 +113,9 @@ class Breaking:
 
 
 @pytest.mark.parametrize("survives", range(5))
-def test_a_crash_anywhere_leaves_nothing_twice_and_nothing_out(survives: int, opened: Callable[..., FilesSink]) -> None:
+def test_a_crash_anywhere_leaves_nothing_twice_and_nothing_out(
+    survives: int, root: Path, opened: Callable[..., FilesSink]
+) -> None:
     sink = opened(partition_by=["land"])
     table = table_of(sink)
     crashing = opened(partition_by=["land"])
@@ -123,6 +125,8 @@ def test_a_crash_anywhere_leaves_nothing_twice_and_nothing_out(survives: int, op
     for again in ([(1, ["b", "c"])], [(0, ["a", "b"]), (1, ["b", "c"])]):
         opened(partition_by=["land"]).write(Work(table, [rows(*again)]))
     assert lands(sink, table) == ["a", "b", "b", "c"]
+    found = pl.read_parquet(root / "acme/notes/**/*.parquet", hive_partitioning=False)
+    assert sorted(found["land"]) == ["a", "b", "b", "c"], "whoever reads the folder sees the same"
 
 
 def test_a_manifest_appears_when_all_of_an_import_is_there(root: Path, opened: Callable[..., FilesSink]) -> None:
@@ -232,12 +236,22 @@ def test_what_cannot_work_is_refused_when_it_is_declared(root: Path, settings: d
 def test_a_folder_is_open_only_where_the_operator_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = {"kind": "files", "path": root.as_uri()}
     refuse_unable(parse_table(document(sinks=[target])))
-    root.symlink_to("/etc")
+    root.mkdir()
+    (root / "link").symlink_to("/etc")
+    target["path"] += "/link"
     with pytest.raises(Invalid, match="not below"):
         refuse_unable(parse_table(document(sinks=[target])))
     monkeypatch.delenv("MILLRACE_FILES_ROOT")
     with pytest.raises(Invalid, match="MILLRACE_FILES_ROOT"):
         refuse_unable(parse_table(document(sinks=[target])))
+
+
+def test_no_local_path_leads_into_another_tenant_s_folder(root: Path) -> None:
+    target = SinkTarget("export", "files", True, {"path": f"{root.as_uri()}/globex/events"})
+    sink = FilesSink(target, no_secret)
+    sink.write(Work(table_of(sink), [rows((0, ["a"]))]))
+    assert [path.name for path in root.iterdir()] == ["acme"]
+    assert (root / "acme" / "globex" / "events" / "notes" / "_millrace").is_dir()
 
 
 def test_a_table_with_a_key_must_ask_for_a_changelog(root: Path) -> None:

@@ -18,8 +18,8 @@ from tests.support.moto_server import ACCESS_KEY, REGION, SECRET_KEY
 def folder_target(request: pytest.FixtureRequest, **more: Any) -> SinkTarget:
     patch = request.getfixturevalue("monkeypatch")
     root: Path = request.getfixturevalue("tmp_path")
-    patch.setenv("MILLRACE_FILES_ROOT", str(root))
-    return _target({"path": f"{root.as_uri()}/out", **more})
+    patch.setenv("MILLRACE_FILES_ROOT", str(root / "out"))
+    return _target({"path": f"{root.as_uri()}/out/exports", **more})
 
 
 def bucket_target(request: pytest.FixtureRequest, **more: Any) -> SinkTarget:
@@ -67,5 +67,5 @@ def away(target: SinkTarget) -> SinkTarget:
         return replace(target, settings={**target.settings, "endpoint": "http://127.0.0.1:1"})
     if path.startswith("webhdfs:"):
         return replace(target, settings={**target.settings, "path": "webhdfs://127.0.0.1:1/exports"})
-    Path(path.removeprefix("file://")).write_text("not a folder")
+    Path(path.removeprefix("file://")).parent.write_text("not a folder")
     return target
