@@ -132,6 +132,14 @@ class RemoteStore(Store):
                 self._remember(name, os.path.getsize(temporary))
             self._place(temporary, name)
 
+    def adopt(self, name: str, path: Path) -> None:
+        """A file that lies on this machine becomes one of the table's."""
+        self._objects.put_file(name, str(path))
+        self._remember(name, path.stat().st_size)
+        with suppress(OSError):
+            os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+            os.link(path, self.path(name))
+
     def delete(self, name: str) -> None:
         if not name.startswith(_OWN) or name.startswith(TEMPORARY_FOLDER):
             self._objects.delete(name)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millrace.lake.batch import Batch, Delivery
 from millrace.lake.read import scan
+from millrace.lake.remote import RemoteStore
 from millrace.lake.schema import VERSION_COLUMN, spec_of
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.state import NO_FLOOR, TableState
@@ -139,6 +140,11 @@ class DeltaRemoteSink:
 
 
 def _stage(table: LakeTable, definition: Definition, rows: Rows) -> StagedFile | None:
+    if rows.staged is not None:
+        file, path = rows.staged
+        _store(table).adopt(file.path, path)
+        # Its key file is made from its rows when it is looked for.
+        return replace(file, sidecar=None)
     key, batches = definition.table.primary_key, list(rows.open())
     content = pa.Table.from_batches(batches) if batches else None
     if content is None or not content.num_rows:
@@ -148,6 +154,11 @@ def _stage(table: LakeTable, definition: Definition, rows: Rows) -> StagedFile |
         return write_data_file(table.store, content, key, prefix)
     content, chunks = _by_chunk(content, rows)
     return write_data_file(table.store, content, (), prefix, chunks)
+
+
+def _store(table: LakeTable) -> RemoteStore:
+    assert isinstance(table.store, RemoteStore)
+    return table.store
 
 
 def _by_chunk(content: pa.Table, rows: Rows) -> tuple[pa.Table, list[StagedChunk]]:

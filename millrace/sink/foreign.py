@@ -5,10 +5,12 @@ after `write` returns, the rows are durable there and of each key the greatest v
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
+from millrace.lake.sidecar import StagedFile
 from millrace.model.sinks import Abilities, Fault, SinkTarget
 from millrace.model.table import Definition
 
@@ -19,11 +21,13 @@ Definitions = Callable[[str], Definition]
 class Rows:
     """The accepted rows of some chunks: declared columns of `Work.definition`, then `_version`, `_import`, `_row` and
     `_deleted` (of a delete only the key and the platform's own columns are filled). Within it no key occurs twice.
-    `versions` are those of `chunks`."""
+    `versions` are those of `chunks`. `staged` is a Parquet file of these very rows and none of them a delete, if there is one
+    that is of the definition's shape."""
 
     chunks: tuple[str, ...]
     versions: tuple[int, ...]
     open: Callable[[], Iterator[pa.RecordBatch]]
+    staged: tuple[StagedFile, Path] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Batch after batch, so that memory does not grow with the files."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyroaring import BitMap
 from millrace.lake.batch import age
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.log import load
+from millrace.lake.sidecar import StagedFile
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.lake.target import Lineage
@@ -45,7 +47,14 @@ class ParkedRows:
                     yield from self._batches(item, part, is_deleted)
 
         chunks = item.group.file.chunks if item.group.file else ()
-        return Rows(tuple(chunk.chunk_id for chunk in chunks), tuple(chunk.version for chunk in chunks), opened)
+        names, versions = tuple(chunk.chunk_id for chunk in chunks), tuple(chunk.version for chunk in chunks)
+        return Rows(names, versions, opened, self._as_staged(item))
+
+    def _as_staged(self, item: Item) -> tuple[StagedFile, Path] | None:
+        file, is_same = item.group.file, item.group.definition == self.newest.fingerprint
+        if file is None or not file.path or file.deleted_rows or item.is_backfill or not is_same:
+            return None
+        return file, self.queue.path_of(file.path)
 
     def _batches(self, item: Item, part: str, is_deleted: bool) -> Iterator[pa.RecordBatch]:
         written = self.known(item.group.definition)

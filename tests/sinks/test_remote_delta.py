@@ -1,5 +1,6 @@
 """Delta tables elsewhere as the platform sees them: delivered, queried, kept tidy, refused where they would break."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from millrace.lake import compact
 from millrace.lake.remote import RemoteStore
 from millrace.lake.schema import spec_of
+from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
 from millrace.model.columns import stored_schema
 from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid, TooLarge
@@ -35,11 +38,11 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def notes(target: SinkTarget) -> Definition:
+def notes(target: SinkTarget, key: tuple[str, ...] = ("id",)) -> Definition:
     fields = [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}]
     sinks = [{"kind": target.kind, "name": target.name, **target.settings}]
     schema = {"type": "record", "name": "notes", "fields": fields}
-    return define("acme", parse_table({"schema": schema, "primary_key": ["id"], "sinks": sinks}), 1)
+    return define("acme", parse_table({"schema": schema, "primary_key": list(key), "sinks": sinks}), 1)
 
 
 def opened(target: SinkTarget, table: Definition) -> DeltaRemoteSink:
@@ -60,6 +63,15 @@ def rows(version: int, *ids: int) -> Rows:
     return Rows((f"imp_1/{version}",), (version,), lambda: iter([pa.RecordBatch.from_pydict(columns)]))
 
 
+def as_staged(folder: Path, table: Definition, version: int, *ids: int) -> Rows:
+    """As a queue has them: a file that the validating task wrote."""
+    told = rows(version, *ids)
+    content = pa.Table.from_batches(told.open()).drop_columns(["_deleted"])
+    chunks = (StagedChunk(told.chunks[0], 0, len(ids), version),)
+    file = write_data_file(Store(folder), content, table.table.primary_key, "imp_1-0", chunks)
+    return replace(told, open=lambda: iter(()), staged=(file, folder / file.path))
+
+
 def asked(home: Home, table: Definition, sql: str, limits: Limits | None = None) -> list[list[Any]]:
     readable = ReadableTable(
         "acme", "notes", stored_schema(table.columns), lambda: table_store(home, table, read_secret)
@@ -78,6 +90,21 @@ def test_it_is_queried_like_any_table_whatever_is_lost_here(target: SinkTarget, 
         if copy.is_file():
             copy.unlink()
     assert asked(home, table, sql) == expected
+
+
+@pytest.mark.parametrize("key", [("id",), ()], ids=["keyed", "keyless"])
+def test_a_file_that_was_staged_already_is_taken_as_it_is(
+    target: SinkTarget, home: Home, tmp_path: Path, key: tuple[str, ...]
+) -> None:
+    table = notes(target, key)
+    sink = opened(target, table)
+    first, second = as_staged(tmp_path / "queue", table, 1, 1, 2), as_staged(tmp_path / "queue", table, 5, 2, 3)
+    for work in ([first], [second, first], [rows(1, 1, 2)]):
+        sink.write(Work(table, work))
+    assert second.staged is not None
+    expected = [[1, 1], [2, 5], [3, 5]] if key else [[1, 1], [2, 1], [2, 5], [3, 5]]
+    assert asked(home, table, "select id, _version from acme.notes order by all") == expected
+    assert table_store(home, table, read_secret).exists(second.staged[0].path)
 
 
 def test_a_query_does_not_bring_more_here_than_it_may(target: SinkTarget, home: Home) -> None:
