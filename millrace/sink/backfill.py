@@ -1,10 +1,10 @@
-"""What was in a table before a target came to it: the Delta table's live rows in, items of the target's queue out.
+"""What was in a table before a target came to it: the log, or the Delta table's live rows in, items of its queue out.
 
 The files are linked, not read: memory does not grow with the table, and the couriers deliver them like anything else. Taken
 twice they change nothing, because every row carries its version, and rows without a key their chunk."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -17,20 +17,23 @@ from millrace.lake.log import Snapshot, load
 from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
+from millrace.model.chunk import PREPARE, ROWS
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.sink.contract import Group
 from millrace.sink.parking import Queue
 from millrace.sink.roster import Member
 
-MOST_TRIES = 5
+# Records looked through for a table that is younger than the log; beyond, its rows are read from another sink.
+MOST_LOGGED = 100_000
+Known = Callable[[str], Definition]
 
 
 def is_kept_in_delta(definition: Definition) -> bool:
     return any(target.kind == DELTA_KIND for target in definition.table.targets)
 
 
-def ready_snapshot(root: Path, member: Member, known: Callable[[str], Definition]) -> Snapshot | None:
+def ready_snapshot(root: Path, member: Member, known: Known) -> Snapshot | None:
     """The Delta table, once it holds everything that came before the target did; None until then.
 
     Its records and those of the target's query are the same, in the same order: when the table has the definition that made
@@ -45,7 +48,7 @@ def ready_snapshot(root: Path, member: Member, known: Callable[[str], Definition
     return snapshot if set(published) <= snapshot.transactions.keys() else None
 
 
-def copy_table(root: Path, snapshot: Snapshot, queue: Queue, known: Callable[[str], Definition]) -> int:
+def copy_table(root: Path, snapshot: Snapshot, queue: Queue, known: Known) -> int:
     """Puts every file of the snapshot into the queue; the number of live rows. Raises FileNotFoundError where a file has
     been rewritten meanwhile: then the snapshot is too old."""
     state = TableState.of(snapshot.metadata)
@@ -62,6 +65,29 @@ def copy_table(root: Path, snapshot: Snapshot, queue: Queue, known: Callable[[st
         dead = load_vector(store, file.deletion_vector).serialize() if file.deletion_vector else None
         queue.put_copied(name, group, root, dead, max(state.floor, 0))
     return snapshot.live_rows
+
+
+def put_logged(groups: Iterable[Group], table: Path, queue: Queue, member: Member, known: Known) -> int | None:
+    """Parks what the log holds of the table from before the target came; the number of its rows, None where the log does not
+    reach back to the table's beginning. Raises FileNotFoundError where rows of it are gone."""
+    _, tenant, name, _ = queue.folder.parts[-4:]
+    found: list[Group] = []
+    is_whole = False
+    for number, group in enumerate(groups):
+        if number >= MOST_LOGGED:
+            return None
+        if (group.tenant, group.table) != (tenant, name) or not member.takes_late(
+            definition := known(group.definition)
+        ):
+            continue
+        is_whole = is_whole or (group.kind == PREPARE and definition.previous is None)
+        if group.kind != PREPARE and not (group.kind == ROWS and group.file is None):
+            found.append(group)
+    if not is_whole:
+        return None
+    for group in found:
+        queue.put(group, table, is_backfill=True)
+    return sum(group.file.rows for group in found if group.file)
 
 
 def _chunks(root: Path, file: AddFile, name: str, chunks_of: dict[int, str] | None) -> tuple[StagedChunk, ...]:

@@ -68,10 +68,11 @@ class Queue:
         self.state = self._read_state()
         self._known: dict[str, Item] = {}
 
-    def put(self, group: Group, table: Path) -> None:
+    def put(self, group: Group, table: Path, *, is_backfill: bool = False) -> None:
         """Durable when it returns. `table` is where the group's files are."""
         version = version_of(group)
-        self._put(f"{version:020d}-{_digest(group)}", group, table, {"version": version})
+        told = {"version": version, "is_backfill": is_backfill}
+        self._put(f"{version:020d}-{_digest(group)}", group, table, told)
 
     def put_copied(self, name: str, group: Group, table: Path, dead: bytes | None, floor: int) -> None:
         """A file of the table as it stands, for a target that was not there when its rows came. It goes before all else, and

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from functools import partial
 
 from millrace.embed.jars import spark_jars
 from millrace.model.errors import Unavailable
@@ -15,6 +16,7 @@ from millrace.stream.couriers import Couriers
 from millrace.stream.flow import Flow
 from millrace.stream.jvm import outlive_none, remember
 from millrace.stream.plane import DataPlane, serve_metrics
+from millrace.stream.reports import retained_groups
 from millrace.stream.session import open_session
 from millrace.stream.tidying import keep_tidy
 from millrace.stream.warm import warm_up
@@ -40,7 +42,7 @@ def main() -> None:
     warm_up(spark)
     appender = Appender(cluster)
     upkeep = Upkeep()
-    couriers = Couriers(spark, home, appender, upkeep, settings.api.private_targets)
+    couriers = Couriers(spark, home, appender, upkeep, settings.api.private_targets, partial(retained_groups, cluster))
     flow = Flow(
         spark=spark,
         cluster=cluster,

@@ -1,7 +1,7 @@
 """Lets a target that came to a table with a past catch up: step by step, between deliveries, and again after a crash."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -9,19 +9,29 @@ from pathlib import Path
 from millrace.model.names import Home
 from millrace.model.table import Definition
 from millrace.observe import log
-from millrace.sink.backfill import copy_table, is_kept_in_delta, ready_snapshot
+from millrace.sink.backfill import copy_table, is_kept_in_delta, put_logged, ready_snapshot
+from millrace.sink.contract import Group
 from millrace.sink.parking import Queue
-from millrace.sink.roster import DONE, FROM_DELTA, GIVEN_UP, IMPOSSIBLE, UNDER_WAY, WANTED, Backfill, Member
+from millrace.sink.roster import DONE, FROM_DELTA, FROM_LOG, GIVEN_UP, IMPOSSIBLE, UNDER_WAY, WANTED, Backfill, Member
 from millrace.stream.members import Members
 
 NOWHERE = "No other sink keeps the table's rows where they can be read; declare delta beside it, or import them again."
 
 
 class Backfiller:
-    def __init__(self, home: Home, members: Members, definitions: Callable[[str], Definition]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        members: Members,
+        definitions: Callable[[str], Definition],
+        log: Callable[[], Iterable[Group]] = tuple,
+    ) -> None:
+        """`log` is what is retained of it, asked for when somebody has to catch up."""
         self._home = home
+        self._log = log
         self._members = members
         self._definitions = definitions
+        self._looked: set[object] = set()
 
     def note_shown(self, folder: Path, import_id: str, definition: Definition) -> None:
         """An import that was held when the target came is shown now: its rows went by before."""
@@ -46,17 +56,30 @@ class Backfiller:
 
     def _begin(self, queue: Queue, member: Member, wanted: Backfill) -> None:
         _, tenant, table, _ = queue.folder.parts[-4:]
-        now = time.time()
-        if not is_kept_in_delta(self._definitions(member.definition)):
+        now, root = time.time(), self._home.table(tenant, table)
+        logged = self._from_log(queue, member, root)
+        if logged is not None:
+            self._note(queue.folder, wanted, state=UNDER_WAY, source=FROM_LOG, rows=logged, began=now)
+        elif not is_kept_in_delta(self._definitions(member.definition)):
             self._note(queue.folder, wanted, state=IMPOSSIBLE, reason=NOWHERE, began=now, ended=now)
-            return
-        root = self._home.table(tenant, table)
-        # A file that is gone was rewritten after the snapshot was taken: the next look finds what it became.
-        with suppress(FileNotFoundError):
-            snapshot = ready_snapshot(root, member, self._definitions)
-            if snapshot is not None:
-                rows = copy_table(root, snapshot, queue, self._definitions)
-                self._note(queue.folder, wanted, state=UNDER_WAY, source=FROM_DELTA, rows=rows, began=now)
+        else:
+            # A file that is gone was rewritten after the snapshot was taken: the next look finds what it became.
+            with suppress(FileNotFoundError):
+                snapshot = ready_snapshot(root, member, self._definitions)
+                if snapshot is not None:
+                    rows = copy_table(root, snapshot, queue, self._definitions)
+                    self._note(queue.folder, wanted, state=UNDER_WAY, source=FROM_DELTA, rows=rows, began=now)
+
+    def _from_log(self, queue: Queue, member: Member, root: Path) -> int | None:
+        """Once for each wish: what was not retained when it came will not be later."""
+        wish = queue.folder, member.added, member.backfill
+        if wish in self._looked:
+            return None
+        self._looked.add(wish)
+        try:
+            return put_logged(self._log(), root, queue, member, self._definitions)
+        except FileNotFoundError:
+            return None
 
     def _note(self, folder: Path, seen: Backfill, **news: object) -> None:
         """Unless more was wanted meanwhile: then it begins again."""

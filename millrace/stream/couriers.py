@@ -4,7 +4,7 @@ A target that fails waits longer and longer between tries; nobody waits for it b
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,8 +49,15 @@ class Round:
 
 class Couriers:
     def __init__(
-        self, spark: SparkSession, home: Home, appender: Appender, upkeep: Upkeep, allowed: Iterable[object] = ()
+        self,
+        spark: SparkSession,
+        home: Home,
+        appender: Appender,
+        upkeep: Upkeep,
+        allowed: Iterable[object] = (),
+        retained: Callable[[], Iterable[Group]] = tuple,
     ) -> None:
+        """`retained` is what the log still holds of validated-input."""
         self._spark = spark
         self._upkeep = upkeep
         self._home = home
@@ -58,7 +65,7 @@ class Couriers:
         self._allowed = tuple(map(str, allowed))
         allow(self._allowed)
         self._members = Members(home, self._definition)
-        self._backfiller = Backfiller(home, self._members, self._definition)
+        self._backfiller = Backfiller(home, self._members, self._definition, retained)
         self._ends = Ends(home, self._members, self._definition)
         self._gate = Gate()
         self._rounds: dict[Path, Round] = {}

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from millrace.sink.delta import DeltaSink
 from millrace.sink.foreign import ForeignSink
 from millrace.sink.parking import Queue
 from millrace.sink.registry import sink_class
-from millrace.sink.roster import DONE, FROM_DELTA
+from millrace.sink.roster import DONE, FROM_DELTA, FROM_LOG
 from millrace.sink.upkeep import Upkeep
 from millrace.stream.backfilling import Backfiller
 from millrace.stream.members import Members
@@ -43,7 +44,7 @@ class World:
         self.home.definitions.mkdir(parents=True)
         self.delta = DeltaSink(self.home, Upkeep())
         self.sink: ForeignSink = sink_class(target.kind)(target, no_secret)
-        self.records: list[Group] = []
+        self.retained: list[Group] = []
         self.before = self.define([{"kind": "delta", "name": "delta"}], 1, None)
         self.after = self.define(
             [{"kind": "delta", "name": "delta"}, {"kind": target.kind, "name": target.name, **target.settings}],
@@ -55,7 +56,7 @@ class World:
     def start(self) -> None:
         """As a data plane that has just been started: knows what is on disk."""
         self.members = Members(self.home, self._definition)
-        self.backfiller = Backfiller(self.home, self.members, self._definition)
+        self.backfiller = Backfiller(self.home, self.members, self._definition, lambda: self.retained)
 
     def define(self, sinks: list[Any], revision: int, previous: str | None) -> Definition:
         document = {"schema": {"type": "record", "name": "t", "fields": [ID, TEXT]}, "sinks": sinks}
@@ -268,3 +269,31 @@ def test_a_target_that_went_gets_what_began_before(world: World) -> None:
 
 def _spec(world: World) -> Any:
     return spec_of(world.after)
+
+
+def test_a_table_that_is_younger_than_the_log_is_filled_from_there(world: World) -> None:
+    records = [
+        world.change(world.before, "prepare", 5),
+        world.rows(world.before, 10, (1, False), (2, False)),
+        world.rows(world.before, 12, (3, False), (1, True)),
+        world.change(world.after, "prepare", 50),
+    ]
+    world.retained = [replace(records[1], table="another"), *records]
+    world.start()
+    for group in records:
+        world.park(group)
+    finish(world)
+    backfill = world.members.at(world.folder).backfill
+    assert (backfill.state, backfill.source, backfill.rows) == (DONE, FROM_LOG, 3)
+    assert world.in_target() == [(2, 10), (3, 12)], "and Delta was not asked"
+
+
+def test_a_log_that_lost_the_beginning_or_the_rows_is_not_believed(world: World) -> None:
+    records = [world.rows(world.before, 10, (1, False), (2, False)), world.change(world.after, "prepare", 50)]
+    world.delta.write(records)
+    world.retained = records
+    world.start()
+    world.park(records[-1])
+    finish(world)
+    assert world.members.at(world.folder).backfill.source == FROM_DELTA
+    assert world.in_target() == [(1, 10), (2, 10)]
