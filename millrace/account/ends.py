@@ -7,7 +7,7 @@ import os
 import orjson
 from sqlalchemy import Connection, select
 
-from millrace.model.imports import Import
+from millrace.model.imports import ALTER, TRUNCATE, Import
 from millrace.model.names import Home
 from millrace.model.sinks import TOLD_OF_ENDS
 from millrace.model.table import Definition
@@ -15,8 +15,8 @@ from millrace.store import tables as t
 
 
 def mark_end(connection: Connection, imp: Import, definition: Definition, home: Home) -> None:
-    """Which chunks of the import hold rows."""
-    if not any(target.kind in TOLD_OF_ENDS for target in definition.table.targets):
+    """Which chunks of the import hold rows; a change of the table itself is none that readers wait for."""
+    if imp.kind in (TRUNCATE, ALTER) or not any(target.kind in TOLD_OF_ENDS for target in definition.table.targets):
         return
     holding = select(t.chunks.c.number).where(t.chunks.c.import_id == imp.id, t.chunks.c.accepted > 0)
     numbers = list(connection.execute(holding.order_by(t.chunks.c.number)).scalars())

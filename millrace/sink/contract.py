@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from millrace.lake.sidecar import StagedFile
 from millrace.model.chunk import ROWS
 
-# Of a group that carries no rows and is of no record: the import has ended, and its chunks are those that hold rows.
-END = "end"
+# Of a group that carries no rows and is of no record: the import has ended, and its chunks are those that hold rows, behind
+# one that stands for the end itself.
+END, END_NUMBER = "end", -1
 
 
 @dataclass(frozen=True, slots=True)

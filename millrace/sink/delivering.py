@@ -15,7 +15,7 @@ from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition
 from millrace.sink.addresses import allow
 from millrace.sink.budget import TimeIsUp, within
-from millrace.sink.contract import END
+from millrace.sink.contract import END, END_NUMBER
 from millrace.sink.foreign import ForeignSink, Rows, Work
 from millrace.sink.opened import Opened
 from millrace.sink.parked_rows import BATCH_ROWS, ParkedRows
@@ -97,7 +97,7 @@ def _ended(
 ) -> list[tuple[str, tuple[str, ...]]]:
     ends = [item.group for item in items if item.group.kind == END]
     return [
-        (group.import_id, tuple(chunk_id(*chunk) for chunk in group.chunks))
+        (group.import_id, tuple(chunk_id(*chunk) for chunk in group.chunks if chunk[1] != END_NUMBER))
         for group in ends
         if known(group.definition).generation == newest.generation
     ]

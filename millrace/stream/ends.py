@@ -8,7 +8,7 @@ import orjson
 from millrace.model.names import Home
 from millrace.model.sinks import TOLD_OF_ENDS, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink.contract import END, Group
+from millrace.sink.contract import END, END_NUMBER, Group
 from millrace.sink.parking import Queue
 from millrace.stream.members import Members
 
@@ -25,12 +25,12 @@ class Ends:
             told = orjson.loads(mark.read_bytes())
             definition = self._definitions(told["definition"])
             tenant, table = definition.tenant, definition.table.name
-            chunks = tuple((told["import"], number) for number in told["chunks"])
+            chunks = tuple((told["import"], number) for number in (END_NUMBER, *told["chunks"]))
             group = Group(tenant, table, definition.fingerprint, None, chunks, END, told["version"])
             for kind in TOLD_OF_ENDS:
                 for name, target in self._members.takers(kind, definition).items():
                     queue = Queue(self._home.queue(kind, tenant, table, name))
-                    if chunks and told["version"] > queue.waived_below:
+                    if told["version"] > queue.waived_below:
                         queue.put(group, self._home.table(tenant, table))
                         yield queue.folder, target
             mark.unlink(missing_ok=True)

@@ -107,6 +107,13 @@ def test_an_end_that_overtakes_rows_waits_for_them(world: World) -> None:
     assert sorted(chunk for file in world.manifest["files"] for chunk in file["chunks"]) == ["imp_01/0", "imp_01/3"]
 
 
+def test_an_import_without_rows_has_a_manifest_too(world: World) -> None:
+    world.end({0: 0})
+    list(world.ends.park())
+    world.deliver()
+    assert world.manifest == {"import": IMPORT, "rows": 0, "bytes": 0, "files": []}
+
+
 def test_a_table_without_such_a_sink_leaves_no_mark(world: World, tmp_path: Path) -> None:
     world.definition = define("acme", parse_table({"schema": world.definition.table.schema}), 2)
     world.end({0: 1})

@@ -21,6 +21,7 @@ from millrace.sink.files import FilesSink
 from millrace.sink.foreign import Rows, Work
 from millrace.sink.registry import refuse_unable
 from tests.sinks.conftest import no_secret
+from tests.support.file_sinks import bucket_target
 
 FIELDS = [
     {"name": "id", "type": "long"},
@@ -279,6 +280,15 @@ def nothing_private() -> Iterator[None]:
 def test_private_addresses_are_the_operator_s_to_allow(settings: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match="not a public address"):
         FilesSink(SinkTarget("export", "files", True, settings), lambda _: "x").check()
+
+
+def test_a_bucket_that_is_not_there_is_the_sink_s_fault(request: pytest.FixtureRequest) -> None:
+    target = bucket_target(request)
+    target.settings["path"] = "s3://no-such-bucket/exports"
+    sink = FilesSink(target, no_secret)
+    with pytest.raises(OSError, match=r"(?i)bucket") as met:
+        sink.check()
+    assert sink.classify(met.value) is Fault.SINK
 
 
 def test_every_error_has_a_reach_and_none_is_a_row_s(opened: Callable[..., FilesSink]) -> None:
