@@ -59,6 +59,11 @@ class Accountant:
         self._trimmed_at = time.monotonic()
         self.retention = "ok"
         self._settling = threading.Lock()
+        self._listeners: list[Callable[[Mapping[str, int]], None]] = []
+
+    def listen(self, listener: Callable[[Mapping[str, int]], None]) -> None:
+        """Calls the listener, from the accountant's thread, with how many chunks of imports have their verdicts."""
+        self._listeners.append(listener)
 
     def run(self, stopping: threading.Event) -> None:
         self._wait_for_the_controller(stopping)
@@ -98,6 +103,8 @@ class Accountant:
             advance(connection, PROGRESS, self._positions, after)
         reach("after_ledger_commit")
         self._positions |= after
+        for listener in self._listeners:
+            listener({import_id: imp.counts.chunks for import_id, imp in folded.items()})
         passed = {fact.query: fact for fact in facts if isinstance(fact, Checkpointed)}
         self._checkpoints |= passed
         self._settle(folded.values())

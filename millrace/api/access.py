@@ -46,6 +46,7 @@ ACCESS: dict[str, Access] = {
         f"GET {_TENANT}", f"GET {_TENANT}/export", f"POST {_TENANT}/diff", "GET /v1/ops/{op_id}",
         "GET /v1/events", "GET /v1/events/stream", f"GET {_TENANT}/spans", f"GET {_SPAN}",
         f"GET {_APP}", f"GET {_APP}/runs", f"GET {_APP}/runs/{{run}}", "GET /tenant/{tenant_id}",
+        f"GET {_TENANT}/usage",
     ),
     **_all(
         Access(VIEWER, by_table=True),
@@ -93,7 +94,7 @@ ACCESS: dict[str, Access] = {
         Access(OPERATOR, audited=True),
         f"PUT {_TENANT}", f"DELETE {_TENANT}", f"POST {_TENANT}/restore",
     ),
-    **_all(Access(OPERATOR), "GET /v1/apps"),
+    **_all(Access(OPERATOR), "GET /v1/apps", "GET /v1/usage"),
 }  # fmt: skip
 
 

@@ -4,10 +4,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace.api.audit import Audit, Audited
+from millrace.api.deps import within_quota
 from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
 from millrace.api.replaying import Replays
@@ -20,6 +21,7 @@ from millrace.api.routes import (
     diffing,
     errors,
     imports,
+    metering,
     mysimbdp,
     observing,
     quality,
@@ -74,8 +76,9 @@ def make_app(platform: Platform) -> FastAPI:
         apps,
         tokens,
         auditing,
+        metering,
     ):
-        app.include_router(routes.router)
+        app.include_router(routes.router, dependencies=[Depends(within_quota)])
 
     app.add_middleware(Audited)
     app.add_middleware(Measure)

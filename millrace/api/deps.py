@@ -3,8 +3,9 @@
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.requests import HTTPConnection
 
-from millrace.api.access import caller_of
+from millrace.api.access import ACCESS, caller_of, endpoint_of
 from millrace.api.platform import Platform
 from millrace.api.sessions import Sessions
 from millrace.api.tokens import Caller
@@ -23,6 +24,17 @@ def _sessions(request: Request) -> Sessions:
 def _caller(request: Request) -> Caller:
     """Also checks that the caller may call this endpoint at all, and see the tenant and the table its path names."""
     return caller_of(request, _platform(request).tokens)
+
+
+async def within_quota(connection: HTTPConnection) -> None:
+    """A tenant's own requests, no more of them in a second than were agreed. An operator's are not counted."""
+    access = ACCESS.get(endpoint_of(connection))
+    if access is None or access.least is None or connection.scope["type"] != "http":
+        return
+    platform: Platform = connection.app.state.platform
+    caller = caller_of(connection, platform.tokens)
+    if caller.tenant is not None:
+        platform.quotas.refuse_request(caller.tenant)
 
 
 PlatformDep = Annotated[Platform, Depends(_platform)]

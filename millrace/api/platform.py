@@ -12,6 +12,8 @@ from sqlalchemy import select, update
 
 from millrace.account.accountant import Accountant
 from millrace.api.declaring import agreement_of
+from millrace.api.metering import measure_storage
+from millrace.api.quotas import Quotas
 from millrace.api.refreshing import Refreshing
 from millrace.api.sink_watch import SinkWatch
 from millrace.api.sweeping import clear_staging, sweep
@@ -21,7 +23,8 @@ from millrace.control.controller import Controller
 from millrace.control.definitions import DefinitionFiles
 from millrace.control.state import OPEN
 from millrace.failpoint import reach
-from millrace.model.errors import REFUSALS, Refused, Unavailable
+from millrace.model.errors import REFUSALS, Exceeded, Refused, Unavailable
+from millrace.model.imports import TERMINAL
 from millrace.model.names import Home, new_id
 from millrace.model.ops import APPEND, BEGIN_IMPORT, REPLAY_ERRORS, Applied, Op
 from millrace.notify.notifier import Notifier
@@ -31,16 +34,21 @@ from millrace.sink.addresses import allow
 from millrace.store import tables as t
 from millrace.store.engine import Store, insert_new
 from millrace.store.records import find_by_key, find_open_imports
+from millrace.upload.flight import Flight
 from millrace.wire.client import Appended, Appender, Cluster, Topics
 from millrace.wire.envelope import pack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
 
 SOON_SECONDS = 0.25
+# Likely one more of a tenant's imports has ended by then.
+IMPORT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 # Shorter than any client waits for an answer.
 TURN_SECONDS = 15.0
 SWEEP_SECONDS = 600.0
 UPLOAD_THREADS = 16
+# One that is judged, and one that waits to be: more would only make a newcomer wait.
+FLIGHT_BATCHES = 2
 BRINGING_ROWS = (BEGIN_IMPORT, APPEND, REPLAY_ERRORS)
 
 
@@ -65,6 +73,9 @@ class Platform:
         self.accountant = Accountant(self.store, cluster, self.appender, self.definitions.read, self.home)
         self.notifier = Notifier(self.store, settings.api.private_targets)
         self.sinks = SinkWatch(self.home, self._parked_limit, self._is_awaited, self._append)
+        self.quotas = Quotas(self.store)
+        self.flight = Flight(FLIGHT_BATCHES * settings.spark.bulk_chunks_per_batch, self.quotas.weight)
+        self.accountant.listen(self.flight.judged)
         allow(settings.api.private_targets)
         self.closed: set[str] = set()
         self._pinned: dict[str, int] = {}
@@ -149,10 +160,11 @@ class Platform:
         return raise_refusal(outcome)
 
     async def _refuse_if_full(self, kind: str, tenant: str, table: str, body: Mapping[str, Any]) -> None:
-        """Rows for a table whose sinks keep too much waiting already, unless they were admitted before."""
+        """Rows over a quota, or for a table whose sinks keep too much waiting, unless they were admitted before."""
         if kind not in BRINGING_ROWS:
             return
         try:
+            self.quotas.refuse_rows(tenant)
             self.sinks.refuse_if_full(tenant, table)
         except Refused:
             key = body.get("idempotency_key")
@@ -212,6 +224,9 @@ class Platform:
                 waiting = self._waiting.get(asked)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(one)
+            if one.result.get("state") in TERMINAL and "import" in one.result:
+                self.flight.over(one.result["import"])
+                self.quotas.over(one.result["import"])
         # What neither begins nor stops an import says that all of it has been received.
         received = [a.result for a in applied if "import" in a.result and not {"state", "repeated"} & a.result.keys()]
         freed = {import_id for one in applied for import_id in one.result.get("waived", ())}
@@ -240,6 +255,8 @@ class Platform:
             if time.monotonic() > noted + USES_SECONDS:
                 noted = time.monotonic()
                 self.tokens.note_uses()
+                self.quotas.write()
+                measure_storage(self.store, self.home)
             if time.monotonic() > swept + SWEEP_SECONDS:
                 swept = time.monotonic()
                 sweep(self.store, self.home)
@@ -269,6 +286,11 @@ class Platform:
 
 def raise_refusal(applied: Applied) -> Applied:
     if applied.refusal is not None:
+        if applied.refusal["code"] == Exceeded.code:
+            told = ("code", "message", "remedy")
+            facts = {name: value for name, value in applied.refusal.items() if name not in told}
+            message, remedy = applied.refusal["message"], applied.refusal["remedy"]
+            raise Exceeded(message, remedy=remedy, facts=facts, retry_seconds=IMPORT_SECONDS)
         kind = REFUSALS.get(applied.refusal["code"], _REFUSED_CODES.get(applied.refusal["code"], Refused))
         raise kind(applied.refusal["message"], remedy=applied.refusal["remedy"], code=applied.refusal["code"])
     return applied

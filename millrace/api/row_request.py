@@ -20,6 +20,7 @@ async def post_rows(streams: Streams, lane: Lane, rows: bytes, key: str | None, 
     """Where the rows went; with `wait`, also what became of them if they end in time."""
     if not rows:
         raise Invalid("There are no rows in the body.", remedy="Send JSON Lines, or a JSON array of objects.")
+    await streams.pace(lane.tenant, len(rows))
     sender = _Sender(streams, key, wants_end=wait > 0)
     if key is None:
         return await sender.send(lane, rows, wait)

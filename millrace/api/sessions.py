@@ -27,6 +27,7 @@ from millrace.upload.gateway import Resume, Upload
 
 PIECE_BYTES = 1 << 20
 REMEMBER_SECONDS = 0.5
+ROOM_SECONDS = 0.05
 T = TypeVar("T")
 
 
@@ -66,25 +67,51 @@ class Session:
         async for piece in pieces:
             held.append(piece)
             size += len(piece)
+            await self._pause(self._platform.quotas.pause(self.imp.tenant, len(piece)))
             if size >= PIECE_BYTES or self._is_due():
                 await self._feed(b"".join(held))
                 held, size = [], 0
         return b"".join(held)
 
     async def _feed(self, piece: bytes) -> None:
+        await self._wait_for_room()
         await self._work(partial(self.upload.feed, piece))
+        self._platform.flight.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
+        await self._remember_if_due()
+
+    async def _remember_if_due(self) -> None:
         if self._is_due():
             self._remembered = time.monotonic()
             await asyncio.to_thread(remember, self._platform, self.imp.id, self.length, self.upload.confirmed)
+
+    async def _wait_for_room(self) -> None:
+        """Until the tenant has fewer chunks in flight than its share; not in a thread, of which there are few."""
+        while not self._platform.flight.has_room(self.imp.tenant):
+            await self._pause(ROOM_SECONDS)
+
+    async def _pause(self, seconds: float) -> None:
+        """Reads no further for so long: the sender is slowed down by that, and the upload is seen to be alive."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            step = min(left, REMEMBER_SECONDS)
+            await asyncio.sleep(step)
+            self._platform.quotas.held(self.imp.tenant, step, self.imp.id)
+            await self._remember_if_due()
 
     def _is_due(self) -> bool:
         return time.monotonic() - self._remembered > REMEMBER_SECONDS
 
     async def end(self) -> None:
-        await self._finish(self.upload.finish)
+        await self._finish(self.upload.finish_some)
 
-    async def _finish(self, finish: Callable[[], Resume]) -> None:
+    async def _finish(self, finish: Callable[[], Resume | None]) -> None:
+        await self._wait_for_room()
         sent = await self._work(finish)
+        self._platform.flight.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
+        while sent is None:
+            await self._wait_for_room()
+            sent = await self._work(self.upload.finish_some)
+            self._platform.flight.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
         self.upload.close()
         body = {"chunks": sent.chunks, "rows": sent.rows, "bytes": sent.plain_bytes, "written": self.upload.written}
         await self._platform.applied(ops.END_IMPORT, self.imp.tenant, self.imp.id, body)

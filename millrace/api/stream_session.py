@@ -158,6 +158,7 @@ class Session:
         number = count_rows(rows)
         if number:
             self._unacknowledged += len(rows)
+            await self._streams.pace(self._lane.tenant, len(rows))
             await self._streams.gatherer.add(self._lane, self, first, number, rows)
         return first + number
 

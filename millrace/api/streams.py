@@ -32,9 +32,17 @@ class Streams:
 
     def __init__(self, platform: Platform, limits: Limits | None = None) -> None:
         self.home = platform.home
+        self._quotas = platform.quotas
         self.appends = Appends(platform, self._on_end)
         self.gatherer = Gatherer(self.appends.append, limits)
         self._held: dict[tuple[str, str, str], _Hold] = {}
+
+    async def pace(self, tenant: str, size: int) -> None:
+        """Takes so many bytes of a tenant's rate; returns when there is some of it again."""
+        seconds = self._quotas.pause(tenant, size)
+        if seconds > 0:
+            self._quotas.held(tenant, seconds)
+            await asyncio.sleep(seconds)
 
     def _on_end(self, lane: Lane) -> None:
         self.gatherer.ended(lane)

@@ -1,4 +1,4 @@
-"""millrace audit: its name, arguments and help."""
+"""millrace audit and usage: each command's name, arguments and help."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +17,7 @@ OfTenant = Annotated[str | None, typer.Option("--tenant", help="Only of this ten
 
 def register(main: typer.Typer) -> None:
     main.command("audit", epilog=EVERYWHERE)(audit)
+    main.command("usage", epilog=EVERYWHERE)(usage)
 
 
 def audit(
@@ -26,3 +27,12 @@ def audit(
 ) -> None:
     """Show who changed what, when and from where."""
     accounts.audit(context.obj, tenant, limit)
+
+
+def usage(
+    context: typer.Context,
+    tenant: OfTenant = None,
+    days: Annotated[int, typer.Option(help="How many of the latest days.", min=1, max=400)] = 7,
+) -> None:
+    """Show what a tenant used by day, what was agreed, and why it lags behind if it does."""
+    accounts.usage(context.obj, tenant, days)

@@ -185,6 +185,12 @@ class Millrace(Connection):
         params = {"newest": "true", "limit": str(limit), **_of(tenant)}
         return _items(self.json("GET", "/v1/audit", params=params))
 
+    def usage(self, tenant: str, *, days: int = 30) -> dict[str, Any]:
+        """By day, the newest first, with the quotas and the lag."""
+        return cast(
+            dict[str, Any], self.json("GET", f"/v1/tenants/{path_part(tenant)}/usage", params={"days": str(days)})
+        )
+
     def metrics(self) -> str:
         return self.ok("GET", "/metrics").text
 

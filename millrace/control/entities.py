@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
+from millrace.control.rules.quotas import open_imports_allowed
 from millrace.control.state import Span, State, Table
 from millrace.control.working_set import WorkingSet
 from millrace.model import ops
@@ -17,6 +18,7 @@ from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.quality_tables import chunk_quality
 
+_BEGINNING = (ops.BEGIN_IMPORT, ops.REPLAY_ERRORS)
 # These end an import, and with it a turn on its table and a member of its span.
 _ENDING = (ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT, ops.HOLD_IMPORT)
 
@@ -60,7 +62,16 @@ def _load_table(working: WorkingSet, op: Op, name: str, imp: Import | None) -> S
         streams=_find_streams(connection, op.tenant, name, concerned),
         claims=_find_claims(connection, origins),
         twin=_twin_table(connection, op.tenant, name) if op.kind == ops.DEFINE_TABLE and table is None else None,
+        open_imports=_open_imports(working, op, concerned, imp),
     )
+
+
+def _open_imports(working: WorkingSet, op: Op, concerned: Iterable[Op], ending: Import | None) -> int | None:
+    """Counted only where it is bounded and something may begin; the import that ends with the op has ended then."""
+    tenant = working.tenant(op.tenant) if any(one.kind in _BEGINNING for one in concerned) else None
+    if tenant is None or open_imports_allowed(tenant.agreement) is None:
+        return None
+    return working.count_open_imports(op.tenant, None if ending is None else ending.id)
 
 
 def save(working: WorkingSet, before: State, after: State, at_us: int) -> None:
@@ -72,6 +83,9 @@ def save(working: WorkingSet, before: State, after: State, at_us: int) -> None:
         _save_revisions(connection, before, after, at_us)
     for imp in _changed(before.imports, after.imports):
         working.put_import(imp, at_us)
+        known = before.imports.get(imp.id)
+        if imp.is_over and (known is None or not known.is_over):
+            working.meter(imp, at_us)
     for span in _changed(before.spans, after.spans):
         upsert(connection, t.spans, _span_row(span, at_us))
     if after.queue != before.queue and after.table is not None:

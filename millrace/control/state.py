@@ -75,7 +75,8 @@ class Span:
 class State:
     """The entities one op may touch. `queue` holds the ops that wait for their turn on the table, oldest first; `by_key` the
     imports that earlier requests with the same idempotency keys began; `history` the definitions of this generation;
-    `twin` is another tenant or table whose name differs from the op's in case only."""
+    `twin` is another tenant or table whose name differs from the op's in case only; `open_imports` how many the tenant has,
+    where that is bounded."""
 
     tenant: Tenant | None = None
     table: Table | None = None
@@ -87,6 +88,7 @@ class State:
     streams: Mapping[str, int] = field(default_factory=dict)
     claims: Mapping[str, bytes] = field(default_factory=dict)
     twin: str | None = None
+    open_imports: int | None = None
 
     def with_import(self, imp: Import) -> "State":
         return replace(self, imports={**self.imports, imp.id: imp})

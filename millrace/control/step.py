@@ -8,7 +8,7 @@ from dataclasses import replace
 from millrace.control.rules import errors, holding, imports, sinks, spans, tables, tenants
 from millrace.control.state import Outcome, State, Step
 from millrace.model import ops
-from millrace.model.errors import Clash, Invalid, Refused
+from millrace.model.errors import Clash, Exceeded, Invalid, Refused
 from millrace.model.ops import Applied, Op
 
 Rule = Callable[[State, Op, int, int], Step]
@@ -121,6 +121,7 @@ def _apply(rule: Rule, state: State, op: Op, at_us: int, partition: int) -> Outc
 
 
 def _refused(state: State, op: Op, refusal: Refused, at_us: int) -> Outcome:
-    told = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy}
+    facts = refusal.facts if isinstance(refusal, Exceeded) else {}
+    told = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy, **facts}
     after, effects = spans.member_refused(state, op, told, at_us)
     return Outcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, {}, told),))

@@ -4,16 +4,30 @@ Lives as long as the transaction. Only the controller writes these rows while it
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from millrace.control.state import Table, Tenant
-from millrace.model.imports import Import
+from millrace.model.imports import (
+    ADMITTED,
+    AMEND,
+    DELETE,
+    HELD,
+    LOAD,
+    PROCESSING,
+    PUBLISHING,
+    REPLAY,
+    STOPPING,
+    Import,
+)
 from millrace.model.table import Definition
+from millrace.model.usage import summed, used_by
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.records import find_by_key, find_import, find_imports, find_open_imports, import_row
 from millrace.store.tenancy_tables import departures
+from millrace.store.usage_tables import add_usage
 
 _TENANT = (
     select(t.tenants, departures.c.deleted_us, departures.c.erase_us)
@@ -21,6 +35,16 @@ _TENANT = (
     .where(t.tenants.c.name == bindparam("tenant_name"))
 )
 _TABLE = select(t.tables).where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
+_COUNT_OPEN = (
+    select(func.count())
+    .select_from(t.imports)
+    .where(
+        t.imports.c.state.in_((ADMITTED, PROCESSING, PUBLISHING, STOPPING, HELD)),
+        t.imports.c.kind.in_((LOAD, DELETE, AMEND, REPLAY)),
+        t.imports.c.tenant == bindparam("of_tenant"),
+        t.imports.c.id != bindparam("but"),
+    )
+)
 _COUNTERS = ("last_version", "floor", "open_imports", "dropped_us", "is_purged")
 _CHANGE_TABLE = (
     update(t.tables)
@@ -38,6 +62,7 @@ class WorkingSet:
         self._imports: dict[str, Import | None] = dict.fromkeys(expected_imports)
         self._imports |= {imp.id: imp for imp in find_imports(connection, list(self._imports))}
         self._changed_imports: dict[str, int] = {}
+        self._used: list[dict[str, Any]] = []
 
     def tenant(self, name: str) -> Tenant | None:
         if name not in self._tenants:
@@ -63,6 +88,17 @@ class WorkingSet:
         self._write_imports()
         return find_open_imports(self.connection, tenant, table)
 
+    def count_open_imports(self, tenant: str, but: str | None) -> int:
+        """Uploads and replays that have not ended; not streamed rows, which end by themselves in a moment."""
+        self._write_imports()
+        return int(self.connection.execute(_COUNT_OPEN, {"of_tenant": tenant, "but": but or ""}).scalar_one())
+
+    def meter(self, imp: Import, ended_us: int) -> None:
+        """An import has just ended: what it used is counted with it."""
+        used = used_by(imp, ended_us)
+        if used is not None:
+            self._used.append(used)
+
     def put_tenant(self, tenant: Tenant) -> None:
         self._tenants[tenant.name] = tenant
         _save_tenant(self.connection, tenant)
@@ -80,6 +116,8 @@ class WorkingSet:
                 _save_table(self.connection, self._stored_tables[key], table)
                 self._stored_tables[key] = table
         self._write_imports()
+        add_usage(self.connection, summed(self._used))
+        self._used.clear()
 
     def _write_imports(self) -> None:
         changed = [(self._imports[import_id], at_us) for import_id, at_us in self._changed_imports.items()]

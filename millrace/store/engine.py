@@ -13,7 +13,8 @@ from sqlalchemy.sql.schema import Table as SqlTable
 import millrace.store.access_tables
 import millrace.store.notify_tables
 import millrace.store.quality_tables
-import millrace.store.tenancy_tables  # noqa: F401 (by being imported their tables are known)
+import millrace.store.tenancy_tables
+import millrace.store.usage_tables  # noqa: F401 (by being imported their tables are known)
 from millrace.store.tables import metadata
 
 

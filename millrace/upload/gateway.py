@@ -3,7 +3,7 @@
 Nothing is sent for an import that the controller has not admitted (I2): an Upload cannot be made without one."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -21,6 +21,8 @@ from millrace.wire.topics import RAW_INPUT, bulk_partitions, quick_partitions
 
 CHUNKS_IN_FLIGHT = 24
 CONFIRM_SECONDS = 150
+# What a file that was spooled is cut into in one turn of a thread.
+CUTS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Upload:
         self._sent = resume or Resume()
         self.confirmed = resume or Resume()
         self.written: dict[str, Any] | None = None
+        self._rest: Iterator[Cut] | None = None
         self.received = int((self.confirmed.cutter or {}).get("offset", 0))
 
     def feed(self, piece: bytes) -> None:
@@ -63,15 +66,28 @@ class Upload:
         for cut in self._cutter.feed(piece):
             self._take(cut, self._cutter.resume_point())
 
-    def finish_with(self, piece: bytes) -> Resume:
-        """Takes the last piece and finishes."""
+    @property
+    def sent_chunks(self) -> int:
+        return self._sent.chunks
+
+    def finish_with(self, piece: bytes) -> Resume | None:
+        """Takes the last piece and begins to finish."""
         self.feed(piece)
-        return self.finish()
+        return self.finish_some()
 
     def finish(self) -> Resume:
         """Sends what is left and waits until Kafka has confirmed every chunk."""
-        for cut in self._cutter.finish():
+        while (sent := self.finish_some()) is None:
+            continue
+        return sent
+
+    def finish_some(self) -> Resume | None:
+        """The same in turns, for a file that is cut only now that all of it is here; None: there is more."""
+        self._rest = iter(self._cutter.finish()) if self._rest is None else self._rest
+        for number, cut in enumerate(self._rest, 1):
             self._take(cut, self._cutter.resume_point())
+            if number == CUTS_AT_ONCE:
+                return None
         if self._first is not None:
             self._send(*self._first, self._quick[self._spread(0) % len(self._quick)], "quick")
             self._first = None

@@ -19,6 +19,7 @@ import zstandard
 from fastapi import FastAPI
 
 from millrace.api.problems import add_problems
+from millrace.api.quotas import Quotas
 from millrace.api.routes import imports, rows
 from millrace.api.streams import Streams
 from millrace.api.tokens import Tokens
@@ -75,6 +76,7 @@ class FakeLog:
         self.home = Home(self.root)
         self.store = Store(f"sqlite:///{self.root / 'control.db'}")
         self.tokens = Tokens(self.store)
+        self.quotas = Quotas(self.store)
         self.admin = self.tokens.make("admin", None)
         self.stranger = self.tokens.make("stranger", "other")
         declared = define(TENANT, parse_table(DECLARATION), 1).to_json().decode()

@@ -89,9 +89,18 @@ def list_imports(
     if tenant is not None:
         caller.must_see(tenant)
     only = None if caller.tables is None else sorted(caller.tables)
-    chosen = {"kind": kind, "span": span, "only_tables": only}
     with platform.store.read() as connection:
-        found = import_documents(connection, tenant or caller.tenant, table, state, limit, **chosen, home=platform.home)
+        found = import_documents(
+            connection,
+            tenant or caller.tenant,
+            table,
+            state,
+            limit,
+            kind=kind,
+            span=span,
+            only_tables=only,
+            home=platform.home,
+        )
     return {"items": found}
 
 

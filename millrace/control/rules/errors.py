@@ -6,6 +6,7 @@ from dataclasses import replace
 from pyroaring import BitMap64
 
 from millrace.control.rules.admitting import admit
+from millrace.control.rules.quotas import one_more_import
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, State, Step
@@ -21,6 +22,7 @@ def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
     """Rows keep the version they had, so they can never beat newer ones; one chunk per original chunk."""
     table = known_table(state, op)
     refuse_departed(state.tenant)
+    state = one_more_import(state)
     origin = _origin(state, op)
     depth = int(origin.options.get("replays", 0)) + 1
     if depth > MOST_REPLAYS:

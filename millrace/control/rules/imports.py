@@ -7,6 +7,7 @@ from typing import Any
 
 from millrace.control.rules import errors, spans
 from millrace.control.rules.admitting import admit, reserve
+from millrace.control.rules.quotas import one_more_import
 from millrace.control.rules.reporting import reported, with_report
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
@@ -48,6 +49,7 @@ def begin(state: State, op: Op, at_us: int, partition: int) -> Step:
     if same is not None:
         return _begun_before(state, same, op)
     refuse_departed(state.tenant)
+    state = one_more_import(state)
     kind = op.body.get("kind", LOAD)
     _refuse_kind(table, kind)
     limit = min(

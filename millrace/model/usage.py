@@ -1,0 +1,47 @@
+"""What an import that has ended adds to its tenant's usage."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from millrace.model.imports import ALTER, APPEND, DISCARD, TRUNCATE, Import
+
+
+def day_of(microseconds: int) -> str:
+    """The day in UTC, as usage is counted by."""
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).date().isoformat()
+
+
+def seconds_left_of_day(now: datetime) -> float:
+    """Until the next day begins in UTC."""
+    midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) + timedelta(days=1)
+    return (midnight - now.astimezone(UTC)).total_seconds()
+
+
+def summed(used: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One for each tenant and day."""
+    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in used:
+        key = one["tenant"], one["day"]
+        known = sums.get(key, {})
+        sums[key] = {
+            name: value if name in ("tenant", "day") else value + known.get(name, 0) for name, value in one.items()
+        }
+    return list(sums.values())
+
+
+def used_by(imp: Import, ended_us: int) -> dict[str, Any] | None:
+    """Nothing for what carries no rows."""
+    if imp.kind in (ALTER, TRUNCATE, DISCARD):
+        return None
+    return {
+        "tenant": imp.tenant,
+        "day": day_of(ended_us),
+        "bytes": int((imp.announced or {}).get("bytes", 0)),
+        "rows_accepted": imp.counts.accepted,
+        "rows_rejected": imp.counts.rejected,
+        "rows_ignored": imp.counts.ignored,
+        "imports": int(imp.kind != APPEND),
+        "appends": int(imp.kind == APPEND),
+        "chunks": imp.counts.chunks,
+    }
