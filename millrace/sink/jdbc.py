@@ -4,16 +4,14 @@ and one guarded insert, so that the greatest version of each key stays.
 A database per tenant. Deleted keys stay as tombstones in a table beside. DDL cannot be taken back there, so each table says
 in its comment how far it was brought, in the same statement that brings it: whoever comes next goes on from there."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.model.changes import Change
 from millrace.model.columns import DELETED_COLUMN
-from millrace.model.evolution import path
 from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
 from millrace.sink import jdbc_mysql as mysql
@@ -22,9 +20,8 @@ from millrace.sink.jdbc_drivers import DEFAULT_DRIVER, checked_database, checked
 from millrace.sink.jdbc_faults import fault_of
 from millrace.sink.jdbc_link import Link, Login, committed
 from millrace.sink.jdbc_read import table_of
+from millrace.sink.jdbc_shape import MARK, shape
 from millrace.sink.mysql_text import not_finite, plain
-
-MARK = "millrace"
 
 
 class JdbcSink:
@@ -100,78 +97,14 @@ class JdbcSink:
         if self._prepared.get(known) == definition.fingerprint:
             return
         place = mysql.Place(self._base, definition)
-        key = definition.table.primary_key
         with self._alone(link):
-            self._make_database(link, place)
-            self._bring(link, place, place.name, mysql.stored_columns, definition, definitions)
-            if key:
-                graves = mysql.tombstones(definition.table.name)
-                self._bring(link, place, graves, mysql.key_columns, definition, definitions)
+            shape(link, place, definition, definitions)
             link.run(
                 f"INSERT INTO {place.meta} (name, floor) VALUES ({mysql.literal(place.name)}, {definition.floor}) "
                 "ON DUPLICATE KEY UPDATE floor = GREATEST(floor, VALUES(floor))"
             )
             link.commit()
         self._prepared[known] = definition.fingerprint
-
-    def _make_database(self, link: Link, place: mysql.Place) -> None:
-        collation = (
-            "utf8mb4_nopad_bin" if "mariadb" in str(link.ask("SELECT VERSION()")[0][0]).lower() else "utf8mb4_0900_bin"
-        )
-        link.run(
-            f"CREATE DATABASE IF NOT EXISTS {mysql.quoted(place.database)} CHARACTER SET utf8mb4 COLLATE {collation}"
-        )
-        link.run(f"CREATE TABLE IF NOT EXISTS {place.meta} (name VARCHAR(64) PRIMARY KEY, floor BIGINT NOT NULL)")
-        link.run(
-            f"CREATE TABLE IF NOT EXISTS {place.chunks} "
-            "(name VARCHAR(64), chunk VARCHAR(255), PRIMARY KEY (name, chunk))"
-        )
-
-    def _bring(
-        self,
-        link: Link,
-        place: mysql.Place,
-        name: str,
-        columns_of: Callable[[Definition], dict[str, str]],
-        definition: Definition,
-        definitions: Definitions,
-    ) -> None:
-        """One table to the definition, from wherever its comment says that it is."""
-        table = place.of(name)
-        found = link.ask(
-            "SELECT table_comment FROM information_schema.tables WHERE "
-            f"table_schema = {mysql.literal(place.database)} AND table_name = {mysql.literal(name)}"
-        )
-        if found:
-            before, goal, done = _progress(str(found[0][0]), name, definitions)
-            if goal is not None:
-                self._alter(link, table, before, goal, columns_of, definitions, done)
-                before = goal
-            if before.generation == definition.generation and before.revision < definition.revision:
-                self._alter(link, table, before, definition, columns_of, definitions)
-            if before.generation >= definition.generation:
-                return
-            link.run(f"DROP TABLE {table}")
-        comment = f"{MARK} {definition.fingerprint}"
-        link.run(mysql.create_table(table, columns_of(definition), definition.table.primary_key, comment))
-
-    def _alter(
-        self,
-        link: Link,
-        table: str,
-        before: Definition,
-        after: Definition,
-        columns_of: Callable[[Definition], dict[str, str]],
-        definitions: Definitions,
-        done: int = 0,
-    ) -> None:
-        steps: Sequence[Change] = path(definitions, before, after)
-        for at, change in enumerate(steps):
-            clause = mysql.alteration(change, after, columns_of(after)) if at >= done else None
-            if clause is not None:
-                comment = f"{MARK} {before.fingerprint} {after.fingerprint} {at + 1}"
-                link.run(f"ALTER TABLE {table} {clause}, COMMENT = {mysql.literal(comment)}")
-        link.run(f"ALTER TABLE {table} COMMENT = {mysql.literal(f'{MARK} {after.fingerprint}')}")
 
     def write(self, work: Work) -> None:
         link = self._connected()
@@ -218,20 +151,6 @@ class JdbcSink:
             link.close()
             raise
         link.run(f"DO RELEASE_LOCK({name})")
-
-
-def _progress(comment: str, name: str, definitions: Definitions) -> tuple[Definition, Definition | None, int]:
-    """What the table was, what it is becoming, and how many steps of that are done."""
-    match comment.split():
-        case [mark, fingerprint] if mark == MARK:
-            return definitions(fingerprint), None, 0
-        case [mark, before, after, done] if mark == MARK:
-            return definitions(before), definitions(after), int(done)
-    raise SinkFailed(
-        f"There is a table {name!r} that Millrace did not make.",
-        Fault.TABLE,
-        remedy="Rename it, or name another database.",
-    )
 
 
 def _raise_floor(link: Link, place: mysql.Place, work: Work) -> int:

@@ -83,7 +83,7 @@ class MysqlLink:
             charset="utf8mb4",
             autocommit=False,
             connect_timeout=CONNECT_SECONDS,
-            read_timeout=STATEMENT_SECONDS,
+            read_timeout=CONNECT_SECONDS,
             write_timeout=STATEMENT_SECONDS,
             local_infile=True,
             ssl=_tls(login.tls),
@@ -91,6 +91,7 @@ class MysqlLink:
             defer_connect=True,
         )
         self._connection.connect(_connect(login.host, login.port))
+        self._connection._read_timeout = STATEMENT_SECONDS
         for statement in mysql.SESSION:
             self.run(statement)
         self._takes_files = bool(self.ask("SELECT @@GLOBAL.local_infile")[0][0])

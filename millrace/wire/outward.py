@@ -24,7 +24,8 @@ from millrace.model.errors import MillraceError
 
 REQUEST_SECONDS = 10.0
 REACH_SECONDS = 5.0
-TRANSACTION_SECONDS = 300.0
+# A cluster that confirms nothing for so long is away; its transaction ends by itself when nobody has gone on with it.
+DELIVERY_SECONDS, TRANSACTION_SECONDS = 60.0, 120.0
 QUEUE_RECORDS, QUEUE_BYTES = 200_000, 32 << 20
 FETCH_BYTES = 32 << 20
 READ_RECORDS = 10_000
@@ -175,7 +176,7 @@ class OutwardCluster:
 def _read(consumer: Consumer, topic: str, partitions: Sequence[int], begin: Mapping[int, int]) -> Iterator[InRecord]:
     consumer.assign([TopicPartition(topic, number, begin.get(number, OFFSET_BEGINNING)) for number in partitions])
     open_ends = set(partitions)
-    deadline = time.monotonic() + TRANSACTION_SECONDS
+    deadline = time.monotonic() + DELIVERY_SECONDS
     while open_ends:
         for message in [*consumer.consume(1, 1.0), *consumer.consume(READ_RECORDS, 0.0)]:
             error = message.error()
@@ -185,7 +186,7 @@ def _read(consumer: Consumer, topic: str, partitions: Sequence[int], begin: Mapp
                 open_ends.discard(int(message.partition() or 0))
             elif not error.retriable():
                 raise KafkaException(error)
-            deadline = time.monotonic() + TRANSACTION_SECONDS
+            deadline = time.monotonic() + DELIVERY_SECONDS
         if time.monotonic() > deadline:
             raise NotTaken("_TIMED_OUT", f"{topic} was not read to its end")
 
@@ -206,6 +207,7 @@ class OutwardProducer:
                 **cluster.config,
                 "transactional.id": name,
                 "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),
+                "message.timeout.ms": int(DELIVERY_SECONDS * 1000),
                 "message.max.bytes": most_record_bytes,
                 "partitioner": "murmur2_random",
                 "compression.type": "lz4",
@@ -218,7 +220,7 @@ class OutwardProducer:
             }
         )
         with _translated():
-            self._producer.init_transactions(TRANSACTION_SECONDS)
+            self._producer.init_transactions(DELIVERY_SECONDS)
 
     def send(self, records: Iterable[OutRecord | OutBatch]) -> None:
         """All of them, or none: readers of committed records see them at once."""
@@ -232,9 +234,11 @@ class OutwardProducer:
                         self._produce_batch(record)
                     else:
                         self._produce(record)
-                self._producer.flush(TRANSACTION_SECONDS)
+                # In short steps: whoever has a time budget for us can end the wait between two of them.
+                while self._producer.flush(1.0):
+                    self._raise_reported()
                 self._raise_reported()
-                self._producer.commit_transaction(TRANSACTION_SECONDS)
+                self._producer.commit_transaction(DELIVERY_SECONDS)
         except BaseException:
             self._abort()
             raise

@@ -19,12 +19,12 @@ import pytest
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink import addresses, jdbc_drivers
+from millrace.sink import addresses, jdbc_drivers, jdbc_link
 from millrace.sink.foreign import Rows, Work
 from millrace.sink.jdbc import JdbcSink
 from millrace.sink.jdbc_faults import JdbcFailed
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
-from tests.support.mariadb import GUARDED, PASSWORD, USER
+from tests.support.mariadb import ADMINISTRATOR, GUARDED, PASSWORD, USER
 
 
 def target(port: int, **settings: Any) -> SinkTarget:
@@ -333,3 +333,39 @@ def test_no_class_of_the_driver_s_errors_is_forgotten() -> None:
         kind for kind in vars(pymysql.err).values() if isinstance(kind, type) and issubclass(kind, pymysql.err.Error)
     }
     assert concrete <= fed
+
+
+def test_a_connection_that_is_cut_is_made_again(sink: JdbcSink, mariadb_port: int) -> None:
+    table = definition([ID, TEXT])
+    sink.prepare(table, known(table))
+    number = sink._connected().ask("SELECT CONNECTION_ID()")[0][0]
+    with pymysql.connect(host="127.0.0.1", port=mariadb_port, user=USER) as there:
+        there.cursor().execute(f"KILL {number}")
+    with pytest.raises(pymysql.err.OperationalError) as met:
+        sink.write(Work(table, [rows(table, [(1, "a", 1, False)])]))
+    assert sink.classify(met.value) is Fault.SINK
+    sink.prepare(table, known(table))
+    sink.write(Work(table, [rows(table, [(1, "a", 1, False)])]))
+    assert stored(sink, table) == {1: ("a", 1)}
+
+
+def test_a_server_that_only_reads_is_the_sink_s_fault(sink: JdbcSink, mariadb_port: int) -> None:
+    table = definition([ID, TEXT])
+    sink.prepare(table, known(table))
+    with pymysql.connect(host="127.0.0.1", port=mariadb_port, user=ADMINISTRATOR, autocommit=True) as there:
+        there.cursor().execute("SET GLOBAL read_only = 1")
+        try:
+            with pytest.raises(pymysql.err.OperationalError) as met:
+                sink.write(Work(table, [rows(table, [(1, "a", 1, False)])]))
+        finally:
+            there.cursor().execute("SET GLOBAL read_only = 0")
+    assert sink.classify(met.value) is Fault.SINK
+
+
+def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jdbc_link, "CONNECT_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        sink = JdbcSink(target(silent.getsockname()[1]), str)
+        with pytest.raises(pymysql.err.OperationalError) as met:
+            sink.check()
+    assert sink.classify(met.value) is Fault.SINK

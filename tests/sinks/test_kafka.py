@@ -1,6 +1,7 @@
 """What only the Kafka sink must keep: no record follows a newer one of its key, whoever writes, whatever was forgotten."""
 
 import json
+import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +17,8 @@ from millrace.model.table import Definition
 from millrace.sink import addresses, kafka_journal
 from millrace.sink.foreign import Rows, Work
 from millrace.sink.kafka import KafkaSink
-from millrace.wire.outward import OutwardCluster, not_taken
+from millrace.wire import outward
+from millrace.wire.outward import NotTaken, OutwardCluster, not_taken
 from tests.sinks import test_contract as contract
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
 
@@ -158,6 +160,15 @@ def test_private_brokers_are_refused_also_those_that_a_cluster_tells_of(
     monkeypatch.setattr(addresses, "_allowed", ())
     with pytest.raises(Invalid, match="not a public address"):
         sinks().check()
+
+
+def test_a_cluster_that_says_nothing_is_given_up(sinks: Sinks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outward, "REACH_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        sink = sinks(port=silent.getsockname()[1])
+        with pytest.raises(NotTaken) as met:
+            sink.check()
+    assert sink.classify(met.value) is Fault.SINK
 
 
 def _codes() -> dict[str, int]:

@@ -18,6 +18,7 @@ from millrace.embed.process import Child, Launch
 
 USER, DATABASE = "millrace", "lake"
 GUARDED, PASSWORD = "guarded", "mill & race"
+ADMINISTRATOR = "administrator"
 PROGRAMS = ("mariadbd", "mariadb-install-db")
 ELSEWHERE = os.pathsep.join(("/usr/sbin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"))
 REMEDY = "install MariaDB (Debian, Ubuntu: apt-get install mariadb-server; macOS: brew install mariadb) and run again"
@@ -26,6 +27,8 @@ CREATE USER '{USER}'@'%';
 GRANT ALL ON `{DATABASE}%`.* TO '{USER}'@'%';
 CREATE USER '{GUARDED}'@'%' IDENTIFIED BY '{PASSWORD}';
 GRANT SELECT ON `{DATABASE}%`.* TO '{GUARDED}'@'%';
+CREATE USER '{ADMINISTRATOR}'@'%';
+GRANT ALL ON *.* TO '{ADMINISTRATOR}'@'%';
 """
 
 
