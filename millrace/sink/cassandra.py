@@ -36,6 +36,7 @@ from millrace.model.table import Definition
 from millrace.sink.addresses import is_allowed, permitted
 from millrace.sink.cassandra_ddl import (
     META,
+    alterations,
     columns_of,
     create,
     key_of,
@@ -107,6 +108,11 @@ class CassandraSink:
         )
         self._session: Session | None = None
         self._prepared: dict[str, str] = {}
+
+    @staticmethod
+    def plan(before: Definition | None, after: Definition) -> list[str]:
+        known = {one.fingerprint: one for one in (before, after) if one is not None}
+        return [create(after)] if before is None else alterations(after, path(known.__getitem__, before, after))
 
     def check(self) -> None:
         self._run("CREATE KEYSPACE IF NOT EXISTS millrace_check WITH replication = " + _map(self._replication()))

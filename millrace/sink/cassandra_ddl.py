@@ -2,10 +2,12 @@
 
 import hashlib
 import re
+from collections.abc import Iterable
 
 import orjson
 import pyarrow as pa
 
+from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column
 from millrace.model.table import Definition
 from millrace.sink.arrow_text import as_json_value
@@ -74,6 +76,27 @@ def create(definition: Definition) -> str:
     spread = ", ".join(map(quoted, partition))
     key = ", ".join([f"({spread})", *map(quoted, clustering)])
     return f"CREATE TABLE IF NOT EXISTS {place(definition)} ({', '.join(columns)}, PRIMARY KEY ({key}))"
+
+
+def alterations(definition: Definition, changes: Iterable[Change]) -> list[str]:
+    """What becomes of the table, without the rows that are filled in on the way."""
+    table, columns = f"ALTER TABLE {place(definition)}", {column.name: column for column in definition.columns}
+    made = []
+    for change in changes:
+        match change:
+            case AddColumn(column):
+                made.append(f"{table} ADD {quoted(column.name)} {type_of(column)}")
+            case DropColumn(name):
+                made.append(f"{table} DROP {quoted(name)}")
+            case RenameColumn(old, new) if new in definition.table.primary_key:
+                made.append(f"{table} RENAME {quoted(old)} TO {quoted(new)}")
+            case RenameColumn(old, new):
+                made += [f"{table} ADD {quoted(new)} {type_of(columns[new])}", f"{table} DROP {quoted(old)}"]
+            case WidenColumn(name, was, becomes) if type_of(was) != type_of(becomes):
+                made.append(
+                    f"{table}: {quoted(name)} cannot become {type_of(becomes)}; rows will wait for a new generation"
+                )
+    return made
 
 
 def columns_of(definition: Definition) -> list[str]:

@@ -56,6 +56,9 @@ class ForeignSink(Protocol):
     # Optional: `declared(table, target) -> Abilities`, a class method. What the target can do as it is set up, where that
     # differs from `abilities`; raises Invalid for settings that do not fit the table.
 
+    # Optional: `plan(before, after) -> list[str]`, a static method. The statements that `prepare` would run; `before` is None
+    # where the table is new there.
+
     def check(self) -> None:
         """Does what a write will do, without leaving a trace; raises what a write would meet."""
 

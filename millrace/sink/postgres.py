@@ -75,6 +75,12 @@ class PostgresSink:
         # Tables in which a key came again: there, a row is looked for before it is written.
         self._met_twice: set[tuple[str, str]] = set()
 
+    @staticmethod
+    def plan(before: Definition | None, after: Definition) -> list[str]:
+        known = {one.fingerprint: one for one in (before, after) if one is not None}
+        made = _statements(physical(after.tenant), before, after, known.__getitem__)
+        return [statement.as_string(None) for statement in made]
+
     def check(self) -> None:
         with self._connected().transaction(force_rollback=True):
             self._run(sql.SQL("CREATE SCHEMA _millrace_check"))

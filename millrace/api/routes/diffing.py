@@ -13,9 +13,10 @@ from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing, Refused
 from millrace.model.evolution import check, delta_ddl, describe, settings_changed
 from millrace.model.names import checked_name
-from millrace.model.table import Definition, TableDeclaration
+from millrace.model.table import Definition, TableDeclaration, define
 from millrace.read.catalogue import table_status
 from millrace.sink.lake_places import table_store
+from millrace.sink.planned import sink_plans
 from millrace.sink.secrets import read_secret
 from millrace.store import tables as t
 
@@ -55,9 +56,13 @@ def diff_table(
         if strict:
             refuse_doubts(doubts)
         if before is None or new_generation:
-            return {**answer, **_begun(before, declaration)}
+            begun, after = _begun(before, declaration), _next(tenant, before, declaration, begins=True)
+            return {**answer, **begun, "ddl": [*begun["ddl"], *sink_plans(before, after)]}
         files = table_status(table_store(platform.home, before, read_secret)).files
-        return {**answer, **_changed(before, history, declaration, files)}
+        changed = _changed(before, history, declaration, files)
+        if changed:
+            changed["ddl"] += sink_plans(before, _next(tenant, before, declaration, begins=False))
+        return {**answer, **changed}
     except Refused as refused:
         refusal = {"code": refused.code, "message": refused.message, "remedy": refused.remedy}
         return {**answer, "refusal": refusal}
@@ -85,6 +90,15 @@ def _begun(before: Definition | None, declaration: TableDeclaration) -> dict[str
         return {"changes": [f"declare table {declaration.name}"], "ddl": ["delta: create the table"]}
     begins = f"begin generation {before.generation + 1}, without the rows of generation {before.generation}"
     return {"changes": [begins, *settings_changed(before.table, declaration)], "ddl": ["delta: all rows go"]}
+
+
+def _next(tenant: str, before: Definition | None, declaration: TableDeclaration, *, begins: bool) -> Definition:
+    """The definition that applying would lead to, as far as the sinks look at it."""
+    if before is None:
+        return define(tenant, declaration, 1)
+    if begins:
+        return define(tenant, declaration, before.revision + 1, before.generation + 1, before.floor)
+    return define(tenant, declaration, before.revision + 1, before.generation, before.floor, before.fingerprint)
 
 
 def _changed(
