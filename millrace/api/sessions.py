@@ -198,7 +198,8 @@ class Sessions:
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
         definition = await asyncio.to_thread(self._definition, imp)
-        said = {name: value for name, value in imp.options.items() if name != "rows"}
+        # What became of the import since it was admitted is no matter of how its file is read.
+        said = {name: value for name, value in imp.options.items() if name not in ("rows", "waived")}
         options = UploadOptions(**said, deletes=imp.kind == DELETE)
         spool = self._platform.home.staging
         spool.mkdir(parents=True, exist_ok=True)
