@@ -31,12 +31,14 @@ class Members:
         self._lock = threading.RLock()
 
     def takers(self, kind: str, definition: Definition) -> dict[str, SinkTarget]:
-        """Who gets what was imported under the definition: its own targets, and those that came to the table later."""
+        """Who gets what was imported under the definition: its own targets, and those that came to the table later; each
+        where it is now."""
         with self._lock:
-            known = self._learn(kind, definition)
+            members = self._learn(kind, definition).members
             named = {target.name: target for target in targets_of(definition, kind)}
-            late = {name: member.target for name, member in known.members.items() if member.takes_late(definition)}
-        return {**late, **named}
+            present = {name: member.target for name, member in members.items() if member.is_active}
+            late = {name for name, member in members.items() if member.takes_late(definition)}
+        return {name: present.get(name) or named[name] for name in (*named, *(late - named.keys()))}
 
     def at(self, folder: Path) -> Member | None:
         """The member whose queue it is."""
