@@ -73,6 +73,7 @@ def test_a_batch_app_sees_uploads_first_and_its_files_are_one_span(platform: Run
     assert platform.cli("app", "logs", "apps_batch").stdout == "handled\n"
     assert client.json("GET", "/tenant/apps_batch")["in"] == []
 
+    client.apply_tenant("apps_stranger", {})
     stranger = Millrace(client.endpoint.url, client.create_token("apps_stranger", tenant="apps_stranger"))
     theirs = "/v1/tenants/apps_batch/app"
     for route in (
