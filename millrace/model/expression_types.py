@@ -56,8 +56,8 @@ def _kind_of_call(what: str, parts: tuple[Expression, ...], kinds: Mapping[str, 
     _all_are(TEXT, what, found)
     if what == "matches":
         refuse_pattern(parts[1].value if isinstance(parts[1], Literal) else None)
-    elif len(parts) == 2 and not isinstance(parts[1], Literal):
-        raise Invalid(f"{what} looks for a column's value.", remedy="Look for a text in quotes.")
+    elif len(parts) == 2 and not (isinstance(parts[1], Literal) and isinstance(parts[1].value, str)):
+        raise Invalid(f"{what} looks for no text.", remedy="Look for a text in quotes.")
     return _RESULTS.get(what, TEXT)
 
 

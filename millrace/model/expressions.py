@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from millrace.model.errors import Invalid
 
 MOST_LEVELS = 40
+LARGEST_NUMBER = 1.7976931348623157e308
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 # Each with how many arguments it takes.
 FUNCTIONS = {
@@ -190,12 +191,18 @@ class _Parser:
         self._at += 1
         match kind:
             case "number":
-                return Literal(int(token) if token.isdigit() else float(token))
+                return Literal(self._number(token))
             case "text":
                 return Literal(token[1:-1].replace("''", "'"))
             case "quoted":
                 return Column(token[1:-1])
         return self._called(token) if self._peek("(") else Column(token)
+
+    def _number(self, token: str) -> int | float:
+        value = int(token) if token.isdigit() else float(token)
+        if not abs(value) <= LARGEST_NUMBER:
+            raise Invalid(f"The expression has the number {token!r:.40}.", remedy="Write a smaller one.")
+        return value
 
     def _called(self, name: str) -> Expression:
         if name.lower() not in FUNCTIONS:

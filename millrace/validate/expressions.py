@@ -88,6 +88,7 @@ def comparable(left: Any, right: Any) -> tuple[Any, Any]:
     """Both of one type that Arrow can compare."""
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         kind = right.type if pa.types.is_null(left.type) else left.type
+        kind = pa.bool_() if pa.types.is_null(kind) else kind
         return _known(left, kind), _known(right, kind)
     for one, other in ((left, right), (right, left)):
         if pa.types.is_temporal(one.type) and pa.types.is_string(other.type):
@@ -163,6 +164,8 @@ def _signed(function: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
 
 
 def _coalesce(given: list[Any]) -> Any:
+    if all(pa.types.is_null(one.type) for one in given):
+        return given[0]
     return pc.coalesce(*comparable(*given))
 
 

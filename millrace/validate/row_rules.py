@@ -23,6 +23,7 @@ from millrace.validate.parsed import Parsed
 from millrace.validate.reading import Reading
 
 Columns = Mapping[str, pa.Array]
+_DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +122,17 @@ def _length(rule: Rule, column: Column, values: pa.Array) -> pa.Array:
 
 
 def _fresh(rule: Rule, values: pa.Array, version: int) -> pa.Array:
-    micros = values.cast(pa.timestamp("us", tz="UTC" if pa.types.is_timestamp(values.type) else None)).cast(pa.int64())
+    """A date is its first moment; in its own unit, so that the farthest one cannot overflow."""
+    is_date = pa.types.is_date(values.type)
+    unit = _DAY_US if is_date else 1
+    units = values.cast(pa.int32()) if is_date else values.cast(pa.int64())
     kept = pa.repeat(pa.scalar(True), len(values))
     if "max_age_seconds" in rule.settings:
-        kept = pc.and_kleene(kept, pc.greater_equal(micros, version - rule.settings["max_age_seconds"] * 1_000_000))
+        oldest = version - rule.settings["max_age_seconds"] * 1_000_000
+        kept = pc.and_kleene(kept, pc.greater_equal(units, -(-oldest // unit)))
     if "max_ahead_seconds" in rule.settings:
-        kept = pc.and_kleene(kept, pc.less_equal(micros, version + rule.settings["max_ahead_seconds"] * 1_000_000))
+        newest = version + rule.settings["max_ahead_seconds"] * 1_000_000
+        kept = pc.and_kleene(kept, pc.less_equal(units, newest // unit))
     return kept
 
 

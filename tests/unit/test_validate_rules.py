@@ -71,6 +71,8 @@ def test_freshness_is_judged_by_the_chunks_version_and_no_clock() -> None:
     rule = {"column": "at", "max_age_seconds": 60, "max_ahead_seconds": 5}
     moments = ["1970-01-01T00:00:00Z", "1969-12-31T23:58:59Z", "1970-01-01T00:00:05Z", "1970-01-01T00:00:06Z"]
     assert broken(*({"at": moment} for moment in moments), rule=rule) == [2, 4]
+    days = [{"day": "1970-01-01"}, {"day": "1970-01-02"}, {"day": "1969-12-31"}]
+    assert broken(*days, rule={**rule, "column": "day"}) == [2, 3]
 
 
 def test_every_reason_is_told_and_a_cell_that_cannot_be_read_is_not_missing_too() -> None:
