@@ -74,7 +74,9 @@ def _server(place: Home, bootstrap: str, url: str) -> Child:
 
 def _managers(place: Home) -> Child:
     """A process of their own: whatever a client app does to them, the server lives."""
-    return Child(Launch("managers", (sys.executable, "-m", "millrace.manage"), place.logs / "managers.log"))
+    place.apps.unlink(missing_ok=True)
+    argv, log = (sys.executable, "-m", "millrace.manage"), place.logs / "managers.log"
+    return Child(Launch("managers", argv, log, is_ready=place.apps.exists))
 
 
 def _flows(place: Home) -> bool:

@@ -153,7 +153,8 @@ def _give_up(why: str, code: int) -> NoReturn:
 
 
 def _prctl(option: int, value: int) -> None:
-    _LIBC.prctl(option, value, 0, 0, 0)
+    if sys.platform == "linux":
+        _LIBC.prctl(option, value, 0, 0, 0)
 
 
 def _unshare(flags: int) -> None:
