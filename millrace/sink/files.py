@@ -147,14 +147,14 @@ class FilesSink:
             pc.min_max(table["_version"]).as_py() if table.num_rows else {"min": min(versions), "max": max(versions)}
         )
         table = table.select([field.name for field in self._schema(definition)])
-        stem = f"{found['min']:020d}-{import_id}-{part_name(chunks)}.{self._format}"
+        name = f"{part_name(found['min'], chunks)}-{import_id}.{self._format}"
         with _spools() as spools:
             files = []
             for folder, partition, rows in self._layout.split(table, import_id, found["min"]):
                 spool = spools()
                 encode(rows, self._format, definition.table.name, spool)  # 1
                 size, digest = _measured(spool)
-                files.append((KeptFile(f"{folder}/{stem}", rows.num_rows, size, digest, partition), spool))
+                files.append((KeptFile(f"{folder}/{name}", rows.num_rows, size, digest, partition), spool))
             kept = tuple(file for file, _ in files)
             ledger.record(
                 Part(import_id, chunks, versions, definition.fingerprint, found["min"], found["max"], kept)

@@ -48,7 +48,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        return part_name(self.chunks)
+        return part_name(self.first_version, self.chunks)
 
     @staticmethod
     def from_json(body: bytes) -> "Part":
@@ -161,9 +161,10 @@ def manifest(import_id: str, parts: Iterable[Part]) -> dict[str, Any]:
     }
 
 
-def part_name(chunks: Sequence[str]) -> str:
-    """The same chunks, the same name."""
-    return hashlib.blake2b("\n".join(sorted(chunks)).encode(), digest_size=10).hexdigest()
+def part_name(first_version: int, chunks: Sequence[str]) -> str:
+    """The same rows of the same chunks, the same name; names are in the order of versions."""
+    digest = hashlib.blake2b("\n".join(sorted(chunks)).encode(), digest_size=10).hexdigest()
+    return f"{first_version:020d}-{digest}"
 
 
 def import_of(chunk: str) -> str:
