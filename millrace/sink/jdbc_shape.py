@@ -25,10 +25,8 @@ def shape(link: Link, place: mysql.Place, definition: Definition, definitions: D
 
 
 def _make_database(link: Link, place: mysql.Place) -> None:
-    collation = (
-        "utf8mb4_nopad_bin" if "mariadb" in str(link.ask("SELECT VERSION()")[0][0]).lower() else "utf8mb4_0900_bin"
-    )
-    link.run(f"CREATE DATABASE IF NOT EXISTS {mysql.quoted(place.database)} CHARACTER SET utf8mb4 COLLATE {collation}")
+    collation = mysql.collation(str(link.ask("SELECT VERSION()")[0][0]))
+    link.run(f"CREATE DATABASE IF NOT EXISTS {mysql.quoted(place.database)} {collation}")
     link.run(f"CREATE TABLE IF NOT EXISTS {place.meta} (name VARCHAR(64) PRIMARY KEY, floor BIGINT NOT NULL)")
     link.run(
         f"CREATE TABLE IF NOT EXISTS {place.chunks} (name VARCHAR(64), chunk VARCHAR(255), PRIMARY KEY (name, chunk))"
