@@ -89,7 +89,7 @@ class Line:
     def _records(self, work: Work, state: State) -> Iterator[OutRecord | OutBatch]:
         definition = work.definition
         encoder = Encoder(definition, self._form)
-        if self._form == "avro":
+        if encoder.schema is not None:
             yield from self._journal.schema(encoder.schema_id, encoder.schema)
         if work.floor > state.floor:
             yield from self._beaten(definition, work.floor)

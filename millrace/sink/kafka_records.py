@@ -3,6 +3,7 @@
 The key is a JSON object of the key columns, whatever the format. Avro values are in single-object encoding: two bytes, the
 schema's fingerprint, the datum."""
 
+import hashlib
 import io
 import re
 from collections.abc import Mapping
@@ -19,20 +20,24 @@ from millrace.model.table import Definition
 from millrace.sink.json_cells import json_rows
 
 OWN = ("_version", "_import", "_row")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _MARK = b"\xc3\x01"
 _HEAD_BYTES = 10
 
 
 class Encoder:
+    """`schema` and its fingerprint are None where values are JSON."""
+
     def __init__(self, definition: Definition, form: str) -> None:
         self._definition = definition
         self._names = [column.name for column in definition.columns] + list(OWN)
-        self._form = form
-        self.schema = _avro_schema(definition)
-        self._parsed = parse_schema(self.schema)
-        canonical = to_parsing_canonical_form(self.schema)
-        self.schema_id = fingerprint(canonical, "CRC-64-AVRO")
-        self._head = _MARK + int(self.schema_id, 16).to_bytes(8, "big") if form == "avro" else b""
+        self.schema: dict[str, Any] | None = None
+        self.schema_id = ""
+        if form == "avro":
+            self.schema = _avro_schema(definition)
+            self._parsed = parse_schema(self.schema)
+            self.schema_id = fingerprint(to_parsing_canonical_form(self.schema), "CRC-64-AVRO")
+            self._head = _MARK + bytes.fromhex(self.schema_id)
 
     def keys(self, batch: pa.RecordBatch) -> list[bytes | None]:
         key = self._definition.table.primary_key
@@ -40,7 +45,7 @@ class Encoder:
 
     def values(self, batch: pa.RecordBatch) -> list[bytes]:
         chosen = batch.select(self._names)
-        return json_rows(chosen) if self._form == "json" else self._avro(chosen)
+        return json_rows(chosen) if self.schema is None else self._avro(chosen)
 
     def _avro(self, batch: pa.RecordBatch) -> list[bytes]:
         kinds = {column.name: column.arrow for column in self._definition.columns}
@@ -61,9 +66,11 @@ class Encoder:
 
 
 def avro_name(name: str) -> str:
-    """As Avro allows it: what is no letter, digit or underscore becomes one."""
-    changed = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"_{changed}" if changed[0].isdigit() else changed
+    """As Avro allows it: letters, digits and underscores stay; a name that had others gets a digest."""
+    if _NAME.fullmatch(name):
+        return name
+    digest = hashlib.blake2b(name.encode(), digest_size=3).hexdigest()
+    return f"_{re.sub(r'[^A-Za-z0-9_]', '_', name)}_{digest}"
 
 
 def _avro_schema(definition: Definition) -> dict[str, Any]:

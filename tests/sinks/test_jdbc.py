@@ -8,7 +8,8 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,73 @@ def test_tenants_that_name_the_same_database_share_nothing(sink: JdbcSink) -> No
         sink.prepare(table, known(table))
         sink.write(Work(table, [rows(table, [(1, f"of {number}", 1, False)])]))
     assert [stored(sink, table) for table in tables] == [{1: ("of 0", 1)}, {1: ("of 1", 1)}]
+
+
+ADDED: list[tuple[Any, Any, Any]] = [
+    ("string", 'it\'s \\ "so"', 'it\'s \\ "so"'),
+    ("bytes", "a'b", b"a'b"),
+    ("boolean", True, True),
+    ("int", -7, -7),
+    ("double", 0.1, 0.1),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}, "1.50", Decimal("1.50")),
+    ({"type": "int", "logicalType": "date"}, "2024-02-29", date(2024, 2, 29)),
+    (
+        {"type": "long", "logicalType": "timestamp-micros"},
+        "2024-02-29T12:00:00.000001Z",
+        datetime(2024, 2, 29, 12, 0, 0, 1),
+    ),
+    ({"type": "array", "items": "string"}, ["it's"], '["it\'s"]'),
+]
+
+
+def test_rows_that_are_there_take_the_default_of_an_added_column(sink: JdbcSink) -> None:
+    first = definition([ID, TEXT])
+    sink.prepare(first, known(first))
+    sink.write(Work(first, [rows(first, [(1, "a", 1, False)])]))
+    more = [{"name": f"added {at}", "type": kind, "default": given} for at, (kind, given, _) in enumerate(ADDED)]
+    second = definition([ID, TEXT, *more], tenant=first.tenant, revision=2, previous=first.fingerprint)
+    sink.prepare(second, known(first, second))
+    (found,) = sink.read_back(second).to_pylist()
+    assert [found[f"added {at}"] for at in range(len(ADDED))] == [expected for _, _, expected in ADDED]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value", "becomes"),
+    [
+        ("int", "long", 7, 7),
+        ("int", "double", 7, 7.0),
+        ("long", "double", 7, 7.0),
+        ("float", "double", 1.5, 1.5),
+        ("string", "bytes", "größer", "größer".encode()),
+        ("bytes", "string", b"klein", "klein"),
+    ],
+)
+def test_columns_are_widened_with_what_they_hold(
+    sink: JdbcSink, before: str, after: str, value: Any, becomes: Any
+) -> None:
+    """Also those of the key, and of the tombstones."""
+    versions = {}
+    for revision, kind in enumerate((before, after), 1):
+        fields = [{"name": "id", "type": "long"}, {"name": "k", "type": kind}, {"name": "v", "type": ["null", kind]}]
+        previous = versions[1].fingerprint if revision > 1 else None
+        tenant = versions[1].tenant if revision > 1 else None
+        versions[revision] = definition(fields, ("k",), tenant, revision=revision, previous=previous)
+    first, second = versions[1], versions[2]
+    sink.prepare(first, known(first))
+    columns = {
+        "id": pa.array([1], pa.int64()),
+        "k": pa.array([value], first.columns[1].arrow),
+        "v": pa.array([value], first.columns[1].arrow),
+        "_version": pa.array([5], pa.int64()),
+        "_import": pa.array(["imp_1"]),
+        "_row": pa.array([1], pa.int64()),
+        "_deleted": pa.array([False]),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink.write(Work(first, [Rows(("imp_1/0",), (5,), lambda: iter([batch]))]))
+    sink.prepare(second, known(first, second))
+    (found,) = sink.read_back(second).to_pylist()
+    assert (found["k"], found["v"]) == (becomes, becomes)
 
 
 class Broken(Exception):
