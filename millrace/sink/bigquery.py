@@ -14,6 +14,7 @@ from google.api_core.exceptions import BadRequest, Conflict, GoogleAPIError, Not
 from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError
 from google.cloud import bigquery
+from google.resumable_media import DataCorruption, InvalidResponse
 
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.evolution import path
@@ -162,7 +163,7 @@ class BigQuerySink:
             # Quotas, permissions, time-outs and servers that fail: not this table's doing.
             case GoogleAPIError() | GoogleAuthError() | Invalid() | Unavailable():
                 return Fault.SINK
-            case OSError() | FutureTimeout():
+            case OSError() | FutureTimeout() | DataCorruption() | InvalidResponse():
                 return Fault.SINK
         return Fault.TABLE
 

@@ -65,11 +65,8 @@ def _is_loaded(
     config = bigquery.LoadJobConfig(
         source_format="PARQUET", write_disposition="WRITE_TRUNCATE", schema=_schema(definition)
     )
-    size = body.getbuffer().nbytes
     try:
-        job = client.load_table_from_file(
-            body, place, size=size, job_id=job_id, job_config=config, timeout=REQUEST_SECONDS
-        )
+        job = client.load_table_from_file(body, place, job_id=job_id, job_config=config, timeout=REQUEST_SECONDS)
     except Conflict:
         # A try before this one made the job; its table may be gone since, or the job have failed.
         before = client.get_job(job_id, retry=AGAIN, timeout=REQUEST_SECONDS)

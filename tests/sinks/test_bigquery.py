@@ -6,8 +6,10 @@ from typing import Any
 
 import google.api_core.exceptions as api
 import google.auth.exceptions as auth
+import google.resumable_media
 import pytest
 import requests
+from google.resumable_media import InvalidResponse
 
 from millrace.model.changes import AddColumn, RenameColumn
 from millrace.model.columns import parse_columns
@@ -194,10 +196,11 @@ def _errors(module: Any) -> list[type[BaseException]]:
 
 
 def test_every_error_has_a_reach(sink: BigQuerySink) -> None:
-    for kind in [*_errors(api), *_errors(auth), *_errors(requests.exceptions), OSError, TimeoutError, ValueError]:
+    foreign = [*_errors(api), *_errors(auth), *_errors(requests.exceptions), *_errors(google.resumable_media)]
+    for kind in [*foreign, OSError, TimeoutError, ValueError]:
         fault = sink.classify(kind.__new__(kind))
         assert fault in (Fault.TABLE, Fault.SINK), kind
-        if issubclass(kind, api.ServerError | auth.GoogleAuthError | requests.RequestException):
+        if issubclass(kind, api.ServerError | auth.GoogleAuthError | requests.RequestException | InvalidResponse):
             assert fault is Fault.SINK, kind
     assert sink.classify(api.TooManyRequests("")) is Fault.SINK
     assert sink.classify(api.Forbidden("")) is Fault.SINK

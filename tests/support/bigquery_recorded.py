@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 Answer = tuple[int, dict[str, Any]]
+LOCATION = "Location"
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Recorded:
     loads: list[str] = field(default_factory=list)
     refusals: list[tuple[str, str, int, str]] = field(default_factory=list)
     bad_text: str | None = None
+    _uploading: dict[str, Any] = field(default_factory=dict)
 
     def answer(self, method: str, path: str, body: bytes) -> Answer:
         for one in self.refusals:
@@ -35,7 +37,7 @@ class Recorded:
                 return _problem(one[2], one[3])
         parts = path.partition("?")[0].strip("/").split("/")
         if parts[0] == "upload":
-            return self._load(body)
+            return self._begin_load(json.loads(body)) if method == "POST" else self._load(body)
         if "tables" in parts:
             return self._table(method, parts[-1], body)
         if "jobs" in parts or "queries" in parts:
@@ -77,13 +79,17 @@ class Recorded:
             self.tables[name] = {"tableReference": place, "numRows": "0", "etag": "1"}
         return 200, self._done(told)
 
-    def _load(self, body: bytes) -> Answer:
-        told, rows = _parts(body)
-        job_id = told["jobReference"]["jobId"]
-        if job_id in self.jobs:
+    def _begin_load(self, told: dict[str, Any]) -> Answer:
+        """The first of the two requests of an upload; the answer says where the bytes go."""
+        if told["jobReference"]["jobId"] in self.jobs:
             return _problem(409, "duplicate")
-        self.loads.append(job_id)
-        table = pq.read_table(io.BytesIO(rows))
+        self._uploading = told
+        return 200, {LOCATION: f"{self.url}/upload/bytes"}
+
+    def _load(self, body: bytes) -> Answer:
+        told = self._uploading
+        self.loads.append(told["jobReference"]["jobId"])
+        table = pq.read_table(io.BytesIO(body))
         if self.bad_text is not None and self.bad_text in table["text"].to_pylist():
             return 200, self._done(told, {"reason": "invalid", "message": "no such text"})
         self.tables[told["configuration"]["load"]["destinationTable"]["tableId"]]["numRows"] = str(table.num_rows)
@@ -101,13 +107,6 @@ def _problem(status: int, reason: str) -> Answer:
     return status, {"error": {"code": status, "message": error["message"], "errors": [error]}}
 
 
-def _parts(body: bytes) -> tuple[dict[str, Any], bytes]:
-    """The two parts of a multipart/related body."""
-    boundary = body.split(b"\r\n", 1)[0]
-    _, first, second, _ = body.split(boundary, 3)
-    return json.loads(first.partition(b"\r\n\r\n")[2]), second.partition(b"\r\n\r\n")[2][:-2]
-
-
 @contextmanager
 def recorded_bigquery() -> Iterator[Recorded]:
     recorded = Recorded()
@@ -121,6 +120,8 @@ def recorded_bigquery() -> Iterator[Recorded]:
             said = b"" if status == 204 else json.dumps(told).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
+            if LOCATION in told:
+                self.send_header(LOCATION, told[LOCATION])
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
             self.wfile.write(said)
