@@ -22,7 +22,10 @@ from bench import (
     sinks_pairs,
     sinks_postgres,
     small_idle,
+    tenants_fair,
+    tenants_hostile,
     tenants_k8s,
+    tenants_many,
     tenants_stream,
     thousand_tables,
     up,
@@ -48,7 +51,13 @@ CORE: Benches = {
     "demo": demo.run,
 }
 LOG: Benches = {"ops": log_ops.run, "streaming": log_streaming.run}
-TENANTS: Benches = {"k8s": tenants_k8s.run, "stream": tenants_stream.run}
+TENANTS: Benches = {
+    "k8s": tenants_k8s.run,
+    "stream": tenants_stream.run,
+    "fair": tenants_fair.run,
+    "many": tenants_many.run,
+    "hostile": tenants_hostile.run,
+}
 SINKS: Benches = {
     "postgres": sinks_postgres.run,
     "cassandra": sinks_cassandra.run,

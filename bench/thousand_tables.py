@@ -17,14 +17,14 @@ def run() -> list[Figure]:
     with bench_platform() as bench, ThreadPoolExecutor(SUBMITTERS) as pool:
         path = bench.data.rows(100, 300_000_000)
         bench.load(path)
-        before = _partitions(bench.running.home)
+        before = partitions_in(bench.running.home)
         list(pool.map(lambda n: bench.declare_table(f"t{n}"), range(TABLES)))
         watch = _Watch(bench)
         begun = time.perf_counter()
         sent = set(pool.map(lambda n: _submit(bench, path, f"t{n}"), range(TABLES)))
         watch.wait_for(sent)
         seconds = time.perf_counter() - begun
-        added = _partitions(bench.running.home) - before
+        added = partitions_in(bench.running.home) - before
     return [
         at_least("thousand_tables", TABLES / seconds, "imports/s", 50, f"{seconds:.1f} s in all"),
         at_most("thousand_tables.partitions", added, "partitions added", 0),
@@ -35,7 +35,7 @@ def _submit(bench: Bench, path: Path, table: str) -> str:
     return bench.connection.upload_file(path, Submission(TENANT, table))["id"]
 
 
-def _partitions(home: Path) -> int:
+def partitions_in(home: Path) -> int:
     """The broker keeps one folder a partition."""
     return sum(1 for log in (home / "kafka").rglob("partition.metadata") if log.parent.name.startswith("millrace."))
 

@@ -26,6 +26,8 @@ class KafkaSettings(_Section):
     raw_partitions: int = Field(default=4, ge=1)
     """Partitions of raw-input for imports of more than one chunk."""
     heap_mb: int = Field(default=512, ge=256)
+    ops_kept_days: int | None = Field(default=None, ge=1)
+    """Older ops are trimmed from the table log; then no older copy of the control store can be restored. Empty: never."""
 
 
 class SparkSettings(_Section):

@@ -26,7 +26,7 @@ from millrace.store.records import advance, find_import, positions
 from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics
 from millrace.wire.envelope import pack, unpack
 from millrace.wire.offsets import end_offsets, offsets_at
-from millrace.wire.topics import DATA_KEPT_MS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
+from millrace.wire.topics import DATA_KEPT_MS, DAY_MS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 
 BATCH = 500
 TRIM_SECONDS = 30.0
@@ -58,6 +58,7 @@ class Accountant:
         self._pinned: dict[str, int] = {}
         self._trimmed_at = time.monotonic()
         self.retention = "ok"
+        self.ops_kept_days: int | None = None
         self._settling = threading.Lock()
         self._listeners: list[Callable[[Mapping[str, int]], None]] = []
 
@@ -173,7 +174,7 @@ class Accountant:
         with self._store.read() as connection:
             unsettled = {row.id: row for row in connection.execute(_UNSETTLED)}
         try:
-            self._topics.trim(before | self._folded_for_good(unsettled.values()))
+            self._topics.trim(before | self._folded_for_good(unsettled.values()) | self._old_ops())
             self._measure_lag()
         except Unavailable:
             observe("trouble", kind="trim")
@@ -221,6 +222,16 @@ class Accountant:
             (PROGRESS, partition): min(offset, self._positions.get(partition, 0))
             for partition, offset in reached.items()
         }
+
+    def _old_ops(self) -> dict[tuple[str, int], int]:
+        """What was applied long ago, where the operator lets that go; the store cannot be made anew from the log then."""
+        if self.ops_kept_days is None:
+            return {}
+        with self._store.read() as connection:
+            applied = positions(connection, TABLE_OPS)
+        kept_from = time.time_ns() // 1_000_000 - self.ops_kept_days * DAY_MS
+        old = offsets_at(self._cluster, TABLE_OPS, kept_from)
+        return {(TABLE_OPS, partition): min(offset, applied.get(partition, 0)) for partition, offset in old.items()}
 
     def _write_safe_version(self, unsettled: Iterable[Any]) -> None:
         """No row at or below this version can still be on its way: what a tombstone there would beat is over."""

@@ -92,9 +92,9 @@ ACCESS: dict[str, Access] = {
     # What was agreed, and what costs others.
     **_all(
         Access(OPERATOR, audited=True),
-        f"PUT {_TENANT}", f"DELETE {_TENANT}", f"POST {_TENANT}/restore",
+        f"PUT {_TENANT}", f"DELETE {_TENANT}", f"POST {_TENANT}/restore", f"POST {_TENANT}/erase",
     ),
-    **_all(Access(OPERATOR), "GET /v1/apps", "GET /v1/usage"),
+    **_all(Access(OPERATOR), "GET /v1/apps", "GET /v1/usage", "GET /v1/erasures/{tenant}"),
 }  # fmt: skip
 
 

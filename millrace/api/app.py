@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,6 +13,7 @@ from millrace.api.deps import within_quota
 from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
 from millrace.api.replaying import Replays
+from millrace.api.retention import keep_retention
 from millrace.api.routes import (
     agreements,
     apps,
@@ -19,6 +21,7 @@ from millrace.api.routes import (
     auditing,
     declarations,
     diffing,
+    erasing,
     errors,
     imports,
     metering,
@@ -52,6 +55,7 @@ def make_app(platform: Platform) -> FastAPI:
         platform.listen(replays.on_applied)
         platform.start()
         platform.work("replays", replays.run)
+        platform.work("retention", partial(keep_retention, platform.store, platform.home))
         yield
         platform.stop()
 
@@ -77,6 +81,7 @@ def make_app(platform: Platform) -> FastAPI:
         tokens,
         auditing,
         metering,
+        erasing,
     ):
         app.include_router(routes.router, dependencies=[Depends(within_quota)])
 

@@ -76,6 +76,7 @@ class Platform:
         self.quotas = Quotas(self.store)
         self.flight = Flight(FLIGHT_BATCHES * settings.spark.bulk_chunks_per_batch, self.quotas.weight)
         self.accountant.listen(self.flight.judged)
+        self.accountant.ops_kept_days = settings.kafka.ops_kept_days
         allow(settings.api.private_targets)
         self.closed: set[str] = set()
         self._pinned: dict[str, int] = {}
@@ -301,7 +302,7 @@ _REFUSED_CODES: dict[str, type[Refused]] = {
     **dict.fromkeys(
         ("incompatible", "needs_generation", "key_reused", "not_open", "stopped", "under_way", "no_key", "not_dropped",
          "span_over", "out_of_step", "claimed", "below_floor", "replayed_enough", "not_over", "too_many_rejected",
-         "tenant_deleted", "grace_over", "looser_rule", "not_held"),
+         "tenant_deleted", "not_deleted", "grace_not_over", "grace_over", "looser_rule", "not_held"),
         REFUSALS["clash"],
     ),
     "bad_name": REFUSALS["invalid"],

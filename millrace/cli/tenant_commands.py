@@ -50,6 +50,20 @@ def tenant_restore(context: typer.Context, tenant: Tenant) -> None:
     tenants.restore(context.obj, tenant)
 
 
+@app.command("erase", epilog=EVERYWHERE)
+def tenant_erase(
+    context: typer.Context,
+    tenant: Tenant,
+    confirm: Annotated[
+        str | None, typer.Option(help="The tenant's name again; else it is asked for.", show_default=False)
+    ] = None,
+    now: Annotated[bool, typer.Option("--now", help="Although it could still be restored.")] = False,
+    wait: Annotated[float, typer.Option(help="Seconds after which a sink that is away is given up.", min=0)] = 30.0,
+) -> None:
+    """Remove a deleted tenant everywhere, for good; prints a receipt."""
+    raise typer.Exit(tenants.erase(context.obj, tenant, confirm, now, wait))
+
+
 def export(
     context: typer.Context,
     tenant: Tenant,

@@ -11,7 +11,7 @@ import yaml
 from millrace.cli.printing import print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import Millrace
-from millrace.client.tenants import delete_tenant, export_tenant, restore_tenant
+from millrace.client.tenants import delete_tenant, erase_tenant, export_tenant, restore_tenant
 from millrace.model.json_schemas import schema_named
 
 
@@ -38,6 +38,18 @@ def delete(session: Session, tenant: str, confirm: str | None, grace_days: int) 
         print_json(answer)
     else:
         print(f"tenant {tenant} deleted; it can be restored until {answer['restorable_until']}")
+    return 0
+
+
+def erase(session: Session, tenant: str, confirm: str | None, now: bool, wait: float) -> int:
+    if confirm is None and sys.stdin.isatty():
+        confirm = typer.prompt(f"Type {tenant} to erase it for good")
+    if confirm != tenant:
+        print(f"Not erased: --confirm {tenant} is missing.", file=sys.stderr)
+        return EXIT_FAILED
+    with Millrace.from_home(session.home) as connection:
+        receipt = erase_tenant(connection, tenant, confirm=confirm, now=now, wait=wait)
+    print_json(receipt) if session.json else print(yaml.safe_dump(receipt, sort_keys=False, allow_unicode=True), end="")
     return 0
 
 

@@ -35,7 +35,8 @@ def load(working: WorkingSet, op: Op) -> State:
         return _load_table(working, op, op.subject, None)
     twin = _twin_tenant(connection, op.tenant) if op.kind == ops.DEFINE_TENANT else None
     spans = _find_spans(connection, op.tenant, [op.subject]) if op.kind in ops.ABOUT_SPANS else {}
-    return State(tenant=working.tenant(op.tenant), spans=spans, twin=twin)
+    unsettled = working.count_unsettled(op.tenant) if op.kind == ops.ERASE_TENANT else None
+    return State(tenant=working.tenant(op.tenant), spans=spans, twin=twin, open_imports=unsettled)
 
 
 def _load_table(working: WorkingSet, op: Op, name: str, imp: Import | None) -> State:
@@ -76,6 +77,9 @@ def _open_imports(working: WorkingSet, op: Op, concerned: Iterable[Op], ending: 
 
 def save(working: WorkingSet, before: State, after: State, at_us: int) -> None:
     connection = working.connection
+    if before.tenant is not None and after.tenant is None:
+        working.erase(before.tenant.name)
+        return
     if after.tenant is not None and after.tenant is not before.tenant:
         working.put_tenant(after.tenant)
     if after.table is not None and after.table is not before.table:

@@ -5,7 +5,7 @@ What is not allowed raises Refused inside a rule and changes nothing but the spa
 from collections.abc import Callable
 from dataclasses import replace
 
-from millrace.control.rules import errors, holding, imports, sinks, spans, tables, tenants
+from millrace.control.rules import erasing, errors, holding, imports, sinks, spans, tables, tenants
 from millrace.control.state import Outcome, State, Step
 from millrace.model import ops
 from millrace.model.errors import Clash, Exceeded, Invalid, Refused
@@ -29,6 +29,7 @@ _AT_ONCE: dict[str, Rule] = {
     ops.DEFINE_TENANT: tenants.define,
     ops.DELETE_TENANT: tenants.delete,
     ops.RESTORE_TENANT: tenants.restore,
+    ops.ERASE_TENANT: erasing.erase,
     # A dropped table takes no imports, so nothing can be under way that a purge would have to wait for.
     ops.PURGE_TABLE: tables.purge,
     ops.DISCARD_ERRORS: errors.discard,

@@ -19,12 +19,14 @@ from millrace.model.imports import (
     PUBLISHING,
     REPLAY,
     STOPPING,
+    TERMINAL,
     Import,
 )
 from millrace.model.table import Definition
 from millrace.model.usage import summed, used_by
 from millrace.store import tables as t
 from millrace.store.engine import upsert
+from millrace.store.erasing import erase_rows
 from millrace.store.records import find_by_key, find_import, find_imports, find_open_imports, import_row
 from millrace.store.tenancy_tables import departures
 from millrace.store.usage_tables import add_usage
@@ -44,6 +46,11 @@ _COUNT_OPEN = (
         t.imports.c.tenant == bindparam("of_tenant"),
         t.imports.c.id != bindparam("but"),
     )
+)
+_COUNT_UNSETTLED = (
+    select(func.count())
+    .select_from(t.imports)
+    .where(t.imports.c.state.not_in(TERMINAL), t.imports.c.tenant == bindparam("of_tenant"))
 )
 _COUNTERS = ("last_version", "floor", "open_imports", "dropped_us", "is_purged")
 _CHANGE_TABLE = (
@@ -92,6 +99,19 @@ class WorkingSet:
         """Uploads and replays that have not ended; not streamed rows, which end by themselves in a moment."""
         self._write_imports()
         return int(self.connection.execute(_COUNT_OPEN, {"of_tenant": tenant, "but": but or ""}).scalar_one())
+
+    def count_unsettled(self, tenant: str) -> int:
+        """Whatever it is that has not ended."""
+        self._write_imports()
+        return int(self.connection.execute(_COUNT_UNSETTLED, {"of_tenant": tenant}).scalar_one())
+
+    def erase(self, tenant: str) -> None:
+        """What later ops of the batch find is what they would have found in the store."""
+        self.write()
+        erase_rows(self.connection, tenant)
+        self._tenants[tenant] = None
+        self._tables = {key: table for key, table in self._tables.items() if key[0] != tenant}
+        self._imports = {name: imp for name, imp in self._imports.items() if imp is None or imp.tenant != tenant}
 
     def meter(self, imp: Import, ended_us: int) -> None:
         """An import has just ended: what it used is counted with it."""

@@ -8,6 +8,7 @@ from millrace.model.errors import Corrupt
 DEFINE_TENANT = "define_tenant"
 DELETE_TENANT = "delete_tenant"
 RESTORE_TENANT = "restore_tenant"
+ERASE_TENANT = "erase_tenant"
 
 DEFINE_TABLE = "define_table"
 TRUNCATE_TABLE = "truncate_table"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from millrace.lake.batch import Batch, Definitions, Delivery, Publication, age
+from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.held import held_files, hold, release
 from millrace.lake.schema import TableSpec, spec_of
 from millrace.lake.state import NO_FLOOR
@@ -93,7 +94,10 @@ class OpenTables:
         self._open: OrderedDict[Path, LakeTable] = OrderedDict()
 
     def get(self, root: Path, spec: TableSpec, definitions: Definitions | None = None) -> LakeTable:
-        table = self._open.pop(root, None) or LakeTable.open(root, spec, definitions=definitions)
+        table = self._open.pop(root, None)
+        if table is None or not (root / LOG_FOLDER).is_dir():
+            # Also one that was erased meanwhile: what its handle remembers is of the table that is gone.
+            table = LakeTable.open(root, spec, definitions=definitions)
         self._open[root] = table
         if len(self._open) > OPEN_TABLES:
             self._open.popitem(last=False)

@@ -1,5 +1,6 @@
 """A target's settings against its sink's schema: what is missing, unknown or of the wrong type is refused in words."""
 
+import re
 from typing import Any
 
 from millrace.model.errors import Invalid
@@ -22,6 +23,9 @@ _WORDS = {
 }
 # Settings that hold a reference to a secret, never the secret itself.
 _SECRET_FORMAT = "secret"
+_SECRET_NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*", re.ASCII)
+# A name, or an address of IPv4 or IPv6: nothing that a driver could read as more than that.
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}", re.ASCII)
 
 
 def refuse_settings(target: SinkTarget, schema: dict[str, Any]) -> None:
@@ -45,9 +49,19 @@ def _refuse_value(target: SinkTarget, name: str, value: object, said: dict[str, 
     if isinstance(value, list) and "items" in said:
         for one in value:
             _refuse_value(target, name, one, said["items"])
-    if said.get("format") == _SECRET_FORMAT and str(value).partition(":")[0] not in SECRET_SCHEMES:
+    if said.get("format") == "hostname" and not _HOST.fullmatch(str(value)):
+        raise _wrong(
+            target, f"has {name} = {value!r:.60}", "Give a host's name or address alone, without port or path."
+        )
+    if said.get("format") == _SECRET_FORMAT and not _is_reference(str(value)):
         # The value is not repeated: it may be the secret.
         raise _wrong(target, f"has a {name} that is no reference", "Write env:NAME, file:NAME or k8s:NAME/KEY.")
+
+
+def _is_reference(text: str) -> bool:
+    """A scheme and a plain name: nothing that leads out of where secrets are."""
+    scheme, _, name = text.partition(":")
+    return scheme in SECRET_SCHEMES and bool(_SECRET_NAME.fullmatch(name)) and ".." not in name.split("/")
 
 
 def _is_a(value: object, kind: str) -> bool:

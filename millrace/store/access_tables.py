@@ -1,6 +1,6 @@
 """The control store's tables about who may come in and who changed what."""
 
-from sqlalchemy import DDL, JSON, BigInteger, Column, Index, Integer, Table, Text, event
+from sqlalchemy import JSON, BigInteger, Column, Connection, Index, Integer, Table, Text, event
 
 from millrace.store.tables import metadata
 
@@ -37,15 +37,21 @@ audit = Table(
 Index("audit_by_tenant", audit.c.tenant, audit.c.number)
 
 _REFUSE = "audit entries are only ever added"
-for _verb in ("UPDATE", "DELETE"):
-    _ddl = DDL(
-        f"CREATE TRIGGER audit_no_{_verb.lower()} BEFORE {_verb} ON audit BEGIN SELECT RAISE(ABORT, '{_REFUSE}'); END"
-    )
-    event.listen(audit, "after_create", _ddl.execute_if(dialect="sqlite"))
-for _statement in (
-    f"CREATE OR REPLACE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS "
-    f"$$ BEGIN RAISE EXCEPTION '{_REFUSE}'; END $$",
-    "CREATE TRIGGER audit_no_change BEFORE UPDATE OR DELETE ON audit "
-    "FOR EACH ROW EXECUTE FUNCTION refuse_audit_change()",
-):
-    event.listen(audit, "after_create", DDL(_statement).execute_if(dialect="postgresql"))
+_TRIGGERS = {
+    "sqlite": [
+        f"CREATE TRIGGER audit_no_{verb.lower()} BEFORE {verb} ON audit BEGIN SELECT RAISE(ABORT, '{_REFUSE}'); END"
+        for verb in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE OR REPLACE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION '{_REFUSE}'; END $$",
+        "CREATE TRIGGER audit_no_change BEFORE UPDATE OR DELETE ON audit "
+        "FOR EACH ROW EXECUTE FUNCTION refuse_audit_change()",
+    ],
+}
+
+
+@event.listens_for(audit, "after_create")
+def _protect(_table: Table, connection: Connection, **_more: object) -> None:
+    for statement in _TRIGGERS.get(connection.dialect.name, ()):
+        connection.exec_driver_sql(statement)

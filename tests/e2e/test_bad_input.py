@@ -176,7 +176,7 @@ def test_who_may_not_see_it_is_told_that_it_is_not_there(
             lambda: neighbour.table("careful", "notes"),
             lambda: neighbour.query("select * from careful.notes"),
             lambda: list(neighbour.errors(mine["id"])),
-            neighbour.tokens,
+            lambda: neighbour.tokens("careful"),
         ):
             with pytest.raises(Problem) as problem:
                 call()

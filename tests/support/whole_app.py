@@ -35,9 +35,9 @@ class AppPlatform(SmallPlatform):
 
 
 @contextmanager
-def whole_app(root: Path) -> Iterator[tuple[AppPlatform, TestClient]]:
+def whole_app(root: Path, kind: type[AppPlatform] = AppPlatform) -> Iterator[tuple[AppPlatform, TestClient]]:
     root.mkdir(parents=True, exist_ok=True)
-    platform = AppPlatform(root, ("127.0.0.0/8",))
+    platform = kind(root, ())
     try:
         with TestClient(make_app(platform), raise_server_exceptions=False) as client:  # type: ignore[arg-type]
             yield platform, client

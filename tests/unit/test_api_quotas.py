@@ -1,4 +1,4 @@
-"""Quotas as callers meet them, and usage as it is metered: the whole application, the rules of the log, a clock of our own."""
+"""Quotas as callers meet them, and usage as it is metered: the whole application, the rules of the log, clocks of our own."""
 
 from collections.abc import Iterator
 from pathlib import Path

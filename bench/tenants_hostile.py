@@ -1,0 +1,95 @@
+"""What must not get through, tried on a running platform: fuzzed names, every role at every endpoint, hostile requests."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx2
+
+from bench.figure import Figure, at_most
+from bench.platform import Bench, bench_platform
+from millrace.api.access import ACCESS
+from millrace.model.roles import LIMITABLE, OPERATOR, ROLES, may
+from tests.support.hostile import NAME_RULE, attempts, body_of, got_through, in_path, names
+
+NAMES, ASKERS = 10_000, 8
+NOWHERE = {
+    "table": "nowhere", "import_id": "imp_" + "0" * 26, "name": "nothing", "name:path": "nothing", "sink": "none",
+    "run": "none", "op_id": "op_none",
+}  # fmt: skip
+
+
+def run() -> list[Figure]:
+    with bench_platform() as bench:
+        for tenant in ("acme", "other"):
+            bench.declare_tenant(tenant)
+            bench.declare_table("notes", tenant)
+        return [_names(bench), _roles(bench), _requests(bench)]
+
+
+def _names(bench: Bench) -> Figure:
+    """A name that is none and is taken for one, an answer that says that something broke, a folder that was not there."""
+    hostile = [name for name in names(NAMES) if not NAME_RULE.fullmatch(name)]
+    before = _folders(bench.running.home)
+
+    def status(name: str) -> int:
+        answer = bench.connection.send("PUT", f"/v1/tenants/{in_path(name)}", json={})
+        return answer.status_code
+
+    with ThreadPoolExecutor(ASKERS) as pool:
+        through = sum(not 400 <= code < 500 for code in pool.map(status, hostile))
+    made = len(_folders(bench.running.home) - before)
+    return at_most("fuzzed_names_through", through + made, f"of {NAMES}", 0, f"{len(hostile)} of them no names")
+
+
+def _folders(home: Path) -> set[str]:
+    """Where tenants' things are, and beside the home itself."""
+    roots = (home.parent, home, home / "lake", home / "errors", home / "sources", home / "parked")
+    return {str(path) for root in roots if root.is_dir() for path in root.iterdir() if path.is_dir()}
+
+
+def _roles(bench: Bench) -> Figure:
+    """Each cell of the table whose answer is not what the table says."""
+    make = bench.connection.make_token
+    tokens = {role: make(role, tenant="acme", role=role)["token"] for role in ROLES if role != OPERATOR}
+    tokens |= {
+        f"{role}:notes": make(f"{role}-", tenant="acme", role=role, tables=["notes"])["token"] for role in LIMITABLE
+    }
+    tokens[OPERATOR] = bench.connection.endpoint.token
+    wrong, cells = 0, 0
+    with httpx2.Client(base_url=bench.connection.endpoint.url, trust_env=False) as client:
+        for endpoint, access in ACCESS.items():
+            if endpoint.startswith("WS") or access.least is None:
+                continue
+            for held, token in tokens.items():
+                role, _, limit = held.partition(":")
+                allowed = may(role, access.least) and (not limit or access.by_table)
+                for tenant, expected in (("acme", allowed), ("other", allowed and role == OPERATOR)):
+                    if tenant == "other" and "{tenant" not in endpoint:
+                        continue
+                    cells += 1
+                    wrong += (_ask(client, endpoint, token, tenant) not in (401, 403, 404)) and not expected
+                    wrong += expected and _ask(client, endpoint, token, tenant) in (401, 403)
+    return at_most("role_endpoint_through", wrong, f"of {cells} cells", 0)
+
+
+def _ask(client: httpx2.Client, endpoint: str, token: str, tenant: str) -> int:
+    method, _, path = endpoint.partition(" ")
+    named = {**NOWHERE, "tenant": tenant, "tenant_id": tenant}
+    # What follows for ever when it is allowed has a page that says the same.
+    url = re.sub(r"{([^}]*)}", lambda part: named[part[1]], path).replace("/events/stream", "/events?limit=1")
+    body = {} if method in ("PUT", "POST", "PATCH") else None
+    return client.request(method, url, headers={"Authorization": f"Bearer {token}"}, json=body).status_code
+
+
+def _requests(bench: Bench) -> Figure:
+    token = bench.connection.create_token("boss", tenant="acme", role="admin")
+    tried = [attempt for attempt in attempts("acme") if not attempt.form]
+    through = []
+    with httpx2.Client(base_url=bench.connection.endpoint.url, timeout=60, trust_env=False) as client:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        for attempt in tried:
+            answer = client.request(attempt.method, attempt.path, headers=headers, content=body_of(attempt))
+            if got_through(attempt, answer.status_code, answer.text):
+                through.append(attempt.label)
+    return at_most("hostile_inputs_through", len(through), f"of {len(tried)}", 0, ", ".join(through[:3]))

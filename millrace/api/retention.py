@@ -1,0 +1,117 @@
+"""What agreements let go with time: rejected rows after `data_retention_period_days`, rows in Delta after
+`sink_retention_days`. Staging is tidied by the ingestion managers, raw chunks go when they are processed.
+
+Rows go by their version, which is the time of their import; bytes go from the disk when no reader can want them."""
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from threading import Event
+
+from sqlalchemy import Connection, func, or_, select
+
+from millrace.api.declaring import agreement_of
+from millrace.api.documents import tables_of
+from millrace.api.erasing import clear_erased
+from millrace.lake.checkpoint import LOG_FOLDER
+from millrace.lake.schema import TableSpec, spec_of
+from millrace.lake.store import Store as Files
+from millrace.lake.table import LakeTable
+from millrace.lake.truncate import rows_up_to
+from millrace.lake.vacuum import RECORD, vacuum
+from millrace.model.agreement import Agreement
+from millrace.model.errors import MillraceError
+from millrace.model.imports import DISCARD
+from millrace.model.names import Home
+from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND
+from millrace.model.table import Definition
+from millrace.observe import log, observe
+from millrace.sink.lake_places import remote_store
+from millrace.sink.secrets import read_secret
+from millrace.sink.upkeep import REMOVED_FILES_KEPT, STAGED_FILES_KEPT
+from millrace.store import tables as t
+from millrace.store.engine import Store
+from millrace.validate.errors_table import ERRORS_SCHEMA
+
+FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
+ERRORS_SPEC = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
+_DAY_US = timedelta(days=1) // timedelta(microseconds=1)
+
+
+def keep_retention(store: Store, home: Home, stopping: Event) -> None:
+    """Until the platform stops, once an hour."""
+    wait = FIRST_SECONDS
+    while not stopping.wait(wait):
+        wait = EVERY_SECONDS
+        let_go(store, home, time.time_ns() // 1000)
+        clear_erased(store, home, time.time_ns() // 1000)
+
+
+def let_go(store: Store, home: Home, now_us: int) -> int:
+    """How many tables had something to let go."""
+    agreements: dict[str, Agreement] = {}
+    with store.read() as connection:
+        for tenant in connection.execute(select(t.tenants.c.name)).scalars():
+            agreements[tenant] = agreement_of(connection, tenant) or Agreement(tenant)
+        definitions = [one for one in tables_of(connection, None) if one.tenant in agreements]
+        errors = {
+            (one.tenant, one.table.name): _errors_over(connection, one, agreements[one.tenant], now_us)
+            for one in definitions
+        }
+    gone = 0
+    for definition in definitions:
+        for table, version in _due(home, definition, agreements[definition.tenant], errors, now_us):
+            try:
+                gone += _forget(table, version)
+            except (MillraceError, OSError) as error:
+                observe("trouble", kind="retention", error=f"{table.store.where}: {error}"[:500])
+    return gone
+
+
+def _due(
+    home: Home, definition: Definition, agreement: Agreement, errors: dict[tuple[str, str], int], now_us: int
+) -> Iterator[tuple[LakeTable, int]]:
+    named = definition.tenant, definition.table.name
+    rejected = Files(home.table_errors(*named))
+    if (rejected.root / LOG_FOLDER).is_dir():
+        yield LakeTable(rejected, ERRORS_SPEC), errors[named]
+    if agreement.sink_retention_days is None:
+        return
+    kept_from = now_us - agreement.sink_retention_days * _DAY_US
+    for target in definition.table.targets:
+        if target.kind == DELTA_KIND and (home.table(*named) / LOG_FOLDER).is_dir():
+            yield LakeTable(Files(home.table(*named)), spec_of(definition)), kept_from
+        elif target.kind == REMOTE_DELTA_KIND:
+            yield LakeTable(remote_store(home, target.settings, *named, read_secret), spec_of(definition)), kept_from
+
+
+def _errors_over(connection: Connection, definition: Definition, agreement: Agreement, now_us: int) -> int:
+    """The version up to which all imports ended longer ago than was agreed: an import that took long began long before."""
+    kept_from = now_us - agreement.data_retention_days * _DAY_US
+    recent = select(func.min(t.imports.c.first_version)).where(
+        t.imports.c.tenant == definition.tenant,
+        t.imports.c.table_name == definition.table.name,
+        t.imports.c.kind != DISCARD,
+        or_(t.imports.c.ended_us.is_(None), t.imports.c.ended_us > kept_from),
+    )
+    oldest = connection.execute(recent).scalar()
+    return kept_from if oldest is None else min(kept_from, int(oldest) - 1)
+
+
+def _forget(table: LakeTable, version: int) -> bool:
+    snapshot = table.snapshot()
+    found = rows_up_to(table.store, snapshot, version)
+    if found:
+        table.apply([], floor=version)
+        log("rows_let_go", table=table.store.where, rows=sum(len(positions) for positions in found.values()))
+    if found or _has_unreferenced(table):
+        vacuum(table.store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+    return bool(found)
+
+
+def _has_unreferenced(table: LakeTable) -> bool:
+    """Files that a vacuum has seen and left for readers that may still hold them."""
+    try:
+        return len(table.store.read(RECORD)) > len(b"{}")
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,40 @@
+"""Tenants erased, after they were deleted, with a receipt."""
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.erasing import erase, receipt_of
+from millrace.model.errors import Invalid
+from millrace.model.names import checked_name
+
+router = APIRouter(prefix="/v1", tags=["declarations"])
+LONGEST_WAIT_SECONDS = 600.0
+
+
+@router.post("/tenants/{tenant}/erase")
+async def erase_tenant(
+    tenant: str,
+    caller: CallerDep,
+    platform: PlatformDep,
+    confirm: str = "",
+    now: bool = False,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 30.0,
+) -> dict[str, Any]:
+    """Removes a deleted tenant everywhere: when its grace is over, or `now`. A sink that has not answered within `wait`
+    seconds is given up. The answer says what went, what expires when, and what remains. `confirm` repeats the name."""
+    caller.must_be_admin()
+    if confirm != checked_name("tenant", tenant):
+        raise Invalid(
+            f"Erasing {tenant!r} is not confirmed.", remedy="Send confirm with the tenant's name.", code="unconfirmed"
+        )
+    return await erase(platform, tenant, now=now, wait=wait)
+
+
+@router.get("/erasures/{tenant}")
+async def show_erasure(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+    """The receipt of a tenant that was erased."""
+    caller.must_be_admin()
+    return await asyncio.to_thread(receipt_of, platform, tenant)

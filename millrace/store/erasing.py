@@ -1,0 +1,42 @@
+"""Everything the control store knows of a tenant, deleted; of the audit log nothing."""
+
+from sqlalchemy import Connection, delete, func, select
+from sqlalchemy.sql.schema import Table
+
+from millrace.store import tables as t
+from millrace.store.access_tables import grants
+from millrace.store.notify_tables import deliveries, subscriptions
+from millrace.store.quality_tables import chunk_quality
+from millrace.store.tenancy_tables import departures
+from millrace.store.usage_tables import usage
+
+_OF_IMPORTS = (
+    t.claims, t.chunks, t.durable_chunks, t.refused_rows, t.uploads, chunk_quality, t.closings, t.outbox,
+)  # fmt: skip
+_OF_TENANTS = (
+    t.imports, t.tables, t.revisions, t.waiting, t.spans, t.streams, t.requests, t.events, t.tokens, subscriptions,
+    usage, departures,
+)  # fmt: skip
+
+
+def erase_rows(connection: Connection, tenant: str) -> None:
+    """What hangs on something else goes before it."""
+    imports = select(t.imports.c.id).where(t.imports.c.tenant == tenant)
+    for facts in _OF_IMPORTS:
+        connection.execute(delete(facts).where(facts.c.import_id.in_(imports)))
+    of_tokens = select(t.tokens.c.digest).where(t.tokens.c.tenant == tenant)
+    connection.execute(delete(grants).where(grants.c.digest.in_(of_tokens)))
+    hooks = select(subscriptions.c.id).where(subscriptions.c.tenant == tenant)
+    connection.execute(delete(deliveries).where(deliveries.c.subscription.in_(hooks)))
+    for owned in _OF_TENANTS:
+        connection.execute(delete(owned).where(owned.c.tenant == tenant))
+    connection.execute(delete(t.tenants).where(t.tenants.c.name == tenant))
+
+
+def rows_of(connection: Connection, tenant: str) -> dict[str, int]:
+    """How many there are of each kind."""
+    return {owned.name: _count(connection, owned, tenant) for owned in _OF_TENANTS}
+
+
+def _count(connection: Connection, owned: Table, tenant: str) -> int:
+    return int(connection.execute(select(func.count()).select_from(owned).where(owned.c.tenant == tenant)).scalar_one())

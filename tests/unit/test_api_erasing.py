@@ -1,0 +1,229 @@
+"""Tenants erased everywhere with a receipt, and rows that agreements let go with time."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import select, update
+from starlette.testclient import TestClient
+
+from millrace.api.erasing import clear_erased
+from millrace.api.retention import ERRORS_SPEC, let_go
+from millrace.lake.schema import spec_of
+from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.table import LakeTable
+from millrace.model import ops
+from millrace.model.chunk import Verdict
+from millrace.model.declaration import parse_table
+from millrace.model.names import chunk_id, new_id
+from millrace.model.ops import Applied
+from millrace.model.table import define
+from millrace.read.error_pages import page
+from millrace.store import tables as t
+from millrace.store.tables import metadata
+from millrace.validate.errors_table import REJECTED_SCHEMA, stored_rejected
+from tests.support.lake import apply_rows, content
+from tests.support.platform import record
+from tests.support.whole_app import TOKEN, AppPlatform, whole_app
+
+DAY_US = 86_400_000_000
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Settling(AppPlatform):
+    """Whatever empties a table, or is stopped, ends at once, as if every sink had answered."""
+
+    async def applied(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:
+        done = await super().applied(kind, tenant, subject, body, op_id)
+        if kind in (ops.TRUNCATE_TABLE, ops.PURGE_TABLE, ops.CANCEL_IMPORT):
+            settle(self, tenant, done.result["import"])
+        return done
+
+    submit = applied
+
+
+def settle(platform: AppPlatform, tenant: str, import_id: str) -> None:
+    counts = {"chunks": 1, "read": 0, "accepted": 0, "rejected": 0, "ignored": 0, "failed_chunks": 0}
+    body = {"counts": counts, "durable": {"delta": 1}, "failure": None}
+    platform.apply(ops.SETTLE_IMPORT, tenant, import_id, body)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[tuple[AppPlatform, TestClient]]:
+    with whole_app(tmp_path, Settling) as (platform, client):
+        for tenant in ("acme", "acme2"):
+            declare(platform, tenant)
+        yield platform, client
+
+
+@pytest.fixture
+def platform(scene: tuple[AppPlatform, TestClient]) -> AppPlatform:
+    return scene[0]
+
+
+@pytest.fixture
+def client(scene: tuple[AppPlatform, TestClient]) -> TestClient:
+    return scene[1]
+
+
+def declare(platform: AppPlatform, tenant: str, **agreement: Any) -> None:
+    document = {"client": tenant, **agreement}
+    platform.apply(ops.DEFINE_TENANT, tenant, tenant, {"agreement": document})
+    declaration = parse_table(record("orders", ("id", "long"), ("text", "string"), key=("id",))).to_dict()
+    answer = platform.apply(ops.DEFINE_TABLE, tenant, "orders", {"declaration": declaration})
+    if "import" in answer.result:
+        settle(platform, tenant, answer.result["import"])
+
+
+def fill(platform: AppPlatform, tenant: str) -> list[Path]:
+    """Something of the tenant in every place there is."""
+    home = platform.home
+    folders = [
+        home.table(tenant, "orders"), home.table_errors(tenant, "orders"), home.queue("kafka", tenant, "orders", "out"),
+        home.source(tenant) / "in", home.handled(tenant), home.root / "remote" / tenant,
+    ]  # fmt: skip
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "file").write_bytes(b"0123456789")
+    platform.apply(ops.BEGIN_IMPORT, tenant, "orders", {}, new_id("imp"))
+    platform.apply(ops.BEGIN_SPAN, tenant, "nightly", {"lease_seconds": 60})
+    return folders
+
+
+def erase(client: TestClient, tenant: str = "acme", **params: str) -> Any:
+    return client.post(
+        f"/v1/tenants/{tenant}/erase", headers=HEADERS, params={"confirm": tenant, "wait": "2", **params}
+    )
+
+
+def rows_naming(platform: AppPlatform, tenant: str) -> set[str]:
+    """The tables of the store in which some value is the tenant's name."""
+    found = set()
+    with platform.store.read() as connection:
+        for table in metadata.sorted_tables:
+            if any(tenant in row for row in connection.execute(select(table))):
+                found.add(table.name)
+    return found
+
+
+def test_only_a_deleted_tenant_is_erased_and_only_when_it_is_meant(client: TestClient, platform: AppPlatform) -> None:
+    assert erase(client, confirm="").json()["code"] == "unconfirmed"
+    assert erase(client).json()["code"] == "not_deleted"
+    client.delete("/v1/tenants/acme", headers=HEADERS, params={"confirm": "acme"})
+    assert erase(client).json()["code"] == "grace_not_over"
+    assert erase(client, tenant="nobody").json()["code"] == "no_tenant"
+    assert platform.apply(ops.ERASE_TENANT, "acme2", "acme2", {}).refusal["code"] == "not_deleted"
+    assert client.get("/v1/tenants/acme", headers=HEADERS).status_code == 200
+    assert client.get("/v1/erasures/acme", headers=HEADERS).json()["code"] == "no_erasure"
+
+
+def test_nothing_of_an_erased_tenant_is_left_and_nothing_of_another_is_gone(
+    client: TestClient, platform: AppPlatform
+) -> None:
+    gone, kept = fill(platform, "acme"), fill(platform, "acme2")
+    token = platform.tokens.make("theirs", "acme")
+    others = platform.tokens.make("others", "acme2")
+    client.delete("/v1/tenants/acme", headers=HEADERS, params={"confirm": "acme"})
+    answer = erase(client, now="true")
+    assert answer.status_code == 200, answer.text
+    receipt = answer.json()
+    assert not any(folder.exists() for folder in gone)
+    assert all((folder / "file").exists() for folder in kept)
+    assert rows_naming(platform, "acme") <= {"audit", "erasures", "requests"}
+    assert {"tables", "imports", "spans", "tokens", "tenants"} <= rows_naming(platform, "acme2")
+    assert client.get("/v1/tenants", headers={"Authorization": f"Bearer {token}"}).status_code == 401
+    assert client.get("/v1/tenants", headers={"Authorization": f"Bearer {others}"}).status_code == 200
+    assert receipt["gone"]["store_rows"]["tables"] == 1
+    assert sum(one["bytes"] for one in receipt["gone"]["folders"]) == 60
+    assert receipt["gone"]["emptied_sinks"] == ["orders: delta (delta)"]
+    assert all(one["at_the_latest"] > receipt["erased_at"] for one in receipt["expires"])
+    assert any("table log" in one for one in receipt["remains"])
+    assert client.get("/v1/erasures/acme", headers=HEADERS).json() == receipt
+    assert erase(client).json()["code"] == "no_tenant", "it is no more"
+
+
+def test_an_erased_name_begins_anew_and_old_definitions_go_later(client: TestClient, platform: AppPlatform) -> None:
+    client.delete("/v1/tenants/acme", headers=HEADERS, params={"confirm": "acme", "grace_days": "0"})
+    assert erase(client).status_code == 200
+    definitions = set(platform.home.definitions.iterdir())
+    clear_erased(platform.store, platform.home, time.time_ns() // 1000)
+    assert set(platform.home.definitions.iterdir()) == definitions, "a batch may be tried again"
+    clear_erased(platform.store, platform.home, time.time_ns() // 1000 + 2 * DAY_US)
+    assert len(set(platform.home.definitions.iterdir())) == len(definitions) - 1
+    declare(platform, "acme")
+    shown = client.get("/v1/tenants/acme", headers=HEADERS).json()
+    assert (shown["revision"], shown["tables"]) == (1, ["orders"])
+
+
+def test_an_erasure_that_broke_off_is_carried_to_its_end(client: TestClient, platform: AppPlatform) -> None:
+    folders = fill(platform, "acme")
+    client.delete("/v1/tenants/acme", headers=HEADERS, params={"confirm": "acme"})
+    blocked = platform.home.lake / "acme"
+    (blocked / "orders" / "file").unlink()
+    (blocked / "orders").rmdir()
+    blocked.rmdir()
+    # No folder can be removed as one that is a link: the erasure ends half-way.
+    blocked.symlink_to(platform.home.root / "elsewhere", target_is_directory=True)
+    (platform.home.root / "elsewhere").mkdir()
+    assert erase(client, now="true").status_code == 500
+    blocked.unlink()
+    assert erase(client, now="true").status_code == 200
+    assert not any(folder.exists() for folder in folders)
+
+
+def rejected(platform: AppPlatform, import_id: str, version: int) -> None:
+    """One rejected row of an import, as the data plane stores it."""
+    table = LakeTable.open(platform.home.table_errors("acme", "orders"), ERRORS_SPEC)
+    row = {"row": 1, "line": 2, "raw": b"x", "reasons": []}
+    rows = stored_rejected(Verdict(import_id, 0, version, 1, 0, 1), pa.Table.from_pylist([row], REJECTED_SCHEMA))
+    described = [StagedChunk(chunk_id(import_id, 0), 0, 1, version)]
+    table.apply([write_data_file(table.store, rows, (), f"{import_id}-0", described)])
+
+
+def ended_import(platform: AppPlatform, days_ago: float, lasted_days: float = 0.0) -> str:
+    now_us = time.time_ns() // 1000
+    import_id = str(platform.apply(ops.BEGIN_IMPORT, "acme", "orders", {}, new_id("imp")).result["import"])
+    begun, ended = now_us - int((days_ago + lasted_days) * DAY_US), now_us - int(days_ago * DAY_US)
+    values = {"first_version": begun, "begun_us": begun, "ended_us": ended, "state": "completed"}
+    with platform.store.write() as connection:
+        connection.execute(update(t.imports).where(t.imports.c.id == import_id).values(values))
+    rejected(platform, import_id, begun)
+    return import_id
+
+
+def test_rejected_rows_go_when_their_import_ended_longer_ago_than_was_agreed(platform: AppPlatform) -> None:
+    declare(platform, "acme", data_retention_period_days=3)
+    old, recent = ended_import(platform, 4), ended_import(platform, 2)
+
+    def left(import_id: str) -> int:
+        return len(page(platform.home, "acme", "orders", import_id, None, 10).items)
+
+    assert (left(old), left(recent)) == (1, 1)
+    assert let_go(platform.store, platform.home, time.time_ns() // 1000) == 1
+    assert (left(old), left(recent)) == (0, 1)
+    assert let_go(platform.store, platform.home, time.time_ns() // 1000) == 0, "nothing more to do"
+
+
+def test_an_import_that_took_long_keeps_its_rejected_rows_until_it_ended_long_ago(platform: AppPlatform) -> None:
+    declare(platform, "acme", data_retention_period_days=3)
+    long = ended_import(platform, 1, lasted_days=5)
+    let_go(platform.store, platform.home, time.time_ns() // 1000)
+    assert len(page(platform.home, "acme", "orders", long, None, 10).items) == 1
+    let_go(platform.store, platform.home, time.time_ns() // 1000 + 3 * DAY_US)
+    assert page(platform.home, "acme", "orders", long, None, 10).items == []
+
+
+def test_rows_in_delta_go_by_age_only_where_that_was_agreed(platform: AppPlatform) -> None:
+    now_us = time.time_ns() // 1000
+    old, recent = now_us - 11 * DAY_US, now_us - 9 * DAY_US
+    declaration = parse_table(record("orders", ("id", "long"), ("text", "string"), key=("id",)))
+    table = LakeTable.open(platform.home.table("acme", "orders"), spec_of(define("acme", declaration, 1)))
+    apply_rows(table, [(1, old), (2, old + 1)], [(2, recent), (3, recent + 1)])
+    assert let_go(platform.store, platform.home, now_us) == 0
+    assert content(table) == [(1, old), (2, recent), (3, recent + 1)]
+    declare(platform, "acme", sink_retention_days=10)
+    assert let_go(platform.store, platform.home, now_us) == 1
+    assert content(table) == [(2, recent), (3, recent + 1)]
