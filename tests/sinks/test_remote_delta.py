@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from millrace.lake import compact
+from millrace.lake.log import load
 from millrace.lake.remote import RemoteStore
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
@@ -20,9 +21,12 @@ from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition, define
 from millrace.read.query import Limits, ReadableTable, run_query
 from millrace.sink import delta_remote
+from millrace.sink.contract import Group
+from millrace.sink.delivering import Delivered, Order, deliver
 from millrace.sink.delta_remote import DeltaRemoteSink
 from millrace.sink.foreign import Rows, Work
 from millrace.sink.lake_places import copies_of, table_store
+from millrace.sink.parking import Queue
 from millrace.sink.secrets import read_secret
 from millrace.sink.upkeep import COMMITS, Upkeep, tidy
 from tests.support.remote_delta import bucket_target
@@ -72,6 +76,36 @@ def as_staged(folder: Path, table: Definition, version: int, *ids: int) -> Rows:
     return replace(told, open=lambda: iter(()), staged=(file, folder / file.path))
 
 
+class Courier:
+    """A table's queue, and who delivers from it."""
+
+    def __init__(self, home: Home, target: SinkTarget, table: Definition) -> None:
+        self._home, self._target, self._table = home, target, table
+        home.definitions.mkdir()
+        home.definition(table.fingerprint).write_bytes(table.to_json())
+        self._queue = Queue(home.queue(target.kind, "acme", "notes", target.name))
+
+    def park(self, version: int, *values: tuple[int, bool], import_id: str = "imp_1", **more: Any) -> None:
+        """(id, whether it is deleted) of each row; without any, a change of the table itself."""
+        place, staged = self._home.table("acme", "notes"), None
+        if values:
+            told = pa.Table.from_batches(rows(version, *(key for key, _ in values)).open())
+            told = told.set_column(told.num_columns - 1, "_deleted", pa.array([deleted for _, deleted in values]))
+            chunks = (StagedChunk(f"{import_id}/{version}", 0, len(values), version),)
+            staged = write_data_file(Store(place), told, ("id",), f"{import_id}-{version}", chunks)
+        self._queue.put(
+            Group("acme", "notes", self._table.fingerprint, staged, ((import_id, version),), version=version, **more),
+            place,
+        )
+
+    def deliver(self) -> None:
+        items = tuple(self._queue.items())
+        order = Order(str(self._home.root), str(self._queue.folder), self._target, items, allowed=("127.0.0.0/8",))
+        for _ in range(2 if items else 0):
+            assert deliver(order) == Delivered()
+        self._queue.done(items)
+
+
 def asked(home: Home, table: Definition, sql: str, limits: Limits | None = None) -> list[list[Any]]:
     readable = ReadableTable(
         "acme", "notes", stored_schema(table.columns), lambda: table_store(home, table, read_secret)
@@ -90,6 +124,28 @@ def test_it_is_queried_like_any_table_whatever_is_lost_here(target: SinkTarget, 
         if copy.is_file():
             copy.unlink()
     assert asked(home, table, sql) == expected
+
+
+def test_couriers_bring_rows_and_deletes_whole_imports_and_truncations(target: SinkTarget, home: Home) -> None:
+    table = notes(target)
+    courier, sql = Courier(home, target, table), "select id, _version from acme.notes order by id"
+    courier.park(1, (1, False), (2, False), (3, False))
+    courier.park(4, (2, True), (3, False))
+    courier.deliver()
+    assert asked(home, table, sql) == [[1, 1], [3, 4]]
+    courier.park(6, (1, False), import_id="imp_2", publish="atomic")
+    courier.park(7, (5, False), import_id="imp_2", publish="atomic")
+    courier.deliver()
+    assert asked(home, table, sql) == [[1, 1], [3, 4]], "held until it is whole"
+    before = load(table_store(home, table, read_secret)).version
+    courier.park(8, import_id="imp_2", kind="publish")
+    courier.deliver()
+    assert asked(home, table, sql) == [[1, 6], [3, 4], [5, 7]]
+    assert load(table_store(home, table, read_secret)).version == before + 1, "in one commit"
+    courier.park(6, kind="truncate")
+    courier.park(3, (9, False))
+    courier.deliver()
+    assert asked(home, table, sql) == [[5, 7]]
 
 
 @pytest.mark.parametrize("key", [("id",), ()], ids=["keyed", "keyless"])
