@@ -119,7 +119,7 @@ class FilesSink:
             new = self._missing(ledger, import_id, _above(pairs, floor))
             if not new:
                 continue
-            table = with_chunks(rows) if table is None else table
+            table = with_chunks(rows, definition) if table is None else table
             own = pc.is_in(table[CHUNK], pa.array([chunk for chunk, _ in new]))
             wanted = pc.and_(own, pc.greater(table["_version"], floor))
             self._write_part(ledger, definition, import_id, new, table.filter(wanted))

@@ -4,16 +4,19 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.model.columns import DELETED_COLUMN
+from millrace.model.columns import DELETED_COLUMN, stored_schema
+from millrace.model.table import Definition
 from millrace.sink.foreign import Rows
 
 CHUNK = "_chunk"
 
 
-def with_chunks(rows: Rows) -> pa.Table:
+def with_chunks(rows: Rows, definition: Definition) -> pa.Table:
     """Each row with its chunk: that of its import and version; else, for rows that were there before the sink was, that of
     its version, or the only one there is. No row is without."""
-    table = pa.Table.from_batches(list(rows.open()))
+    batches = list(rows.open())
+    empty = pa.schema([*stored_schema(definition.columns), pa.field(DELETED_COLUMN, pa.bool_())]).empty_table()
+    table = pa.Table.from_batches(batches) if batches else empty
     pairs = pl.DataFrame(
         {CHUNK: rows.chunks, "_version": rows.versions}, schema={CHUNK: pl.String, "_version": pl.Int64}
     )

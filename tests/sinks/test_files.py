@@ -185,6 +185,14 @@ def test_what_was_there_before_the_sink_was_is_kept_once_and_may_be_truncated(
         assert lands(sink, table) == on_disk(root) == ["b", "c", "e"]
 
 
+def test_chunks_of_which_no_row_is_left_are_there_all_the_same(root: Path, opened: Callable[..., FilesSink]) -> None:
+    sink = opened()
+    table = table_of(sink)
+    beaten = Rows(("imp_1/0",), (AT,), lambda: iter([]))
+    sink.write(Work(table, [beaten], ended=[("imp_1", ("imp_1/0",))]))
+    assert json.loads((root / "acme/notes/_manifests/imp_1.json").read_text())["rows"] == 0
+
+
 def test_rows_that_keep_the_version_of_another_import_are_told_apart(opened: Callable[..., FilesSink]) -> None:
     sink = opened()
     table = table_of(sink)
