@@ -77,6 +77,9 @@ def try_command(
     declarations: Annotated[
         list[Path] | None, typer.Option("--tables", help="Declarations of the tenant's tables.", show_default=False)
     ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="As in the agreement's app.env.", show_default=False)
+    ] = None,
     stream: Annotated[bool, typer.Option("--stream", help="It runs until it is told to stop.")] = False,
     seconds: Annotated[float, typer.Option(help="How long it may take.", min=0.1)] = 60.0,
     out: Annotated[Path | None, typer.Option(help="Keep what it wrote in this folder.", show_default=False)] = None,
@@ -84,4 +87,5 @@ def try_command(
     """Try a program: does it keep to the contract?
 
     Without a platform. It is run twice, and once killed; exit 1 if a check fails."""
-    raise typer.Exit(app_trial.run(context.obj, command, given, declarations or [], stream, seconds, out))
+    order = app_trial.Order(tuple(command), given, tuple(declarations or ()), tuple(env or ()), stream, seconds, out)
+    raise typer.Exit(app_trial.run(context.obj, order))

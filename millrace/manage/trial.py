@@ -8,9 +8,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from millrace.manage.confinement import PATH
@@ -43,6 +43,7 @@ class Trial:
     tables: tuple[str, ...] = ()
     is_stream: bool = False
     seconds: float = 60.0
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def checks(self) -> Iterator[Check]:
         whole = _Place(self, "whole")
@@ -77,14 +78,14 @@ class _Place:
 
     def run(self, kill_after: float | None = None) -> tuple[int | None, float]:
         """Its exit code, None if it had to be ended, and the seconds it took."""
-        environ = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/tmp", "CLIENT_ID": CLIENT, "SOURCE_PATH": str(self._root)}
-        environ["LOG_PATH"] = str(self._home / "log")
+        usual = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/tmp"}
+        own = {"CLIENT_ID": CLIENT, "SOURCE_PATH": str(self._root), "LOG_PATH": str(self._home / "log")}
         begun = time.monotonic()
         with (self._root / "stdout.log").open("ab") as out, (self._root / "stderr.log").open("ab") as err:
             try:
                 process = subprocess.Popen(
                     self._trial.command,
-                    env=environ,
+                    env={**usual, **self._trial.env, **own},
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,

@@ -39,8 +39,10 @@ def test_the_samples_keep_to_the_contract(
 
 
 def test_the_wrangling_sample_makes_plain_csv(given: Path, tmp_path: Path) -> None:
-    list(Trial((sys.executable, str(SAMPLES / "wrangle.py")), given, tmp_path / "trial").checks())
-    made = tmp_path / "trial" / "whole" / "client" / "out" / "export.csv"
+    list(
+        Trial((sys.executable, str(SAMPLES / "wrangle.py")), given, tmp_path / "trial", env={"TABLE": "items"}).checks()
+    )
+    made = tmp_path / "trial" / "whole" / "client" / "out" / "items" / "export.csv"
     assert made.read_text() == "id,name,share\n1,a,1.5\n2,b,-1234.5\n"
 
 
