@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace.api.audit import Audit, Audited
 from millrace.api.deps import within_quota
+from millrace.api.metering import keep_measured
 from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
 from millrace.api.replaying import Replays
@@ -55,6 +56,7 @@ def make_app(platform: Platform) -> FastAPI:
         platform.listen(replays.on_applied)
         platform.start()
         platform.work("replays", replays.run)
+        platform.work("metering", partial(keep_measured, platform.store, platform.home))
         platform.work("retention", partial(keep_retention, platform.store, platform.home))
         yield
         platform.stop()

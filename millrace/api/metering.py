@@ -4,6 +4,7 @@ import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -16,6 +17,7 @@ from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.usage_tables import COUNTED, note_storage, usage
 
+MEASURE_SECONDS = 60.0
 _BY_PLATFORM = (PROCESSING, PUBLISHING, STOPPING)
 
 
@@ -64,14 +66,20 @@ def quotas_document(agreement: Agreement) -> dict[str, int | None]:
     return {name: getattr(agreement.quotas, name) for name in QUOTAS}
 
 
+def keep_measured(store: Store, home: Home, stopping: Event) -> None:
+    """Until the platform stops."""
+    while not stopping.wait(MEASURE_SECONDS):
+        measure_storage(store, home)
+
+
 def measure_storage(store: Store, home: Home) -> None:
     """Of the tenants that used anything today: what their tables and rejected rows take here."""
     today = day_of(time.time_ns() // 1000)
     with store.read() as connection:
         names = list(connection.execute(select(usage.c.tenant).where(usage.c.day == today)).scalars())
-    for tenant in names:
-        size = sum(folder_size(root / tenant) for root in (home.lake, home.errors))
-        with store.write() as connection:
+    sizes = {tenant: sum(folder_size(root / tenant) for root in (home.lake, home.errors)) for tenant in names}
+    with store.write() as connection:
+        for tenant, size in sizes.items():
             note_storage(connection, tenant, today, size)
 
 

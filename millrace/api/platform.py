@@ -12,7 +12,6 @@ from sqlalchemy import select, update
 
 from millrace.account.accountant import Accountant
 from millrace.api.declaring import agreement_of
-from millrace.api.metering import measure_storage
 from millrace.api.quotas import Quotas
 from millrace.api.refreshing import Refreshing
 from millrace.api.sink_watch import SinkWatch
@@ -257,7 +256,6 @@ class Platform:
                 noted = time.monotonic()
                 self.tokens.note_uses()
                 self.quotas.write()
-                measure_storage(self.store, self.home)
             if time.monotonic() > swept + SWEEP_SECONDS:
                 swept = time.monotonic()
                 sweep(self.store, self.home)

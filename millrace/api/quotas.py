@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import bindparam, select
 
 from millrace.api.declaring import agreement_of
+from millrace.api.metering import MEASURE_SECONDS
 from millrace.model.agreement import Agreement
 from millrace.model.agreement import Quotas as AgreedQuotas
 from millrace.model.bucket import Bucket
@@ -24,7 +25,6 @@ from millrace.upload.flight import weight_of
 
 # A changed agreement, and rows counted elsewhere, are known so soon.
 KNOWN_SECONDS = 2.0
-MEASURED_SECONDS = 60.0
 _UNBOUNDED = AgreedQuotas()
 _UNDER_WAY = select(t.imports.c.counts).where(
     t.imports.c.state.in_((ADMITTED, PROCESSING, PUBLISHING, STOPPING, HELD)),
@@ -80,7 +80,7 @@ class Quotas:
                 wait = seconds_left_of_day(datetime.now(UTC))
                 raise self._over(known, "rows_per_day", quotas.rows_per_day, known.rows_today, wait, "rows a day")
             if quotas.storage_bytes is not None and known.storage >= quotas.storage_bytes:
-                size, wait = quotas.storage_bytes, MEASURED_SECONDS
+                size, wait = quotas.storage_bytes, MEASURE_SECONDS
                 raise self._over(known, "storage_bytes", size, known.storage, wait, "bytes of storage")
 
     def pause(self, tenant: str, size: int) -> float:
