@@ -55,9 +55,10 @@ def _target(given: object) -> SinkTarget:
         raise Invalid(f"required of sink {kind!r} is {required!r}.", remedy="Write true or false.")
     settings = {name: value for name, value in given.items() if name not in ("kind", "name", "required")}
     name = checked_name("sink", given.get("name", kind))
-    if kind == DELTA_KIND and settings:
+    if kind == DELTA_KIND and (settings or name != DELTA_KIND):
         if "location" not in settings:
-            raise Invalid(f"Sink {name!r} has settings and no location.", remedy="Say where: s3://BUCKET/PATH.")
+            what = "has settings" if settings else "has a name of its own"
+            raise Invalid(f"Sink {name!r} {what} and no location.", remedy="Say where: s3://BUCKET/PATH.")
         kind = REMOTE_DELTA_KIND
     return SinkTarget(name, kind, required, settings)
 

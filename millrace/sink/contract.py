@@ -49,8 +49,8 @@ class Group:
 class Sink(Protocol):
     name: str
 
-    def write(self, groups: Sequence[Group]) -> None:
-        """Makes the groups, all of one table, durable."""
+    def write(self, groups: Sequence[Group]) -> Sequence[Group]:
+        """Makes the groups, all of one table, durable; returns those that are its own. The others are other sinks'."""
 
 
 def by_table(groups: Iterable[Group]) -> list[list[Group]]:

@@ -33,12 +33,12 @@ class DeltaSink:
         self._home = home
         self._tables = OpenTables(upkeep)
 
-    def write(self, groups: Sequence[Group]) -> None:
+    def write(self, groups: Sequence[Group]) -> Sequence[Group]:
         """1. Hold what is to be seen as a whole. 2. Commit everything else, and what is published now, at once.
         3. Let go what was held. Each step may happen again."""
         groups = [group for group in groups if _is_kept_here(self._definition(group.definition))]
         if not groups:
-            return
+            return groups
         newest = max((self._definition(group.definition) for group in groups), key=age)
         root = self._home.table(newest.tenant, newest.table.name)
         table = self._tables.get(root, spec_of(newest), self._definition)
@@ -50,6 +50,7 @@ class DeltaSink:
         self._tables.write(root, Batch(tuple(visible), floor, newest, publications))  # 2
         for publication in publications:
             release(table.store, publication.import_id)  # 3
+        return groups
 
     def _hold(self, table: LakeTable, groups: Iterable[Group]) -> list[Delivery]:
         """The files that need not be held, those of imports that were published before among them."""
@@ -80,10 +81,11 @@ class ErrorStore:
         self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
         self._tables = OpenTables(upkeep)
 
-    def write(self, groups: Sequence[Group]) -> None:
+    def write(self, groups: Sequence[Group]) -> Sequence[Group]:
         root = self._home.table_errors(groups[0].tenant, groups[0].table)
         self._tables.get(root, self._spec)
         self._tables.write(root, Batch(tuple(Delivery(group.file) for group in groups if group.file is not None)))
+        return groups
 
 
 class OpenTables:

@@ -75,11 +75,12 @@ class Flow:
             for of_table in by_table(groups):
                 # 5. Durable in the sink: one commit per table.
                 reach("before_sink_commit")
-                sink.write(of_table)
+                kept = sink.write(of_table)
                 reach("after_sink_commit")
-                # 6. Only then the fact that they are.
-                fact = Durable(sink.name, tuple(chunk for group in of_table for chunk in group.chunks))
-                told.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
+                # 6. Only then the fact that they are; of a sink elsewhere that is called the same, its couriers tell.
+                if kept:
+                    fact = Durable(sink.name, tuple(chunk for group in kept for chunk in group.chunks))
+                    told.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
             # 7. The batch is over when Kafka has every fact.
             for fact_told in told:
                 fact_told.result(TELL_SECONDS)

@@ -21,6 +21,7 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import vacuum
 from millrace.model.names import Home
+from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
 from millrace.sink import delta
 from millrace.sink.contract import Group
@@ -243,6 +244,15 @@ def test_upkeep_forgets_nothing_without_the_accountants_word(lake: Lake) -> None
     assert lake.texts() == {2: "under way"}
     lake.sink.write([lake.rows(table, old + 1, {"id": 1, "text": "back"})])
     assert lake.texts() == {1: "back", 2: "under way"}
+
+
+def test_rows_for_a_sink_elsewhere_that_is_called_the_same_are_not_its_own(lake: Lake) -> None:
+    elsewhere = SinkTarget("delta", REMOTE_DELTA_KIND, True, {"location": "platform"})
+    here, there = lake.define(ID, TEXT), lake.define(ID, TEXT, targets=(elsewhere,))
+    ours, theirs = lake.rows(here, 1, {"id": 1, "text": "a"}), lake.rows(there, 2, {"id": 2, "text": "b"})
+    assert lake.sink.write([ours, theirs]) == [ours]
+    assert lake.sink.write([theirs]) == []
+    assert lake.texts() == {1: "a"}
 
 
 def test_records_from_before_there_were_kinds_still_parse() -> None:

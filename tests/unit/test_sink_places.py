@@ -37,6 +37,8 @@ def test_a_location_makes_it_a_sink_that_may_be_away() -> None:
     refuse_unable(table("delta", {**BUCKET, "name": "copy"}))
     with pytest.raises(Invalid, match="no location"):
         table({"kind": "delta", "endpoint": "https://store.example"})
+    with pytest.raises(Invalid, match="no location"):
+        table({"kind": "delta", "name": "main"})
 
 
 @pytest.mark.parametrize(
