@@ -47,7 +47,11 @@ class BigQuerySink:
         "additionalProperties": False,
         "required": ["project"],
         "properties": {
-            "project": {"type": "string", "description": "The project that holds the datasets and runs the jobs."},
+            "project": {
+                "type": "string",
+                "examples": ["acme-analytics"],
+                "description": "The project that holds the datasets and runs the jobs.",
+            },
             "dataset": {
                 "type": "string",
                 "default": "millrace",

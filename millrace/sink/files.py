@@ -1,7 +1,7 @@
 """Files: Parquet, Avro, JSON Lines or CSV in a folder, a bucket or HDFS; each chunk once, and a manifest of each import.
 
-Files are only added. A table with a key must say `mode: changelog`: every version of a row is kept, deletes as rows whose
-`_deleted` is true, and of each key the row with the greatest `_version` is the one that counts."""
+Files are only added. A table with a key must say `mode: changelog`: older versions of a row stay beside newer ones, deletes
+are rows whose `_deleted` is true, and of each key the row with the greatest `_version` is the one that counts."""
 
 import hashlib
 import io

@@ -14,6 +14,7 @@ SETTINGS: dict[str, Any] = {
         "path": {
             "type": "string",
             "format": "uri",
+            "examples": ["file:///srv/exports/daily"],
             "description": "s3://BUCKET/PATH, gs://BUCKET/PATH, webhdfs://HOST:PORT/PATH (swebhdfs: TLS), or file:///PATH "
             "below the folder that the operator allows. Tenant and table are folders in it; of a local path the tenant's "
             "folder comes first.",
@@ -40,8 +41,8 @@ SETTINGS: dict[str, Any] = {
             "type": "string",
             "enum": ["plain", CHANGELOG],
             "default": "plain",
-            "description": "Files are only added, so a table with a primary key needs `changelog`: every version of a "
-            "row is kept; of each key the greatest `_version` counts, unless its `_deleted` is true.",
+            "description": "Files are only added, so a table with a primary key needs `changelog`: older versions of "
+            "a row stay; of each key the greatest `_version` counts, unless its `_deleted` is true.",
         },
         "region": {"type": "string", "default": "us-east-1", "description": "Of the S3 bucket."},
         "endpoint": {
