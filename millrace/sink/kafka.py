@@ -4,7 +4,7 @@ Compaction keeps the last record of a key, so no record may follow that is older
 remembered in a topic beside (`kafka_journal`), in the same transaction as the rows; a row that is older than what is
 remembered is left out. What is too old to be remembered is looked up in the topic itself."""
 
-import hashlib
+import secrets
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -85,7 +85,6 @@ class KafkaSink:
 
     def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
         self._settings = given = target.settings
-        self._name = target.name
         self._form = str(given.get("format", "json"))
         self._has_tls = bool(given.get("tls", False))
         self._sasl: dict[str, str | int | bool] = {}
@@ -100,7 +99,7 @@ class KafkaSink:
 
     def check(self) -> None:
         cluster = self._connected()
-        topic = f"millrace.check.{hashlib.blake2b(self._name.encode(), digest_size=6).hexdigest()}"
+        topic = f"millrace.check.{secrets.token_hex(6)}"
         cluster.ensure(topic, 1, self._replication, {"cleanup.policy": "compact"})
         try:
             producer = OutwardProducer(cluster, topic, MOST_RECORD_BYTES)
@@ -142,6 +141,8 @@ class KafkaSink:
     def close(self) -> None:
         for line in self._lines.values():
             line.close()
+        self._lines.clear()
+        self._cluster = None
 
     @property
     def _replication(self) -> int:

@@ -37,6 +37,7 @@ class Line:
         self.is_open = False
         if self._producer is not None:
             self._producer.close()
+            self._producer = None
 
     def prepare(self, definition: Definition) -> None:
         state = self._caught_up(definition)
