@@ -19,7 +19,7 @@ from google.resumable_media import DataCorruption, InvalidResponse
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.evolution import path
 from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
-from millrace.model.table import Definition
+from millrace.model.table import Definition, TableDeclaration
 from millrace.sink.bigquery_ddl import (
     DEFINITION_LABEL,
     FLOOR_LABEL,
@@ -71,6 +71,13 @@ class BigQuerySink:
             },
         },
     }
+
+    @classmethod
+    def declared(cls, _table: TableDeclaration, target: SinkTarget) -> Abilities:
+        """Refuses settings that could never work, when they are declared."""
+        _checked_prefix(str(target.settings.get("dataset", "millrace")))
+        _refuse_without_account(target.settings)
+        return cls.abilities
 
     def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
         given = target.settings
@@ -217,11 +224,16 @@ def _credentials(settings: Mapping[str, Any], secret: Callable[[str], str]) -> A
     """The tenant's own service account, never the platform's. Its tokens are signed here: nothing is asked for them."""
     if "credentials" in settings:
         return service_account(secret(str(settings["credentials"])), SCOPES)
-    if "endpoint" in settings:
-        return AnonymousCredentials()  # type: ignore[no-untyped-call]
-    raise Invalid(
-        "A BigQuery sink needs credentials.", remedy="Give a reference to a secret of yours.", code="no_credentials"
-    )
+    _refuse_without_account(settings)
+    return AnonymousCredentials()  # type: ignore[no-untyped-call]
+
+
+def _refuse_without_account(settings: Mapping[str, Any]) -> None:
+    """Only an address of the tenant's own may do without; else the library would look for the platform's account."""
+    if "credentials" not in settings and "endpoint" not in settings:
+        raise Invalid(
+            "A BigQuery sink needs credentials.", remedy="Give a reference to a secret of yours.", code="no_credentials"
+        )
 
 
 def _checked_prefix(prefix: str) -> str:

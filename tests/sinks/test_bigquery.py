@@ -13,6 +13,7 @@ from google.resumable_media import InvalidResponse
 
 from millrace.model.changes import AddColumn, RenameColumn
 from millrace.model.columns import parse_columns
+from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
@@ -20,6 +21,7 @@ from millrace.sink.addresses import allow, refuse_private
 from millrace.sink.bigquery import BigQuerySink
 from millrace.sink.bigquery_ddl import alter, create, dataset_name, merge, physical, quoted
 from millrace.sink.foreign import Work
+from millrace.sink.registry import refuse_unable
 from tests.sinks.conftest import no_secret
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows
 from tests.support.bigquery_recorded import Recorded, recorded_bigquery
@@ -168,6 +170,11 @@ def test_names_are_never_shared_and_never_break_out() -> None:
 def test_credentials_are_the_tenant_s_own_and_private_endpoints_the_operator_s_to_allow() -> None:
     with pytest.raises(Invalid, match="credentials"):
         BigQuerySink(SinkTarget("w", "bigquery", True, {"project": "p"}), no_secret)
+    schema = {"type": "record", "name": "notes", "fields": [ID]}
+    for settings, said in (({}, "credentials"), ({"credentials": "env:X", "dataset": "a.b"}, "dataset")):
+        sinks = [{"kind": "bigquery", "project": "p", **settings}]
+        with pytest.raises(Invalid, match=said):
+            refuse_unable(parse_table({"schema": schema, "sinks": sinks}))
     inside = SinkTarget("w", "bigquery", True, {"project": "p", "endpoint": "http://169.254.169.254"})
     allow([])
     try:
