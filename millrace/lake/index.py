@@ -78,7 +78,7 @@ class KeyIndex:
         if known is None:
             known = read_keys(self._store, sidecar_name(file.name))
             if known is None or known.files != (file.path,):
-                known = self._rebuilt(file)
+                known = make_sidecar(self._store, file, self._key)
             self._sidecars[file.path] = known
         return known
 
@@ -140,12 +140,14 @@ class KeyIndex:
         self._selection = _Selection(snapshot.version, paths, sources)
         return self._selection
 
-    def _rebuilt(self, file: AddFile) -> KeyFile:
-        table = pq.read_table(self._store.source(file.name), columns=[*self._key, VERSION_COLUMN])
-        hashes = hash_keys([table[column] for column in self._key])
-        keys = replace(sorted_keys(hashes, table[VERSION_COLUMN])[0], files=(file.path,))
-        write_keys(self._store, sidecar_name(file.name), keys)
-        return keys
+
+def make_sidecar(store: Store, file: AddFile, key: Sequence[str]) -> KeyFile:
+    """Writes a file's sidecar, from the columns of its key."""
+    table = pq.read_table(store.source(file.name), columns=[*key, VERSION_COLUMN])
+    hashes = hash_keys([table[column] for column in key])
+    keys = replace(sorted_keys(hashes, table[VERSION_COLUMN])[0], files=(file.path,))
+    write_keys(store, sidecar_name(file.name), keys)
+    return keys
 
 
 def _probe(source: _Source, sought: Sought, h2: npt.NDArray[np.uint64]) -> Hits:

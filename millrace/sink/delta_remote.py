@@ -4,6 +4,7 @@ last version winning. The same tables as on this machine's disk, for readers tha
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -11,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from millrace.lake.batch import Batch, Delivery
+from millrace.lake.decide import as_add
+from millrace.lake.index import make_sidecar
 from millrace.lake.read import scan
 from millrace.lake.remote import RemoteStore
 from millrace.lake.schema import VERSION_COLUMN, spec_of
@@ -26,6 +29,8 @@ from millrace.sink.foreign import Definitions, Rows, Work
 from millrace.sink.lake_places import check_place, remote_store, table_objects
 
 OPEN_TABLES = 256
+# Each holds the rows of one staged file at most.
+UPLOADS_AT_ONCE = 4
 
 
 class DeltaRemoteSink:
@@ -104,7 +109,8 @@ class DeltaRemoteSink:
 
     def write(self, work: Work) -> None:
         table = self._table(work.definition)
-        staged = [_stage(table, work.definition, rows) for rows in work.rows]
+        with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
+            staged = list(pool.map(lambda rows: _stage(table, work.definition, rows), work.rows))
         files = tuple(Delivery(file, work.definition) for file in staged if file is not None)
         # The floor of a definition comes with every delivery; what is at or below the table's own has gone already.
         is_raised = work.floor > 0 and work.floor > TableState.of(table.snapshot().metadata).floor
@@ -143,8 +149,9 @@ def _stage(table: LakeTable, definition: Definition, rows: Rows) -> StagedFile |
     if rows.staged is not None:
         file, path = rows.staged
         _store(table).adopt(file.path, path)
-        # Its key file is made from its rows when it is looked for.
-        return replace(file, sidecar=None)
+        if definition.table.primary_key:
+            make_sidecar(table.store, as_add(file), definition.table.primary_key)
+        return file
     key, batches = definition.table.primary_key, list(rows.open())
     content = pa.Table.from_batches(batches) if batches else None
     if content is None or not content.num_rows:
