@@ -15,7 +15,7 @@ from millrace.embed.java import find_java
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
 
-START_SECONDS = 120
+START_SECONDS = 240
 # Of Spark's own jars, what a cluster without Spark needs.
 FROM_SPARK = (
     "hadoop-client-api",
