@@ -49,6 +49,7 @@ class ByHand:
 
     def __init__(self, cluster: Cluster) -> None:
         self._session = cluster.connect()
+        self._session.default_timeout = 120
         replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
         self._session.execute(f"CREATE KEYSPACE IF NOT EXISTS by_hand WITH replication = {replication}")
         columns = ", ".join(f'"{name}" {_TYPES[kind]}' for name, kind in FIELDS)

@@ -34,7 +34,7 @@ from millrace.wire.client import Appender
 MOST_ROWS = 400_000
 # Targets that failed last time share one slot, so that those that hang cannot starve the healthy ones.
 HEALTHY_AT_ONCE, FAILING_AT_ONCE = 3, 1
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 60.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MOST_DOUBLINGS = 0.5, 60.0, 7
 LOOK_SECONDS = 0.5
 
 
@@ -207,7 +207,7 @@ class Couriers:
 
     def _put_off(self, queue: Queue, outcome: Delivered, rows: int) -> None:
         state = queue.state
-        pause = min(FIRST_PAUSE_SECONDS * 2**state.tries, LONGEST_PAUSE_SECONDS)
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(state.tries, MOST_DOUBLINGS), LONGEST_PAUSE_SECONDS)
         state.parked_since = state.parked_since or time.time()
         state.fault, state.reason = outcome.fault, outcome.message
         state.tries, state.next_try = state.tries + 1, time.time() + pause
