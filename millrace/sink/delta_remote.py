@@ -84,6 +84,7 @@ class DeltaRemoteSink:
         self._secret = secret
         self._home = Home(Settings().home)
         self._definitions: Definitions | None = None
+        self._prepared: dict[tuple[str, str], str] = {}
         self._tables: OrderedDict[tuple[str, str], LakeTable] = OrderedDict()
 
     def check(self) -> None:
@@ -103,9 +104,10 @@ class DeltaRemoteSink:
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
         self._definitions = definitions
-        table = self._table(definition)
-        if TableState.of(table.snapshot().metadata).definition != definition.fingerprint:
-            table.prepare(definition)
+        known = definition.tenant, definition.table.name
+        if self._prepared.get(known) != definition.fingerprint:
+            self._table(definition).prepare(definition)
+            self._prepared[known] = definition.fingerprint
 
     def write(self, work: Work) -> None:
         table = self._table(work.definition)
