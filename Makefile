@@ -16,7 +16,7 @@ demo: setup
 	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
 
 test: setup lint
-	@scripts/setup postgres mariadb kustomize
+	@scripts/setup postgres mariadb
 	@$(ALONE) $(BIN)/pytest -m "not slow"
 
 # The same tests, measured; every process they start is slower for it.
@@ -48,7 +48,7 @@ simulate: setup
 # The containers of deploy/overlays/single-broker as processes of this machine, with their own arguments and probes.
 pod: setup
 	@scripts/setup kustomize
-	@$(ALONE) $(BIN)/pytest tests/e2e/test_pod.py
+	@$(ALONE) $(BIN)/pytest tests/unit/test_deploy.py tests/e2e/test_pod.py
 
 unit: setup
 	@$(BIN)/pytest tests/unit tests/property
