@@ -38,6 +38,7 @@ class Order:
     definition: str | None = None
     added: tuple[int, int] = (0, 0)
     allowed: tuple[str, ...] = ()
+    budget_seconds: float = BUDGET_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def deliver(order: Order) -> Delivered:
     except Exception as error:
         return Delivered(Fault.SINK.value, f"{type(error).__name__}: {error}"[:1000])
     try:
-        with within(BUDGET_SECONDS):
+        with within(order.budget_seconds):
             return Delivered(refused=tuple(_bring(order, sink)))
     except Exception as error:
         fault = sink.classify(error)

@@ -58,6 +58,8 @@ class QueueState:
     refused_rows: int = 0
     most_rows: int | None = None
     """How many rows it is sent at once, where it did not take more in time."""
+    budget_seconds: float | None = None
+    """How long it may take, where the least that it can be sent took longer than usual."""
 
 
 class Queue:

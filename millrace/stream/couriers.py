@@ -4,7 +4,7 @@ A target that fails waits longer and longer between tries; nobody waits for it b
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from millrace.model.table import Definition
 from millrace.observe import log, observe
 from millrace.sink.addresses import allow
 from millrace.sink.contract import END, Group
-from millrace.sink.delivering import Delivered, Order, deliver
+from millrace.sink.delivering import BUDGET_SECONDS, Delivered, Order, deliver
 from millrace.sink.lake_places import copies_of
 from millrace.sink.parking import Item, Queue, version_of
 from millrace.sink.upkeep import Upkeep
@@ -36,6 +36,7 @@ MOST_ROWS = 400_000
 HEALTHY_AT_ONCE, FAILING_AT_ONCE = 3, 1
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MOST_DOUBLINGS = 0.5, 60.0, 7
 LOOK_SECONDS = 0.5
+LONGEST_BUDGET_SECONDS = 3600.0
 
 
 @dataclass
@@ -149,7 +150,7 @@ class Couriers:
             else:
                 one.queue.state.next_try = time.time() + LOOK_SECONDS
         except Exception as error:
-            self._put_off(one.queue, Delivered("sink", f"{type(error).__name__}: {error}"[:1000]), 0)
+            self._put_off(one.queue, Delivered("sink", f"{type(error).__name__}: {error}"[:1000]))
         finally:
             one.busy = False
             self._news.set()
@@ -164,11 +165,11 @@ class Couriers:
         if one.queue.state.fault == "sink":
             closed = self._gate.why_closed(one.target)
             if closed is not None:
-                self._put_off(one.queue, Delivered("sink", closed), 0)
+                self._put_off(one.queue, Delivered("sink", closed))
                 return
         outcome = self._deliver(one, items)
         if outcome.fault is not None:
-            self._put_off(one.queue, outcome, sum(item.rows for item in items))
+            self._put_off(one.queue, outcome, items)
             return
         self._telling.refused(one.target.name, items, outcome.refused)
         told = [chunk for item in items for chunk in item.group.chunks if not item.is_held and item.group.kind != END]
@@ -181,6 +182,8 @@ class Couriers:
     def _deliver(self, one: Round, items: list[Item]) -> Delivered:
         member = self._members.at(one.queue.folder)
         order = Order(str(self._home.root), str(one.queue.folder), one.target, tuple(items), allowed=self._allowed)
+        if one.queue.state.budget_seconds is not None:
+            order = replace(order, budget_seconds=one.queue.state.budget_seconds)
         if member is not None and member.is_active:
             order = replace(order, definition=member.definition, added=member.added)
         context = self._spark.sparkContext
@@ -205,14 +208,17 @@ class Couriers:
         root = copies_of(self._home, target.settings, newest.tenant, newest.table.name)
         self._upkeep.note(root, spec_of(newest), sum(item.rows for item in items), target.settings)
 
-    def _put_off(self, queue: Queue, outcome: Delivered, rows: int) -> None:
+    def _put_off(self, queue: Queue, outcome: Delivered, items: Sequence[Item] = ()) -> None:
         state = queue.state
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(state.tries, MOST_DOUBLINGS), LONGEST_PAUSE_SECONDS)
         state.parked_since = state.parked_since or time.time()
         state.fault, state.reason = outcome.fault, outcome.message
         state.tries, state.next_try = state.tries + 1, time.time() + pause
-        if outcome.is_late:
-            state.most_rows = max(rows // 2, 1)
+        if outcome.is_late and len(items) > 1:
+            state.most_rows = max(sum(item.rows for item in items) // 2, 1)
+        elif outcome.is_late:
+            # It cannot be sent less at once: a slow target is given more time.
+            state.budget_seconds = min((state.budget_seconds or BUDGET_SECONDS) * 2, LONGEST_BUDGET_SECONDS)
         queue.save_state()
         observe("trouble", kind="sink", queue=str(queue.folder), fault=outcome.fault, error=outcome.message)
 

@@ -19,7 +19,8 @@ from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.contract import Group
-from millrace.sink.parking import queue_facts, resume, waive
+from millrace.sink.delivering import BUDGET_SECONDS, Delivered
+from millrace.sink.parking import Queue, queue_facts, resume, waive
 from millrace.sink.upkeep import Upkeep
 from millrace.stream.couriers import Couriers
 from millrace.wire.envelope import unpack
@@ -189,3 +190,16 @@ def test_a_data_plane_that_died_goes_on_where_it_was(tmp_path: Path, target: Sin
     resume(world.folder(target))
     wait_until(lambda: world.told.durable() == {("imp0", 0), ("imp1", 0)}, 40, "both arrive")
     assert stored("courier_again") == [(0, "b")]
+
+
+def test_a_slow_target_gets_less_at_once_and_in_the_end_more_time(tmp_path: Path, target: SinkTarget) -> None:
+    world = World(tmp_path, "courier_slow", replace(target, settings={**target.settings, "port": 1}))
+    world.park(0, "a")
+    world.park(1, "b")
+    queue = Queue(world.folder(target))
+    items, late = queue.items(), Delivered("sink", "late", is_late=True)
+    world.couriers._put_off(queue, late, items)
+    assert (queue.state.most_rows, queue.state.budget_seconds) == (1, None)
+    for expected in (2 * BUDGET_SECONDS, 4 * BUDGET_SECONDS):
+        world.couriers._put_off(queue, late, items[:1])
+        assert queue.state.budget_seconds == expected
