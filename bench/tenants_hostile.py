@@ -28,18 +28,23 @@ def run() -> list[Figure]:
 
 
 def _names(bench: Bench) -> Figure:
-    """A name that is none and is taken for one, an answer that says that something broke, a folder that was not there."""
+    """A name that is none and is taken for one, an answer that says that something broke, a folder or a tenant that was
+    not there. A redirect, from a name with a slash at its end, makes nothing."""
     hostile = [name for name in names(NAMES) if not NAME_RULE.fullmatch(name)]
-    before = _folders(bench.running.home)
+    before = _folders(bench.running.home) | _tenants(bench)
 
-    def status(name: str) -> int:
-        answer = bench.connection.send("PUT", f"/v1/tenants/{in_path(name)}", json={})
-        return answer.status_code
+    def is_through(name: str) -> bool:
+        status = bench.connection.send("PUT", f"/v1/tenants/{in_path(name)}", json={}).status_code
+        return status < 300 or status >= 500
 
     with ThreadPoolExecutor(ASKERS) as pool:
-        through = sum(not 400 <= code < 500 for code in pool.map(status, hostile))
-    made = len(_folders(bench.running.home) - before)
+        through = sum(pool.map(is_through, hostile))
+    made = len((_folders(bench.running.home) | _tenants(bench)) - before)
     return at_most("fuzzed_names_through", through + made, f"of {NAMES}", 0, f"{len(hostile)} of them no names")
+
+
+def _tenants(bench: Bench) -> set[str]:
+    return {str(tenant["name"]) for tenant in bench.connection.tenants()}
 
 
 def _folders(home: Path) -> set[str]:
