@@ -75,7 +75,7 @@ def insert(
 
 class MysqlLink:
     def __init__(self, login: Login) -> None:
-        self._connection = _Connection(
+        connection: Any = _Connection(
             host=login.host,
             port=login.port,
             user=login.user,
@@ -90,8 +90,9 @@ class MysqlLink:
             ssl_disabled=login.tls == "disable",
             defer_connect=True,
         )
-        self._connection.connect(_connect(login.host, login.port))
-        self._connection._read_timeout = STATEMENT_SECONDS
+        connection.connect(_connect(login.host, login.port))
+        connection._read_timeout = STATEMENT_SECONDS
+        self._connection: Any = connection
         for statement in mysql.SESSION:
             self.run(statement)
         self._takes_files = bool(self.ask("SELECT @@GLOBAL.local_infile")[0][0])
@@ -127,7 +128,7 @@ class MysqlLink:
         return bool(self._connection.open)
 
 
-class _Connection(Connection):  # type: ignore[type-arg]
+class _Connection(Connection):
     """A server may answer any statement by asking for a file of ours: it gets the rows that are being loaded, or nothing."""
 
     outgoing: Iterator[bytes] | None = None
@@ -154,16 +155,17 @@ class _Connection(Connection):  # type: ignore[type-arg]
 
 class _Result(MySQLResult):
     def _read_load_local_packet(self, _packet: Any) -> None:
-        pieces = self.connection.outgoing
-        if pieces is None:
-            self.connection._force_close()
+        connection: Any = self.connection
+        if connection.outgoing is None:
+            connection._force_close()
             raise SinkFailed("The server asked for a file of ours.", Fault.SINK, remedy="Do not use this server.")
-        for piece in pieces:
+        for piece in connection.outgoing:
             view = memoryview(piece)
             for at in range(0, len(view), PACKET_BYTES):
-                self.connection.write_packet(bytes(view[at : at + PACKET_BYTES]))
-        self.connection.write_packet(b"")
-        self._read_ok_packet(self.connection._read_packet())
+                connection.write_packet(bytes(view[at : at + PACKET_BYTES]))
+        connection.write_packet(b"")
+        result: Any = self
+        result._read_ok_packet(connection._read_packet())
 
 
 def _connect(host: str, port: int) -> socket.socket:

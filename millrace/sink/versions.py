@@ -46,7 +46,8 @@ class Written:
 
 
 def nothing() -> Written:
-    return Written(*(np.empty(0, dtype=kind) for kind in (np.uint64, np.uint64, np.int64, np.bool_)))
+    words = np.empty(0, dtype=np.uint64)
+    return Written(words, words, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.bool_))
 
 
 def joined(parts: list[Written]) -> Written:
