@@ -16,12 +16,12 @@ demo: setup
 	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
 
 test: setup lint
-	@scripts/setup postgres mariadb
+	@scripts/setup test_jars postgres mariadb
 	@$(ALONE) $(BIN)/pytest -m "not slow"
 
 # The same tests, measured; every process they start is slower for it.
 coverage: setup
-	@scripts/setup postgres mariadb
+	@scripts/setup test_jars postgres mariadb
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(ALONE) $(BIN)/coverage run -m pytest -m "not slow"
 

@@ -51,7 +51,7 @@ class ApiSettings(_Section):
 
 class SinkSettings(_Section):
     parked_bytes: int = Field(default=10 << 30, ge=0)
-    """What may wait for a tenant's sinks that take nothing, unless its agreement says otherwise; then its imports are refused."""
+    """What may wait for a tenant's sinks that take nothing, unless its agreement says otherwise; then it may not import."""
 
 
 class JdbcDriver(_Section):
@@ -62,7 +62,7 @@ class JdbcDriver(_Section):
     url: str = Field(pattern=r"^jdbc:.*\{host\}.*\{port\}")
     """With {host} and {port} where a target's go; properties are the operator's alone."""
     tls: dict[str, dict[str, str]] = {}
-    """The driver's properties for each wish a target can have (disable, prefer, require, verify); one not given is refused."""
+    """The driver's properties for each wish of a target (disable, prefer, require, verify); one not given is refused."""
 
 
 class JdbcSettings(_Section):

@@ -118,7 +118,9 @@ def apply_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change, as `diff` does.")] = False,
     new_generation: schema_commands.NewGeneration = False,
     strict: schema_commands.Strict = False,
-    check: Annotated[bool, typer.Option("--check/--no-check", help="Try new sinks before anything is declared.")] = True,
+    check: Annotated[
+        bool, typer.Option("--check/--no-check", help="Try new sinks before anything is declared.")
+    ] = True,
 ) -> None:
     """Declare tenants and tables.
 
