@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.platform import RunningPlatform, running_platform
+from tests.support.row_receiver import SECRET
 
 
 @pytest.fixture(scope="package")
@@ -15,5 +16,6 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatfo
         MILLRACE_FILES_ROOT=str(home / "exports"),
         MILLRACE_API__LEASE_SECONDS="3",
         MILLRACE_API__PRIVATE_TARGETS='["127.0.0.0/8"]',
+        MILLRACE_SECRET_TEST_WEBHOOK=SECRET,
     ) as started:
         yield started
