@@ -76,14 +76,10 @@ def test_a_batch_app_sees_uploads_first_and_its_files_are_one_span(platform: Run
     client.apply_tenant("apps_stranger", {})
     stranger = Millrace(client.endpoint.url, client.create_token("apps_stranger", tenant="apps_stranger"))
     theirs = "/v1/tenants/apps_batch/app"
-    for route in (
-        "/v1/apps",
-        theirs,
-        f"{theirs}/runs",
-        *(f"{theirs}/runs/{run['id']}{end}" for end in ("", "/files", "/log")),
-    ):
-        assert stranger.send("GET", route).status_code == 404, route
+    for end in ("", "/runs", *(f"/runs/{run['id']}{of_run}" for of_run in ("", "/files", "/log"))):
+        assert stranger.send("GET", theirs + end).status_code == 404, end
     assert stranger.send("POST", f"{theirs}/run").status_code == 404
+    assert stranger.send("GET", "/v1/apps").status_code == 403
 
 
 def test_a_stream_app_carries_files_within_moments_of_their_completion(platform: RunningPlatform) -> None:
