@@ -231,7 +231,9 @@ def test_an_interrupt_cancels_what_is_not_yet_sent(fake: FakePlatform, home: Pat
     command = [sys.executable, "-m", "millrace.cli.main", "import", "acme/readings", str(tmp_path / "large.csv")]
     environ = {"MILLRACE_HOME": str(home), "PATH": ""}
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as running:
-        wait_until(lambda: ("GET", "/v1/imports/imp_1?wait=1&or_held=true") in fake.requests, 30, "the import is watched")
+        wait_until(
+            lambda: ("GET", "/v1/imports/imp_1?wait=1&or_held=true") in fake.requests, 30, "the import is watched"
+        )
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=30)
     assert running.returncode == 130
