@@ -82,8 +82,8 @@ def test_a_span_over_two_tables_begins_before_and_ends_once_after_all_of_it(
 
 
 def test_a_late_upload_into_an_ended_span_is_refused(platform: RunningPlatform, tmp_path: Path) -> None:
-    target = platform.declare("late", ITEMS)
-    spans = Spans(platform.client, "late")
+    target = platform.declare("tardy", ITEMS)
+    spans = Spans(platform.client, "tardy")
     spans.begin("early")
     spans.end("early")
     assert spans.wait("early", timeout=END_SECONDS)["state"] == "ended"
@@ -94,7 +94,7 @@ def test_a_late_upload_into_an_ended_span_is_refused(platform: RunningPlatform, 
         upload(platform.client, target, write(tmp_path / "late.csv", "1,a"), "never-begun")
     assert (refused.value.status, refused.value.code) == (404, "no_span")
     assert spans.show("early")["state"] == "ended"
-    assert platform.client.imports(tenant="late") == []
+    assert platform.client.imports(tenant="tardy") == []
 
 
 def test_nested_spans_end_from_within(platform: RunningPlatform, tmp_path: Path) -> None:
