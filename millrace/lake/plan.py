@@ -57,7 +57,7 @@ class Planner:
         self._wanted = max((one for one in named if one is not None), key=age, default=None)
         self._lineage = lineage
         self._aligned: dict[tuple[str, str], StagedFile] = {}
-        self._anew: dict[str, Anew] = {}
+        self._anew: dict[tuple[str | None, str], Anew] = {}
 
     def plan(self, snapshot: Snapshot, handle: Handle) -> Plan:
         state = TableState.of(snapshot.metadata)
@@ -141,7 +141,9 @@ class Planner:
     def _file_actions(self, known: Known, target: Target, decision: Decision) -> list[Action]:
         anew = None
         if target.reshape is not None and target.definition is not None:
-            anew = self._anew.setdefault(target.definition.fingerprint, Anew(rows=target.reshape.rows))
+            # Another writer may have changed the table's shape since the last attempt: what was made of the old one is void.
+            way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint
+            anew = self._anew.setdefault(way, Anew(rows=target.reshape.rows))
             anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
         added = [as_add(file) for file in decision.added]
         return file_actions(self._store, known.snapshot, target.spec, added, decision.dead, anew=anew)

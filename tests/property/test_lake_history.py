@@ -230,3 +230,22 @@ def test_a_table_is_what_its_history_says(
         for batch in world.written:
             world.handles[1].write(batch)
         assert load(store).version == newest.version, "what comes again changes nothing"
+
+
+def test_a_shape_that_a_rival_changes_between_two_attempts(tmp_path: Path) -> None:
+    revisions, shapes = history("auto", keyed=True)
+    first, last = shapes[0], shapes[3]
+    old, new = Chunk(1, 0, ((0, False),)), Chunk(2, 1, ((0, False),))
+
+    def handle(store: Store) -> LakeTable:
+        return LakeTable(store, spec_of(first.definition), revisions.known.__getitem__)
+
+    def delivered(chunk: Chunk) -> Batch:
+        shape = shapes[chunk.shape]
+        return Batch((Delivery(stage(Store(tmp_path), shape, [chunk], "part"), shape.definition),))
+
+    handle(Store(tmp_path)).write(delivered(old))
+    overtaking, rival = delivered(new), handle(Store(tmp_path))
+    handle(RivalStore(tmp_path, [lambda: rival.write(overtaking)])).prepare(last.definition)
+    store = Store(tmp_path)
+    assert ordered(scan(store, load(store)).to_pylist()) == expected(shapes, [old, new], [], 3, keyed=True)
