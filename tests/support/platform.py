@@ -50,7 +50,10 @@ class RunningPlatform:
         return subprocess.CompletedProcess(argv, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
     def part(self, name: str) -> psutil.Process:
-        """A running part: kafka, server, data-plane, managers, or jvm (Spark's)."""
+        """A part, once it is running: kafka, server, data-plane, managers, or jvm (Spark's)."""
+        return wait_until(lambda: self._running(name), 60, f"{name} to run")
+
+    def _running(self, name: str) -> psutil.Process | None:
         marks = {
             "kafka": "kafka.Kafka",
             "server": "millrace.api",
@@ -65,7 +68,7 @@ class RunningPlatform:
                 continue
             if marks[name] in " ".join(words) and "leash" not in " ".join(words[:5]):
                 return process
-        raise AssertionError(f"no {name} is running")
+        return None
 
     def workers(self) -> list[psutil.Process]:
         """The Python workers that Spark forked."""
