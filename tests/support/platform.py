@@ -51,7 +51,9 @@ class RunningPlatform:
 
     def part(self, name: str) -> psutil.Process:
         """A part, once it is running: kafka, server, data-plane, managers, or jvm (Spark's)."""
-        return wait_until(lambda: self._running(name), 60, f"{name} to run")
+        found = wait_until(lambda: self._running(name), 60, f"{name} to run")
+        assert found is not None
+        return found
 
     def _running(self, name: str) -> psutil.Process | None:
         marks = {
