@@ -6,6 +6,7 @@ no compaction and no vacuum of the table can take them away. Items leave in the 
 import hashlib
 import os
 import shutil
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -230,6 +231,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _write_whole(path: Path, body: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    # The courier and whoever asks about the queue may write at the same moment.
+    partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     partial.write_bytes(body)
     partial.replace(path)

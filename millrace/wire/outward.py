@@ -305,6 +305,9 @@ class _translated:
         cause = error.__cause__ if isinstance(error, SystemError) else error
         if isinstance(cause, KafkaException):
             raise not_taken(cause) from error
+        if isinstance(error, SystemError):
+            # Over a fatal error it stumbles without a word. Nearly always the producer was displaced; a new one will tell.
+            raise NotTaken("_FENCED", "the producer is no longer of use") from error
 
 
 def not_taken(error: KafkaException) -> NotTaken:

@@ -70,7 +70,7 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
 }
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def loopback() -> None:
     """The servers of these tests are on this machine: as an operator would allow it."""
     allow(["127.0.0.0/8", "::1/128"])
