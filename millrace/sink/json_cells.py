@@ -4,6 +4,7 @@ Bytes are hexadecimal digits, decimals text, moments ISO 8601 in UTC, maps objec
 NaN, Infinity or -Infinity. Only nested cells, and numbers that are not finite, become Python values."""
 
 import math
+from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -21,7 +22,7 @@ def json_text(column: pa.Array) -> pa.Array:
     kind = column.type
     cells = column.to_pylist()
     return pa.array(
-        [None if cell is None else orjson.dumps(_value(cell, kind)).decode() for cell in cells], pa.string()
+        [None if cell is None else orjson.dumps(nested(cell, kind, _scalar)).decode() for cell in cells], pa.string()
     )
 
 
@@ -74,16 +75,17 @@ def hex_text(column: pa.Array) -> pa.Array:
     return pl.Series(column).bin.encode("hex").to_arrow().cast(pa.string())
 
 
-def _value(cell: Any, kind: pa.DataType) -> Any:
+def nested(cell: Any, kind: pa.DataType, scalar: Callable[[Any], Any]) -> Any:
+    """A value of any depth with its maps as dictionaries and each scalar as `scalar` makes it."""
     if cell is None:
         return None
     if pa.types.is_map(kind):
-        return {name: _value(value, kind.item_type) for name, value in cell}
+        return {name: nested(value, kind.item_type, scalar) for name, value in cell}
     if pa.types.is_struct(kind):
-        return {field.name: _value(cell[field.name], field.type) for field in kind}
+        return {field.name: nested(cell[field.name], field.type, scalar) for field in kind}
     if pa.types.is_list(kind):
-        return [_value(value, kind.value_type) for value in cell]
-    return _scalar(cell)
+        return [nested(value, kind.value_type, scalar) for value in cell]
+    return scalar(cell)
 
 
 def _scalar(cell: Any) -> Any:

@@ -17,7 +17,7 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 from millrace.model.columns import Column
 from millrace.model.defaults import stored_default
 from millrace.model.table import Definition
-from millrace.sink.json_cells import json_rows
+from millrace.sink.json_cells import json_rows, nested
 
 OWN = ("_version", "_import", "_row")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -50,7 +50,7 @@ class Encoder:
     def _avro(self, batch: pa.RecordBatch) -> list[bytes]:
         kinds = {column.name: column.arrow for column in self._definition.columns}
         columns = [
-            [_datum(cell, kinds[name]) for cell in column.to_pylist()]
+            [nested(cell, kinds[name], lambda scalar: scalar) for cell in column.to_pylist()]
             if name in kinds and pa.types.is_nested(kinds[name])
             else column.to_pylist()
             for name, column in zip(self._names, batch.columns, strict=True)
@@ -84,19 +84,6 @@ def _avro_schema(definition: Definition) -> dict[str, Any]:
         {"name": "_row", "type": "long"},
     ]
     return {"type": "record", "name": avro_name(definition.table.name), "fields": [*fields, *own]}
-
-
-def _datum(cell: Any, kind: pa.DataType) -> Any:
-    """A nested value as fastavro takes it: maps are dictionaries."""
-    if cell is None:
-        return None
-    if pa.types.is_map(kind):
-        return {name: _datum(value, kind.item_type) for name, value in cell}
-    if pa.types.is_struct(kind):
-        return {field.name: _datum(cell[field.name], field.type) for field in kind}
-    if pa.types.is_list(kind):
-        return [_datum(value, kind.value_type) for value in cell]
-    return cell
 
 
 def decoded(value: bytes, schemas: Mapping[str, Any]) -> dict[str, Any]:

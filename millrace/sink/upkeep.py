@@ -14,6 +14,7 @@ from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import RECORD, vacuum
+from millrace.model.imports import REPLAYABLE_US
 from millrace.model.names import Home
 from millrace.settings import Settings
 from millrace.sink.lake_places import remote_store
@@ -30,7 +31,7 @@ REMOVED_FILES_KEPT = timedelta(days=1)
 # A staged file this old belongs to no batch that could still be tried again.
 STAGED_FILES_KEPT = timedelta(days=7)
 # A replay keeps the versions of days ago: what would beat it must not be forgotten, nor the floor be above it.
-REPLAYED_WITHIN = timedelta(days=8)
+REPLAYED_WITHIN = timedelta(microseconds=REPLAYABLE_US) + timedelta(days=1)
 VACUUM_SECONDS = 600.0
 # A copy of a file that lives elsewhere.
 COPIES_KEPT = timedelta(days=7)

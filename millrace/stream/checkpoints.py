@@ -64,7 +64,8 @@ class Stops:
 
     def include(self, import_id: str) -> bool:
         try:
-            stopped_ms = int((self._stops / import_id).read_bytes())
+            # A mark without its moment is of a platform before there were any: long ago.
+            stopped_ms = int((self._stops / import_id).read_bytes() or b"0")
         except FileNotFoundError:
             return False
         if self._planned_ms is None:

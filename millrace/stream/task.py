@@ -46,10 +46,12 @@ class JudgeChunks:
         context = TaskContext.get()
         assert context is not None
         cautious = context.attemptNumber() > 0
-        stops = Stops(home, self.query, context.getLocalProperty(BATCH_ID) or "0")
+        batch = context.getLocalProperty(BATCH_ID)
+        assert batch is not None, "only streaming queries are judged here"
+        stops = Stops(home, self.query, batch)
         groups: dict[tuple[str, str], Group] = {}
-        for batch in batches:
-            for record in batch.column("value"):
+        for records in batches:
+            for record in records.column("value"):
                 header, payload = unpack_stamp(record.as_py())
                 if header is None:
                     continue

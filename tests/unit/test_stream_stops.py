@@ -32,6 +32,11 @@ def test_a_stop_counts_for_batches_planned_after_it(home: Home, later_ms: int, e
     assert passed_over(home, "imp_b") is False
 
 
+def test_a_mark_without_a_moment_is_older_than_any_batch(home: Home) -> None:
+    (home.stops / "imp_a").touch()
+    assert passed_over(home, "imp_a")
+
+
 def test_a_stop_asked_for_again_keeps_its_moment(home: Home) -> None:
     files = DefinitionFiles(home)
     (home.stops / "imp_a").write_text(str(PLANNED_MS - 5))
