@@ -145,7 +145,9 @@ def test_a_sink_that_is_added_is_filled_and_one_that_is_removed_is_drained(
         rows = in_postgres(own, "late")
         assert (rows, len(rows)) == (in_delta(platform, "late"), 29_999)
         wait_until(
-            lambda: told(platform, "late", "sink.backfill")[-1]["state"] == "done", 30, "who listens hears of it"
+            lambda: "done" in [event["state"] for event in told(platform, "late", "sink.backfill")],
+            30,
+            "who listens hears of it",
         )
         with psycopg.connect(own, autocommit=True) as admin:
             admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
