@@ -22,6 +22,7 @@ from bench import (
     sinks_pairs,
     sinks_postgres,
     small_idle,
+    tenants_encrypted,
     tenants_fair,
     tenants_hostile,
     tenants_k8s,
@@ -56,6 +57,7 @@ TENANTS: Benches = {
     "stream": tenants_stream.run,
     "fair": tenants_fair.run,
     "many": tenants_many.run,
+    "encrypted": tenants_encrypted.run,
     "hostile": tenants_hostile.run,
 }
 SINKS: Benches = {

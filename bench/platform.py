@@ -28,8 +28,8 @@ class Bench:
     connection: Millrace
     data: Data
 
-    def declare_tenant(self, tenant: str = TENANT) -> None:
-        self.connection.apply_tenant(tenant, {**_example("service_agreement"), "client": tenant})
+    def declare_tenant(self, tenant: str = TENANT, **agreed: Any) -> None:
+        self.connection.apply_tenant(tenant, {**_example("service_agreement"), "client": tenant, **agreed})
 
     def declare_table(self, table: str = TABLE, tenant: str = TENANT) -> None:
         """Tenant A's table as in the examples, without its limit on file size."""

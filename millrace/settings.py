@@ -88,6 +88,27 @@ class LakeSettings(_Section):
     """How much of each such table is kept on this machine, so that it need not be fetched again."""
 
 
+class KmsSettings(_Section):
+    """Who keeps the tenants' keys, for tenants whose agreement says `encryption`."""
+
+    kind: Literal["local", "aws", "vault"] = "local"
+    folder: Path | None = None
+    """local: where the key files are; empty: kms below the home. Better on another disk, and in another backup."""
+    endpoint: str | None = None
+    """aws: an address that speaks its protocol, if not Amazon's own. vault: its address."""
+    region: str = "us-east-1"
+    prefix: str = Field(default="millrace-", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")
+    """Keeps the keys of several platforms in one keeper apart."""
+    mount: str = Field(default="transit", pattern=r"^[A-Za-z0-9_/-]{1,100}$")
+    """vault: where its transit engine is."""
+    namespace: str | None = None
+    token: SecretStr | None = None
+    """vault: who asks. aws: the usual chain of its client library says (variables, profiles, the machine's role)."""
+
+
+KEYS_HERE = KmsSettings()
+
+
 class QuerySettings(_Section):
     seconds: int = Field(default=30, ge=1)
     memory_mb: int = Field(default=512, ge=64)
@@ -143,6 +164,7 @@ class Settings(BaseSettings):
     jdbc: JdbcSettings = JdbcSettings()
     apps: AppSettings = AppSettings()
     sinks: SinkSettings = SinkSettings()
+    kms: KmsSettings = KmsSettings()
     k8s: KubernetesSettings = KubernetesSettings()
 
     def admin_token(self) -> str:

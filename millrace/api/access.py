@@ -82,17 +82,18 @@ ACCESS: dict[str, Access] = {
         f"PUT {_TABLE}", f"DELETE {_TABLE}", f"POST {_TABLE}/truncate", f"POST {_TABLE}/restore",
         f"POST {_SINK}/resume", f"POST {_SINK}/waive", f"POST {_IMPORT}/release",
         f"POST {_HOOK}", f"PATCH {_HOOK}/{{name}}", f"DELETE {_HOOK}/{{name}}", f"POST {_HOOK}/{{name}}/rotate",
-        f"POST {_HOOK}/{{name}}/test", "POST /v1/tokens", "DELETE /v1/tokens/{name}",
+        f"POST {_HOOK}/{{name}}/test", "POST /v1/tokens", "DELETE /v1/tokens/{name}", f"POST {_TENANT}/key/rotate",
     ),
     **_all(
         Access(ADMIN),
         f"POST {_TABLE}/diff", f"POST {_SINK}/check", f"GET {_HOOK}", f"GET {_HOOK}/{{name}}", "GET /v1/tokens",
-        "GET /v1/audit",
+        "GET /v1/audit", f"GET {_TENANT}/key",
     ),
     # What was agreed, and what costs others.
     **_all(
         Access(OPERATOR, audited=True),
         f"PUT {_TENANT}", f"DELETE {_TENANT}", f"POST {_TENANT}/restore", f"POST {_TENANT}/erase",
+        f"DELETE {_TENANT}/key",
     ),
     **_all(Access(OPERATOR), "GET /v1/apps", "GET /v1/usage", "GET /v1/erasures/{tenant}"),
 }  # fmt: skip

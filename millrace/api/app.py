@@ -25,6 +25,7 @@ from millrace.api.routes import (
     erasing,
     errors,
     imports,
+    keys,
     metering,
     mysimbdp,
     observing,
@@ -57,7 +58,7 @@ def make_app(platform: Platform) -> FastAPI:
         platform.start()
         platform.work("replays", replays.run)
         platform.work("metering", partial(keep_measured, platform.store, platform.home))
-        platform.work("retention", partial(keep_retention, platform.store, platform.home))
+        platform.work("retention", partial(keep_retention, platform.store, platform.home, platform.settings.kms))
         yield
         platform.stop()
 
@@ -84,6 +85,7 @@ def make_app(platform: Platform) -> FastAPI:
         auditing,
         metering,
         erasing,
+        keys,
     ):
         app.include_router(routes.router, dependencies=[Depends(within_quota)])
 

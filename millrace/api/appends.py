@@ -3,7 +3,7 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from millrace.api.endings import Endings
 from millrace.api.platform import Platform, raise_refusal
@@ -14,7 +14,11 @@ from millrace.model.ops import Applied
 from millrace.upload.batch import Batch, Lane, Placement
 from millrace.wire.envelope import checksum, compress
 
+if TYPE_CHECKING:
+    from millrace.seal.cipher import Seal
+
 MOST_UNDER_WAY = 50_000
+_ONLY_CHUNK = 0
 
 
 class Appends:
@@ -31,7 +35,8 @@ class Appends:
 
     async def append(self, lane: Lane, batch: Batch) -> Placement:
         """Returns when the rows are in the log and have their version; raises what was refused."""
-        body, op_id = _append_body(lane, batch), new_id("imp")
+        op_id = new_id("imp")
+        body = await self._body(lane, batch, op_id)
         self._note_begin(op_id, lane)
         if batch.wants_end:
             self.endings.expect(op_id)
@@ -44,6 +49,12 @@ class Appends:
             # In the next turn of the loop: those who asked for the rows hear of their place first.
             self._loop.call_soon(self.endings.forget_unheard, op_id)
         return Placement(result["import"], result["version"])
+
+    async def _body(self, lane: Lane, batch: Batch, import_id: str) -> dict[str, Any]:
+        if not self._platform.sealing.is_wanted(lane.tenant):
+            return _append_body(lane, batch, None)
+        seal = await asyncio.to_thread(self._platform.sealing.of_append, lane.tenant, lane.table, import_id)
+        return _append_body(lane, batch, seal)
 
     def _note_begin(self, import_id: str, lane: Lane) -> None:
         if len(self._under_way) < MOST_UNDER_WAY:
@@ -90,9 +101,11 @@ class Appends:
                 answer.set_result(one)
 
 
-def _append_body(lane: Lane, batch: Batch) -> dict[str, Any]:
+def _append_body(lane: Lane, batch: Batch, seal: "Seal | None") -> dict[str, Any]:
     rows = batch.body
     payload = compress(rows)
+    if seal is not None:
+        payload = seal.close(payload, str(_ONLY_CHUNK))
     return {
         "rows": batch.rows,
         "plain_bytes": len(rows),
@@ -100,4 +113,5 @@ def _append_body(lane: Lane, batch: Batch) -> dict[str, Any]:
         "payload": b64encode(payload).decode(),
         "span": lane.span,
         "streams": batch.streams,
+        "key": None if seal is None else seal.key,
     }

@@ -171,6 +171,8 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
     if begun is None:
         return receipt_of(platform, tenant)
     known = dict(begun.receipt)
+    # First the key: what is copied from here on cannot be read.
+    keys = _destroy_key(platform, tenant)
     removed = [_removed(folder) for folder in _folders(platform.home, tenant) if folder.exists()]
     files = [{"what": one[0], "bytes": one[1]} for one in removed]
     receipt = {
@@ -180,6 +182,7 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
             "store_rows": known["rows"],
             "folders": [*known.get("folders", ()), *files],
             "emptied_sinks": _emptied(known["sinks"], known["not_reached"]),
+            **keys,
         },
         "expires": _expiring(platform),
         "remains": _remaining(platform, known["not_reached"]),
@@ -190,6 +193,17 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
         row = {"tenant": tenant, "begun_us": begun.begun_us, "is_done": True, "receipt": receipt}
         upsert(connection, erasures, {**row, "definitions": begun.definitions})
     return receipt
+
+
+def _destroy_key(platform: Platform, tenant: str) -> dict[str, Any]:
+    """What it sealed, in Kafka as well, nobody can read any more."""
+    keyring = platform.sealing.keyring
+    known = keyring.kms.describe(tenant)
+    if known is None:
+        return {}
+    certain = keyring.kms.destroy(tenant)
+    keyring.forget(tenant)
+    return {"encryption_key": {**known, "destroyed": certain}}
 
 
 def clear_erased(store: Store, home: Home, now_us: int) -> None:
@@ -210,9 +224,9 @@ def clear_erased(store: Store, home: Home, now_us: int) -> None:
 
 
 def _folders(home: Home, tenant: str) -> Iterator[Path]:
-    yield from (home.lake / tenant, home.errors / tenant, home.root / "remote" / tenant)
+    yield from (home.lake / tenant, home.errors / tenant, home.root / "remote" / tenant, home.root / "staged" / tenant)
     yield from sorted(home.parked.glob(f"*/{tenant}"))
-    yield from (home.source(tenant), home.handled(tenant), home.app_request(tenant))
+    yield from (home.source(tenant), home.handled(tenant), home.app_request(tenant), home.data_keys(tenant))
 
 
 def _removed(folder: Path) -> tuple[str, int]:

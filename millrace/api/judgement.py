@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from millrace.api.endings import Ended
-from millrace.model.names import Home
+from millrace.lake.store import Store
 from millrace.read.error_pages import shown
 from millrace.read.rejected import Place, rejected_rows
-from millrace.upload.batch import Lane, Part
+from millrace.upload.batch import Part
 
 PAGE_ROWS = 200
 PAGE_BYTES = 256 << 10
@@ -17,18 +17,18 @@ _CHUNK = 0
 Row = dict[str, Any]
 
 
-async def rejected_pages(home: Home, lane: Lane, import_id: str, part: Part) -> AsyncIterator[list[Row]]:
+async def rejected_pages(errors: Store, import_id: str, part: Part) -> AsyncIterator[list[Row]]:
     """Rows as {"row", "raw", "reasons"}, in order; `row` counts in the append."""
-    pages = _pages(home, lane, import_id, part)
+    pages = _pages(errors, import_id, part)
     while page := await asyncio.to_thread(next, pages, None):
         yield page
 
 
-def _pages(home: Home, lane: Lane, import_id: str, part: Part) -> Iterator[list[Row]]:
+def _pages(errors: Store, import_id: str, part: Part) -> Iterator[list[Row]]:
     page: list[Row] = []
     size = 0
     before = Place(_CHUNK, part.first_row - 1)
-    for rejected in rejected_rows(home.table_errors(lane.tenant, lane.table), import_id, before):
+    for rejected in rejected_rows(errors, import_id, before):
         for row in rejected.rows.to_pylist():
             if row["row"] > part.last_row:
                 break

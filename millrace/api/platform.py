@@ -14,6 +14,7 @@ from millrace.account.accountant import Accountant
 from millrace.api.declaring import agreement_of
 from millrace.api.quotas import Quotas
 from millrace.api.refreshing import Refreshing
+from millrace.api.sealing import Sealing
 from millrace.api.sink_watch import SinkWatch
 from millrace.api.sweeping import clear_staging, sweep
 from millrace.api.timing import due_ops
@@ -73,6 +74,7 @@ class Platform:
         self.notifier = Notifier(self.store, settings.api.private_targets)
         self.sinks = SinkWatch(self.home, self._parked_limit, self._is_awaited, self._append)
         self.quotas = Quotas(self.store)
+        self.sealing = Sealing(self.home, settings.kms, self.quotas)
         self.flight = Flight(FLIGHT_BATCHES * settings.spark.bulk_chunks_per_batch, self.quotas.weight)
         self.accountant.listen(self.flight.judged)
         self.accountant.ops_kept_days = settings.kafka.ops_kept_days

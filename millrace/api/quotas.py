@@ -54,6 +54,9 @@ class Quotas:
         self._held: dict[str, tuple[str, float]] = {}
         self._lock = threading.RLock()
 
+    def agreement(self, tenant: str) -> Agreement:
+        return self._known(tenant).agreement
+
     def weight(self, tenant: str) -> float:
         return weight_of(self._known(tenant).agreement.priority)
 

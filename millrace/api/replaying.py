@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -181,7 +181,7 @@ def _open_pieces(platform: Platform, origin: Import, choice: Choice, *, whole: b
 
 def _pieces(platform: Platform, origin: Import, choice: Choice, *, whole: bool) -> Iterator[_Piece]:
     """One chunk after the other, so that memory does not grow with the number of rejected rows."""
-    every = rejected_rows(platform.home.table_errors(origin.tenant, origin.table), origin.id)
+    every = rejected_rows(platform.sealing.errors(origin.tenant, origin.table), origin.id)
     for chunk, parts in groupby(every, key=lambda rejected: rejected.chunk):
         chosen = [choice.of(part.rows, whole=whole) for part in parts]
         rows = [number for part in chosen for number in part["row"].to_pylist()]
@@ -245,13 +245,17 @@ def _send_again(platform: Platform, import_id: str) -> None:
         return
     chosen = BitMap64.deserialize(b64decode(imp.options["rows"]))
     definition = platform.definitions.read(imp.definition)
-    quick = quick_partitions()
+    quick, seal = quick_partitions(), platform.sealing.of_import(imp)
     sent: deque[Future[Appended]] = deque()
     for whole_piece in _pieces(platform, origin, Choice(), whole=False):
         for piece in _only(whole_piece, chosen.__contains__):
             header, body = _chunk(imp, origin, definition, piece)
             partition = quick[(crc32(imp.id.encode()) + piece.chunk) % len(quick)]
-            record = pack_chunk(header, compress(body))
+            payload = compress(body)
+            if seal is not None:
+                payload = seal.close(payload, str(header.number))
+                header = replace(header, checksum=checksum(payload), key=seal.key)
+            record = pack_chunk(header, payload)
             sent.append(platform.appender.append(RAW_INPUT, imp.id.encode(), record, partition))
             if len(sent) >= _CHUNKS_IN_FLIGHT:
                 sent.popleft().result(_CONFIRM_SECONDS)

@@ -26,6 +26,9 @@ from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND
 from millrace.model.table import Definition
 from millrace.observe import log, observe
+from millrace.seal.keyring import Keyring, keyring_of
+from millrace.seal.places import error_store
+from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.sink.lake_places import remote_store
 from millrace.sink.secrets import read_secret
 from millrace.sink.upkeep import REMOVED_FILES_KEPT, STAGED_FILES_KEPT
@@ -38,16 +41,16 @@ ERRORS_SPEC = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_ve
 _DAY_US = timedelta(days=1) // timedelta(microseconds=1)
 
 
-def keep_retention(store: Store, home: Home, stopping: Event) -> None:
+def keep_retention(store: Store, home: Home, kms: KmsSettings, stopping: Event) -> None:
     """Until the platform stops, once an hour."""
     wait = FIRST_SECONDS
     while not stopping.wait(wait):
         wait = EVERY_SECONDS
-        let_go(store, home, time.time_ns() // 1000)
+        let_go(store, home, time.time_ns() // 1000, kms)
         clear_erased(store, home, time.time_ns() // 1000)
 
 
-def let_go(store: Store, home: Home, now_us: int) -> int:
+def let_go(store: Store, home: Home, now_us: int, kms: KmsSettings = KEYS_HERE) -> int:
     """How many tables had something to let go."""
     agreements: dict[str, Agreement] = {}
     with store.read() as connection:
@@ -58,9 +61,9 @@ def let_go(store: Store, home: Home, now_us: int) -> int:
             (one.tenant, one.table.name): _errors_over(connection, one, agreements[one.tenant], now_us)
             for one in definitions
         }
-    gone = 0
+    gone, keyring = 0, keyring_of(str(home.root), kms)
     for definition in definitions:
-        for table, version in _due(home, definition, agreements[definition.tenant], errors, now_us):
+        for table, version in _due(home, keyring, definition, agreements[definition.tenant], errors, now_us):
             try:
                 gone += _forget(table, version)
             except (MillraceError, OSError) as error:
@@ -69,10 +72,15 @@ def let_go(store: Store, home: Home, now_us: int) -> int:
 
 
 def _due(
-    home: Home, definition: Definition, agreement: Agreement, errors: dict[tuple[str, str], int], now_us: int
+    home: Home,
+    keyring: Keyring,
+    definition: Definition,
+    agreement: Agreement,
+    errors: dict[tuple[str, str], int],
+    now_us: int,
 ) -> Iterator[tuple[LakeTable, int]]:
     named = definition.tenant, definition.table.name
-    rejected = Files(home.table_errors(*named))
+    rejected = error_store(home, keyring, *named)
     if (rejected.root / LOG_FOLDER).is_dir():
         yield LakeTable(rejected, ERRORS_SPEC), errors[named]
     if agreement.sink_retention_days is None:

@@ -79,7 +79,7 @@ class _Sender:
     async def _judged(self, lane: Lane, part: Part, import_id: str, ended: Ended) -> dict[str, Any]:
         listed: list[dict[str, Any]] = []
         if ended.rejected:
-            async for page in rejected_pages(self._streams.home, lane, import_id, part):
+            async for page in rejected_pages(self._streams.errors(lane), import_id, part):
                 listed += page
         for row in listed:
             row["row"] -= part.first_row - 1

@@ -205,8 +205,9 @@ class Sessions:
         spool.mkdir(parents=True, exist_ok=True)
         cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)
         platform = self._platform
+        seal = await asyncio.to_thread(platform.sealing.of_import, imp)
         upload = Upload(
-            imp, cutter, platform.appender, platform.raw_partitions, platform.closed.__contains__, confirmed
+            imp, cutter, platform.appender, platform.raw_partitions, platform.closed.__contains__, confirmed, seal
         )
         session = Session(platform, imp, length, upload)
         self._open[imp.id] = session

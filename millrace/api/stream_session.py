@@ -173,7 +173,7 @@ class Session:
             return
         part, listed = news.part, 0
         if news.ended.rejected:
-            async for page in rejected_pages(self._streams.home, self._lane, news.import_id, part):
+            async for page in rejected_pages(self._streams.errors(self._lane), news.import_id, part):
                 listed += len(page)
                 rows = [{"seq": part.first_seq + row["row"] - part.first_row, **row} for row in page]
                 await self._send({"type": "rejected", "import": news.import_id, "rows": rows})

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from millrace.api.appends import Appends
 from millrace.api.platform import Platform
+from millrace.lake.store import Store
 from millrace.model.errors import Unavailable
 from millrace.upload.batch import Lane
 from millrace.upload.gather import Gatherer, Limits
@@ -31,11 +32,14 @@ class Streams:
     """Of one server."""
 
     def __init__(self, platform: Platform, limits: Limits | None = None) -> None:
-        self.home = platform.home
+        self._sealing = platform.sealing
         self._quotas = platform.quotas
         self.appends = Appends(platform, self._on_end)
         self.gatherer = Gatherer(self.appends.append, limits)
         self._held: dict[tuple[str, str, str], _Hold] = {}
+
+    def errors(self, lane: Lane) -> Store:
+        return self._sealing.errors(lane.tenant, lane.table)
 
     async def pace(self, tenant: str, size: int) -> None:
         """Takes so many bytes of a tenant's rate; returns when there is some of it again."""

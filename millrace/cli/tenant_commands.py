@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from millrace.cli import key_commands
 from millrace.cli.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ app = typer.Typer(
 
 
 def register(main: typer.Typer) -> None:
+    app.add_typer(key_commands.app, name="key")
     main.add_typer(app, name="tenant")
     main.command("export", epilog=EVERYWHERE)(export)
     main.command("schema", epilog=EVERYWHERE)(schema)

@@ -125,6 +125,7 @@ def _header(chunk: Send) -> ChunkHeader:
         checksum=chunk.checksum,
         kind=chunk.kind,
         publish=chunk.publish,
+        key=chunk.key,
     )
 
 

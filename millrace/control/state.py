@@ -134,6 +134,7 @@ class Send:
     checksum: int = 0
     payload: bytes = b""
     publish: str = "rolling"
+    key: str | None = None
 
 
 Effect = Announce | Publish | Close | Send

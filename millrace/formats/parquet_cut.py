@@ -3,7 +3,6 @@
 Refuses what is not Parquet, and columns that do not suit the table, by name and type."""
 
 import json
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 from millrace.formats.arrow_match import suits
 from millrace.formats.matching import readable_columns, refuse_mismatch, unknown
 from millrace.formats.pieces import Cut, Limits, ResumePoint, UploadOptions
+from millrace.formats.spool import Spool
 from millrace.model.chunk import Oversize
 from millrace.model.columns import DELETED_COLUMN, arrow_schema
 from millrace.model.errors import Invalid, TooLarge, Unavailable
@@ -29,15 +29,13 @@ class ParquetCutter:
         self._definition = definition
         self._options = options
         self._limits = limits
-        self._spool = tempfile.NamedTemporaryFile(dir=spool_dir, prefix="parquet-", buffering=0)  # noqa: SIM115
+        self._spool = Spool(spool_dir)
         self._row = 1
         self._plain_bytes = 0
 
     def feed(self, piece: bytes) -> Iterator[Cut]:
-        view = memoryview(piece)
         try:
-            while view:
-                view = view[self._spool.write(view) :]
+            self._spool.write(piece)
         except OSError as error:
             remedy = "Free some disk space and send the file again."
             raise Unavailable(f"{self._options.what} cannot be kept: {error.strerror}.", remedy=remedy) from error
@@ -45,7 +43,7 @@ class ParquetCutter:
 
     def finish(self) -> Iterator[Cut]:
         try:
-            if self._spool.tell():
+            if self._spool.size:
                 yield from self._read()
             if self._row == 1:
                 yield self._cut(arrow_schema(self._definition.columns), [])
@@ -71,7 +69,7 @@ class ParquetCutter:
         self._spool.close()
 
     def _read(self) -> Iterator[Cut]:
-        with pq.ParquetFile(self._spool.name, pre_buffer=False, buffer_size=_READ_BUFFER) as file:
+        with pq.ParquetFile(self._spool.whole(), pre_buffer=False, buffer_size=_READ_BUFFER) as file:
             names = self._checked_names(file.schema_arrow)
             joined: list[pa.RecordBatch] = []
             size = 0

@@ -119,7 +119,7 @@ class Planner:
 
     def _align(self, file: StagedFile, reshape: Reshape, key: Sequence[str]) -> StagedFile:
         self._refuse_unless_whole(file)
-        with pq.ParquetFile(self._store.local(file.path), memory_map=True) as parquet:
+        with pq.ParquetFile(self._store.whole(file.path), memory_map=True) as parquet:
             if not reshape.is_needed(parquet.schema_arrow):
                 return file
             rows = reshape.rows(parquet.read())

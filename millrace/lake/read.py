@@ -56,7 +56,7 @@ def read_in_shape(
 def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of one file without the dead positions, and the wanted columns as far as it has them."""
     # Of a few columns only some parts are read; they need not be brought here as a whole.
-    source = store.local(file.name) if columns is None else store.source(file.name)
+    source = store.whole(file.name) if columns is None else store.source(file.name)
     with pq.ParquetFile(source, memory_map=True) as parquet:
         stored = parquet.schema_arrow.names
         table = parquet.read(None if columns is None else [name for name in columns if name in stored])
@@ -70,7 +70,7 @@ def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[
 
 def read_live_groups(store: Store, file: AddFile, dead: BitMap) -> Iterator[pa.Table]:
     """The rows of one file without the dead positions, one row group after the other."""
-    with pq.ParquetFile(store.local(file.name), memory_map=True) as parquet:
+    with pq.ParquetFile(store.whole(file.name), memory_map=True) as parquet:
         keep = np.ones(parquet.metadata.num_rows, dtype=bool)
         keep[np.asarray(dead.to_array())] = False
         start = 0

@@ -3,7 +3,6 @@ delete their key become a tombstone file. Nothing is visible to readers until th
 `_version`, deletes without a key and unsafe name prefixes.
 """
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -47,7 +46,7 @@ class StagedChunk:
 class StagedFile:
     """A data file that is complete on disk, and the keys that its chunks delete. `sidecar` is None for tables without a
     key; `path` is empty where there is nothing but deletes. `deleted_keys` holds the rows of the deletes, for sinks that know
-    nothing of hashes."""
+    nothing of hashes. `sealed_by` names the data key if all of it is sealed, in a folder of its own."""
 
     path: str
     size: int
@@ -57,6 +56,12 @@ class StagedFile:
     tombstones: str | None = None
     deleted_rows: int = 0
     deleted_keys: str | None = None
+    sealed_by: str | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of all that belongs to it; what a data file needs comes before it."""
+        return tuple(part for part in (self.sidecar, self.tombstones, self.deleted_keys, self.path) if part)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -126,7 +131,7 @@ def _write_rows(
     tightly: bool,
 ) -> StagedFile:
     data = encode_parquet(table, tightly=tightly)
-    path = f"{name_prefix}-{hashlib.blake2b(data, digest_size=12).hexdigest()}.parquet"
+    path = f"{name_prefix}-{store.digest(data)}.parquet"
     sidecar = None
     if keys is not None:
         # First, so that a data file that can be committed never lacks it.

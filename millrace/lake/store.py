@@ -3,6 +3,7 @@ the tables that live elsewhere. Everything appears whole or not at all (temp fil
 leave the root.
 """
 
+import hashlib
 import mmap
 import os
 import uuid
@@ -32,6 +33,12 @@ class Store:
         self.durable = durable
         self._prefix = f"{self.root}{os.sep}"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Store) and other.root == self.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
     @property
     def where(self) -> str:
         """The table's place, for people."""
@@ -49,6 +56,10 @@ class Store:
     def local(self, name: str) -> str:
         """A path on this machine from which the whole file can be read."""
         return self.path(name)
+
+    def whole(self, name: str) -> str | BinaryIO:
+        """A file all of which is to be read, as pyarrow takes it."""
+        return self.local(name)
 
     def source(self, name: str) -> str | BinaryIO:
         """A file of which some parts are to be read, as pyarrow takes it."""
@@ -94,6 +105,10 @@ class Store:
             if os.fstat(file.fileno()).st_size < MAPPING_THRESHOLD_BYTES:
                 return memoryview(file.read())
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def digest(self, data: bytes | memoryview) -> str:
+        """What names a file by its content."""
+        return hashlib.blake2b(data, digest_size=12).hexdigest()
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Creates or replaces a file."""

@@ -2,7 +2,6 @@
 Sorted key hashes in, an immutable key file out; the table's log lists the files that count. Refuses to go on without one.
 """
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -74,10 +73,8 @@ class Tombstones:
 
 def write_tombstones(store: Store, prefix: str, h1: Hashes, h2: Hashes, version: Versions) -> str:
     """Named by its content, like every staged file: written again it is the same file."""
-    digest = hashlib.blake2b(digest_size=12)
-    for column in (h1, h2, version):
-        digest.update(np.ascontiguousarray(column).data)
-    name = f"{TOMBSTONES_FOLDER}/{prefix}-{digest.hexdigest()}.keys"
+    content = b"".join(np.ascontiguousarray(column).tobytes() for column in (h1, h2, version))
+    name = f"{TOMBSTONES_FOLDER}/{prefix}-{store.digest(content)}.keys"
     write_keys(store, name, KeyFile(("",), h1, h2, version, np.zeros(len(h1), dtype=np.uint32)))
     return name
 

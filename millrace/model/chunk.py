@@ -36,7 +36,8 @@ class ChunkHeader:
 
     `encoding` is csv, jsonl, avro (container file), arrow (IPC stream) or oversize. Rows and lines count from 1;
     `first_line` is 0 where the format has no lines. `row_numbers` is given where the rows do not follow each other.
-    With `deletes` each row is a key to delete. `publish` says whether its rows are held until all of the import is there."""
+    With `deletes` each row is a key to delete. `publish` says whether its rows are held until all of the import is there.
+    `key` names the data key if the chunk's rows are sealed."""
 
     import_id: str
     number: int
@@ -54,6 +55,7 @@ class ChunkHeader:
     deletes: bool = False
     row_numbers: tuple[int, ...] | None = None
     publish: str = "rolling"
+    key: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

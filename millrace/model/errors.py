@@ -10,7 +10,8 @@ MillraceError
 │   ├── Forbidden      a valid token whose role does not allow it
 │   └── Exceeded       over a quota now; the same request may succeed when it frees
 ├── Unavailable        a part of the platform does not answer now; the same request may succeed later
-└── Corrupt            stored state contradicts itself; stop rather than go on
+├── Corrupt            stored state contradicts itself; stop rather than go on
+└── KeyGone            sealed by a key that is no more: nobody can read it again
 """
 
 
@@ -75,6 +76,10 @@ class Unavailable(MillraceError):
 
 class Corrupt(MillraceError):
     code = "corrupt"
+
+
+class KeyGone(MillraceError):
+    code = "key_gone"
 
 
 REFUSALS: dict[str, type[Refused]] = {

@@ -11,6 +11,8 @@ from millrace.model.errors import Invalid
 MAX_NAME = 63
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}", re.ASCII)
 _CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
+# So much of a time-ordered identifier is the same for about two hours.
+_KEY_FOLDER = len("imp_") + 5
 _IMPORT_ID = re.compile(r"imp_[0-9a-hjkmnp-tv-z]{26}", re.ASCII)
 
 
@@ -175,6 +177,17 @@ class Home:
     def table_copies(self, tenant: str, table: str, place: str) -> Path:
         """What is kept here of a table that lives elsewhere; `place` tells places apart."""
         return self.root / "remote" / checked_name("tenant", tenant) / f"{checked_name('table', table)}.{place}"
+
+    def staged(self, tenant: str, table: str) -> Path:
+        """Accepted rows of a tenant whose agreement asks for encryption, sealed, until the sinks have them."""
+        return self.root / "staged" / checked_name("tenant", tenant) / checked_name("table", table)
+
+    def data_keys(self, tenant: str) -> Path:
+        """Wrapped data keys, in folders of a few hours each."""
+        return self.root / "keys" / checked_name("tenant", tenant)
+
+    def data_key(self, tenant: str, key: str) -> Path:
+        return self.data_keys(tenant) / key[:_KEY_FOLDER] / f"{checked_name('key', key)}.json"
 
     def table_errors(self, tenant: str, table: str) -> Path:
         return self.errors / checked_name("tenant", tenant) / checked_name("table", table)

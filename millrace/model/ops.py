@@ -72,7 +72,7 @@ class Op:
         named = (op.id, op.kind, op.tenant, op.subject)
         if not all(isinstance(name, str) for name in named) or not isinstance(op.body, dict):
             raise Corrupt(f"{data!r:.100} is not an op.")
-        if not all(isinstance(op.body.get(name), str | None) for name in ("of", "span", "idempotency_key")):
+        if not all(isinstance(op.body.get(name), str | None) for name in ("of", "span", "idempotency_key", "key")):
             raise Corrupt(f"Op {op.id} names what it is about in a way that is not understood.")
         if not isinstance(op.body.get("streams", {}), dict):
             raise Corrupt(f"Op {op.id} has no streams that are understood.")

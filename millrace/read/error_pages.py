@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from millrace.lake.store import Store
 from millrace.model.errors import Invalid
-from millrace.model.names import Home
 from millrace.read.rejected import BEGINNING, Place, rejected_rows
 
 MOST_ITEMS = 1000
@@ -29,13 +29,13 @@ class ErrorPage:
     next: str | None
 
 
-def page(home: Home, tenant: str, table: str, import_id: str, cursor: str | None, limit: int) -> ErrorPage:
+def page(errors: Store, import_id: str, cursor: str | None, limit: int) -> ErrorPage:
     """Up to `limit` rejected rows behind the cursor, in the order of the user's file."""
     after = BEGINNING if not cursor else _place(cursor)
     limit = max(1, min(limit, MOST_ITEMS))
     items: list[dict[str, Any]] = []
     size = 0
-    for rejected in rejected_rows(home.table_errors(tenant, table), import_id, after):
+    for rejected in rejected_rows(errors, import_id, after):
         for row in rejected.rows.slice(0, limit - len(items) + 1).to_pylist():
             size += len(row["raw"]) + REASON_BYTES * len(row["reasons"])
             if len(items) == limit or (items and size > MOST_PAGE_BYTES):

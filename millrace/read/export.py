@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from millrace.lake.store import Store
 from millrace.model.errors import Invalid
-from millrace.model.names import Home
 from millrace.read.error_pages import shown
 from millrace.read.rejected import rejected_rows
 
@@ -22,11 +22,11 @@ CSV_COLUMNS = ["row", "line", "column", "rule", "message", "value", "raw"]
 FORMULA_START = "^[=+\\-@\t\r\n\\x00＝＋－＠]"
 
 
-def export(home: Home, tenant: str, table: str, import_id: str, format: str = "csv") -> Iterator[bytes]:
+def export(errors: Store, import_id: str, format: str = "csv") -> Iterator[bytes]:
     """Pieces of the file; a CSV one has a header even when nothing was rejected."""
     if format not in ("csv", "jsonl"):
         raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
-    found = rejected_rows(home.table_errors(tenant, table), import_id)
+    found = rejected_rows(errors, import_id)
     if format == "jsonl":
         return (_json_lines(rejected.rows) for rejected in found)
     header = ",".join(f'"{name}"' for name in CSV_COLUMNS).encode() + b"\n"

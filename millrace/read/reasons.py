@@ -6,15 +6,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.model.names import Home
+from millrace.lake.store import Store
 from millrace.read.rejected import rejected_rows
 
 
-def count_by_reason(home: Home, tenant: str, table: str, import_id: str) -> list[dict[str, Any]]:
+def count_by_reason(errors: Store, import_id: str) -> list[dict[str, Any]]:
     """The most frequent first. A row with two reasons counts for both, but once where both are the same rule and column."""
     counts: Counter[tuple[str | None, str]] = Counter()
     examples: dict[tuple[str | None, str], str] = {}
-    for rejected in rejected_rows(home.table_errors(tenant, table), import_id):
+    for rejected in rejected_rows(errors, import_id):
         for (column, rule, message), rows in _counted(rejected.rows["reasons"]).items():
             counts[column, rule] += rows
             examples.setdefault((column, rule), message)

@@ -9,7 +9,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,28 +59,27 @@ class _Run:
     """Rows of one chunk that follow each other in one file."""
 
     first: Place
-    path: str
+    name: str
     positions: Positions = field(compare=False)
 
 
-def rejected_rows(root: Path, import_id: str, after: Place = BEGINNING) -> Iterator[Rejected]:
+def rejected_rows(store: Store, import_id: str, after: Place = BEGINNING) -> Iterator[Rejected]:
     """The rejected rows behind a place, as the error store has them now."""
-    store = Store(root)
-    files = {store.path(file.name): file for file in load(store).files.values() if _may_hold(file, import_id)}
-    spans = {path: _chunk_span(path, import_id) for path in files}
-    waiting = sorted((span[0], path) for path, span in spans.items() if span is not None and span[1] >= after.chunk)
+    files = {file.name: file for file in load(store).files.values() if _may_hold(file, import_id)}
+    spans = {name: _chunk_span(store, name, import_id) for name in files}
+    waiting = sorted((span[0], name) for name, span in spans.items() if span is not None and span[1] >= after.chunk)
     waiting.reverse()
-    readers = _Readers()
+    readers = _Readers(store)
     runs: list[_Run] = []
     while waiting or runs:
         # A run may go out once no file that was not looked into yet can hold an earlier chunk.
         while waiting and (not runs or waiting[-1][0] <= runs[0].first.chunk):
-            _, path = waiting.pop()
-            for run in _runs(store, files[path], import_id, after):
+            _, name = waiting.pop()
+            for run in _runs(store, files[name], import_id, after):
                 heapq.heappush(runs, run)
         if runs:
             run = heapq.heappop(runs)
-            for rows in readers.read(run.path, run.positions):
+            for rows in readers.read(run.name, run.positions):
                 yield from (Rejected(run.first.chunk, piece) for piece in _in_pieces(rows))
 
 
@@ -91,9 +89,9 @@ def _may_hold(file: AddFile, import_id: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _chunk_span(path: str, import_id: str) -> tuple[int, int] | None:
+def _chunk_span(store: Store, name: str, import_id: str) -> tuple[int, int] | None:
     """The first and the last chunk in a file, by its footer; None if the import is not in it. Files never change."""
-    footer = pq.read_metadata(path, memory_map=True)
+    footer = pq.read_metadata(store.source(name), memory_map=True)
     columns = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
     low, high = [], []
     for index in range(footer.num_row_groups):
@@ -109,8 +107,8 @@ def _chunk_span(path: str, import_id: str) -> tuple[int, int] | None:
 
 
 def _runs(store: Store, file: AddFile, import_id: str, after: Place) -> Iterable[_Run]:
-    path, is_compacted = store.path(file.name), not file.name.startswith(f"{import_id}-")
-    with pq.ParquetFile(path, memory_map=True) as parquet:
+    is_compacted = not file.name.startswith(f"{import_id}-")
+    with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
         keys = parquet.read(["chunk", "row", "_import"] if is_compacted else ["chunk", "row"], use_threads=False)
     chunk, row = _integers(keys["chunk"]), _integers(keys["row"])
     wanted = (chunk > after.chunk) | ((chunk == after.chunk) & (row > after.row))
@@ -123,7 +121,7 @@ def _runs(store: Store, file: AddFile, import_id: str, after: Place) -> Iterable
     cuts = np.flatnonzero(chunk[1:] != chunk[:-1]) + 1
     for part in np.split(np.arange(len(positions)), cuts):
         if len(part):
-            yield _Run(Place(int(chunk[part[0]]), int(row[part[0]])), path, positions[part])
+            yield _Run(Place(int(chunk[part[0]]), int(row[part[0]])), file.name, positions[part])
 
 
 def _integers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -148,26 +146,27 @@ def _in_pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 class _Readers:
     """Reads rows at rising positions of several files by turns, going on in each where it was left."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._open: OrderedDict[str, _Reader] = OrderedDict()
 
-    def read(self, path: str, positions: Positions) -> Iterator[pa.RecordBatch]:
-        reader = self._open.pop(path, None)
+    def read(self, name: str, positions: Positions) -> Iterator[pa.RecordBatch]:
+        reader = self._open.pop(name, None)
         if reader is None or reader.start > positions[0]:
-            reader = _Reader(path, int(positions[0]), len(positions))
-        self._open[path] = reader
+            reader = _Reader(self._store, name, int(positions[0]), len(positions))
+        self._open[name] = reader
         if len(self._open) > MOST_OPEN_FILES:
             self._open.popitem(last=False)
         yield from reader.read(positions)
         if positions[-1] + 1 == reader.rows:
-            self._open.pop(path, None)
+            self._open.pop(name, None)
 
 
 class _Reader:
     """A file's rows in batches of bounded size; `start` is the first position that it still has."""
 
-    def __init__(self, path: str, position: int, chunk_rows: int) -> None:
-        parquet = pq.ParquetFile(path, memory_map=True)
+    def __init__(self, store: Store, name: str, position: int, chunk_rows: int) -> None:
+        parquet = pq.ParquetFile(store.source(name), memory_map=True)
         groups = [parquet.metadata.row_group(index) for index in range(parquet.metadata.num_row_groups)]
         starts = np.cumsum([0, *(group.num_rows for group in groups)])
         first = int(np.searchsorted(starts, position, side="right")) - 1

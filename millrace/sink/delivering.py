@@ -13,6 +13,7 @@ from millrace.model.chunk import TRUNCATE
 from millrace.model.names import Home, chunk_id
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition
+from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.sink.addresses import allow
 from millrace.sink.budget import TimeIsUp, within
 from millrace.sink.contract import END, END_NUMBER
@@ -39,6 +40,7 @@ class Order:
     added: tuple[int, int] = (0, 0)
     allowed: tuple[str, ...] = ()
     budget_seconds: float = BUDGET_SECONDS
+    kms: KmsSettings = KEYS_HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def _bring(order: Order, sink: ForeignSink) -> list[Refused]:
     newest = max((known(fingerprint) for fingerprint in named), key=age)
     floor = max((item.version for item in order.items if item.group.kind == TRUNCATE), default=0)
     floor = max(floor, newest.floor, *(item.floor for item in order.items))
-    parked = ParkedRows(Home(Path(order.home)), Queue(Path(order.folder)), newest, known, order.added)
+    parked = ParkedRows(Home(Path(order.home)), Queue(Path(order.folder)), newest, known, order.added, order.kms)
     rows = [
         parked.of(item)
         for item in order.items

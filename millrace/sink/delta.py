@@ -12,12 +12,18 @@ from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.held import held_files, hold, release
 from millrace.lake.schema import TableSpec, spec_of
 from millrace.lake.state import NO_FLOOR
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
+from millrace.model.errors import KeyGone
 from millrace.model.imports import ERROR_STORE
 from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
+from millrace.observe import log
+from millrace.seal.keyring import Keyring, keyring_of
+from millrace.seal.places import error_store, staging_store, unseal
+from millrace.settings import KEYS_HERE
 from millrace.sink.contract import Group
 from millrace.sink.upkeep import Upkeep
 
@@ -29,13 +35,14 @@ class DeltaSink:
 
     name = "delta"
 
-    def __init__(self, home: Home, upkeep: Upkeep) -> None:
+    def __init__(self, home: Home, upkeep: Upkeep, keyring: Keyring | None = None) -> None:
         self._home = home
+        self._keyring = keyring or keyring_of(str(home.root), KEYS_HERE)
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[Group]) -> Sequence[Group]:
-        """1. Hold what is to be seen as a whole. 2. Commit everything else, and what is published now, at once.
-        3. Let go what was held. Each step may happen again."""
+        """1. Hold what is to be seen as a whole. 2. Unseal the rest, and what is published now. 3. Commit it at once.
+        4. Let go what was held. Each step may happen again."""
         groups = [group for group in groups if _is_kept_here(self._definition(group.definition))]
         if not groups:
             return groups
@@ -46,11 +53,13 @@ class DeltaSink:
         visible = self._hold(table, [group for group in groups if group.kind == ROWS])  # 1
         for publication in publications:
             visible += held_files(table.store, publication.import_id, self._definition)
+        sealed = [delivery for delivery in visible if not self._is_open(delivery, newest, table)]  # 2
         floor = max((group.version for group in groups if group.kind == TRUNCATE), default=NO_FLOOR)
-        self._tables.write(root, Batch(tuple(visible), floor, newest, publications))  # 2
+        readable = tuple(delivery for delivery in visible if delivery not in sealed)
+        self._tables.write(root, Batch(readable, floor, newest, publications))  # 3
         for publication in publications:
-            release(table.store, publication.import_id)  # 3
-        return groups
+            release(table.store, publication.import_id)  # 4
+        return _without(groups, sealed)
 
     def _hold(self, table: LakeTable, groups: Iterable[Group]) -> list[Delivery]:
         """The files that need not be held, those of imports that were published before among them."""
@@ -67,6 +76,19 @@ class DeltaSink:
             visible.append(delivery)
         return visible
 
+    def _is_open(self, delivery: Delivery, newest: Definition, table: LakeTable) -> bool:
+        """Whether its rows can be read, now that they are unsealed. The platform destroys a key only when all imports are
+        over; if somebody else did, nobody is told that the rows are durable."""
+        if delivery.file.sealed_by is None:
+            return True
+        staged = staging_store(self._home, self._keyring, newest.tenant, newest.table.name)
+        try:
+            unseal(staged, delivery.file, table.store)
+        except KeyGone as error:
+            log("sealed_rows_passed_over", file=delivery.file.path, reason=str(error))
+            return False
+        return True
+
     def _definition(self, fingerprint: str) -> Definition:
         return _definition(self._home.root, fingerprint)
 
@@ -76,15 +98,16 @@ class ErrorStore:
 
     name = ERROR_STORE
 
-    def __init__(self, home: Home, schema: pa.Schema, upkeep: Upkeep) -> None:
+    def __init__(self, home: Home, schema: pa.Schema, upkeep: Upkeep, keyring: Keyring | None = None) -> None:
         self._home = home
+        self._keyring = keyring or keyring_of(str(home.root), KEYS_HERE)
         self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[Group]) -> Sequence[Group]:
-        root = self._home.table_errors(groups[0].tenant, groups[0].table)
-        self._tables.get(root, self._spec)
-        self._tables.write(root, Batch(tuple(Delivery(group.file) for group in groups if group.file is not None)))
+        store = error_store(self._home, self._keyring, groups[0].tenant, groups[0].table)
+        self._tables.get(store.root, self._spec, store=store)
+        self._tables.write(store.root, Batch(tuple(Delivery(group.file) for group in groups if group.file is not None)))
         return groups
 
 
@@ -95,11 +118,13 @@ class OpenTables:
         self._upkeep = upkeep
         self._open: OrderedDict[Path, LakeTable] = OrderedDict()
 
-    def get(self, root: Path, spec: TableSpec, definitions: Definitions | None = None) -> LakeTable:
+    def get(
+        self, root: Path, spec: TableSpec, definitions: Definitions | None = None, store: Store | None = None
+    ) -> LakeTable:
         table = self._open.pop(root, None)
         if table is None or not (root / LOG_FOLDER).is_dir():
             # Also one that was erased meanwhile: what its handle remembers is of the table that is gone.
-            table = LakeTable.open(root, spec, definitions=definitions)
+            table = LakeTable(store or Store(root), spec, definitions=definitions)
         self._open[root] = table
         if len(self._open) > OPEN_TABLES:
             self._open.popitem(last=False)
@@ -110,6 +135,12 @@ class OpenTables:
         table.write(batch)
         rows = sum(delivery.file.rows + delivery.file.deleted_rows for delivery in batch.files)
         self._upkeep.note(root, table.spec, rows)
+
+
+def _without(groups: Sequence[Group], sealed: Sequence[Delivery]) -> Sequence[Group]:
+    """The groups of other imports than those whose rows nobody can read."""
+    lost = {chunk.chunk_id.partition("/")[0] for delivery in sealed for chunk in delivery.file.chunks}
+    return [group for group in groups if lost.isdisjoint(import_id for import_id, _ in group.chunks)]
 
 
 def _is_kept_here(definition: Definition) -> bool:

@@ -23,6 +23,9 @@ from millrace.lake.tombstones import Tombstones
 from millrace.model.columns import DELETED_COLUMN, stored_schema
 from millrace.model.names import Home
 from millrace.model.table import Definition
+from millrace.seal.files import open_part
+from millrace.seal.keyring import keyring_of
+from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.sink.foreign import Rows
 from millrace.sink.parking import Item, Queue
 
@@ -38,6 +41,7 @@ class ParkedRows:
     newest: Definition
     known: Callable[[str], Definition]
     added: tuple[int, int]
+    kms: KmsSettings = KEYS_HERE
 
     def of(self, item: Item) -> Rows:
         def opened() -> Iterator[pa.RecordBatch]:
@@ -52,7 +56,7 @@ class ParkedRows:
 
     def _as_staged(self, item: Item) -> tuple[StagedFile, Path] | None:
         file, is_same = item.group.file, item.group.definition == self.newest.fingerprint
-        if file is None or not file.path or file.deleted_rows or item.is_backfill or not is_same:
+        if file is None or not file.path or file.deleted_rows or file.sealed_by or item.is_backfill or not is_same:
             return None
         return file, self.queue.path_of(file.path)
 
@@ -60,7 +64,9 @@ class ParkedRows:
         written = self.known(item.group.definition)
         lineage, alive = Lineage(self.known), self._filters(item, written, is_deleted)
         position = 0
-        with pq.ParquetFile(self.queue.path_of(part), memory_map=True) as parquet:
+        keyring = keyring_of(str(self.home.root), self.kms)
+        source = open_part(self.queue.path_of(part), part, keyring, written.tenant, written.table.name)
+        with pq.ParquetFile(source, memory_map=True) as parquet:
             for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
                 table, position = alive(pa.Table.from_batches([batch]), position), position + batch.num_rows
                 if written.fingerprint != self.newest.fingerprint:

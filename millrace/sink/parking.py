@@ -18,7 +18,7 @@ import orjson
 
 from millrace.lake.sidecar import StagedFile
 from millrace.model.chunk import PUBLISH, ROWS
-from millrace.model.names import chunk_id
+from millrace.model.names import Home, chunk_id
 from millrace.sink.contract import Group
 
 _ITEM = ".item.json"
@@ -187,6 +187,12 @@ def parked_bytes(folder: Path) -> int:
         with suppress(FileNotFoundError):
             size += entry.stat().st_size
     return size
+
+
+def where_staged(home: Home, group: Group) -> Path:
+    """The folder in which the group's files were staged."""
+    is_sealed = group.file is not None and group.file.sealed_by is not None
+    return (home.staged if is_sealed else home.table)(group.tenant, group.table)
 
 
 def version_of(group: Group) -> int:

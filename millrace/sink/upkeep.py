@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from millrace.lake.held import held_names
 from millrace.lake.schema import TableSpec
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
@@ -16,7 +17,9 @@ from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.imports import REPLAYABLE_US
 from millrace.model.names import Home
-from millrace.settings import Settings
+from millrace.seal.keyring import keyring_of
+from millrace.seal.places import error_store
+from millrace.settings import KEYS_HERE, KmsSettings, Settings
 from millrace.sink.lake_places import remote_store
 from millrace.sink.secrets import read_secret
 
@@ -88,15 +91,38 @@ class Upkeep:
         return due
 
 
-def tidy(root: Path, spec: TableSpec, settings: Mapping[str, Any] | None = None) -> None:
+def tidy(
+    root: Path, spec: TableSpec, settings: Mapping[str, Any] | None = None, *, kms: KmsSettings = KEYS_HERE
+) -> None:
     """Merges the table's small files and key files, forgets what late writes can no longer need, and deletes what no reader
     and no retry can want. Writers go on."""
     if settings is not None:
         _tidy_elsewhere(root, spec, settings)
         return
-    LakeTable.open(root, spec).maintain(_safe_version(root))
+    store = _store(root, kms)
+    LakeTable(store, spec).maintain(_safe_version(root))
     if _is_vacuum_due(root):
-        vacuum(Store(root), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+        vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+        _drop_delivered(root)
+
+
+def _store(root: Path, kms: KmsSettings) -> Store:
+    """A table's folder is <home>/<lake or errors>/<tenant>/<table>."""
+    home = Home(root.parents[2])
+    if root.parents[1] != home.errors:
+        return Store(root)
+    return error_store(home, keyring_of(str(home.root), kms), root.parent.name, root.name)
+
+
+def _drop_delivered(root: Path) -> None:
+    """Sealed rows of the table that every sink has by now."""
+    home, before = Home(root.parents[2]), time.time() - STAGED_FILES_KEPT.total_seconds()
+    if root.parents[1] != home.lake:
+        return
+    staged, held = home.staged(root.parent.name, root.name), held_names(Store(root))
+    for path in staged.rglob("*"):
+        if path.is_file() and path.stat().st_mtime < before and str(path.relative_to(staged)) not in held:
+            path.unlink()
 
 
 def _tidy_elsewhere(root: Path, spec: TableSpec, settings: Mapping[str, Any]) -> None:

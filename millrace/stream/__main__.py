@@ -9,6 +9,7 @@ from millrace.embed.jars import spark_jars
 from millrace.model.errors import Unavailable
 from millrace.model.names import Home
 from millrace.observe import log, log_to_stderr
+from millrace.seal.keyring import keyring_of
 from millrace.settings import Settings
 from millrace.sink.delta import DeltaSink, ErrorStore
 from millrace.sink.upkeep import Upkeep
@@ -42,17 +43,27 @@ def main() -> None:
     warm_up(spark)
     appender = Appender(cluster)
     upkeep = Upkeep()
-    couriers = Couriers(spark, home, appender, upkeep, settings.api.private_targets, partial(retained_groups, cluster))
+    keyring = keyring_of(str(home.root), settings.kms)
+    couriers = Couriers(
+        spark,
+        home,
+        appender,
+        upkeep,
+        settings.api.private_targets,
+        partial(retained_groups, cluster),
+        settings.kms,
+    )
     flow = Flow(
         spark=spark,
         cluster=cluster,
         home=home,
         settings=settings.spark,
         raw_partitions=_wait_for_topics(cluster),
-        accepted=DeltaSink(home, upkeep),
-        rejected=ErrorStore(home, ERRORS_SCHEMA, upkeep),
+        accepted=DeltaSink(home, upkeep, keyring),
+        rejected=ErrorStore(home, ERRORS_SCHEMA, upkeep, keyring),
         couriers=couriers,
         appender=appender,
+        kms=settings.kms,
     )
     port = serve_metrics(0)
 
@@ -61,7 +72,7 @@ def main() -> None:
         home.data_plane.write_text(json.dumps({"metrics_port": port}))
         log("data_plane_ready", metrics_port=port)
 
-    keep_tidy(spark, upkeep)
+    keep_tidy(spark, upkeep, settings.kms)
     couriers.start()
     DataPlane(flow.queries, home, appender).run(ready)
     spark.stop()

@@ -18,11 +18,13 @@ from millrace.model.names import Home
 from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
 from millrace.observe import log, observe
+from millrace.seal.keyring import keyring_of
+from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.sink.addresses import allow
 from millrace.sink.contract import END, Group
 from millrace.sink.delivering import BUDGET_SECONDS, Delivered, Order, deliver
 from millrace.sink.lake_places import copies_of
-from millrace.sink.parking import Item, Queue, version_of
+from millrace.sink.parking import Item, Queue, version_of, where_staged
 from millrace.sink.upkeep import Upkeep
 from millrace.stream.backfilling import Backfiller
 from millrace.stream.ends import Ends
@@ -57,12 +59,14 @@ class Couriers:
         upkeep: Upkeep,
         allowed: Iterable[object] = (),
         retained: Callable[[], Iterable[Group]] = tuple,
+        kms: KmsSettings = KEYS_HERE,
     ) -> None:
         """`retained` is what the log still holds of validated-input."""
         self._spark = spark
         self._upkeep = upkeep
         self._home = home
-        self._telling = Telling(home, appender)
+        self._kms = kms
+        self._telling = Telling(home, appender, keyring_of(str(home.root), kms))
         self._allowed = tuple(map(str, allowed))
         allow(self._allowed)
         self._members = Members(home, self._definition)
@@ -103,7 +107,7 @@ class Couriers:
             queue = Queue(folder)
             is_empty = group.kind == ROWS and group.file is None
             if not is_empty and version_of(group) > queue.waived_below:
-                queue.put(group, self._home.table(group.tenant, group.table))
+                queue.put(group, where_staged(self._home, group))
             self._watch(folder, target)
             if group.kind == PUBLISH:
                 self._backfiller.note_shown(folder, group.import_id, definition)
@@ -181,7 +185,14 @@ class Couriers:
 
     def _deliver(self, one: Round, items: list[Item]) -> Delivered:
         member = self._members.at(one.queue.folder)
-        order = Order(str(self._home.root), str(one.queue.folder), one.target, tuple(items), allowed=self._allowed)
+        order = Order(
+            str(self._home.root),
+            str(one.queue.folder),
+            one.target,
+            tuple(items),
+            allowed=self._allowed,
+            kms=self._kms,
+        )
         if one.queue.state.budget_seconds is not None:
             order = replace(order, budget_seconds=one.queue.state.budget_seconds)
         if member is not None and member.is_active:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from millrace.failpoint import reach
 from millrace.model.facts import Durable, to_dict
 from millrace.model.names import Home
-from millrace.settings import SparkSettings
+from millrace.settings import KmsSettings, SparkSettings
 from millrace.sink.contract import Group, Sink, by_table
 from millrace.stream.couriers import Couriers, used_kinds
 from millrace.stream.task import OUTPUT_DDL, JudgeChunks
@@ -46,6 +46,7 @@ class Flow:
     rejected: Sink
     couriers: Couriers
     appender: Appender
+    kms: KmsSettings
 
     def queries(self) -> dict[str, Start]:
         """Small imports and large ones are judged by queries of their own, so that neither waits for the other."""
@@ -62,7 +63,7 @@ class Flow:
         # 1. Chunks, as bytes, from this lane's partitions.
         chunks = self._read({"assign": orjson.dumps({RAW_INPUT: partitions}).decode()}, chunks_per_batch)
         # 2. Judged in the workers; what comes back are reports: which file holds which chunks' rows.
-        reports = chunks.select("value").mapInArrow(JudgeChunks(str(self.home.root), name), OUTPUT_DDL)
+        reports = chunks.select("value").mapInArrow(JudgeChunks(str(self.home.root), name, self.kms), OUTPUT_DDL)
         # 3. Each report goes to the topic it names.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         return self._start(name, reports.writeStream.format("kafka").options(**self._client_options(), **_PRODUCER))

@@ -3,7 +3,7 @@
 Records of raw-input in; records for validated-input, import-error and progress out. Rows never leave the worker."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,11 +14,14 @@ from millrace.failpoint import die_if_poisoned, reach
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import ROWS, ChunkHeader, Verdict
-from millrace.model.errors import Corrupt
+from millrace.model.errors import Corrupt, KeyGone
 from millrace.model.facts import Judged as JudgedFact
 from millrace.model.facts import to_dict
 from millrace.model.names import Home, chunk_id
 from millrace.model.table import Definition
+from millrace.seal.keyring import Keyring, keyring_of
+from millrace.seal.places import error_store, staging_store
+from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.stream.checkpoints import Stops
 from millrace.stream.hashed_keys import keep_keys
 from millrace.stream.isolate import SECONDS, doomed_after, judge_alone
@@ -40,16 +43,17 @@ class JudgeChunks:
 
     home: str
     query: str
+    kms: KmsSettings = KEYS_HERE
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        home = Home(Path(self.home))
+        home, keyring = Home(Path(self.home)), keyring_of(self.home, self.kms)
         context = TaskContext.get()
         assert context is not None
         cautious = context.attemptNumber() > 0
         batch = context.getLocalProperty(BATCH_ID)
         assert batch is not None, "only streaming queries are judged here"
         stops = Stops(home, self.query, batch)
-        groups: dict[tuple[str, str], Group] = {}
+        groups: dict[tuple[str, str, str | None], Group] = {}
         for records in batches:
             for record in records.column("value"):
                 header, payload = unpack_stamp(record.as_py())
@@ -57,24 +61,27 @@ class JudgeChunks:
                     continue
                 definition = _definition(self.home, header.definition)
                 if header.kind != ROWS:
-                    yield Group(home, definition).pass_on(header)
+                    yield Group(home, keyring, definition).pass_on(header)
                     continue
-                # What is held until its import is whole cannot share a file with another import's rows.
-                key = header.definition, header.import_id if header.publish == "atomic" else ""
-                group = groups.setdefault(key, Group(home, definition, header.publish))
-                group.add(_judge(header, payload, definition, stops, cautious))
+                # What is held until its import is whole cannot share a file with another import's rows, nor what has another
+                # data key.
+                key = header.definition, header.import_id if header.publish == "atomic" else "", header.key
+                group = groups.setdefault(key, Group(home, keyring, definition, header.publish, header.key))
+                group.add(_judge(header, payload, definition, stops, cautious, keyring))
                 if group.rows >= GROUP_ROWS:
                     yield from groups.pop(key).stage()
         for group in groups.values():
             yield from group.stage()
 
 
-def _judge(header: ChunkHeader, payload: memoryview, definition: Definition, stops: Stops, cautious: bool) -> Judged:
+def _judge(
+    header: ChunkHeader, payload: memoryview, definition: Definition, stops: Stops, cautious: bool, keyring: Keyring
+) -> Judged:
     if stops.include(header.import_id):
         return ignore(header, definition)
     try:
-        body = unpack_rows(header, payload)
-    except Corrupt as error:
+        body = unpack_rows(header, payload, lambda sealed: _opened(header, sealed, definition, keyring))
+    except (Corrupt, KeyGone) as error:
         return fail(header, b"", definition, str(error))
     # A task that is tried again may hold a chunk that kills its worker: then each is judged in a process of its own.
     if cautious:
@@ -84,18 +91,29 @@ def _judge(header: ChunkHeader, payload: memoryview, definition: Definition, sto
         return judge(header, body, definition)
 
 
+def _opened(header: ChunkHeader, payload: memoryview, definition: Definition, keyring: Keyring) -> bytes | memoryview:
+    if header.key is None:
+        return payload
+    seal = keyring.seal(definition.tenant, definition.table.name, header.key, header.import_id)
+    return seal.open(payload, str(header.number))
+
+
 @lru_cache(maxsize=4096)
 def _definition(home: str, fingerprint: str) -> Definition:
     return Definition.from_json(Home(Path(home)).definition(fingerprint).read_bytes())
 
 
 class Group:
-    """The judged chunks of one definition that will share a staged file."""
+    """The judged chunks of one definition that will share a staged file, sealed by the data key if there is one."""
 
-    def __init__(self, home: Home, definition: Definition, publish: str = "rolling") -> None:
+    def __init__(
+        self, home: Home, keyring: Keyring, definition: Definition, publish: str = "rolling", key: str | None = None
+    ) -> None:
         self._home = home
+        self._keyring = keyring
         self._definition = definition
         self._publish = publish
+        self._key = key
         self._judged: list[Judged] = []
         self.rows = 0
 
@@ -138,12 +156,20 @@ class Group:
         if not holding:
             return None
         table = self._definition.table
-        store = Store(self._home.table(self._definition.tenant, table.name))
         # Only chunks with deletes say of each row whether it is one.
         rows = pa.concat_tables([judged.accepted for judged in holding], promote_options="default")
-        return write_data_file(
-            store, rows, table.primary_key, _prefix(holding[0].verdict), _chunks(holding, "accepted")
-        )
+        first = holding[0].verdict
+        store = self._accepted_store(first.import_id)
+        staged = write_data_file(store, rows, table.primary_key, _prefix(first), _chunks(holding, "accepted"))
+        return replace(staged, sealed_by=self._key)
+
+    def _accepted_store(self, owner: str) -> Store:
+        """The table's own folder, where they can stay; sealed rows wait beside it."""
+        tenant, table = self._definition.tenant, self._definition.table.name
+        if self._key is None:
+            return Store(self._home.table(tenant, table))
+        seal = self._keyring.seal(tenant, table, self._key, owner)
+        return staging_store(self._home, self._keyring, tenant, table, seal)
 
     def _keep_keys(self) -> None:
         """Before the verdicts: whoever reads them finds the keys. Judged again, a chunk has the same."""
@@ -156,8 +182,10 @@ class Group:
         for judged in self._judged:
             if judged.rejected is not None:
                 by_import.setdefault(judged.verdict.import_id, []).append(judged)
-        store = Store(self._home.table_errors(self._definition.tenant, self._definition.table.name))
-        for rejecting in by_import.values():
+        tenant, table = self._definition.tenant, self._definition.table.name
+        for import_id, rejecting in by_import.items():
+            seal = None if self._key is None else self._keyring.seal(tenant, table, self._key, import_id)
+            store = error_store(self._home, self._keyring, tenant, table, seal)
             rows = pa.concat_tables([stored_rejected(judged.verdict, judged.rejected) for judged in rejecting])
             staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
             yield [judged.verdict for judged in rejecting], staged

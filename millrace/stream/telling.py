@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millrace.lake.sidecar import StagedChunk, write_data_file
-from millrace.lake.store import Store
 from millrace.model.chunk import ROWS, Verdict
 from millrace.model.facts import Durable, Fact, Refused, to_dict
 from millrace.model.names import Home, chunk_id
+from millrace.seal.keyring import Keyring
+from millrace.seal.places import error_store
 from millrace.sink.delivering import Refused as RefusedRow
 from millrace.sink.parking import Item
 from millrace.validate.errors_table import REJECTED_SCHEMA, stored_rejected
@@ -21,8 +22,9 @@ TELL_SECONDS = 150.0
 
 
 class Telling:
-    def __init__(self, home: Home, appender: Appender) -> None:
+    def __init__(self, home: Home, appender: Appender, keyring: Keyring) -> None:
         self._home = home
+        self._keyring = keyring
         self._appender = appender
 
     def durable(self, sink: str, chunks: tuple[tuple[str, int], ...]) -> None:
@@ -53,7 +55,9 @@ class Telling:
         reason = {"column": None, "rule": f"sink:{sink}", "message": row.message, "value": None}
         rejected = pa.table([[row.row], [0], [b""], [[reason]]], schema=REJECTED_SCHEMA)
         known = StagedChunk(f"{chunk_id(import_id, number)}@{sink}/{row.row}", 0, 1, row.version)
-        store = Store(self._home.table_errors(group.tenant, group.table))
+        key = group.file.sealed_by if group.file is not None else None
+        seal = None if key is None else self._keyring.seal(group.tenant, group.table, key, import_id)
+        store = error_store(self._home, self._keyring, group.tenant, group.table, seal)
         staged = write_data_file(store, stored_rejected(verdict, rejected), (), f"{import_id}-{number}", (known,))
         report = {"tenant": group.tenant, "table": group.table, "definition": group.definition, "chunks": []}
         record = pack({**report, "file": staged.to_dict(), "kind": ROWS, "version": 0, "publish": "rolling"})

@@ -2,39 +2,41 @@
 
 import threading
 import time
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from millrace.observe import log, observe
+from millrace.settings import KmsSettings
 from millrace.sink.upkeep import Due, Upkeep, tidy
 
 LOOK_SECONDS = 5.0
 POOL = "upkeep"
 
 
-def keep_tidy(spark: SparkSession, upkeep: Upkeep) -> None:
+def keep_tidy(spark: SparkSession, upkeep: Upkeep, kms: KmsSettings) -> None:
     """Starts the thread that tidies what is due, one table at a time. It ends with the process."""
-    threading.Thread(target=_run, args=(spark, upkeep), name="upkeep", daemon=True).start()
+    threading.Thread(target=_run, args=(spark, upkeep, kms), name="upkeep", daemon=True).start()
 
 
-def _run(spark: SparkSession, upkeep: Upkeep) -> None:
+def _run(spark: SparkSession, upkeep: Upkeep, kms: KmsSettings) -> None:
     context = spark.sparkContext
     context.setLocalProperty("spark.scheduler.pool", POOL)
     while True:
         time.sleep(LOOK_SECONDS)
         for due in upkeep.take_due():
             try:
-                context.parallelize([due], 1).foreach(_tidy)
+                context.parallelize([due], 1).foreach(partial(_tidy, kms))
                 log("table_tidied", table=str(due.root))
             except Exception as error:
                 # The table stands as it was; it is due again after further commits.
                 observe("trouble", kind="upkeep", table=str(due.root), error=f"{type(error).__name__}: {error}"[:500])
 
 
-def _tidy(due: Due) -> None:
+def _tidy(kms: KmsSettings, due: Due) -> None:
     try:
-        tidy(*due)
+        tidy(*due, kms=kms)
     finally:
         # The worker lives on; what a rewrite took must not stay with it.
         pa.default_memory_pool().release_unused()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 from millrace.failpoint import reach
@@ -35,6 +35,14 @@ class Resume:
     cutter: dict[str, Any] | None = None
 
 
+class Sealing(Protocol):
+    """What seals the chunks of one import, by the key of that name."""
+
+    key: str
+
+    def close(self, plain: bytes, part: str) -> bytes: ...
+
+
 class Upload:
     """One import's bytes on their way. Not thread-safe: one request at a time feeds it."""
 
@@ -46,6 +54,7 @@ class Upload:
         raw_partitions: int,
         is_closed: Callable[[str], bool],
         resume: Resume | None = None,
+        seal: Sealing | None = None,
     ) -> None:
         self._imp = imp
         self._cutter = cutter
@@ -53,6 +62,7 @@ class Upload:
         self._bulk = bulk_partitions(raw_partitions)
         self._quick = quick_partitions()
         self._is_closed = is_closed
+        self._seal = seal
         self._first: tuple[Cut, dict[str, Any] | None] | None = None
         self._pending: deque[tuple[Future[Appended], Resume]] = deque()
         self._sent = resume or Resume()
@@ -123,6 +133,8 @@ class Upload:
         if cut.oversize is None:
             self.written = {"encoding": cut.encoding, "layout": None if cut.layout is None else asdict(cut.layout)}
         payload = compress(cut.body)
+        if self._seal is not None:
+            payload = self._seal.close(payload, str(number))
         header = ChunkHeader(
             import_id=self._imp.id,
             number=number,
@@ -138,6 +150,7 @@ class Upload:
             oversize=cut.oversize,
             deletes=self._imp.kind == DELETE,
             publish=self._imp.publish,
+            key=None if self._seal is None else self._seal.key,
         )
         while len(self._pending) >= CHUNKS_IN_FLIGHT:
             self._confirm_oldest()

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -45,10 +46,13 @@ def unpack_stamp(record: bytes) -> tuple[ChunkHeader | None, memoryview]:
     return (None if "close" in stamp else ChunkHeader.from_dict(stamp)), payload
 
 
-def unpack_rows(header: ChunkHeader, payload: memoryview) -> bytes:
-    """The chunk's plain rows, verified."""
+def unpack_rows(
+    header: ChunkHeader, payload: memoryview, opened: Callable[[memoryview], bytes | memoryview] = lambda sealed: sealed
+) -> bytes:
+    """The chunk's plain rows, verified. `opened` undoes the seal of one that has a key."""
     if zlib.crc32(payload) != header.checksum:
         raise Corrupt(f"Chunk {header.number} of {header.import_id} does not match its checksum.")
+    payload = memoryview(opened(payload))
     try:
         # One byte more than promised would be noticed: the size is checked below.
         body = zstandard.ZstdDecompressor().decompress(payload, max_output_size=header.plain_bytes + 1)

@@ -21,6 +21,7 @@ from fastapi import FastAPI
 from millrace.api.problems import add_problems
 from millrace.api.quotas import Quotas
 from millrace.api.routes import imports, rows
+from millrace.api.sealing import Sealing
 from millrace.api.streams import Streams
 from millrace.api.tokens import Tokens
 from millrace.api.watch import Watch
@@ -38,6 +39,7 @@ from millrace.model.names import Home, chunk_id
 from millrace.model.ops import Applied
 from millrace.model.streamed import MAX_FRAME_BYTES
 from millrace.model.table import define
+from millrace.settings import KEYS_HERE
 from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
 from millrace.store.records import import_row
@@ -77,6 +79,7 @@ class FakeLog:
         self.store = Store(f"sqlite:///{self.root / 'control.db'}")
         self.tokens = Tokens(self.store)
         self.quotas = Quotas(self.store)
+        self.sealing = Sealing(self.home, KEYS_HERE, self.quotas)
         self.admin = self.tokens.make("admin", None)
         self.stranger = self.tokens.make("stranger", "other")
         declared = define(TENANT, parse_table(DECLARATION), 1).to_json().decode()

@@ -16,7 +16,9 @@ from fastapi import FastAPI
 
 from millrace.api.platform import raise_refusal
 from millrace.api.problems import add_problems
+from millrace.api.quotas import Quotas
 from millrace.api.routes import declarations, observing, spans, subscriptions
+from millrace.api.sealing import Sealing
 from millrace.api.tokens import Tokens
 from millrace.api.watch import Watch
 from millrace.control.definitions import DefinitionFiles
@@ -47,6 +49,8 @@ class SmallPlatform:
         self.tokens.keep(TOKEN, "admin", None)
         self.definitions = DefinitionFiles(self.home)
         self.notifier = Notifier(self.store, self.settings.api.private_targets, Pace(first_pause=0.05))
+        self.quotas = Quotas(self.store)
+        self.sealing = Sealing(self.home, self.settings.kms, self.quotas)
         self.watch: Watch | None = None
 
     async def applied(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:

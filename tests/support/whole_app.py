@@ -11,7 +11,6 @@ from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
 from millrace.api.app import make_app
-from millrace.api.quotas import Quotas
 from millrace.model.ops import Applied
 from tests.support.small_server import TOKEN, SmallPlatform
 
@@ -20,10 +19,6 @@ __all__ = ["TOKEN", "AppPlatform", "endpoints", "whole_app"]
 
 class AppPlatform(SmallPlatform):
     """What the application asks of a platform besides what routes do."""
-
-    def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
-        super().__init__(root, private_targets)
-        self.quotas = Quotas(self.store)
 
     def listen(self, listener: Callable[[list[Applied]], None]) -> None: ...
 

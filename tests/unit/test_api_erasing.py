@@ -14,6 +14,7 @@ from millrace.api.erasing import clear_erased
 from millrace.api.retention import ERRORS_SPEC, let_go
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model import ops
 from millrace.model.chunk import Verdict
@@ -199,7 +200,7 @@ def test_rejected_rows_go_when_their_import_ended_longer_ago_than_was_agreed(pla
     old, recent = ended_import(platform, 4), ended_import(platform, 2)
 
     def left(import_id: str) -> int:
-        return len(page(platform.home, "acme", "orders", import_id, None, 10).items)
+        return len(page(Store(platform.home.table_errors("acme", "orders")), import_id, None, 10).items)
 
     assert (left(old), left(recent)) == (1, 1)
     assert let_go(platform.store, platform.home, time.time_ns() // 1000) == 1
@@ -211,9 +212,9 @@ def test_an_import_that_took_long_keeps_its_rejected_rows_until_it_ended_long_ag
     declare(platform, "acme", data_retention_period_days=3)
     long = ended_import(platform, 1, lasted_days=5)
     let_go(platform.store, platform.home, time.time_ns() // 1000)
-    assert len(page(platform.home, "acme", "orders", long, None, 10).items) == 1
+    assert len(page(Store(platform.home.table_errors("acme", "orders")), long, None, 10).items) == 1
     let_go(platform.store, platform.home, time.time_ns() // 1000 + 3 * DAY_US)
-    assert page(platform.home, "acme", "orders", long, None, 10).items == []
+    assert page(Store(platform.home.table_errors("acme", "orders")), long, None, 10).items == []
 
 
 def test_rows_in_delta_go_by_age_only_where_that_was_agreed(platform: AppPlatform) -> None:

@@ -53,7 +53,7 @@ class Errors:
         self.table.apply([write_data_file(self.table.store, stored, (), f"{MINE}-{chunk:08d}", described)])
 
     def page(self, cursor: str | None = None, limit: int = 7, import_id: str = MINE) -> error_pages.ErrorPage:
-        return page(self.home, "acme", "orders", import_id, cursor, limit)
+        return page(self.table.store, import_id, cursor, limit)
 
     def pages(self, limit: int = 7, import_id: str = MINE) -> list[int]:
         found, cursor = [], None
@@ -66,7 +66,7 @@ class Errors:
                 return found
 
     def exported(self, format: str = "csv") -> bytes:
-        return b"".join(export(self.home, "acme", "orders", MINE, format))
+        return b"".join(export(self.table.store, MINE, format))
 
     def _chunk(self, number: int, import_id: str) -> pa.Table:
         rows = [row_of(number * ROWS_PER_CHUNK + n) for n in range(1, ROWS_PER_CHUNK + 1)]
@@ -248,7 +248,7 @@ def test_rows_with_many_reasons_leave_in_small_pieces(errors: Errors, monkeypatc
     monkeypatch.setattr(rejected, "MOST_REASONS", 5)
     wide = [{**row_of(n), "reasons": row_of(n)["reasons"] * n} for n in range(1, 6)]
     errors.add_rows(wide)
-    pieces = list(export(errors.home, "acme", "orders", MINE, "csv"))
+    pieces = list(export(errors.table.store, MINE, "csv"))
     assert [piece.count(b"\n") for piece in pieces] == [1, 2, 4, 6, 8, 10]
     lines = list(csv.reader(io.StringIO(b"".join(pieces).decode(), newline="")))[1:]
     assert [line[0] for line in lines] == [str(n) for n in range(1, 6) for _ in range(2 * n)]

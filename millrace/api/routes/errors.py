@@ -43,14 +43,14 @@ def list_errors(
 ) -> dict[str, Any]:
     """The import's rejected rows, in the order of the file, with every reason."""
     document = shown_import(platform, caller, import_id)
-    found = page(platform.home, document["tenant"], document["table"], import_id, cursor, limit)
+    found = page(platform.sealing.errors(document["tenant"], document["table"]), import_id, cursor, limit)
     return {"items": found.items, "next": found.next}
 
 
 @router.get("/imports/{import_id}/errors/reasons")
 def count_errors(import_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     document = shown_import(platform, caller, import_id)
-    return {"items": count_by_reason(platform.home, document["tenant"], document["table"], import_id)}
+    return {"items": count_by_reason(platform.sealing.errors(document["tenant"], document["table"]), import_id)}
 
 
 @router.get("/imports/{import_id}/errors/export")
@@ -58,7 +58,7 @@ def export_errors(import_id: str, caller: CallerDep, platform: PlatformDep, form
     document = shown_import(platform, caller, import_id)
     if format not in ("csv", "jsonl"):
         raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
-    lines = export(platform.home, document["tenant"], document["table"], import_id, format)
+    lines = export(platform.sealing.errors(document["tenant"], document["table"]), import_id, format)
     media = "text/csv" if format == "csv" else "application/x-ndjson"
     name = f'attachment; filename="{import_id}-rejected.{format}"'
     return StreamingResponse(lines, media_type=media, headers={"Content-Disposition": name})

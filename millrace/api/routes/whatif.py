@@ -92,7 +92,10 @@ async def _try_chunks(platform: Platform, tenant: str, table: str, job: dict[str
         async with what_if(job) as apart:
             for place in places:
                 record = await asyncio.to_thread(recent.read, place)
-                if record is not None and not await apart.send(len(record).to_bytes(4, "little") + record):
+                if record is None:
+                    continue
+                record = await asyncio.to_thread(platform.sealing.opened, tenant, table, record)
+                if not await apart.send(len(record).to_bytes(4, "little") + record):
                     break
             report = await apart.report()
     return {**report, "asked_chunks": last, "looked_everywhere": found_all}

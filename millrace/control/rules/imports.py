@@ -141,6 +141,7 @@ def append(state: State, op: Op, at_us: int, partition: int) -> Step:
     rows = Send(
         imp.id, 0, version, imp.definition, chunk.ROWS,
         announced["rows"], announced["bytes"], int(op.body["checksum"]), b64decode(op.body["payload"]),
+        key=op.body.get("key"),
     )  # fmt: skip
     return after, (*effects, rows), {"import": imp.id, "version": version}
 

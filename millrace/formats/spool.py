@@ -1,0 +1,95 @@
+"""Bytes kept on disk until all of them are there, then read from anywhere. Sealed by a key that only this process has, and
+only while it has it: what a crash leaves behind is noise."""
+
+import io
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tink.aead import Aead
+
+SEGMENT_BYTES = 256 << 10
+# A nonce and a tag for each segment.
+_OVERHEAD_BYTES = 28
+
+
+class Spool(io.RawIOBase):
+    """Written once from its start, then read."""
+
+    def __init__(self, folder: Path | None) -> None:
+        super().__init__()
+        self._cipher = _new_cipher()
+        self._file = tempfile.TemporaryFile(dir=folder, prefix="spool-", buffering=0)  # noqa: SIM115
+        self._unsealed = bytearray()
+        self._size = 0
+        self._at = 0
+        self._read_last: tuple[int, bytes] = (-1, b"")
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]
+        self._unsealed += data
+        self._size += len(data)
+        while len(self._unsealed) >= SEGMENT_BYTES:
+            self._keep(bytes(self._unsealed[:SEGMENT_BYTES]))
+            del self._unsealed[:SEGMENT_BYTES]
+        return len(data)
+
+    def _keep(self, plain: bytes) -> None:
+        number = self._file.tell() // (SEGMENT_BYTES + _OVERHEAD_BYTES)
+        left = memoryview(self._cipher.encrypt(plain, str(number).encode()))
+        while left:
+            left = left[self._file.write(left) :]
+
+    def whole(self) -> "Spool":
+        """All of it was written."""
+        if self._unsealed:
+            self._keep(bytes(self._unsealed))
+            self._unsealed.clear()
+        self._at = 0
+        return self
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        return self._at
+
+    def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
+        wanted, filled = memoryview(buffer).cast("B"), 0
+        while filled < len(wanted) and self._at < self._size:
+            number, start = divmod(self._at, SEGMENT_BYTES)
+            part = self._segment(number)[start : start + len(wanted) - filled]
+            wanted[filled : filled + len(part)] = part
+            filled, self._at = filled + len(part), self._at + len(part)
+        return filled
+
+    def _segment(self, number: int) -> bytes:
+        if self._read_last[0] != number:
+            self._file.seek(number * (SEGMENT_BYTES + _OVERHEAD_BYTES))
+            sealed = self._file.read(SEGMENT_BYTES + _OVERHEAD_BYTES)
+            self._read_last = number, bytes(self._cipher.decrypt(sealed, str(number).encode()))
+        return self._read_last[1]
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _new_cipher() -> "Aead":
+    # Only those who spool pay for the library.
+    import tink  # noqa: PLC0415
+    from tink import aead  # noqa: PLC0415
+
+    aead.register()
+    return tink.new_keyset_handle(aead.aead_key_templates.AES256_GCM_RAW).primitive(aead.Aead)

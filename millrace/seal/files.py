@@ -1,0 +1,127 @@
+"""A folder of files in which sealed ones lie beside plain ones: who reads through it notices no difference.
+
+A sealed file begins with a few plain words: which data key sealed it, and for whom. Everything else of it, its name
+included, is bound to its tenant and table."""
+
+import io
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import orjson
+
+from millrace.lake.store import Store
+from millrace.model.errors import Corrupt
+from millrace.seal.keyring import Keyring
+
+if TYPE_CHECKING:
+    from millrace.seal.cipher import Seal
+
+_MAGIC = b"MRSEAL1\n"
+_HEAD = struct.Struct("<8sH")
+# What sealing adds to the bytes themselves.
+_OVERHEAD_BYTES = 16
+OWNER_OF_REWRITTEN = "rewritten"
+
+
+class SealedStore(Store):
+    """Of one table. What is written is sealed as far as `is_secret` names it: by `seal`, else, if the tenant has keys at all,
+    by that of the hour; who rewrites what was sealed need not know of it."""
+
+    def __init__(
+        self,
+        root: Path,
+        keyring: Keyring,
+        tenant: str,
+        table: str,
+        *,
+        seal: "Seal | None" = None,
+        is_secret: Callable[[str], bool] = lambda name: True,
+    ) -> None:
+        super().__init__(root)
+        self._keyring, self._tenant, self._table = keyring, tenant, table
+        self._seal = seal
+        self._is_secret = is_secret
+
+    def digest(self, data: bytes | memoryview) -> str:
+        seal = self._writing_seal()
+        return super().digest(data) if seal is None else seal.digest(data)
+
+    def read(self, name: str) -> bytes:
+        content = super().read(name)
+        return self._opened(name, content) if content.startswith(_MAGIC) else content
+
+    def map(self, name: str) -> memoryview:
+        return memoryview(self.read(name)) if self._is_sealed(name) else super().map(name)
+
+    def whole(self, name: str) -> str | BinaryIO:
+        return self.source(name)
+
+    def source(self, name: str) -> str | BinaryIO:
+        return io.BytesIO(self.read(name)) if self._is_sealed(name) else super().source(name)
+
+    def size(self, name: str) -> int:
+        """Of what was sealed."""
+        size = super().size(name)
+        with open(self.path(name), "rb") as file:
+            head = file.read(_HEAD.size)
+        if not head.startswith(_MAGIC):
+            return size
+        _, length = _HEAD.unpack(head)
+        return size - _HEAD.size - int(length) - _OVERHEAD_BYTES
+
+    def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
+        return super().put_if_absent(name, self._closed(name, data))
+
+    @contextmanager
+    def creating(self, name: str) -> Iterator[BinaryIO]:
+        if not self._is_secret(name) or self._writing_seal() is None:
+            with super().creating(name) as file:
+                yield file
+            return
+        plain = io.BytesIO()
+        yield plain
+        with super().creating(name) as file:
+            file.write(self._closed(name, plain.getbuffer()))
+
+    def _closed(self, name: str, data: bytes | memoryview) -> bytes | memoryview:
+        seal = self._writing_seal() if self._is_secret(name) else None
+        if seal is None:
+            return data
+        words = orjson.dumps({"key": seal.key, "owner": seal.owner})
+        return _HEAD.pack(_MAGIC, len(words)) + words + seal.close(data, name)
+
+    def _writing_seal(self) -> "Seal | None":
+        if self._seal is None and self._keyring.has_any(self._tenant):
+            key = self._keyring.of_this_hour(self._tenant)
+            self._seal = self._keyring.seal(self._tenant, self._table, key, OWNER_OF_REWRITTEN)
+        return self._seal
+
+    def _opened(self, name: str, content: bytes) -> bytes:
+        key, owner, sealed = _parsed(name, content)
+        return self._keyring.seal(self._tenant, self._table, key, owner).open(sealed, name)
+
+    def _is_sealed(self, name: str) -> bool:
+        with open(self.path(name), "rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+
+
+def open_part(path: Path, name: str, keyring: Keyring, tenant: str, table: str) -> str | BinaryIO:
+    """A file that another folder has a link to, under the name by which it was sealed."""
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            return str(path)
+        file.seek(0)
+        key, owner, sealed = _parsed(name, file.read())
+    return io.BytesIO(keyring.seal(tenant, table, key, owner).open(sealed, name))
+
+
+def _parsed(name: str, content: bytes) -> tuple[str, str, memoryview]:
+    try:
+        _, length = _HEAD.unpack_from(content)
+        words = orjson.loads(content[_HEAD.size : _HEAD.size + length])
+        return str(words["key"]), str(words["owner"]), memoryview(content)[_HEAD.size + length :]
+    except (struct.error, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise Corrupt(f"{name} begins like a sealed file and is none.") from error

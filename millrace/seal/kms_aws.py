@@ -1,0 +1,222 @@
+"""Tenant keys in AWS KMS, each behind an alias: alias/<prefix><tenant>.
+
+KMS gives a key new material and still unwraps by the old, but only so many times. Where it refuses, the tenant gets another
+key and the alias moves on to it; alias/…/1, alias/…/2 keep all its keys in reach, to unwrap by and to destroy together."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from millrace.model.errors import Invalid, KeyGone, MillraceError, Unavailable
+from millrace.model.names import checked_name
+from millrace.settings import KmsSettings
+
+try:
+    from boto3.session import Session
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+except ImportError as error:
+    raise Invalid("Keys in AWS KMS need boto3.", remedy="pip install millrace[aws-kms]") from error
+
+CONNECT_SECONDS, ANSWER_SECONDS = 3, 5
+ATTEMPTS = 3
+# The shortest that KMS allows. The key is of no use from the first of them.
+DAYS_TO_DELETION = 7
+# A new alias is not at once known to all of KMS.
+KNOWN_SECONDS, PAUSE_SECONDS = 10.0, 0.2
+
+
+class _NoKey(KeyGone):
+    """Nothing is behind that alias."""
+
+
+class _OtherKey(KeyGone):
+    """It was wrapped by another key than the one asked for."""
+
+
+class _AliasTaken(Unavailable):
+    pass
+
+
+class _NotTurned(Unavailable):
+    """The key has had all the material that KMS gives to one key, or is of a kind that gets none."""
+
+
+_KINDS: dict[str, type[MillraceError]] = {
+    "NotFoundException": _NoKey,
+    "IncorrectKeyException": _OtherKey,
+    "InvalidCiphertextException": KeyGone,
+    "DisabledException": Unavailable,
+    "KMSInvalidStateException": KeyGone,
+    "AlreadyExistsException": _AliasTaken,
+    "LimitExceededException": _NotTurned,
+    "UnsupportedOperationException": _NotTurned,
+}
+
+
+class AwsKms:
+    def __init__(self, settings: KmsSettings) -> None:
+        self._prefix = settings.prefix
+        self._client = Session().client(
+            "kms",
+            region_name=settings.region,
+            endpoint_url=settings.endpoint,
+            config=Config(
+                connect_timeout=CONNECT_SECONDS,
+                read_timeout=ANSWER_SECONDS,
+                retries={"total_max_attempts": ATTEMPTS, "mode": "standard"},
+            ),
+        )
+
+    def wrap(self, tenant: str, secret: bytes, context: str) -> bytes:
+        alias = self._alias(tenant)
+        with suppress(_NoKey):
+            return self._encrypt(alias, secret, context)
+        return self._encrypt(self._make(tenant, alias), secret, context)
+
+    def unwrap(self, tenant: str, wrapped: bytes, context: str) -> bytes:
+        def by(key: str) -> bytes:
+            opened = self._ask("decrypt", KeyId=key, CiphertextBlob=wrapped, EncryptionContext=_bound(context))
+            return bytes(opened["Plaintext"])
+
+        return self._by_any_key(tenant, by)
+
+    def rewrap(self, tenant: str, wrapped: bytes, context: str) -> bytes:
+        def by(key: str) -> bytes:
+            moved = self._ask(
+                "re_encrypt",
+                CiphertextBlob=wrapped,
+                SourceKeyId=key,
+                SourceEncryptionContext=_bound(context),
+                DestinationKeyId=self._alias(tenant),
+                DestinationEncryptionContext=_bound(context),
+            )
+            return bytes(moved["CiphertextBlob"])
+
+        return self._by_any_key(tenant, by)
+
+    def rotate(self, tenant: str) -> None:
+        alias = self._alias(tenant)
+        try:
+            self._ask("rotate_key_on_demand", KeyId=self._key(alias))
+        except _NoKey:
+            self._make(tenant, alias)
+        except _NotTurned:
+            self._move_on(tenant, alias)
+
+    def destroy(self, tenant: str) -> str:
+        keys = self._keys(self._alias(tenant))
+        ends = [self._end(key) for key in set(keys.values())]
+        # The first name last: by it the others are found if this is cut short and done again.
+        for name in reversed(keys):
+            with suppress(_NoKey):
+                self._ask("delete_alias", AliasName=name)
+        return f"{max(ends):%Y-%m-%d}" if ends else "now"
+
+    def describe(self, tenant: str) -> dict[str, Any] | None:
+        alias = self._alias(tenant)
+        keys = set(self._keys(alias).values())
+        if not keys:
+            return None
+        turns = [self._ask("list_key_rotations", KeyId=key, Limit=1000)["Rotations"] for key in keys]
+        return {"keeper": "aws", "name": alias, "version": sum(1 + len(turned) for turned in turns)}
+
+    def _by_any_key(self, tenant: str, act: Callable[[str], bytes]) -> bytes:
+        """Always by a key that is named: KMS would take any that it may use, another tenant's too."""
+        for name in _names(self._alias(tenant)):
+            try:
+                return act(name)
+            except _OtherKey:
+                continue
+            except _NoKey as error:
+                raise KeyGone(f"Tenant {tenant!r} has no key that opens this.") from error
+        raise AssertionError("names have no end")
+
+    def _encrypt(self, key: str, secret: bytes, context: str) -> bytes:
+        sealed = self._ask("encrypt", KeyId=key, Plaintext=secret, EncryptionContext=_bound(context))
+        return bytes(sealed["CiphertextBlob"])
+
+    def _make(self, tenant: str, alias: str) -> str:
+        """The key behind the alias, whoever made it; seen there, for what it wraps is looked for there."""
+        made = str(
+            self._ask(
+                "create_key",
+                Description=f"Millrace: the key of tenant {tenant}",
+                Tags=[{"TagKey": "millrace:tenant", "TagValue": tenant}],
+            )["KeyMetadata"]["KeyId"]
+        )
+        try:
+            self._ask("create_alias", AliasName=alias, TargetKeyId=made)
+        except _AliasTaken:
+            # By ourselves, where the answer to a first attempt was lost.
+            if self._seen(alias) != made:
+                self._end(made)
+        return self._seen(alias)
+
+    def _seen(self, alias: str) -> str:
+        until = time.monotonic() + KNOWN_SECONDS
+        while time.monotonic() < until:
+            with suppress(_NoKey):
+                return self._key(alias)
+            time.sleep(PAUSE_SECONDS)
+        raise Unavailable(f"AWS KMS does not know {alias} yet.", remedy="Try again in some minutes.")
+
+    def _move_on(self, tenant: str, alias: str) -> None:
+        """Two at a time end with the same new key: its number is taken once."""
+        keys = self._keys(alias)
+        if len(keys) == 1:
+            with suppress(_AliasTaken):
+                self._ask("create_alias", AliasName=f"{alias}/1", TargetKeyId=keys[alias])
+        newest = self._make(tenant, f"{alias}/{max(2, len(keys))}")
+        self._ask("update_alias", AliasName=alias, TargetKeyId=newest)
+
+    def _end(self, key: str) -> datetime:
+        try:
+            self._ask("disable_key", KeyId=key)
+            end = self._ask("schedule_key_deletion", KeyId=key, PendingWindowInDays=DAYS_TO_DELETION)["DeletionDate"]
+        except KeyGone:
+            end = self._ask("describe_key", KeyId=key)["KeyMetadata"]["DeletionDate"]
+        assert isinstance(end, datetime)
+        return end
+
+    def _keys(self, alias: str) -> dict[str, str]:
+        """By their names, the alias itself first."""
+        keys = {}
+        with suppress(_NoKey):
+            for name in _names(alias):
+                keys[name] = self._key(name)
+        return keys
+
+    def _key(self, alias: str) -> str:
+        return str(self._ask("describe_key", KeyId=alias)["KeyMetadata"]["KeyId"])
+
+    def _alias(self, tenant: str) -> str:
+        return f"alias/{self._prefix}{checked_name('tenant', tenant)}"
+
+    def _ask(self, operation: str, **request: Any) -> dict[str, Any]:
+        try:
+            return dict(getattr(self._client, operation)(**request))
+        except ClientError as refused:
+            code, said = refused.response["Error"]["Code"], refused.response["Error"].get("Message", "")
+            kind = _KINDS.get(code, Unavailable)
+            remedy = "" if issubclass(kind, KeyGone) else "Try again, or see what the platform's role may do."
+            raise kind(f"AWS KMS refuses {operation}: {code} {said}".strip(), remedy=remedy) from refused
+        except BotoCoreError as failed:
+            raise Unavailable(
+                f"AWS KMS does not answer: {failed}",
+                remedy="See MILLRACE_KMS__ENDPOINT, MILLRACE_KMS__REGION and the credentials, and try again.",
+            ) from failed
+
+
+def _names(alias: str) -> Iterator[str]:
+    """Under which a tenant's keys may be; the first that is not there is the end of them."""
+    yield alias
+    for number in count(1):
+        yield f"{alias}/{number}"
+
+
+def _bound(context: str) -> dict[str, str]:
+    return {"millrace": context}
