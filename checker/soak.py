@@ -93,8 +93,9 @@ class Run:
     def _make_tenants(self) -> dict[str, str]:
         headers = {"Authorization": f"Bearer {self._platform.token}"}
         with httpx2.Client(base_url=self._platform.url, headers=headers, timeout=60) as http:
-            for tenant in TENANTS:
-                http.put(f"/v1/tenants/{tenant}", json={"client": tenant}).raise_for_status()
+            for number, tenant in enumerate(TENANTS):
+                agreement = {"client": tenant, "encryption": number % 2 == 1}
+                http.put(f"/v1/tenants/{tenant}", json=agreement).raise_for_status()
             tokens = {}
             for tenant in TENANTS:
                 wanted = {"tenant": tenant, "name": f"{tenant}-{secrets.token_hex(3)}"}

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tink.aead import Aead
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 SEGMENT_BYTES = 256 << 10
-# A nonce and a tag for each segment.
-_OVERHEAD_BYTES = 28
+_TAG_BYTES = 16
 
 
 class Spool(io.RawIOBase):
@@ -39,8 +38,8 @@ class Spool(io.RawIOBase):
         return len(data)
 
     def _keep(self, plain: bytes) -> None:
-        number = self._file.tell() // (SEGMENT_BYTES + _OVERHEAD_BYTES)
-        left = memoryview(self._cipher.encrypt(plain, str(number).encode()))
+        number = self._file.tell() // (SEGMENT_BYTES + _TAG_BYTES)
+        left = memoryview(self._cipher.encrypt(_nonce(number), plain, None))
         while left:
             left = left[self._file.write(left) :]
 
@@ -76,9 +75,9 @@ class Spool(io.RawIOBase):
 
     def _segment(self, number: int) -> bytes:
         if self._read_last[0] != number:
-            self._file.seek(number * (SEGMENT_BYTES + _OVERHEAD_BYTES))
-            sealed = self._file.read(SEGMENT_BYTES + _OVERHEAD_BYTES)
-            self._read_last = number, bytes(self._cipher.decrypt(sealed, str(number).encode()))
+            self._file.seek(number * (SEGMENT_BYTES + _TAG_BYTES))
+            sealed = self._file.read(SEGMENT_BYTES + _TAG_BYTES)
+            self._read_last = number, self._cipher.decrypt(_nonce(number), sealed, None)
         return self._read_last[1]
 
     def close(self) -> None:
@@ -86,10 +85,13 @@ class Spool(io.RawIOBase):
         super().close()
 
 
-def _new_cipher() -> "Aead":
-    # Only those who spool pay for the library.
-    import tink  # noqa: PLC0415
-    from tink import aead  # noqa: PLC0415
+def _nonce(number: int) -> bytes:
+    """The key is new for each spool, and each segment is sealed once."""
+    return number.to_bytes(12, "big")
 
-    aead.register()
-    return tink.new_keyset_handle(aead.aead_key_templates.AES256_GCM_RAW).primitive(aead.Aead)
+
+def _new_cipher() -> "AESGCM":
+    # Only those who spool pay for the library.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    return AESGCM(AESGCM.generate_key(256))

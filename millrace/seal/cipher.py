@@ -1,20 +1,19 @@
-"""Bytes sealed and opened again: AES-SIV, by a key of their own import, bound to where they belong.
+"""Bytes sealed and opened again: AES-GCM, by a key of their own import, bound to where they belong.
 
-The same bytes at the same place become the same sealed bytes: what is sent or staged again after a crash is recognised. What
-was moved, cut or changed does not open."""
+The nonce follows from the bytes and their place, by a second key. So the same bytes at the same place become the same sealed
+bytes, and what is sent or staged again after a crash is recognised; and no nonce ever serves two texts. What was moved, cut
+or changed does not open."""
 
 import hashlib
 import hmac
 
-import tink
-from tink import daead, proto_keyset_format, secret_key_access
-from tink.proto import aes_siv_pb2, tink_pb2
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from millrace.model.errors import Corrupt
 
-_TYPE = "type.googleapis.com/google.crypto.tink.AesSivKey"
-
-daead.register()
+KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
+OVERHEAD_BYTES = NONCE_BYTES + TAG_BYTES
 
 
 class Seal:
@@ -25,30 +24,28 @@ class Seal:
         self.owner = owner
         self._place = f"{tenant}/{table}/{owner}"
         own = hmac.digest(secret, self._place.encode(), "sha512")
-        self._cipher = _cipher(own)
-        self._digest_key = hmac.digest(own, b"names", "sha256")
+        self._cipher = AESGCM(own[:KEY_BYTES])
+        self._nonce_key = own[KEY_BYTES:]
+        self._name_key = hmac.digest(own, b"names", "sha256")
 
     def close(self, plain: bytes | memoryview, part: str) -> bytes:
         """Sealed as this part of it."""
-        return bytes(self._cipher.encrypt_deterministically(bytes(plain), self._bound(part)))
+        place = self._bound(part)
+        nonce = hmac.new(self._nonce_key, place + b"\0", hashlib.sha256)
+        nonce.update(plain)
+        chosen = nonce.digest()[:NONCE_BYTES]
+        # Arrow's buffers are of signed bytes.
+        return chosen + self._cipher.encrypt(chosen, memoryview(plain).cast("B"), place)
 
     def open(self, sealed: bytes | memoryview, part: str) -> bytes:
         try:
-            return bytes(self._cipher.decrypt_deterministically(bytes(sealed), self._bound(part)))
-        except tink.TinkError as error:
+            return self._cipher.decrypt(bytes(sealed[:NONCE_BYTES]), sealed[NONCE_BYTES:], self._bound(part))
+        except (InvalidTag, ValueError) as error:
             raise Corrupt(f"Part {part} of {self._place} is not what was sealed there.") from error
 
     def digest(self, plain: bytes | memoryview) -> str:
         """Names the bytes without telling anybody else what they are."""
-        return hashlib.blake2b(plain, key=self._digest_key, digest_size=12).hexdigest()
+        return hashlib.blake2b(plain, key=self._name_key, digest_size=12).hexdigest()
 
     def _bound(self, part: str) -> bytes:
         return f"{self._place}/{part}".encode()
-
-
-def _cipher(key: bytes) -> daead.DeterministicAead:
-    value = aes_siv_pb2.AesSivKey(version=0, key_value=key).SerializeToString()
-    data = tink_pb2.KeyData(type_url=_TYPE, value=value, key_material_type=tink_pb2.KeyData.SYMMETRIC)
-    entry = tink_pb2.Keyset.Key(key_id=1, status=tink_pb2.ENABLED, output_prefix_type=tink_pb2.RAW, key_data=data)
-    keyset = tink_pb2.Keyset(primary_key_id=1, key=[entry]).SerializeToString()
-    return proto_keyset_format.parse(keyset, secret_key_access.TOKEN).primitive(daead.DeterministicAead)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MAGIC = b"MRSEAL1\n"
 _HEAD = struct.Struct("<8sH")
 # What sealing adds to the bytes themselves.
-_OVERHEAD_BYTES = 16
+_OVERHEAD_BYTES = 28
 OWNER_OF_REWRITTEN = "rewritten"
 
 

@@ -77,6 +77,9 @@ def deliver(order: Order) -> Delivered:
         _opened.forget(order.target)
         reach = Fault.TABLE if fault is Fault.ROW else fault
         return Delivered(reach.value, f"{type(error).__name__}: {error}"[:1000], is_late=isinstance(error, TimeIsUp))
+    finally:
+        # The worker lives on; what these rows took must not stay with it.
+        pa.default_memory_pool().release_unused()
 
 
 def _bring(order: Order, sink: ForeignSink) -> list[Refused]:
@@ -87,9 +90,10 @@ def _bring(order: Order, sink: ForeignSink) -> list[Refused]:
     floor = max(floor, newest.floor, *(item.floor for item in order.items))
     parked = ParkedRows(Home(Path(order.home)), Queue(Path(order.folder)), newest, known, order.added, order.kms)
     rows = [
-        parked.of(item)
+        one
         for item in order.items
         if item.group.file is not None and known(item.group.definition).generation == newest.generation
+        for one in parked.of(item)
     ]
     sink.prepare(newest, known)
     return _write(sink, Work(newest, rows, floor, _ended(order.items, newest, known)))

@@ -57,7 +57,7 @@ class Backfiller:
     def _begin(self, queue: Queue, member: Member, wanted: Backfill) -> None:
         _, tenant, table, _ = queue.folder.parts[-4:]
         now, root = time.time(), self._home.table(tenant, table)
-        logged = self._from_log(queue, member, root)
+        logged = self._from_log(queue, member)
         if logged is not None:
             self._note(queue.folder, wanted, state=UNDER_WAY, source=FROM_LOG, rows=logged, began=now)
         elif not is_kept_in_delta(self._definitions(member.definition)):
@@ -70,14 +70,14 @@ class Backfiller:
                     rows = copy_table(root, snapshot, queue, self._definitions)
                     self._note(queue.folder, wanted, state=UNDER_WAY, source=FROM_DELTA, rows=rows, began=now)
 
-    def _from_log(self, queue: Queue, member: Member, root: Path) -> int | None:
+    def _from_log(self, queue: Queue, member: Member) -> int | None:
         """Once for each wish: what was not retained when it came will not be later."""
         wish = queue.folder, member.added, member.backfill
         if wish in self._looked:
             return None
         self._looked.add(wish)
         try:
-            return put_logged(self._log(), root, queue, member, self._definitions)
+            return put_logged(self._log(), self._home, queue, member, self._definitions)
         except FileNotFoundError:
             return None
 

@@ -33,7 +33,7 @@ from millrace.stream.members import Members
 from millrace.stream.telling import Telling
 from millrace.wire.client import Appender
 
-MOST_ROWS = 400_000
+MOST_ROWS = 300_000
 # Targets that failed last time share one slot, so that those that hang cannot starve the healthy ones.
 HEALTHY_AT_ONCE, FAILING_AT_ONCE = 3, 1
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MOST_DOUBLINGS = 0.5, 60.0, 7

@@ -226,9 +226,10 @@ def test_parked_rows_are_opened_when_they_are_delivered(lake: Lake, tmp_path: Pa
     assert plain_below(queue.folder) == []
     parked = ParkedRows(lake.home, queue, lake.definition, lambda _: lake.definition, (0, 0))
     (item,) = queue.items()
-    rows = [row for batch in parked.of(item).open() for row in batch.to_pylist()]
+    (parts,) = parked.of(item)
+    rows = [row for batch in parts.open() for row in batch.to_pylist()]
     assert [(row["id"], row["text"], row["_deleted"]) for row in rows] == [(1, MARK.decode(), False), (2, None, True)]
-    assert parked.of(item).staged is None, "a sealed file cannot be taken over as it is"
+    assert parts.staged is None, "a sealed file cannot be taken over as it is"
 
 
 # The error store
