@@ -72,6 +72,8 @@ class Abilities:
     atomic_publish: bool = False
     nested_types: bool = False
     exactly_once_append: bool = False
+    every_text: bool = True
+    """Else rows whose text holds U+0000 are refused, row by row."""
     survives: str = "process"
     """What durable means there: `process` (a killed process) or `power` (a power cut)."""
 

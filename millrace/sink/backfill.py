@@ -4,13 +4,15 @@ The files are linked, not read: memory does not grow with the table, and the cou
 twice they change nothing, because every row carries its version, and rows without a key their chunk."""
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.compute as pc
+import numpy as np
+import polars as pl
 import pyarrow.parquet as pq
+from pyroaring import BitMap
 
-from millrace.lake.actions import AddFile
 from millrace.lake.batch import Publication, age
 from millrace.lake.deletion_vectors import load_vector
 from millrace.lake.log import Snapshot, load
@@ -18,10 +20,11 @@ from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.model.chunk import PREPARE, ROWS
+from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.sink.contract import Group
-from millrace.sink.parking import Queue
+from millrace.sink.parking import Queue, where_staged
 from millrace.sink.roster import Member
 
 # Records looked through for a table that is younger than the log; beyond, its rows are read from another sink.
@@ -54,20 +57,24 @@ def copy_table(root: Path, snapshot: Snapshot, queue: Queue, known: Known) -> in
     state = TableState.of(snapshot.metadata)
     assert state.definition is not None
     definition, store = known(state.definition), Store(root)
-    chunks_of = (
-        {} if definition.table.primary_key else {done.version: done.app_id for done in snapshot.transactions.values()}
-    )
+    remembered = {
+        (done.app_id.rpartition("/")[0], done.version): done.app_id for done in snapshot.transactions.values()
+    }
     for file in snapshot.files.values():
+        dead = load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()
         name = hashlib.blake2b(file.path.encode(), digest_size=12).hexdigest()
-        chunks = _chunks(root, file, name, None if definition.table.primary_key else chunks_of)
-        staged = StagedFile(file.name, file.size, file.live_rows, None, chunks)
-        group = Group(definition.tenant, definition.table.name, definition.fingerprint, staged, ())
-        dead = load_vector(store, file.deletion_vector).serialize() if file.deletion_vector else None
-        queue.put_copied(name, group, root, dead, max(state.floor, 0))
+        parts = [_Part((StagedChunk(f"backfill-{name}/0", 0, file.live_rows, 0),), dead)]
+        if not definition.table.primary_key:
+            parts = _apart(root / file.name, dead, remembered)
+        for number, part in enumerate(parts):
+            staged = StagedFile(file.name, file.size, sum(chunk.rows for chunk in part.chunks), None, part.chunks)
+            group = Group(definition.tenant, definition.table.name, definition.fingerprint, staged, ())
+            gone = part.dead.serialize() if part.dead else None
+            queue.put_copied(f"{name}-{number}" if number else name, group, root, gone, max(state.floor, 0))
     return snapshot.live_rows
 
 
-def put_logged(groups: Iterable[Group], table: Path, queue: Queue, member: Member, known: Known) -> int | None:
+def put_logged(groups: Iterable[Group], home: Home, queue: Queue, member: Member, known: Known) -> int | None:
     """Parks what the log holds of the table from before the target came; the number of its rows, None where the log does not
     reach back to the table's beginning. Raises FileNotFoundError where rows of it are gone."""
     _, tenant, name, _ = queue.folder.parts[-4:]
@@ -86,18 +93,34 @@ def put_logged(groups: Iterable[Group], table: Path, queue: Queue, member: Membe
     if not is_whole:
         return None
     for group in found:
-        queue.put(group, table, is_backfill=True)
+        queue.put(group, where_staged(home, group), is_backfill=True)
     return sum(group.file.rows for group in found if group.file)
 
 
-def _chunks(root: Path, file: AddFile, name: str, chunks_of: dict[int, str] | None) -> tuple[StagedChunk, ...]:
-    """Rows without a key are told apart by their chunks: by their own as long as the table remembers them, and so that what
-    the queue gets once more is known there."""
-    if chunks_of is None:
-        return (StagedChunk(f"backfill-{name}/0", 0, file.live_rows, 0),)
-    with pq.ParquetFile(root / file.name, memory_map=True) as parquet:
-        counted = pc.value_counts(parquet.read(["_version"])["_version"]).to_pylist()
-    return tuple(
-        StagedChunk(chunks_of.get(one["values"], f"backfill@{one['values']}"), 0, one["counts"], one["values"])
-        for one in sorted(counted, key=lambda one: one["values"])
-    )
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some chunks of a file, and the positions in it that are none of their rows."""
+
+    chunks: tuple[StagedChunk, ...]
+    dead: BitMap
+
+
+def _apart(path: Path, dead: BitMap, remembered: Mapping[tuple[str, int], str]) -> list[_Part]:
+    """Rows without a key are told apart by their chunks: by their own as long as the table remembers them, so that what the
+    queue gets once more is known there.
+
+    A chunk is what an import wrote at a version; one that died here lives in another file. A replay has the versions of the
+    import it replays, and targets tell chunks by their versions: such two go apart."""
+    with pq.ParquetFile(path, memory_map=True, read_dictionary=["_import"]) as parquet:
+        rows = pl.DataFrame(parquet.read(["_import", "_version"])).with_row_index("place")
+    live = rows.filter(~pl.col("place").is_in(np.asarray(dead.to_array())))
+    chunks = live.group_by("_version", "_import").agg("place").sort("_version", "_import")
+    nth = pl.int_range(pl.len()).over("_version")
+    parts = []
+    for some in chunks.with_columns(nth=nth).partition_by("nth", maintain_order=True, include_key=False):
+        named = tuple(
+            StagedChunk(remembered.get((of, version), f"{of}/backfill@{version}"), 0, len(places), version)
+            for version, of, places in some.iter_rows()
+        )
+        parts.append(_Part(named, BitMap(range(rows.height)) - BitMap(some["place"].explode().to_numpy())))
+    return parts

@@ -19,8 +19,8 @@ from google.cloud import bigquery
 
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
-from millrace.sink.arrow_text import json_texts
 from millrace.sink.bigquery_ddl import OWN, key_of, physical, staged_type, type_of
+from millrace.sink.json_cells import json_text
 
 REQUEST_SECONDS, JOB_SECONDS = 30.0, 600.0
 STAGING_KEPT = timedelta(days=1)
@@ -95,7 +95,7 @@ def _staged(table: pa.Table, definition: Definition) -> pa.Table:
 
 def _cells(column: pa.ChunkedArray, kind: pa.DataType) -> Any:
     if pa.types.is_nested(kind):
-        return pa.chunked_array([json_texts(chunk) for chunk in column.chunks], pa.string())
+        return pa.chunked_array([json_text(chunk) for chunk in column.chunks], pa.string())
     return column.cast(pa.string()) if type_of(kind).startswith("BIGNUMERIC") else column
 
 

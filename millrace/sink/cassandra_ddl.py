@@ -4,13 +4,12 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-import orjson
 import pyarrow as pa
 
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column
 from millrace.model.table import Definition
-from millrace.sink.arrow_text import as_json_value
+from millrace.sink.json_cells import json_text
 
 MOST_NAME = 48
 META = "millrace_tables"
@@ -111,7 +110,4 @@ def wire_columns(batch: pa.RecordBatch, definition: Definition) -> list[pa.Array
 def _kept(cells: pa.Array, column: Column) -> pa.Array:
     if type_of(column) == "timestamp":
         return cells.cast(pa.timestamp("ms", cells.type.tz), safe=False)
-    if not pa.types.is_nested(column.arrow):
-        return cells
-    texts = [None if cell is None else orjson.dumps(as_json_value(cell), default=str) for cell in cells.to_pylist()]
-    return pa.array(texts, pa.binary())
+    return json_text(cells).cast(pa.binary()) if pa.types.is_nested(column.arrow) else cells

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from millrace.sink.arrow_text import as_json_value, to_csv
+from millrace.sink.arrow_text import to_csv
 from millrace.sink.files_avro import avro_names, container
+from millrace.sink.json_cells import json_text
 
 FORMATS = ("parquet", "avro", "jsonl", "csv")
 _BATCH_ROWS = 32_768
@@ -63,10 +64,7 @@ def _json_texts(column: pa.Array) -> pl.Series:
     """Each cell as JSON has it."""
     kind = column.type
     if pa.types.is_nested(kind):
-        empty: Any = {} if pa.types.is_map(kind) else []
-        values = (empty if cell == [] else as_json_value(cell) for cell in column.to_pylist())
-        cells = [orjson.dumps(value, default=str).decode() for value in values]
-        return pl.Series(cells, dtype=pl.String)
+        return pl.Series(json_text(column)).fill_null("null")
     if pa.types.is_floating(kind):
         return _numbers(pl.Series(column))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):

@@ -2,8 +2,10 @@
 
 Batch after batch, so that memory does not grow with the files."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from pyroaring import BitMap
 from millrace.lake.batch import age
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.log import load
-from millrace.lake.sidecar import StagedFile
+from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.lake.target import Lineage
@@ -43,16 +45,19 @@ class ParkedRows:
     added: tuple[int, int]
     kms: KmsSettings = KEYS_HERE
 
-    def of(self, item: Item) -> Rows:
-        def opened() -> Iterator[pa.RecordBatch]:
-            assert item.group.file is not None
-            for part, is_deleted in ((item.group.file.path, False), (item.group.file.deleted_keys, True)):
-                if part:
-                    yield from self._batches(item, part, is_deleted)
-
+    def of(self, item: Item) -> list[Rows]:
+        """Sinks tell chunks of rows without a key by their versions, which replays of one import share: those go apart."""
         chunks = item.group.file.chunks if item.group.file else ()
-        names, versions = tuple(chunk.chunk_id for chunk in chunks), tuple(chunk.version for chunk in chunks)
-        return Rows(names, versions, opened, self._as_staged(item))
+        layers = [] if self.known(item.group.definition).table.primary_key else _layers(chunks)
+        if len(layers) < 2:
+            return [_named(chunks, lambda: self._opened(item), self._as_staged(item))]
+        return [_named(layer, partial(self._opened, item, _others(chunks, layer))) for layer in layers]
+
+    def _opened(self, item: Item, left_out: BitMap | None = None) -> Iterator[pa.RecordBatch]:
+        assert item.group.file is not None
+        for part, is_deleted in ((item.group.file.path, False), (item.group.file.deleted_keys, True)):
+            if part:
+                yield from self._batches(item, part, is_deleted, left_out)
 
     def _as_staged(self, item: Item) -> tuple[StagedFile, Path] | None:
         file, is_same = item.group.file, item.group.definition == self.newest.fingerprint
@@ -60,9 +65,11 @@ class ParkedRows:
             return None
         return file, self.queue.path_of(file.path)
 
-    def _batches(self, item: Item, part: str, is_deleted: bool) -> Iterator[pa.RecordBatch]:
+    def _batches(self, item: Item, part: str, is_deleted: bool, left_out: BitMap | None) -> Iterator[pa.RecordBatch]:
         written = self.known(item.group.definition)
         lineage, alive = Lineage(self.known), self._filters(item, written, is_deleted)
+        if left_out is not None:
+            alive = lambda table, start: _without(table, start, left_out)  # noqa: E731
         position = 0
         keyring = keyring_of(str(self.home.root), self.kms)
         source = open_part(self.queue.path_of(part), part, keyring, written.tenant, written.table.name)
@@ -83,6 +90,36 @@ class ParkedRows:
             graves = _Graves(Store(self.home.table(written.tenant, written.table.name)))
             return lambda table, _: graves.survivors(table, key)
         return lambda table, _: table
+
+
+def _named(
+    chunks: Sequence[StagedChunk],
+    opened: Callable[[], Iterator[pa.RecordBatch]],
+    staged: tuple[StagedFile, Path] | None = None,
+) -> Rows:
+    names, versions = tuple(chunk.chunk_id for chunk in chunks), tuple(chunk.version for chunk in chunks)
+    return Rows(names, versions, opened, staged)
+
+
+def _layers(chunks: Sequence[StagedChunk]) -> list[list[StagedChunk]]:
+    """The chunks in as few parts as need be for no part to have a version twice."""
+    layers: list[list[StagedChunk]] = []
+    met: Counter[int] = Counter()
+    for chunk in chunks:
+        if met[chunk.version] == len(layers):
+            layers.append([])
+        layers[met[chunk.version]].append(chunk)
+        met[chunk.version] += 1
+    return layers
+
+
+def _others(chunks: Sequence[StagedChunk], layer: Sequence[StagedChunk]) -> BitMap:
+    """Positions of the rows of all chunks but those of the layer."""
+    left_out = BitMap()
+    for chunk in chunks:
+        if chunk not in layer:
+            left_out.add_range(chunk.first_position, chunk.first_position + chunk.rows)
+    return left_out
 
 
 class _Graves:

@@ -28,7 +28,7 @@ LOCK = 0x6D696C6C
 class PostgresSink:
     kind: ClassVar[str] = "postgres"
     abilities: ClassVar[Abilities] = Abilities(
-        atomic_publish=True, nested_types=True, exactly_once_append=True, survives="power"
+        atomic_publish=True, nested_types=True, exactly_once_append=True, every_text=False, survives="power"
     )
     settings_schema: ClassVar[dict[str, Any]] = {
         "type": "object",

@@ -85,6 +85,7 @@ def _abilities(sink: type[ForeignSink]) -> Iterator[str]:
         ("shows an import as a whole (`publish: atomic`)", able.atomic_publish),
         ("keeps nested values", able.nested_types),
         ("takes tables without a primary key, each row once", able.exactly_once_append),
+        ("keeps every text, also one with U+0000 in it", able.every_text),
     ):
         yield f"| {what} | {'yes' if can else 'no'} |"
     yield f"| what is durable there survives | {SURVIVES.get(able.survives, able.survives)} |"

@@ -1,16 +1,19 @@
 """A target that comes to a table with a past ends with the same rows as the others, whatever flows at the same time."""
 
 import random
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from millrace.lake.log import load
-from millrace.lake.read import scan
+from millrace.lake import compact
+from millrace.lake.log import Snapshot, load
+from millrace.lake.read import scan, scan_files
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
@@ -19,6 +22,7 @@ from millrace.model.declaration import parse_table
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
+from millrace.sink.backfill import ready_snapshot
 from millrace.sink.contract import Group
 from millrace.sink.delivering import Order, deliver
 from millrace.sink.delta import DeltaSink
@@ -27,6 +31,7 @@ from millrace.sink.parking import Queue
 from millrace.sink.registry import sink_class
 from millrace.sink.roster import DONE, FROM_DELTA, FROM_LOG
 from millrace.sink.upkeep import Upkeep
+from millrace.stream import backfilling
 from millrace.stream.backfilling import Backfiller
 from millrace.stream.members import Members
 from tests.sinks.conftest import no_secret, postgres_target
@@ -34,6 +39,8 @@ from tests.support.lake import arrow_rows
 
 ID, TEXT = {"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}
 ALLOWED = ("127.0.0.0/8",)
+Chunk = tuple[str, int, list[int]]
+"""Its import, its version, the ids of its rows."""
 
 
 class World:
@@ -85,6 +92,19 @@ class World:
         staged = write_data_file(self.store, table, self.key, f"imp{version}", (chunk,))
         chunks = ((f"imp{version}", 0),)
         return Group(self.tenant, "t", definition.fingerprint, staged, chunks, publish=publish)
+
+    def keyless(self, definition: Definition, *chunks: Chunk) -> Group:
+        """Whole chunks that were judged together."""
+        staged, parts = [], []
+        for import_id, version, ids in chunks:
+            rows = arrow_rows([(key, version) for key in ids])
+            own = pa.array([import_id] * len(ids))
+            parts.append(rows.set_column(rows.schema.get_field_index("_import"), "_import", own))
+            before = sum(chunk.rows for chunk in staged)
+            staged.append(StagedChunk(f"{import_id}/0", before, len(ids), version))
+        file = write_data_file(self.store, pa.concat_tables(parts), (), chunks[0][0], staged)
+        named = tuple((import_id, 0) for import_id, _, _ in chunks)
+        return Group(self.tenant, "t", definition.fingerprint, file, named)
 
     def change(self, definition: Definition, kind: str, version: int, import_id: str | None = None) -> Group:
         chunks = ((import_id or f"imp{version}", 0 if import_id is None else 1),)
@@ -208,22 +228,104 @@ def test_exact_whatever_flows_at_the_same_time(tmp_path: Path, target: SinkTarge
     world.sink.close()
 
 
-def test_rows_without_a_key_come_once(tmp_path: Path, target: SinkTarget) -> None:
-    world = World(tmp_path, target, "late_keyless", key=())
-    groups = [world.rows(world.before, 10 + n, (n, False), (n, False)) for n in range(4)]
-    world.delta.write(groups[:2])
-    world.park(world.change(world.after, "prepare", 50))
-    world.delta.write([world.change(world.after, "prepare", 50), *groups[2:]])
+@pytest.fixture
+def keyless(tmp_path: Path, target: SinkTarget, request: pytest.FixtureRequest) -> Iterator[World]:
+    made = World(tmp_path, target, f"late_{zlib.crc32(request.node.name.encode())}", key=())
+    yield made
+    made.sink.close()
+
+
+def test_rows_without_a_key_come_once(keyless: World) -> None:
+    groups = [keyless.keyless(keyless.before, (f"imp{n}", 10 + n, [n, n])) for n in range(4)]
+    keyless.delta.write(groups[:2])
+    keyless.park(keyless.change(keyless.after, "prepare", 50))
+    keyless.delta.write([keyless.change(keyless.after, "prepare", 50), *groups[2:]])
     # Delta is ahead: what the target gets by itself is in the snapshot, too.
     for group in groups[2:]:
-        world.park(group)
-    world.work(2)
-    world.start()
-    finish(world)
-    world.members.change(world.folder, lambda member: member.wanting())
-    finish(world)
-    assert world.in_target() == world.in_delta() == [(n, 10 + n) for n in range(4) for _ in range(2)]
-    world.sink.close()
+        keyless.park(group)
+    keyless.work(2)
+    keyless.start()
+    finish(keyless)
+    keyless.members.change(keyless.folder, lambda member: member.wanting())
+    finish(keyless)
+    assert keyless.in_target() == keyless.in_delta() == [(n, 10 + n) for n in range(4) for _ in range(2)]
+
+
+@pytest.mark.parametrize("is_compacted", [True, False], ids=["one_file", "a_file_each"])
+@pytest.mark.parametrize("came", [(), ("origin",), ("again",), ("origin", "again"), None])
+def test_a_replay_of_the_same_version_is_another_chunk(
+    keyless: World, monkeypatch: pytest.MonkeyPatch, came: tuple[str, ...] | None, is_compacted: bool
+) -> None:
+    """`came` is what the target got by itself; None: nothing, and the table remembers no chunks any more."""
+    monkeypatch.setattr(compact, "MOST_SMALL_FILES", 1)
+    parts = {
+        "origin": keyless.keyless(keyless.before, ("imp1", 10, [1, 1]), ("imp2", 11, [2])),
+        "again": keyless.keyless(keyless.before, ("imp3", 10, [3]), ("imp4", 12, [4])),
+    }
+    added = keyless.change(keyless.after, "prepare", 50)
+    keyless.delta.write([*parts.values(), added])
+    if is_compacted:
+        LakeTable(keyless.store, _spec(keyless)).maintain()
+        assert len(load(keyless.store).files) == 1
+    if came is None:
+        monkeypatch.setattr(backfilling, "ready_snapshot", lambda *told: _forgotten(ready_snapshot(*told)))
+    keyless.park(added)
+    for name in came or ():
+        keyless.park(parts[name])
+    finish(keyless)
+    assert keyless.in_target() == keyless.in_delta() == [(1, 10), (1, 10), (2, 11), (3, 10), (4, 12)]
+
+
+def test_a_chunk_that_came_twice_is_taken_from_where_it_lives(keyless: World) -> None:
+    """A batch that is run again may be cut another way: then a file holds a dead copy of a chunk of another one."""
+    chunks: list[Chunk] = [(f"imp{n}", n, [n]) for n in range(10, 30)]
+    for chunk, following in pairwise(chunks):
+        keyless.delta.write([keyless.keyless(keyless.before, chunk)])
+        keyless.delta.write([keyless.keyless(keyless.before, chunk, following)])
+    added = keyless.change(keyless.after, "prepare", 50)
+    keyless.delta.write([added])
+    keyless.park(added)
+    finish(keyless)
+    assert keyless.in_target() == keyless.in_delta() == [(n, n) for n in range(10, 30)]
+
+
+def assert_each_chunk_lives_in_one_file(world: World) -> None:
+    """The back-fill relies on it: the second of two files would be taken for the first come again."""
+    files = scan_files(world.store, load(world.store), ["_import", "_version"])
+    found = [chunk for file in files for chunk in set(zip(*file.to_pydict().values(), strict=True))]
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_exact_without_a_key_whatever_flows_at_the_same_time(
+    keyless: World, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Replays, chunks judged again in other company, compactions, a table that is read before and after the target came."""
+    monkeypatch.setattr(compact, "MOST_SMALL_FILES", 2)
+    chance = random.Random(seed)
+    chunks: list[Chunk] = [(f"imp{n}", 10 + n % 6, [n] * chance.randrange(1, 4)) for n in range(18)]
+    company = [[chance.choice(chunks[at::6]) for at in chance.sample(range(6), 3)] for _ in range(12)]
+    company += [chunks[:6], chunks[6:12], chunks[12:]]
+    records = [keyless.keyless(keyless.before, *one) for one in company]
+    records.insert(chance.randrange(len(records)), keyless.change(keyless.after, "prepare", 50))
+    at_delta = at_target = 0
+    while at_delta < len(records) or at_target < len(records):
+        if at_delta < len(records) and chance.random() < 0.5:
+            keyless.delta.write([records[at_delta]])
+            at_delta += 1
+            if chance.random() < 0.3:
+                LakeTable(keyless.store, _spec(keyless)).maintain()
+            assert_each_chunk_lives_in_one_file(keyless)
+        elif at_target < len(records):
+            keyless.park(records[at_target])
+            at_target += 1
+        if keyless.folder.is_dir() and chance.random() < 0.4:
+            keyless.work(chance.randrange(1, 5))
+        if chance.random() < 0.15:
+            keyless.start()
+    finish(keyless)
+    assert keyless.in_target() == keyless.in_delta()
+    assert len(keyless.in_delta()) == sum(len(ids) for _, _, ids in chunks)
 
 
 def test_an_import_that_was_held_when_the_target_came_is_not_missed(world: World) -> None:
@@ -271,6 +373,11 @@ def _spec(world: World) -> Any:
     return spec_of(world.after)
 
 
+def _forgotten(snapshot: Snapshot | None) -> Snapshot | None:
+    """As after the time for which a table remembers its chunks."""
+    return None if snapshot is None else replace(snapshot, transactions={})
+
+
 def test_a_table_that_is_younger_than_the_log_is_filled_from_there(world: World) -> None:
     records = [
         world.change(world.before, "prepare", 5),
@@ -297,3 +404,17 @@ def test_a_log_that_lost_the_beginning_or_the_rows_is_not_believed(world: World)
     finish(world)
     assert world.members.at(world.folder).backfill.source == FROM_DELTA
     assert world.in_target() == [(1, 10), (2, 10)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_replays_of_one_import_come_once_in_any_company(keyless: World, seed: int) -> None:
+    """They share versions, and chunks that were judged together share a file."""
+    chance = random.Random(seed)
+    chunks: list[Chunk] = [(f"imp{n}", 10 + n % 3, [n] * chance.randrange(1, 4)) for n in range(9)]
+    company = [chance.sample(chunks, chance.randrange(1, 7)) for _ in range(5)] + [chunks]
+    added = keyless.change(keyless.after, "prepare", 5)
+    keyless.delta.write([added])
+    for group in (added, *(keyless.keyless(keyless.after, *one) for one in company)):
+        keyless.park(group)
+        finish(keyless)
+    assert keyless.in_target() == sorted((one, version) for _, version, ids in chunks for one in ids)
