@@ -32,6 +32,7 @@ LOOK_SECONDS = 0.1
 EVENTS_DAYS, ANSWERS_DAYS = 7, 1
 # By then no batch that names them is tried again.
 DEFINITIONS_DAYS = 1
+_WITH_TABLES = ("postgres", "jdbc", "cassandra", "bigquery")
 
 
 async def erase(platform: Platform, tenant: str, *, now: bool, wait: float) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
             **keys,
         },
         "expires": _expiring(platform),
-        "remains": _remaining(platform, known["not_reached"]),
+        "remains": _remaining(platform, known["sinks"], known["not_reached"]),
     }
     with platform.store.write() as connection:
         # A token or a hook that was made while the op was on its way.
@@ -265,9 +266,15 @@ def _expiring(platform: Platform) -> list[dict[str, str | None]]:
     return [{"what": what, "at_the_latest": latest(days)} for what, days in found]
 
 
-def _remaining(platform: Platform, not_reached: list[dict[str, str]]) -> list[str]:
+def _remaining(platform: Platform, sinks: list[dict[str, Any]], not_reached: list[dict[str, str]]) -> list[str]:
     remaining = [
         f"{one['table']}: rows in sink {one['sink']!r}, which did not answer: delete them there." for one in not_reached
+    ]
+    remaining += [
+        f"{table['table']}: an empty table in sink {sink['name']!r} ({sink['kind']}): drop it there."
+        for table in sinks
+        for sink in table["sinks"]
+        if sink["kind"] in _WITH_TABLES
     ]
     if platform.settings.kafka.ops_kept_days is None:
         remaining.append(

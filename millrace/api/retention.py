@@ -1,4 +1,4 @@
-"""What agreements let go with time: rejected rows after `data_retention_period_days`, rows in Delta after
+"""What agreements let go with time: rejected rows after `data_retention_period_days`, rows in sinks after
 `sink_retention_days`. Staging is tidied by the ingestion managers, raw chunks go when they are processed.
 
 Rows go by their version, which is the time of their import; bytes go from the disk when no reader can want them."""
@@ -10,6 +10,7 @@ from threading import Event
 
 from sqlalchemy import Connection, func, or_, select
 
+from millrace.api.ageing import ask_to_let_go
 from millrace.api.declaring import agreement_of
 from millrace.api.documents import tables_of
 from millrace.api.erasing import clear_erased
@@ -63,6 +64,9 @@ def let_go(store: Store, home: Home, now_us: int, kms: KmsSettings = KEYS_HERE) 
         }
     gone, keyring = 0, keyring_of(str(home.root), kms)
     for definition in definitions:
+        days = agreements[definition.tenant].sink_retention_days
+        if days is not None:
+            ask_to_let_go(home, definition, now_us - days * _DAY_US)
         for table, version in _due(home, keyring, definition, agreements[definition.tenant], errors, now_us):
             try:
                 gone += _forget(table, version)

@@ -111,8 +111,12 @@ class Home:
 
     @property
     def ends(self) -> Path:
-        """Imports that have ended and whose sinks have not been told, one file each."""
+        """Imports that have ended, and tables whose old rows may go, and whose sinks have not been told, one file each."""
         return self.root / "run" / "ends"
+
+    def aged(self, tenant: str, table: str) -> Path:
+        """Holds the version up to which other sinks were last asked to let the table's rows go."""
+        return self.root / "run" / "aged" / f"{checked_name('tenant', tenant)}.{checked_name('table', table)}"
 
     @property
     def used_sinks(self) -> Path:

@@ -13,6 +13,8 @@ DELTA_KIND = "delta"
 REMOTE_DELTA_KIND = "delta-remote"
 # Kinds of sinks that tell their readers when all of an import is there.
 TOLD_OF_ENDS = ("files",)
+# Kinds whose old rows are let go by being asked to. Cassandra forgets by itself; a topic and a webhook only pass rows on.
+AGED_BY_US = ("postgres", "jdbc", "bigquery", "files")
 SECRET_SCHEMES = ("env", "file", "k8s")
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import insert
 
 from millrace.account.ends import mark_end
+from millrace.api.ageing import ask_to_let_go
 from millrace.control.definitions import DefinitionFiles
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store as TableStore
@@ -26,6 +28,7 @@ from millrace.stream.ends import Ends
 from millrace.stream.members import Members
 
 IMPORT = "imp_01"
+DAY_US = 86_400_000_000
 
 
 class World:
@@ -69,6 +72,10 @@ class World:
         assert outcome.fault is None, outcome.message
         self.queue.done(items)
 
+    def rows(self) -> list[int]:
+        found = (self.out / "acme" / "events").rglob("*.parquet")
+        return sorted(row for path in found for row in pq.read_table(path)["id"].to_pylist())
+
     @property
     def manifest(self) -> dict[str, Any] | None:
         path = self.out / "acme" / "events" / "_manifests" / f"{IMPORT}.json"
@@ -105,6 +112,21 @@ def test_an_end_that_overtakes_rows_waits_for_them(world: World) -> None:
     world.deliver()
     assert world.manifest is not None
     assert sorted(chunk for file in world.manifest["files"] for chunk in file["chunks"]) == ["imp_01/0", "imp_01/3"]
+
+
+def test_rows_older_than_was_agreed_leave_the_sink_and_do_not_come_back(world: World) -> None:
+    for number in range(3):
+        world.park(number)
+    world.deliver()
+    assert ask_to_let_go(world.home, world.definition, 101 + DAY_US) is True
+    assert ask_to_let_go(world.home, world.definition, 102 + DAY_US) is False, "once a day"
+    ((folder, _),) = world.ends.park()
+    assert folder == world.queue.folder
+    world.deliver()
+    assert world.rows() == []
+    world.park(7)
+    world.deliver()
+    assert world.rows() == [], "older than what was let go"
 
 
 def test_an_import_without_rows_has_a_manifest_too(world: World) -> None:
