@@ -18,7 +18,7 @@ from millrace.client.documents import (
     is_over,
 )
 from millrace.client.errors import Problem, Unreachable, problem_from
-from millrace.client.sender import Progress
+from millrace.client.sender import Content, Progress
 from millrace.client.stream import OnRejected, RowStream
 from millrace.client.upload import Submission, Upload, begin_upload, nobody, upload_file, upload_stream
 
@@ -64,7 +64,7 @@ class Millrace(Connection):
         """The same for what can be read only once."""
         return upload_stream(self, stream, submission, progress)
 
-    def begin_upload(self, path: Path, submission: Submission) -> Upload:
+    def begin_upload(self, path: Content, submission: Submission) -> Upload:
         """Has the import admitted; its bytes follow with `send`."""
         return begin_upload(self, path, submission)
 

@@ -7,8 +7,7 @@ import select
 from collections.abc import Callable
 from contextlib import closing
 from http import HTTPStatus
-from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, Protocol
 from urllib.parse import urlsplit
 
 from millrace.client.endpoint import Endpoint
@@ -21,7 +20,16 @@ Progress = Callable[[int], None]
 """Called with the number of the file's bytes sent so far."""
 
 
-def send_range(endpoint: Endpoint, import_id: str, path: Path, offset: int, length: int, progress: Progress) -> int:
+class Content(Protocol):
+    """A path, or what can be opened and read anywhere as one can."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, mode: Literal["rb"], /) -> BinaryIO: ...
+
+
+def send_range(endpoint: Endpoint, import_id: str, path: Content, offset: int, length: int, progress: Progress) -> int:
     """Bytes offset to length of the file; the new offset."""
     with path.open("rb") as file, closing(_connect(endpoint)) as connection:
         try:

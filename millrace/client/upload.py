@@ -2,6 +2,7 @@
 
 The idempotency key is made once per submission, so that a request whose answer was lost is not a second import."""
 
+import os
 import secrets
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from millrace.client.connection import PATIENCE_SECONDS, Connection, may_pass, p
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import Problem, Unreachable
 from millrace.client.fileoptions import AS_DECLARED, FileOptions
-from millrace.client.sender import PIECE_BYTES, Progress, send_range
+from millrace.client.sender import PIECE_BYTES, Content, Progress, send_range
 
 SMALL_FILE_BYTES = 1 << 20
 FIRST_PAUSE_SECONDS = 0.1
@@ -95,7 +96,7 @@ class Upload:
 
     connection: Connection
     import_id: str
-    path: Path
+    path: Content
     length: int
     offset: int
     patience: float
@@ -133,9 +134,11 @@ def _is_closed(failed: Problem | Unreachable) -> bool:
     return isinstance(failed, Problem) and (failed.code == "not_open" or failed.status in _GONE)
 
 
-def begin_upload(connection: Connection, path: Path, submission: Submission) -> Upload:
+def begin_upload(connection: Connection, path: Content, submission: Submission) -> Upload:
     """Has the import admitted; its bytes follow with `send`."""
-    length, patience = path.stat().st_size, Patience(submission.patience)
+    with path.open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+    patience = Patience(submission.patience)
     headers = {**_TUS, "Upload-Length": str(length), "Idempotency-Key": submission.idempotency_key}
     query = {**submission.options.for_file(path.name).as_query(), **submission.admission()}
     while True:

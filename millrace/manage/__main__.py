@@ -18,7 +18,7 @@ def main() -> None:
     # The platform is asked every second.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     settings, stopping = Settings(), threading.Event()
-    keeper = Keeper(Home(settings.home), Millrace.from_home(settings.home), settings.apps)
+    keeper = Keeper(Home(settings.home), Millrace.from_home(settings.home), settings.apps, settings.kms)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         stopping.set()

@@ -2,8 +2,9 @@
 
 1. A folder is made in `taken` with claim.json: the key that the import will have, however often it is tried.
 2. The file is renamed into it. From here on it belongs to the platform, and no other run can take it.
-3. When its import has ended it is renamed to `done` or `failed`, with a report beside it.
-4. The claim's folder is removed.
+3. Where the agreement asks for encryption, NAME.sealed takes its place, before anything is sent.
+4. When its import has ended it is renamed to `done` or `failed`, with a report beside it.
+5. The claim's folder is removed.
 After a crash a claim without its file is removed (that is still in `out`, or filed away already); any other goes on at 3."""
 
 import json
@@ -12,22 +13,25 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from millrace.failpoint import reach
+from millrace.model.errors import Corrupt
 from millrace.staging.folders import Staging
+from millrace.staging.sealed import Keys, SealedFile, own_seal, plain_size, seal_file
 
 MOST_NAME_BYTES = 200
-REPORT = ".report.json"
+REPORT, SEALED = ".report.json", ".sealed"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`path`: where it lay in `out`. `attempt`: an import that broke off is tried under another key."""
+    """`path`: where it lay in `out`. `attempt`: an import that broke off is tried under another key. `data_key`: what seals
+    the file; empty: nothing does. `fault`: why it must not be imported."""
 
     id: str
     path: str
@@ -35,6 +39,8 @@ class Claim:
     span: str
     key: str
     attempt: int = 1
+    data_key: str = ""
+    fault: dict[str, str] | None = None
 
     @property
     def idempotency_key(self) -> str:
@@ -45,9 +51,11 @@ class Claim:
         return safe_name(self.path.rpartition("/")[2])
 
 
-def take(staging: Staging, path: str, run: str, span: str) -> Claim | None:
+def take(
+    staging: Staging, path: str, run: str, span: str, *, data_key: str = "", fault: dict[str, str] | None = None
+) -> Claim | None:
     """None if it is gone."""
-    claim = _new_claim(staging, path, run, span)
+    claim = _new_claim(staging, Claim("", path, run, span, secrets.token_urlsafe(12), data_key=data_key, fault=fault))
     reach("manage_before_take")
     try:
         with _folder_of(staging.outbox, path) as folder:
@@ -59,10 +67,10 @@ def take(staging: Staging, path: str, run: str, span: str) -> Claim | None:
     return claim
 
 
-def _new_claim(staging: Staging, path: str, run: str, span: str) -> Claim:
+def _new_claim(staging: Staging, wanted: Claim) -> Claim:
     number = time.time_ns()
     while True:
-        claim = Claim(f"{number:020d}", path, run, span, secrets.token_urlsafe(12))
+        claim = replace(wanted, id=f"{number:020d}")
         try:
             (staging.taken / claim.id).mkdir()
         except FileExistsError:
@@ -89,19 +97,54 @@ def _folder_of(root: Path, path: str) -> Iterator[int]:
 
 
 def file_of(staging: Staging, claim: Claim) -> Path:
+    """As it was taken."""
     return staging.taken / claim.id / "file" / claim.name
 
 
-def is_plain(path: Path) -> bool:
-    """A file with this one name: no device, no link, no second name of somebody else's file."""
-    status = path.lstat()
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+def _sealed_of(staging: Staging, claim: Claim) -> Path:
+    return file_of(staging, claim).with_name(claim.name + SEALED)
+
+
+def _kept(staging: Staging, claim: Claim) -> Path:
+    """As it is now."""
+    sealed = _sealed_of(staging, claim)
+    return sealed if sealed.exists() else file_of(staging, claim)
+
+
+def close_up(staging: Staging, claim: Claim, keys: Keys) -> None:
+    """Seals the file where it lies. Links, devices and empty files hold nothing to seal."""
+    path = file_of(staging, claim)
+    if os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode) and path.lstat().st_size:
+        seal_file(path, _sealed_of(staging, claim), own_seal(keys, staging.tenant, claim.data_key))
+
+
+def content(staging: Staging, claim: Claim, keys: Callable[[], Keys]) -> Path | SealedFile:
+    """What is to be sent."""
+    kept = _kept(staging, claim)
+    return kept if kept == file_of(staging, claim) else SealedFile(kept, claim.name, staging.tenant, keys())
+
+
+def size_of(staging: Staging, claim: Claim) -> int:
+    kept = _kept(staging, claim)
+    if kept != file_of(staging, claim):
+        # What was damaged has no other size than its own.
+        with suppress(Corrupt):
+            return plain_size(kept)
+    return kept.lstat().st_size
+
+
+def refused(staging: Staging, claim: Claim, fault: dict[str, str]) -> Claim:
+    """Not to be imported, whatever crashes before it is filed away."""
+    return _changed(staging, replace(claim, fault=fault))
 
 
 def tried_again(staging: Staging, claim: Claim) -> Claim:
-    again = replace(claim, attempt=claim.attempt + 1)
-    _write(staging, again)
-    return again
+    return _changed(staging, replace(claim, attempt=claim.attempt + 1))
+
+
+def _changed(staging: Staging, claim: Claim) -> Claim:
+    _write(staging, claim)
+    return claim
 
 
 def _write(staging: Staging, claim: Claim) -> None:
@@ -134,7 +177,7 @@ def _read(staging: Staging, claim_id: str) -> Claim | None:
         claim = Claim(**json.loads((staging.taken / claim_id / "claim.json").read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    return claim if os.path.lexists(file_of(staging, claim)) else None
+    return claim if os.path.lexists(_kept(staging, claim)) else None
 
 
 def file_away(staging: Staging, claim: Claim, report: dict[str, Any]) -> Path:
@@ -143,12 +186,13 @@ def file_away(staging: Staging, claim: Claim, report: dict[str, Any]) -> Path:
     inner = [safe_name(part) for part in claim.path.split("/")[:-1]]
     folder = top.joinpath(claim.span.rpartition("/")[2], *inner)
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / claim.name
-    if os.path.lexists(place):
-        place = folder / f"{claim.id}-{claim.name}"
-    place.with_name(place.name + REPORT).write_text(json.dumps(report, indent=2) + "\n")
+    name, kept = claim.name, _kept(staging, claim)
+    if any(os.path.lexists(folder / f"{name}{ending}") for ending in ("", SEALED)):
+        name = f"{claim.id}-{name}"
+    (folder / f"{name}{REPORT}").write_text(json.dumps(report, indent=2) + "\n")
+    place = folder / (name if kept == file_of(staging, claim) else f"{name}{SEALED}")
     reach("manage_before_filing")
-    os.rename(file_of(staging, claim), place)
+    os.rename(kept, place)
     os.utime(place, follow_symlinks=False)
     reach("manage_after_filing")
     shutil.rmtree(staging.taken / claim.id, ignore_errors=True)

@@ -7,15 +7,17 @@ from dataclasses import replace
 
 from millrace.manage.claiming import Claim, open_claims, still_open, take
 from millrace.manage.deciding import BATCH
-from millrace.manage.importing import Group, Importer, Report
+from millrace.manage.importing import Group, Importer, Report, fault_of
 from millrace.manage.openrun import OpenRun, now_text
 from millrace.manage.outbox import Outbox
 from millrace.manage.ripening import Health, Seen
 from millrace.manage.tools import Tools
 from millrace.model.errors import Clash
+from millrace.model.names import new_id
 from millrace.observe import log, observe
 from millrace.staging.folders import Staging
 from millrace.staging.runs import RUNNING, Run, run_folders
+from millrace.staging.sealed import Seal
 
 MOST_GROUPS = 4
 MOST_FILES = 256
@@ -29,7 +31,7 @@ class Collector:
         self._tools = tools
         self._staging = staging
         self._outbox = Outbox(staging.outbox)
-        self._importer = Importer(tools.connection, tools.senders, staging, self._on_report)
+        self._importer = Importer(tools.connection, tools.senders, staging, tools.keys, self._on_report)
         self._claims: list[Claim] = []
         self.runs: dict[str, OpenRun] = {}
         self.current: OpenRun | None = None
@@ -48,8 +50,8 @@ class Collector:
         for _, seen in self._tools.watcher.look(self._staging.tenant):
             self.note(seen)
 
-    def open(self, run: Run) -> OpenRun:
-        self.current = self.runs[run.id] = OpenRun(self._staging, run)
+    def open(self, run: Run, seal: Seal | None = None) -> OpenRun:
+        self.current = self.runs[run.id] = OpenRun(self._staging, run, self._tools.keys, seal)
         return self.current
 
     def collect(self, health: Health) -> None:
@@ -61,17 +63,15 @@ class Collector:
             self.look()
         room = MOST_FILES if health.is_batch or current.groups < MOST_GROUPS else 0
         finished, broken = self._outbox.ripe(health, room)
-        for path in broken:
-            self._refuse(path, current)
         if health.is_batch:
-            self._claims += self._taken(finished, current, current.run.id)
+            self._claims += self._all_taken(finished, broken, current, current.run.id)
             if not health.is_running and self._claims and not finished:
                 claims, self._claims = self._claims, []
                 self._hand_over(current, current.run.id, claims)
-        elif finished:
+        elif finished or broken:
             current.group_number += 1
             span = f"{current.run.id}.{current.group_number}"
-            self._hand_over(current, span, self._taken(finished, current, span))
+            self._hand_over(current, span, self._all_taken(finished, broken, current, span))
 
     def close_runs(self, *, is_running: bool) -> None:
         for run in list(self.runs.values()):
@@ -83,25 +83,25 @@ class Collector:
             if is_current:
                 self.current = None
 
-    def _taken(self, paths: Sequence[str], run: OpenRun, span: str) -> list[Claim]:
+    def _all_taken(self, finished: Sequence[str], broken: Sequence[str], run: OpenRun, span: str) -> list[Claim]:
+        half_written = Clash(
+            f"The program ended with code {run.run.exit_code} while it may have been writing the file.",
+            remedy="Write under a name that begins with a dot, and rename the file when it is whole.",
+            code="half_written",
+        )
+        return self._taken(finished, run, span) + self._taken(broken, run, span, fault_of(half_written))
+
+    def _taken(self, paths: Sequence[str], run: OpenRun, span: str, fault: dict[str, str] | None = None) -> list[Claim]:
         claims: list[Claim] = []
         try:
             for path in paths:
-                claim = take(self._staging, path, run.run.id, span)
+                data_key = new_id("fil") if run.run.sealed else ""
+                claim = take(self._staging, path, run.run.id, span, data_key=data_key, fault=fault)
                 claims += [] if claim is None else [claim]
         except OSError as failed:
             observe("trouble", kind="client_app", tenant=self._staging.tenant, error=str(failed))
             self._outbox.miss()
         return claims
-
-    def _refuse(self, path: str, run: OpenRun) -> None:
-        why = Clash(
-            f"The program ended with code {run.run.exit_code} while it may have been writing the file.",
-            remedy="Write under a name that begins with a dot, and rename the file when it is whole.",
-            code="half_written",
-        )
-        for claim in self._taken([path], run, run.run.id):
-            self._importer.refuse(claim, why)
 
     def _hand_over(self, run: OpenRun, span: str, claims: Sequence[Claim], *, is_new: bool = True) -> None:
         if claims:
@@ -135,7 +135,7 @@ class Collector:
         for folder in run_folders(self._staging):
             run = folder.read()
             if not run.is_over:
-                self.runs[run.id] = OpenRun(self._staging, run)
+                self.runs[run.id] = OpenRun(self._staging, run, self._tools.keys)
                 self.runs[run.id].app_ended(run.exit_code)
         groups: dict[tuple[str, str], list[Claim]] = {}
         for claim in open_claims(self._staging):
@@ -147,6 +147,6 @@ class Collector:
         """A record of it is made if that is all that is missing."""
         if run_id not in self.runs:
             lost = Run(run_id, self._staging.tenant, BATCH, RUNNING, "recovery", 0, now_text())
-            self.runs[run_id] = OpenRun(self._staging, lost)
+            self.runs[run_id] = OpenRun(self._staging, lost, self._tools.keys)
             self.runs[run_id].app_ended(None)
         return self.runs[run_id]

@@ -4,11 +4,13 @@ A file's table is its sub-folder of `out`, else the tenant's only one. Files are
 finished, so that the later one wins, and sent at the same time. A file that cannot be imported spoils its span and nothing
 else: the rest goes on in the next one."""
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from millrace.client import Millrace, Problem, Submission, Unreachable, Upload
@@ -16,11 +18,14 @@ from millrace.client.connection import may_pass
 from millrace.client.documents import ImportDocument
 from millrace.client.spans import Spans
 from millrace.failpoint import reach
-from millrace.manage.claiming import Claim, file_away, file_of, is_plain, tried_again
+from millrace.manage.claiming import Claim, close_up, content, file_away, file_of, refused, size_of, tried_again
 from millrace.manage.route import Route
 from millrace.manage.turns import Turns
-from millrace.model.errors import Clash, Invalid, MillraceError, Refused
+from millrace.model.errors import Clash, Corrupt, Invalid, KeyGone, MillraceError, Refused
+from millrace.observe import log
+from millrace.staging.arrivals import is_plain
 from millrace.staging.folders import Staging
+from millrace.staging.sealed import Keys
 
 # Admitted and not yet sent: none may wait so long for its bytes that the platform gives it up.
 SENT_AT_ONCE = 8
@@ -62,20 +67,23 @@ class Importer:
         connection: Millrace,
         senders: ThreadPoolExecutor,
         staging: Staging,
+        keys: Callable[[], Keys],
         on_report: Callable[[str, Report], None],
     ) -> None:
         self._connection = connection
         self._senders = senders
         self._staging = staging
+        self._keys = keys
         self._on_report = on_report
         self._slots = threading.Semaphore(SENT_AT_ONCE)
         self.turns = Turns()
 
     def bring(self, group: Group) -> list[str]:
         """Returns when every file of the group has been filed away: the spans that were begun for them."""
+        claims = [self._closed_up(claim) for claim in group.claims]
         self.turns.wait(group.turn)
         route = Route(Spans(self._connection, self._staging.tenant), group.span, group.is_new)
-        ready = self._with_tables(group)
+        ready = self._with_tables(claims)
         if ready and group.is_new:
             ready = self._in_span(ready, route)
             reach("manage_after_span")
@@ -89,37 +97,51 @@ class Importer:
         self.turns.through(group.turn)
         return route.begun
 
-    def refuse(self, claim: Claim, why: MillraceError, table: str | None = None, import_id: str | None = None) -> None:
-        """For what must not be imported."""
-        self._file(claim, table, _fault(why), import_id)
+    def _closed_up(self, claim: Claim) -> Claim:
+        """As it may lie here. A sealed copy of a link would no longer show what it was: that is said before."""
+        path = file_of(self._staging, claim)
+        if claim.fault is None and os.path.lexists(path) and not is_plain(path):
+            why = Invalid(f"{claim.path!r:.80} is no plain file.", remedy="Write files, not links or devices.")
+            claim = refused(self._staging, claim, fault_of(why))
+        if claim.data_key:
+            close_up(self._staging, claim, self._keys())
+        return claim
 
-    def _with_tables(self, group: Group) -> list[Ready]:
-        """What can have no table is filed away."""
+    def _refuse(self, claim: Claim, why: MillraceError, table: str | None = None, import_id: str | None = None) -> None:
+        """For what must not be imported."""
+        self._file(claim, table, fault_of(why), import_id)
+
+    def _with_tables(self, claims: Sequence[Claim]) -> list[Ready]:
+        """What has a fault already, or can have no table, is filed away."""
+        for claim in claims:
+            if claim.fault is not None:
+                self._file(claim, None, claim.fault)
+        claims = [claim for claim in claims if claim.fault is None]
+        if not claims:
+            return []
         try:
             tables = self._connection.tenant(self._staging.tenant)["tables"]
-        except Problem as refused:
-            if may_pass(refused):
+        except Problem as failed:
+            if may_pass(failed):
                 raise
             tables = []
         ready = []
-        for claim in group.claims:
+        for claim in claims:
             try:
-                if not is_plain(file_of(self._staging, claim)):
-                    raise Invalid(f"{claim.path!r:.80} is no plain file.", remedy="Write files, not links or devices.")
                 ready.append((claim, table_of(claim.path, tables)))
-            except Refused as refused:
-                self.refuse(claim, refused)
+            except Refused as why:
+                self._refuse(claim, why)
         return ready
 
     def _in_span(self, ready: list[Ready], route: Route) -> list[Ready]:
         """A tenant that can have no span can have no imports."""
         try:
             route.begin()
-        except Problem as refused:
-            if may_pass(refused):
+        except Problem as why:
+            if may_pass(why):
                 raise
             for claim, table in ready:
-                self.refuse(claim, refused, table)
+                self._refuse(claim, why, table)
             return []
         return ready
 
@@ -133,9 +155,12 @@ class Importer:
                     upload = self._admit(claim, table, route)
                 except BaseException as failed:
                     self._slots.release()
-                    if not isinstance(failed, Problem) or may_pass(failed):
+                    if isinstance(failed, Corrupt | KeyGone):
+                        self._refuse(claim, failed, table)
+                    elif isinstance(failed, Problem) and not may_pass(failed):
+                        self._refuse(claim, failed, table, failed.import_id)
+                    else:
                         raise
-                    self.refuse(claim, failed, table, failed.import_id)
                     continue
                 sent.append((claim, table, self._senders.submit(self._send, upload)))
         except BaseException:
@@ -145,7 +170,7 @@ class Importer:
         return sent
 
     def _admit(self, claim: Claim, table: str, route: Route) -> Upload | str:
-        path = file_of(self._staging, claim)
+        path = content(self._staging, claim, self._keys)
         while True:
             submission = Submission(
                 self._staging.tenant,
@@ -155,17 +180,21 @@ class Importer:
                 span=route.span,
             )
             try:
-                if path.stat().st_size == 0:
+                if isinstance(path, Path) and path.stat().st_size == 0:
                     return self._connection.upload_file(path, submission)["id"]
                 return self._connection.begin_upload(path, submission)
-            except Problem as refused:
-                if not route.goes_on_after(refused):
+            except Problem as why:
+                if not route.goes_on_after(why):
                     raise
 
     def _send(self, upload: Upload | str) -> str:
         """The import, whatever became of it: its document tells."""
         try:
             return upload if isinstance(upload, str) else upload.send()["id"]
+        except (Corrupt, KeyGone) as lost:
+            assert isinstance(upload, Upload)
+            log("app_file_unreadable", tenant=self._staging.tenant, import_id=upload.import_id, error=str(lost))
+            return self._connection.cancel(upload.import_id)["id"]
         except (Problem, Unreachable) as failed:
             if may_pass(failed) or isinstance(upload, str):
                 raise
@@ -186,7 +215,7 @@ class Importer:
                 remedy="Importing the file again would double them: mend it by hand.",
                 code="broke_off",
             )
-            error = _fault(unsure)
+            error = fault_of(unsure)
         self._file(claim, table, error, import_id, document)
         return None
 
@@ -206,7 +235,7 @@ class Importer:
         report = {
             "claim": claim.id,
             "file": claim.path,
-            "bytes": file_of(self._staging, claim).lstat().st_size,
+            "bytes": size_of(self._staging, claim),
             "table": table,
             "import": import_id,
             "state": "failed" if document is None else document["state"],
@@ -220,5 +249,5 @@ class Importer:
         file_away(self._staging, claim, report)
 
 
-def _fault(error: MillraceError) -> dict[str, str]:
+def fault_of(error: MillraceError) -> dict[str, str]:
     return {"code": error.code, "message": error.message, "remedy": error.remedy}

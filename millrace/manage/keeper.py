@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from millrace.client import Millrace
 from millrace.client.apps import Apps
@@ -25,7 +26,8 @@ from millrace.model.agreement import parse_agreement
 from millrace.model.errors import MillraceError
 from millrace.model.names import Home
 from millrace.observe import log, observe
-from millrace.settings import AppSettings
+from millrace.seal.keyring import keyring_of
+from millrace.settings import AppSettings, KmsSettings
 
 REFRESH_SECONDS = 1.0
 # Of the time, at most so much is spent on asking: thousands of agreements are read less often.
@@ -39,7 +41,7 @@ STOP_SECONDS = 8.0
 
 
 class Keeper:
-    def __init__(self, home: Home, connection: Millrace, settings: AppSettings) -> None:
+    def __init__(self, home: Home, connection: Millrace, settings: AppSettings, kms: KmsSettings) -> None:
         self._home = home
         self._apps = Apps(connection)
         self._waking, self._wake_end = os.pipe()
@@ -54,6 +56,7 @@ class Keeper:
             ThreadPoolExecutor(WORKERS, "import"),
             ThreadPoolExecutor(WORKERS, "send"),
             timedelta(seconds=settings.longest_run_seconds),
+            partial(keyring_of, str(home.root), kms),
             self.wake,
         )
         self._tended: dict[str, Tended] = {}
@@ -147,10 +150,10 @@ class Keeper:
             "watching": self._tools.watcher.means,
             "tenants": {tenant: tended.status() for tenant, tended in self._tended.items()},
         }
-        partial = self._home.apps.with_suffix(".new")
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps({"pid": os.getpid(), "at": now_text(), **said}))
-        partial.replace(self._home.apps)
+        unfinished = self._home.apps.with_suffix(".new")
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps({"pid": os.getpid(), "at": now_text(), **said}))
+        unfinished.replace(self._home.apps)
 
     def _tidy(self) -> None:
         for tenant, tended in self._tended.items():

@@ -1,9 +1,14 @@
-"""Output of a running program in, log files of bounded size out: the newest under its name, older ones numbered."""
+"""Output of a running program in, log files of bounded size out: the newest under its name, older ones numbered.
+
+With a seal they are sealed piece by piece, as they come."""
 
 import os
 import stat
 import threading
 from pathlib import Path
+
+from millrace.model.names import new_id
+from millrace.staging.sealed import Seal, frame, head, log_part
 
 LOG_BYTES = 4 << 20
 KEPT = 3
@@ -11,39 +16,58 @@ PIECE_BYTES = 1 << 16
 
 
 class RotatedLog:
-    def __init__(self, path: Path, most_bytes: int = LOG_BYTES, kept: int = KEPT) -> None:
+    def __init__(self, path: Path, most_bytes: int = LOG_BYTES, kept: int = KEPT, seal: Seal | None = None) -> None:
         self._path = path
         self._most = most_bytes
         self._kept = kept
-        self._file = path.open("ab", buffering=0)
+        self._seal = seal
+        self._open()
 
     def write(self, piece: bytes) -> None:
-        if self._file.tell() and self._file.tell() + len(piece) > self._most:
+        if self._file.tell() > self._empty_bytes and self._file.tell() + len(piece) > self._most:
             self._file.close()
-            for number in range(self._kept - 1, 0, -1):
-                older = self._numbered(number - 1)
-                if older.exists():
-                    older.replace(self._numbered(number))
-            self._file = self._path.open("ab", buffering=0)
+            make_room(self._path, self._kept)
+            self._open()
+        if self._seal is not None:
+            piece = frame(self._seal, piece, log_part(self._log, self._pieces))
         self._file.write(piece)
+        self._pieces += 1
 
     def close(self) -> None:
         self._file.close()
 
-    def _numbered(self, number: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
+    def _open(self) -> None:
+        self._log, self._pieces = new_id("log"), 0
+        if self._seal is None:
+            self._file = self._path.open("ab", buffering=0)
+            self._empty_bytes = 0
+        else:
+            # Somebody may read it already: it appears with its head.
+            unfinished = self._path.with_name(f".{self._path.name}.new")
+            self._file = unfinished.open("wb", buffering=0)
+            self._empty_bytes = self._file.write(head(self._seal, self._log))
+            unfinished.rename(self._path)
+
+
+def make_room(path: Path, kept: int) -> None:
+    """Numbers the older ones anew; the oldest goes."""
+    for number in range(kept - 1, 0, -1):
+        older = path if number == 1 else path.with_name(f"{path.name}.{number - 1}")
+        if older.exists():
+            older.replace(path.with_name(f"{path.name}.{number}"))
 
 
 class Pump(threading.Thread):
     """Carries a pipe into a log until the pipe ends."""
 
-    def __init__(self, descriptor: int, path: Path) -> None:
+    def __init__(self, descriptor: int, path: Path, seal: Seal | None) -> None:
         super().__init__(name=f"pump {path.name}", daemon=True)
         self._descriptor = descriptor
         self._path = path
+        self._seal = seal
 
     def run(self) -> None:
-        log = RotatedLog(self._path)
+        log = RotatedLog(self._path, seal=self._seal)
         try:
             while piece := os.read(self._descriptor, PIECE_BYTES):
                 log.write(piece)
@@ -63,15 +87,24 @@ def gather_own_logs(source: Path, target: Path, least_bytes: int = 0, kept: int 
     for entry in found:
         target.mkdir(exist_ok=True)
         place = target / os.fsencode(entry.name).decode(errors="backslashreplace")[:200]
-        for number in range(kept - 1, 0, -1):
-            older = place if number == 1 else place.with_name(f"{place.name}.{number - 1}")
-            if older.exists():
-                older.replace(place.with_name(f"{place.name}.{number}"))
+        make_room(place, kept)
         try:
             os.rename(entry.path, place)
             _keep_last(place)
         except OSError:
             place.unlink(missing_ok=True)
+
+
+def seal_logs(plain: Path, sealed: Path, seal: Seal, kept: int = KEPT) -> None:
+    """Of a folder of logs that are written no more, as each was left by `gather_own_logs`."""
+    sealed.mkdir(parents=True, exist_ok=True)
+    for path in sorted(plain.iterdir(), reverse=True):
+        # Not among those that are shown.
+        unfinished, log = sealed.parent / f".{path.name}.new", new_id("log")
+        unfinished.write_bytes(head(seal, log) + frame(seal, path.read_bytes(), log_part(log, 0)))
+        make_room(sealed / path.name, kept)
+        unfinished.replace(sealed / path.name)
+        path.unlink()
 
 
 def _is_plain(entry: "os.DirEntry[str]") -> bool:

@@ -1,15 +1,18 @@
 """A run that is not over: its record on disk, kept up to date while its program runs and its files are imported."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from millrace.manage.logs import gather_own_logs
+from millrace.manage.logs import gather_own_logs, seal_logs
+from millrace.model.errors import MillraceError
+from millrace.observe import observe
 from millrace.staging.folders import Staging
 from millrace.staging.runs import FAILED, IMPORTING, INTERRUPTED, RUNNING, SUCCEEDED, Run, RunFolder
+from millrace.staging.sealed import Keys, Seal, hour_seal
 
 MOST_SPANS = 20
 
@@ -25,8 +28,10 @@ def text_of(moment: datetime) -> str:
 class OpenRun:
     """Used by the manager's loop and by the threads that import its files."""
 
-    def __init__(self, staging: Staging, run: Run) -> None:
+    def __init__(self, staging: Staging, run: Run, keys: Callable[[], Keys], seal: Seal | None = None) -> None:
         self._staging = staging
+        self._keys = keys
+        self._seal = seal
         self._lock = threading.Lock()
         self._run = run
         self.folder = RunFolder(staging.runs / run.id)
@@ -67,6 +72,18 @@ class OpenRun:
         """The files that the program wrote itself; while it runs only those that have grown long."""
         with suppress(FileNotFoundError):
             gather_own_logs(self._staging.log, self.folder.own_logs, least_bytes)
+        self._seal_logs()
+
+    def _seal_logs(self) -> None:
+        """A keeper of keys that is away holds up no run: what is not sealed now may be when the run is closed."""
+        if not (self._run.sealed and self.folder.own_logs.is_dir() and any(self.folder.own_logs.iterdir())):
+            return
+        try:
+            if self._seal is None:
+                self._seal = hour_seal(self._keys(), self._staging.tenant, self._run.id)
+            seal_logs(self.folder.own_logs, self.folder.sealed_own_logs, self._seal)
+        except MillraceError as failed:
+            observe("trouble", kind="client_app", tenant=self._staging.tenant, error=f"Logs are not sealed: {failed}")
 
     def add_report(self, report: dict[str, Any]) -> None:
         with self._lock:
@@ -83,4 +100,5 @@ class OpenRun:
         code, error = self._run.exit_code, self._run.error
         cut_off = (code is None) != (error is not None)
         state = INTERRUPTED if cut_off else SUCCEEDED if code == 0 else FAILED
+        self._seal_logs()
         self.change(state=state, ended_at=now_text())

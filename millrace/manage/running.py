@@ -11,6 +11,7 @@ from typing import Any
 from millrace.manage.confinement import launcher
 from millrace.manage.logs import Pump
 from millrace.staging.runs import RunFolder
+from millrace.staging.sealed import Seal
 
 # Between the request to end and the end by force.
 STOP_SECONDS = 10.0
@@ -20,8 +21,9 @@ PUMP_SECONDS = 2.0
 class AppProcess:
     """The thread that makes it must outlive it."""
 
-    def __init__(self, folder: RunFolder, order: dict[str, Any]) -> None:
-        folder.path.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: RunFolder, order: dict[str, Any], seal: Seal | None = None) -> None:
+        logs = folder.path if seal is None else folder.sealed
+        logs.mkdir(parents=True, exist_ok=True)
         pipes = {name: os.pipe() for name in ("stdout", "stderr")}
         self._process = subprocess.Popen(
             launcher(),
@@ -33,7 +35,7 @@ class AppProcess:
         self._pumps = []
         for name, (reading, writing) in pipes.items():
             os.close(writing)
-            self._pumps.append(Pump(reading, folder.path / f"{name}.log"))
+            self._pumps.append(Pump(reading, logs / f"{name}.log", seal))
             self._pumps[-1].start()
         self._kill_at: float | None = None
         self._give(order)

@@ -2,6 +2,7 @@
 `deciding.py`; what becomes of its files is the collector's business."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from millrace.manage.collecting import Collector
 from millrace.manage.deciding import BATCH, STREAM, WELL_AFTER, Going, Skip, Standing, Start, Stop, decide, next_due
 from millrace.manage.elsewhere import CLUSTER, Looking, is_elsewhere, runs_elsewhere
 from millrace.manage.following import Followed
+from millrace.manage.giving import Giving, Ready
 from millrace.manage.logs import LOG_BYTES
 from millrace.manage.openrun import OpenRun, text_of
 from millrace.manage.ripening import Health, Seen
@@ -41,6 +43,7 @@ class Tended:
         self._looking = Looking()
         self._followed = Followed(self.staging.schedule)
         self._collector = Collector(tools, self.staging)
+        self._giving = Giving(tools, self.staging)
 
     @property
     def is_idle(self) -> bool:
@@ -74,9 +77,11 @@ class Tended:
         self._look_elsewhere(now)
         self._collect()
         self._collector.close_runs(is_running=self._process is not None)
+        self._look_after_inputs()
         for action in decide(self.standing(), now):
             if isinstance(action, Start):
-                self._start(action, now)
+                if (ready := self._giving.for_start(is_sealed=self._is_sealed)) is not None:
+                    self._start(action, now, ready)
             elif isinstance(action, Skip):
                 log("app_runs_skipped", tenant=self.staging.tenant, count=action.count)
                 self._followed.set(action.handled_until)
@@ -89,6 +94,10 @@ class Tended:
     def _mode(self) -> str | None:
         app = self.agreement.app if self.agreement else None
         return app.mode if app is not None and app.runs_here else None
+
+    @property
+    def _is_sealed(self) -> bool:
+        return self.agreement is not None and self.agreement.encryption
 
     def standing(self) -> Standing:
         going = None
@@ -152,6 +161,7 @@ class Tended:
         started = datetime.fromisoformat(self._collector.current.run.started_at)
         self._endings = 1 if now - started > WELL_AFTER else self._endings + 1
         self._process, self._ended_at, self._ended_well = None, now, code == 0
+        self._giving.note_end()
         self._collector.look()
         self._collector.current.app_ended(code)
         log("app_ended", tenant=self.staging.tenant, run=self._collector.current.run.id, exit_code=code)
@@ -163,7 +173,7 @@ class Tended:
         elsewhere, current = runs_elsewhere(self.agreement), self._collector.current
         if elsewhere and current is None:
             run = Run(new_id("run"), self.staging.tenant, STREAM, RUNNING, CLUSTER, self._revision, text_of(now))
-            self._collector.open(run)
+            self._collector.open(replace(run, sealed=self._is_sealed))
         elif current is not None and self._is_outdated(current):
             current.app_ended(0)
         if elsewhere and self._looking.is_due(now):
@@ -181,7 +191,13 @@ class Tended:
             health = Health(self._process is not None, is_batch, ended, self._ended_well, is_elsewhere(current))
             self._collector.collect(health)
 
-    def _start(self, action: Start, now: datetime) -> None:
+    def _look_after_inputs(self) -> None:
+        if self._process is not None or runs_elsewhere(self.agreement):
+            self._giving.while_running()
+        elif self._is_sealed and self._mode == BATCH:
+            self._giving.behind_run()
+
+    def _start(self, action: Start, now: datetime, ready: Ready) -> None:
         agreement, tenant = self.agreement, self.staging.tenant
         assert agreement is not None
         assert agreement.app is not None
@@ -191,17 +207,24 @@ class Tended:
         self._asked.unlink(missing_ok=True)
         due = None if action.due_at is None else text_of(action.due_at)
         run = Run(new_id("run"), tenant, app.mode, RUNNING, action.cause, self._revision, text_of(now), due)
-        opened = self._collector.open(run)
+        unready = ready.exception()
+        seal = None if unready else ready.result()
+        opened = self._collector.open(replace(run, sealed=self._is_sealed), seal)
+        if unready is not None:
+            return self._could_not_start(opened, now, unready)
         try:
             self.staging.make(owner_of(tenant))
             limits = self._tools.limiter.limits(tenant, agreement.resources.limits)
             opened.change(confinement={**confinement.as_json(), "limits": limits.means})
             order = confinement.order(self.staging, app.command, app.env, limits)
-            self._process = AppProcess(opened.folder, order)
+            self._process = AppProcess(opened.folder, order, seal)
         except OSError as failed:
-            self._endings, self._ended_at, self._ended_well = self._endings + 1, now, False
-            opened.app_ended(None, f"It could not be started: {failed}.")
+            self._could_not_start(opened, now, failed)
         log("app_started", tenant=tenant, run=run.id, cause=action.cause)
+
+    def _could_not_start(self, run: OpenRun, now: datetime, why: BaseException) -> None:
+        self._endings, self._ended_at, self._ended_well = self._endings + 1, now, False
+        run.app_ended(None, f"It could not be started: {why}.")
 
     def _stop(self, action: Stop) -> None:
         assert self._process is not None

@@ -14,12 +14,13 @@ MOST_RUNS = 200
 
 
 def tidy(staging: Staging, retention_days: int) -> int:
-    """How many files went. A file of `in` counts as read when a run that began behind its arrival has ended well."""
+    """How many files went. A file of `in` counts as read when a run that began behind its arrival has ended well; so does
+    one of `arrived`, to which it went back."""
     oldest = datetime.now(UTC) - timedelta(days=retention_days)
     gone = sum(_clear(folder, oldest.timestamp()) for folder in (staging.done, staging.failed))
     read_until = _read_until(staging)
     if read_until is not None:
-        gone += _clear(staging.inbox, min(oldest, read_until).timestamp())
+        gone += sum(_clear(folder, min(oldest, read_until).timestamp()) for folder in (staging.inbox, staging.arrived))
     forget_runs(staging, text_of(oldest), MOST_RUNS)
     return gone
 

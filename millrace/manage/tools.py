@@ -11,11 +11,13 @@ from millrace.manage.confinement import Confinement
 from millrace.manage.limits import Limiter
 from millrace.manage.watching import Watcher
 from millrace.model.names import Home
+from millrace.staging.sealed import Keys
 
 
 @dataclass(slots=True)
 class Tools:
-    """`wake`: the loop has something to look at. `stopping`: nothing more is begun."""
+    """`wake`: the loop has something to look at. `stopping`: nothing more is begun. `keys`: asked only for tenants whose
+    agreement wants something sealed."""
 
     home: Home
     connection: Millrace
@@ -25,5 +27,6 @@ class Tools:
     workers: ThreadPoolExecutor
     senders: ThreadPoolExecutor
     longest_run: timedelta
+    keys: Callable[[], Keys]
     wake: Callable[[], None]
     stopping: threading.Event = field(default_factory=threading.Event)

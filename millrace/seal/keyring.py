@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -49,8 +48,9 @@ class Keyring:
         """The key itself if it is there already."""
         path = self._home.data_key(tenant, key)
         if not path.exists():
-            wrapped = self.kms.wrap(tenant, secrets.token_bytes(SECRET_BYTES), _context(tenant, key))
-            _put_if_absent(path, wrapped)
+            secret = secrets.token_bytes(SECRET_BYTES)
+            if _put_if_absent(path, self.kms.wrap(tenant, secret, _context(tenant, key))):
+                self._remember(tenant, key, secret)
         return key
 
     def of_this_hour(self, tenant: str) -> str:
@@ -91,12 +91,15 @@ class Keyring:
             secret = self.kms.unwrap(tenant, _wrapped(path), _context(tenant, key))
         except FileNotFoundError as error:
             raise KeyGone(f"Tenant {tenant!r} has no data key {key}.") from error
+        self._remember(tenant, key, secret)
+        return secret
+
+    def _remember(self, tenant: str, key: str, secret: bytes) -> None:
         with self._lock:
             self._known[tenant, key] = time.monotonic() + KNOWN_SECONDS, secret
             self._known.move_to_end((tenant, key))
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
-        return secret
 
     def _paths(self, tenant: str) -> Iterator[Path]:
         yield from sorted(self._home.data_keys(tenant).glob("*/*.json"))
@@ -117,11 +120,16 @@ def _wrapped(path: Path) -> bytes:
     return bytes.fromhex(orjson.loads(path.read_bytes())["wrapped"])
 
 
-def _put_if_absent(path: Path, wrapped: bytes) -> None:
+def _put_if_absent(path: Path, wrapped: bytes) -> bool:
+    """Of many callers exactly one gets True."""
     unfinished = _unfinished(path, wrapped)
-    with suppress(FileExistsError):
+    try:
         os.link(unfinished, path)
-    unfinished.unlink()
+    except FileExistsError:
+        return False
+    finally:
+        unfinished.unlink()
+    return True
 
 
 def _replace(path: Path, wrapped: bytes) -> None:

@@ -1,17 +1,21 @@
 """Uploads that a tenant's program sees first: bytes in, a finished file in its `in` folder out; and what lies there.
 
-A file appears under its name when it is whole. A name that is taken is not overwritten: the newcomer gets another."""
+A file appears under its name when it is whole. A name that is taken is not overwritten: the newcomer gets another. Where the
+agreement asks for encryption, it is sealed in `arrived` first, and comes into `in` when the program runs (`inputs.py`)."""
 
 import os
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
-from millrace.model.errors import Invalid
+from millrace.model.errors import Corrupt, Invalid
 from millrace.model.names import new_id
 from millrace.staging.folders import Staging
+from millrace.staging.sealed import Keys, Sealer, own_seal, plain_size
 
 MOST_NAME_BYTES = 200
 
@@ -30,31 +34,43 @@ def checked_file_name(given: str | None) -> str:
 
 
 class Arrival:
-    """One file being received; only `keep` makes it visible under its name."""
+    """One file being received; only `keep` makes it visible under its name. With `keys` it is sealed as it comes, by a data
+    key of its own: whoever keeps that is asked by the first `write`."""
 
-    def __init__(self, staging: Staging, name: str) -> None:
-        self._folder = staging.inbox
+    def __init__(self, staging: Staging, name: str, keys: Keys | None = None) -> None:
+        self._staging = staging
+        self._keys = keys
+        self._folder = staging.inbox if keys is None else staging.arrived
         self._name = checked_file_name(name)
         self._partial = self._folder / f".{new_id('up')}.partial"
         self._file: BinaryIO
+        self._sealer: Sealer | None = None
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         # The folder is another user's: what it prepared under this name must not be followed.
-        self._file = os.fdopen(
-            os.open(self._partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb"
-        )
+        self._file = created(self._partial)
         return self
 
     def write(self, piece: bytes) -> None:
-        self._file.write(piece)
+        if self._keys is None:
+            self._file.write(piece)
+        else:
+            self._sealing(self._keys).write(piece)
+
+    def _sealing(self, keys: Keys) -> Sealer:
+        if self._sealer is None:
+            self._sealer = Sealer(self._file, own_seal(keys, self._staging.tenant, new_id("arr")))
+        return self._sealer
 
     def keep(self) -> Path:
+        if self._keys is not None:
+            self._sealing(self._keys).finish()
         self._file.flush()
-        owner = self._folder.stat()
-        if os.geteuid() == 0:
-            os.fchown(self._file.fileno(), owner.st_uid, owner.st_gid)
-        for name in (self._name, self._other_name()):
+        own_as(self._folder, self._file)
+        for name in (self._name, other_name(self._name)):
+            if self._keys is not None and os.path.lexists(self._staging.inbox / name):
+                continue
             try:
                 os.link(self._partial, self._folder / name, follow_symlinks=False)
             except FileExistsError:
@@ -62,15 +78,34 @@ class Arrival:
             return self._folder / name
         raise Invalid(f"{self._name!r} could not be kept.", remedy="Send it under another name.")
 
-    def _other_name(self) -> str:
-        stem, dot, ending = self._name.partition(".")
-        return f"{stem}-{new_id('up')}{dot}{ending}"
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
         self._partial.unlink(missing_ok=True)
+
+
+def created(path: Path) -> BinaryIO:
+    """A file that nobody prepared, for its owner alone."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb")
+
+
+def own_as(folder: Path, file: BinaryIO) -> None:
+    """Gives the file to whom the folder belongs."""
+    owner = folder.stat()
+    if os.geteuid() == 0:
+        os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+
+
+def is_plain(path: Path) -> bool:
+    """A file with this one name: no device, no link, no second name of somebody else's file."""
+    status = path.lstat()
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+
+
+def other_name(name: str) -> str:
+    stem, dot, ending = name.partition(".")
+    return f"{stem}-{new_id('up')}{dot}{ending}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +121,33 @@ class Waiting:
 
 
 def waiting_files(staging: Staging, most: int) -> list[Waiting]:
-    """What lies in `in`, by name."""
+    """What lies in `in`, or sealed before it, by name."""
+    found = [(entry, False) for entry in _visible(staging.inbox)] + [
+        (entry, True) for entry in _visible(staging.arrived)
+    ]
+    found = sorted(found, key=lambda one: one[0].name)[:most]
+    waiting: list[Waiting] = []
+    for entry, is_sealed in found:
+        # Gone: it has been taken meanwhile.
+        with suppress(FileNotFoundError):
+            waiting += [_waiting(entry, is_sealed)] if entry.is_file(follow_symlinks=False) else []
+    return waiting
+
+
+def _visible(folder: Path) -> "list[os.DirEntry[str]]":
     try:
-        with os.scandir(staging.inbox) as entries:
-            found = sorted((e for e in entries if not e.name.startswith(".")), key=lambda entry: entry.name)[:most]
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
     except FileNotFoundError:
         return []
-    return [_waiting(entry) for entry in found if entry.is_file(follow_symlinks=False)]
 
 
-def _waiting(entry: "os.DirEntry[str]") -> Waiting:
+def _waiting(entry: "os.DirEntry[str]", is_sealed: bool) -> Waiting:
     status = entry.stat(follow_symlinks=False)
     arrived = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="milliseconds")
-    return Waiting(entry.name, status.st_size, arrived.replace("+00:00", "Z"))
+    size = status.st_size
+    if is_sealed:
+        # What was damaged is listed all the same.
+        with suppress(Corrupt):
+            size = plain_size(Path(entry.path))
+    return Waiting(entry.name, size, arrived.replace("+00:00", "Z"))

@@ -35,6 +35,21 @@ class Staging:
         return self.root / "log"
 
     @property
+    def arrived(self) -> Path:
+        """Uploads that no program has seen yet, sealed; only where the agreement asks for encryption."""
+        return self.home.handled(self.tenant) / "arrived"
+
+    @property
+    def given(self) -> Path:
+        """What has been opened and is about to appear in `in`."""
+        return self.home.handled(self.tenant) / "given"
+
+    @property
+    def returned(self) -> Path:
+        """What a run left in `in` and is about to be sealed."""
+        return self.home.handled(self.tenant) / "returned"
+
+    @property
     def taken(self) -> Path:
         """Files on their way into their tables, a folder each."""
         return self.home.handled(self.tenant) / "taken"

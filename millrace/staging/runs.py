@@ -1,7 +1,8 @@
 """What is kept of each run of a tenant's program: its record, its files, its output; written by the managers, read by all.
 
 runs/RUN/run.json, files.jsonl (a report per file), stdout.log, stderr.log (each with older ones beside it), and in files/ the
-log files that the program wrote itself."""
+log files that the program wrote itself. Where the agreement asks for encryption, logs lie sealed in sealed/, under the same
+names."""
 
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 from millrace.model.errors import Missing
 from millrace.staging.folders import Staging
+from millrace.staging.sealed import Keys, log_tail, plain_size
 
 RUNNING, IMPORTING, SUCCEEDED, FAILED, INTERRUPTED = "running", "importing", "succeeded", "failed", "interrupted"
 MOST_REPORT_BYTES = 8 << 20
@@ -24,7 +26,8 @@ _RUN_ID = re.compile(r"run_[0-9a-hjkmnp-tv-z]{26}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`exit_code`: negative for a signal. `error`: why the platform ended it, or could not begin it."""
+    """`exit_code`: negative for a signal. `error`: why the platform ended it, or could not begin it. `sealed`: so is what is
+    kept of it."""
 
     id: str
     tenant: str
@@ -41,6 +44,7 @@ class Run:
     files: dict[str, int] = field(default_factory=lambda: {"done": 0, "failed": 0})
     rows: dict[str, int] = field(default_factory=lambda: {"read": 0, "accepted": 0, "rejected": 0, "ignored": 0})
     confinement: dict[str, Any] = field(default_factory=dict)
+    sealed: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -56,6 +60,15 @@ class RunFolder:
     @property
     def own_logs(self) -> Path:
         return self.path / "files"
+
+    @property
+    def sealed(self) -> Path:
+        """Has the logs as the run itself has them, sealed."""
+        return self.path / "sealed"
+
+    @property
+    def sealed_own_logs(self) -> Path:
+        return self.sealed / "files"
 
     def read(self) -> Run:
         document = json.loads((self.path / "run.json").read_text())
@@ -95,17 +108,24 @@ class RunFolder:
 
     def logs(self) -> list[dict[str, Any]]:
         """Every kept log: what it is called and how long it is."""
-        found = [path for path in self.path.glob("std*.log*") if path.is_file()]
-        found += [path for path in self.own_logs.glob("*") if path.is_file()] if self.own_logs.is_dir() else []
-        named = ((str(path.relative_to(self.path)), path.stat().st_size) for path in found)
-        return [{"name": name, "bytes": size} for name, size in sorted(named)]
+        plain = {name: path.stat().st_size for name, path in _logs(self.path).items()}
+        sealed = {name: plain_size(path) for name, path in _logs(self.sealed).items()}
+        return [{"name": name, "bytes": size} for name, size in sorted({**plain, **sealed}.items())]
 
-    def log_tail(self, name: str, most: int) -> Iterator[bytes]:
+    def log_tail(self, name: str, most: int, keys: Keys) -> Iterator[bytes]:
         """The last bytes of one of `logs`, in pieces."""
-        if name not in {log["name"] for log in self.logs()}:
-            known = ", ".join(log["name"] for log in self.logs()) or "none"
+        plain, sealed = _logs(self.path), _logs(self.sealed)
+        if name in sealed:
+            return log_tail(sealed[name], self.read().tenant, keys, most)
+        if name not in plain:
+            known = ", ".join(sorted({*plain, *sealed})) or "none"
             raise Missing(f"The run has no log {name[:80]!r}.", remedy=f"It has: {known}.", code="no_log")
-        return _tail(self.path / name, most)
+        return _tail(plain[name], most)
+
+
+def _logs(root: Path) -> dict[str, Path]:
+    found = [*root.glob("std*.log*"), *(root / "files").glob("*")]
+    return {str(path.relative_to(root)): path for path in found if path.is_file()}
 
 
 def _tail(path: Path, most: int) -> Iterator[bytes]:

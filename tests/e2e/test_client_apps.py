@@ -49,7 +49,8 @@ def test_a_batch_app_sees_uploads_first_and_its_files_are_one_span(platform: Run
         "echo 1 > out/nowhere.csv; echo handled"
     )
     app = {"command": ["sh", "-c", script], "uploads_first": True}
-    client.apply_tenant("apps_batch", {"app": app, "resources": {"limits": {"memory": "256Mi", "cpu": "1"}}})
+    limits = {"limits": {"memory": "256Mi", "cpu": "1"}}
+    client.apply_tenant("apps_batch", {"app": app, "resources": limits, "encryption": True})
     for number in (1, 2):
         answer = upload(platform, "apps_batch", f"{number}.csv", f"id,name\n{number},draft\nx,bad\n")
         assert (answer["state"], answer["file"]) == ("staged", f"{number}.csv")

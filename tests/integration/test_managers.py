@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.staging.arrivals import waiting_files
 from tests.support.managers import Managers, Tenant, managers
 from tests.support.waiting import wait_until
 
@@ -17,6 +18,11 @@ BUILD = Path(__file__).parents[2] / "build"
 POINTS = (
     "manage_before_take", "manage_after_take", "manage_after_span", "manage_after_admit", "manage_after_send",
     "manage_after_end", "manage_before_filing", "manage_after_filing",
+)  # fmt: skip
+
+SEALED_POINTS = (
+    "staging_after_open", "staging_before_show", "staging_after_show", "manage_after_take", "staging_before_sealed",
+    "staging_after_sealed", "manage_after_admit", "manage_before_filing",
 )  # fmt: skip
 
 
@@ -50,6 +56,35 @@ def test_a_batch_run_imports_every_file_in_one_span(tenant: Tenant) -> None:
     assert {report["span"] for report in tenant.reports(tenant.staging.done)} == {run.id}
     outputs = [tenant.output(run, name) for name in ("stdout.log", "stderr.log", "files/own.log")]
     assert outputs == ["said\n", "wrong\n", "noted\n"]
+
+
+def test_under_encryption_only_what_a_running_program_sees_is_plain(tenant: Tenant) -> None:
+    say = "cat in/*.csv; grep 4012 in/*.csv >&2; cat in/*.csv > $LOG_PATH/own.log; mv in/*.csv out/"
+    wait = "while [ ! -e in/go ]; do sleep 0.02; done; rm in/go; mkdir out/none; echo 4012 > out/none/x.csv"
+    leave = r'printf "id\nleft-4012\n" > in/left.csv'
+    tenant.declare("sh", "-c", f"{IN_PLACE}{say}; {wait}; {leave}", encryption=True)
+    tenant.upload("a.csv", "id\n4012-8888\n")
+    assert [(file.file, file.bytes) for file in waiting_files(tenant.staging, 9)] == [("a.csv", 13)]
+    assert plain(tenant, "in", "out") == []
+    tenant.ask()
+    wait_until(tenant.running, 20, "the program to run")
+    tenant.upload("go", "")
+    [run] = tenant.ran()
+    assert (run.state, run.files, run.sealed) == ("succeeded", {"done": 1, "failed": 1}, True)
+    wait_until(lambda: not any(tenant.staging.inbox.iterdir()), 20, "what it left to be sealed")
+    assert plain(tenant, "in", "out", "handled") == []
+    assert [(file.file, file.bytes) for file in waiting_files(tenant.staging, 9)] == [("left.csv", 13)]
+    assert (tenant.imported(), tenant.unsealed()) == ([b"id\n4012-8888\n"], [b"id\n4012-8888\n"])
+    assert [report["file"] for report in tenant.reports(tenant.staging.done)] == ["a.csv"]
+    outputs = [tenant.output(run, name) for name in ("stdout.log", "stderr.log", "files/own.log")]
+    assert outputs == ["id\n4012-8888\n", "4012-8888\n", "id\n4012-8888\n"]
+
+
+def plain(tenant: Tenant, *below: str) -> list[Path]:
+    """Files that show what nobody should see."""
+    places = {"in": tenant.staging.inbox, "out": tenant.staging.outbox, "handled": tenant.staging.done.parent}
+    found = [path for name in below for path in places[name].rglob("*") if path.is_file()]
+    return [path for path in found if b"4012" in path.read_bytes()]
 
 
 def test_a_file_goes_to_the_table_of_its_folder_or_fails_with_their_names(tenant: Tenant) -> None:
@@ -142,21 +177,27 @@ def test_links_and_devices_are_not_imported(tenant: Tenant) -> None:
     assert tenant.imported() == [b"1\n"]
 
 
-def test_no_file_is_lost_or_imported_twice_by_a_crash(tenant: Tenant) -> None:
+@pytest.mark.parametrize(("encryption", "points"), [(False, POINTS), (True, SEALED_POINTS)])
+def test_no_file_is_lost_or_imported_twice_by_a_crash(
+    tenant: Tenant, encryption: bool, points: tuple[str, ...]
+) -> None:
     """The managers are killed at each of their boundaries, and started again."""
-    tenant.declare("sh", "-c", MOVE_ALL)
+    tenant.declare("sh", "-c", MOVE_ALL, encryption=encryption)
+    ending, put = (".sealed", tenant.upload) if encryption else ("", tenant.put)
     expected = set()
-    for point in POINTS:
+    for point in points:
         for number in range(3):
             expected.add(f"{point}{number}.csv")
-            tenant.put(f"{point}{number}.csv", f"id\n{point}{number}\n")
+            put(f"{point}{number}.csv", f"id\n{point}{number}\n")
         (tenant.managers.failpoints / point).write_text("kill")
         tenant.ask()
         assert tenant.managers.process.wait(20) == -9, point
         tenant.managers.start()
         tenant.ask()
-        wait_until(lambda: set(tenant.done()) == expected, 20, f"every file to be done behind {point}")
+        done = {f"{name}{ending}" for name in expected}
+        wait_until(lambda done=done: set(tenant.done()) == done, 20, f"every file to be done behind {point}")
     wait_until(lambda: all(run.is_over for run in tenant.runs()), 20, "every run to be over")
     assert tenant.imported() == sorted(f"id\n{name.removesuffix('.csv')}\n".encode() for name in expected)
+    assert tenant.unsealed() == (tenant.imported() if encryption else [])
     assert not list(tenant.staging.taken.iterdir())
     assert tenant.failed() == []

@@ -13,8 +13,12 @@ from typing import Any
 import psutil
 
 from millrace.model.names import Home
+from millrace.seal.keyring import Keyring, keyring_of
+from millrace.settings import KmsSettings
+from millrace.staging.arrivals import Arrival
 from millrace.staging.folders import Staging
-from millrace.staging.runs import Run, run_folders
+from millrace.staging.runs import Run, run_folder, run_folders
+from millrace.staging.sealed import SealedFile
 from tests.support.fake_platform import TOKEN, FakePlatform, fake_platform
 from tests.support.waiting import wait_until
 
@@ -111,8 +115,25 @@ class Tenant:
     def seconds_running(self) -> float:
         return (datetime.now(UTC) - datetime.fromisoformat(self.runs()[0].started_at)).total_seconds()
 
+    @property
+    def keys(self) -> Keyring:
+        return keyring_of(str(self.managers.home.root), KmsSettings())
+
+    def upload(self, name: str, text: str) -> None:
+        """As the server takes it in under encryption."""
+        with Arrival(self.staging, name, self.keys) as arrival:
+            arrival.write(text.encode())
+            arrival.keep()
+
     def output(self, run: Run, name: str = "stdout.log") -> str:
-        return (self.staging.runs / run.id / name).read_text()
+        """As the API shows it."""
+        return b"".join(run_folder(self.staging, run.id).log_tail(name, 1 << 20, self.keys)).decode()
+
+    def unsealed(self) -> list[bytes]:
+        """What was kept sealed of the files that are done."""
+        kept = self.staging.done.rglob("*.sealed")
+        files = [SealedFile(path, path.name, self.name, self.keys).open() for path in kept]
+        return sorted(file.read() for file in files)
 
     def done(self) -> list[str]:
         return _files(self.staging.done)

@@ -17,6 +17,8 @@ from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
 from millrace.model.agreement import parse_agreement
 from millrace.model.names import Home
+from millrace.seal.keyring import Keyring
+from millrace.seal.kms_local import LocalKms
 from millrace.staging.runs import run_folders
 from tests.support.fake_platform import TOKEN, FakePlatform, fake_platform
 from tests.support.waiting import wait_until
@@ -47,6 +49,7 @@ def tended(fake: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             workers,
             senders,
             timedelta(days=1),
+            lambda: Keyring(home, LocalKms(tmp_path / "kms")),
             lambda: None,
         )
         yield Tended(tools, "acme")

@@ -1,5 +1,6 @@
 """Groups of files on their way into their tables: order, spans that are over too soon, refusals, a platform that is away."""
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,13 +10,16 @@ from typing import Any
 import pytest
 
 from millrace.client import Millrace, Problem
-from millrace.manage.claiming import Claim, still_open, take
+from millrace.manage.claiming import Claim, close_up, file_of, open_claims, refused, still_open, take
 from millrace.manage.importing import Group, Importer
 from millrace.manage.openrun import OpenRun, now_text
 from millrace.model.names import Home, new_id
+from millrace.seal.keyring import Keyring
+from millrace.seal.kms_local import LocalKms
+from millrace.staging import sealed
 from millrace.staging.folders import Staging
 from millrace.staging.runs import RUNNING, Run
-from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, fake_platform
+from tests.support.fake_platform import TOKEN, Cut, FakePlatform, Refuse, fake_platform
 
 RUN = "run_1"
 
@@ -27,16 +31,19 @@ class Scene:
         self.staging.make()
         self.reports: list[dict[str, Any]] = []
         fake.answers["GET", "/v1/tenants/acme"] = {"tables": ["readings"]}
+        self.keys = Keyring(Home(root), LocalKms(root / "kms"))
         connection = Millrace(fake.url, TOKEN)
-        self.importer = Importer(connection, senders, self.staging, lambda run, report: self.reports.append(report))
+        self.importer = Importer(
+            connection, senders, self.staging, lambda: self.keys, lambda run, report: self.reports.append(report)
+        )
 
     def group(self, *names: str, is_new: bool = True) -> Group:
         turn = self.importer.turns.take_number()
         return Group(RUN, f"{RUN}.{turn}", tuple(map(self.claim, names)), turn, is_new)
 
-    def claim(self, name: str) -> Claim:
-        (self.staging.outbox / name).write_text(f"id\n{name}\n")
-        claim = take(self.staging, name, RUN, RUN)
+    def claim(self, name: str, text: str | None = None, *, data_key: str = "") -> Claim:
+        (self.staging.outbox / name).write_text(f"id\n{name}\n" if text is None else text)
+        claim = take(self.staging, name, RUN, RUN, data_key=data_key)
         assert claim is not None
         return claim
 
@@ -126,12 +133,52 @@ def test_an_import_that_broke_off_is_tried_again_unless_that_could_double_rows(s
     assert (scene.outcomes()["keyed.csv"], len(scene.fake.keys)) == ("expired", 1 + 5)
 
 
+def test_a_sealed_file_is_sent_as_it_was_and_stays_sealed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sealed, "FRAME_BYTES", 1000)
+    text = "id\n" + "4012-8888\n" * 1000
+    claims = (scene.claim("a.csv", text, data_key="fil_1"), scene.claim("none.csv", "", data_key="fil_2"))
+    # A connection that breaks goes on where the platform says, in the midst of a frame.
+    scene.fake.patch_faults = [Cut(5000, 2345)]
+    scene.importer.bring(Group(RUN, RUN, claims, scene.importer.turns.take_number()))
+    assert sorted(bytes(body) for body in scene.fake.stored.values()) == [b"", text.encode()]
+    assert {report["file"]: report["bytes"] for report in scene.reports} == {"a.csv": len(text), "none.csv": 0}
+    kept = sorted(path.name for path in scene.staging.done.rglob("*.*"))
+    assert kept == ["a.csv.report.json", "a.csv.sealed", "none.csv", "none.csv.report.json"]
+    assert not _plain_below(scene.staging.home.root)
+
+
+def test_what_is_refused_is_sealed_too_and_what_cannot_be_opened_is_refused(scene: Scene) -> None:
+    half = scene.claim("half.csv", "4012-8888", data_key="fil_1")
+    half = refused(scene.staging, half, {"code": "half_written", "message": "", "remedy": ""})
+    linked = scene.claim("linked.csv", "4012-8888", data_key="fil_2")
+    os.link(file_of(scene.staging, linked), scene.staging.outbox / "second name")
+    cut = scene.claim("cut.csv", "4012-8888", data_key="fil_3")
+    close_up(scene.staging, cut, scene.keys)
+    kept = file_of(scene.staging, cut).with_name("cut.csv.sealed")
+    kept.write_bytes(kept.read_bytes()[:-1])
+    spoilt = scene.claim("spoilt.csv", "4012-8888", data_key="fil_4")
+    close_up(scene.staging, spoilt, scene.keys)
+    file_of(scene.staging, spoilt).with_name("spoilt.csv.sealed").write_bytes(b"x")
+    # After a crash nothing but the claims is known.
+    claims = tuple(open_claims(scene.staging))
+    scene.importer.bring(Group(RUN, RUN, claims, scene.importer.turns.take_number(), is_new=False))
+    spoilt_too = {"cut.csv": "corrupt", "spoilt.csv": "corrupt"}
+    assert scene.outcomes() == {"half.csv": "half_written", "linked.csv": "invalid", **spoilt_too}
+    assert scene.fake.stored == {}
+    assert not _plain_below(scene.staging.failed)
+
+
+def _plain_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and b"4012-8888" in path.read_bytes()]
+
+
 def test_how_a_run_is_called_in_the_end(tmp_path: Path) -> None:
     staging = Staging(Home(tmp_path), "acme")
     staging.make()
+    keys = Keyring(Home(tmp_path), LocalKms(tmp_path / "kms"))
 
     def ended(exit_code: int | None, error: str | None = None) -> str:
-        run = OpenRun(staging, Run(new_id("run"), "acme", "batch", RUNNING, "asked", 1, now_text()))
+        run = OpenRun(staging, Run(new_id("run"), "acme", "batch", RUNNING, "asked", 1, now_text()), lambda: keys)
         run.app_ended(exit_code, error)
         run.close()
         return run.folder.read().state

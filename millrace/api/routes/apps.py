@@ -100,7 +100,8 @@ def show_log(
 ) -> StreamingResponse:
     """The last bytes of what the program wrote to standard output or error, or to a log file of its own."""
     folder = run_folder(_staging(tenant, caller, platform), run)
-    return StreamingResponse(folder.log_tail(name, tail), media_type="text/plain; charset=utf-8")
+    said = folder.log_tail(name, tail, platform.sealing.keyring)
+    return StreamingResponse(said, media_type="text/plain; charset=utf-8")
 
 
 def _staging(tenant: str, caller: CallerDep, platform: Platform) -> Staging:

@@ -14,6 +14,7 @@ from millrace.api.routes.imports import shown_import
 from millrace.api.sessions import PIECE_BYTES, Session
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
+from millrace.seal.keyring import Keyring
 from millrace.staging.arrivals import Arrival, waiting_files
 from millrace.staging.folders import Staging
 from millrace.staging.users import owner_of
@@ -38,7 +39,8 @@ async def upload_file(
         agreement = agreement_of(connection, checked_name("tenant", tenant_id))
         names = [definition.table.name for definition in tables_of(connection, tenant_id)]
     if agreement is not None and agreement.app is not None and agreement.app.uploads_first:
-        return await _stage(platform, tenant_id, file)
+        keys = platform.sealing.keyring if agreement.encryption else None
+        return await _stage(platform, tenant_id, file, keys)
     if table is None:
         if len(names) != 1:
             known = ", ".join(names) or "none"
@@ -52,10 +54,10 @@ async def upload_file(
     return shown_import(platform, caller, begun.imp.id)
 
 
-async def _stage(platform: Platform, tenant: str, file: UploadFile) -> dict[str, Any]:
+async def _stage(platform: Platform, tenant: str, file: UploadFile, keys: Keyring | None) -> dict[str, Any]:
     staging = Staging(platform.home, tenant)
     await asyncio.to_thread(staging.make, owner_of(tenant))
-    with Arrival(staging, file.filename or "") as arrival:
+    with Arrival(staging, file.filename or "", keys) as arrival:
         async for piece in _pieces(file):
             await asyncio.to_thread(arrival.write, piece)
         kept = await asyncio.to_thread(arrival.keep)

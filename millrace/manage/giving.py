@@ -1,0 +1,90 @@
+"""What a tenant's program finds in `in`, moved there and back by threads of their own: one tenant's files hold up no other's.
+
+Only where the agreement asks for encryption, or did when the files arrived, is there anything to move."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from millrace.manage.tools import Tools
+from millrace.model.names import new_id
+from millrace.observe import observe
+from millrace.staging.folders import Staging
+from millrace.staging.inputs import give, have_arrived, take_back
+from millrace.staging.sealed import Seal, hour_seal
+
+# Between two attempts where the first failed: whoever keeps the keys may be away.
+PAUSE_SECONDS = 5.0
+Ready = Future[Seal | None]
+
+
+class Giving:
+    """Used by the loop's thread alone; at most one thing is under way."""
+
+    def __init__(self, tools: Tools, staging: Staging) -> None:
+        self._tools = tools
+        self._staging = staging
+        self._before_start: tuple[bool, Ready] | None = None
+        self._moving: Ready | None = None
+        self._again_at = 0.0
+        self._may_be_left = True
+
+    def for_start(self, *, is_sealed: bool) -> Ready | None:
+        """None: not yet. Then, once, what seals the run's logs, or why it cannot begin."""
+        if self._is_moving:
+            return None
+        if self._before_start is None:
+            if not is_sealed and not have_arrived(self._staging):
+                return _nothing_to_do()
+            self._before_start = is_sealed, self._submit(lambda: self._prepare(is_sealed))
+        was_sealed, ready = self._before_start
+        if not ready.done():
+            return None
+        self._before_start = None
+        # The agreement may have changed meanwhile.
+        return ready if was_sealed == is_sealed else None
+
+    def while_running(self) -> None:
+        """What arrives meanwhile is seen at once."""
+        if not self._is_moving and time.monotonic() > self._again_at and have_arrived(self._staging):
+            self._again_at = time.monotonic() + PAUSE_SECONDS
+            self._moving = self._submit(lambda: give(self._staging, self._tools.keys()))
+
+    def note_end(self) -> None:
+        self._may_be_left = True
+
+    def behind_run(self) -> None:
+        """What the program left is sealed; once behind each run."""
+        if self._may_be_left and not self._is_moving and self._before_start is None:
+            self._may_be_left = False
+            self._moving = self._submit(lambda: take_back(self._staging, self._tools.keys()))
+
+    @property
+    def _is_moving(self) -> bool:
+        return self._moving is not None and not self._moving.done()
+
+    def _prepare(self, is_sealed: bool) -> Seal | None:
+        if have_arrived(self._staging):
+            give(self._staging, self._tools.keys())
+        return hour_seal(self._tools.keys(), self._staging.tenant, new_id("run")) if is_sealed else None
+
+    def _submit(self, work: Callable[[], Seal | None]) -> Ready:
+        future = self._tools.workers.submit(work)
+        future.add_done_callback(self._told)
+        return future
+
+    def _told(self, ended: Ready) -> None:
+        failed = ended.exception()
+        if failed is None:
+            self._again_at = 0.0
+        else:
+            observe(
+                "trouble", kind="client_app", tenant=self._staging.tenant, error=f"{type(failed).__name__}: {failed}"
+            )
+        self._tools.wake()
+
+
+def _nothing_to_do() -> Ready:
+    ready = Ready()
+    ready.set_result(None)
+    return ready

@@ -1,0 +1,120 @@
+"""What lies in `in`, where the agreement asks for encryption: sealed in `arrived` while no program runs, plain while it does.
+
+Each file comes into `in` once, whatever is killed when:
+1. It is opened into a hidden file of `in` that is named by whom it was sealed for.
+2. The sealed file is moved to `given`: from here on it counts as opened.
+3. The hidden file gets its name. 4. The sealed one is removed.
+What a run leaves behind goes back: 5. It is moved to `returned`, under a name that begins with whom it will be sealed for.
+6. It is sealed into `arrived`. 7. It is removed from `returned`."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from millrace.failpoint import reach
+from millrace.model.errors import Corrupt, KeyGone
+from millrace.model.names import new_id
+from millrace.observe import observe
+from millrace.staging.arrivals import MOST_NAME_BYTES, created, is_plain, other_name, own_as
+from millrace.staging.folders import Staging
+from millrace.staging.sealed import FRAME_BYTES, Keys, SealedFile, hour_seal, make_safe, owner_in, seal_file
+
+
+def have_arrived(staging: Staging) -> bool:
+    """Whether `give` has anything to do."""
+    return any(any(_files(folder)) for folder in (staging.arrived, staging.given, staging.returned))
+
+
+def give(staging: Staging, keys: Keys) -> None:
+    """Puts into `in` what has arrived; what nobody can open any more into `failed`."""
+    _seal_returned(staging, keys)
+    for opened in sorted(_files(staging.given)):
+        _show(staging, opened)
+    for sealed in sorted(_files(staging.arrived), key=lambda path: (path.stat().st_mtime_ns, path.name)):
+        try:
+            _show(staging, _open(staging, sealed, keys))
+        except (Corrupt, KeyGone) as lost:
+            why = f"{sealed.name} cannot be opened: {lost}"
+            observe("trouble", kind="client_app", tenant=staging.tenant, error=why)
+            _give_up(staging, sealed)
+
+
+def take_back(staging: Staging, keys: Keys) -> None:
+    """Seals what lies in `in`, for the next run. No program may be running."""
+    staging.returned.mkdir(exist_ok=True)
+    for path in list(_files(staging.inbox)):
+        # Whatever else the program keeps there is its own affair.
+        if is_plain(path) and len(os.fsencode(path.name)) <= MOST_NAME_BYTES:
+            path.rename(staging.returned / f"{new_id('arr')}.{path.name}")  # 5
+    reach("staging_after_return")
+    _seal_returned(staging, keys)
+
+
+def _open(staging: Staging, sealed: Path, keys: Keys) -> Path:
+    owner = owner_in(sealed)
+    unfinished = _hidden(staging, owner)
+    with SealedFile(sealed, sealed.name, staging.tenant, keys).open() as source:
+        unfinished.unlink(missing_ok=True)
+        with created(unfinished) as file:
+            shutil.copyfileobj(source, file, FRAME_BYTES)
+            own_as(staging.inbox, file)
+            make_safe(file, sealed.stat())  # 1
+    reach("staging_after_open")
+    staging.given.mkdir(exist_ok=True)
+    return sealed.rename(staging.given / f"{owner}.{sealed.name}")  # 2
+
+
+def _give_up(staging: Staging, sealed: Path) -> None:
+    folder = staging.failed / "arrived"
+    folder.mkdir(exist_ok=True)
+    place = sealed.rename(folder / f"{new_id('arr')}-{sealed.name}.sealed")
+    os.utime(place)
+
+
+def _show(staging: Staging, opened: Path) -> None:
+    reach("staging_before_show")
+    owner, _, name = opened.name.partition(".")
+    place = staging.inbox / name
+    if os.path.lexists(place):
+        place = staging.inbox / other_name(name)
+    # Gone: it has its name already, and its program may have taken it since.
+    with suppress(FileNotFoundError):
+        _hidden(staging, owner).rename(place)  # 3
+    reach("staging_after_show")
+    opened.unlink()  # 4
+
+
+def _seal_returned(staging: Staging, keys: Keys) -> None:
+    waiting = sorted(_files(staging.returned))
+    if not waiting:
+        return
+    staging.arrived.mkdir(exist_ok=True)
+    known = _owners(staging.arrived)
+    for path in waiting:
+        owner, _, name = path.name.partition(".")
+        place = staging.arrived / name
+        if os.path.lexists(place):
+            place = staging.arrived / other_name(name)
+        seal_file(path, known.get(owner, place), hour_seal(keys, staging.tenant, owner))  # 6, 7
+
+
+def _owners(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in _files(folder):
+        with suppress(Corrupt):
+            found[owner_in(path)] = path
+    return found
+
+
+def _hidden(staging: Staging, owner: str) -> Path:
+    return staging.inbox / f".{owner}.partial"
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (Path(entry.path) for entry in entries if not entry.name.startswith("."))
+    except FileNotFoundError:
+        return

@@ -1,0 +1,271 @@
+"""Files of client apps at rest, where the agreement asks for encryption: plain bytes in, sealed frames out, and back.
+
+A sealed file begins with plain words: which data key sealed it, and for whom. Then come frames, each its sealed and its plain
+length and its sealed bytes, bound to its number; the last one is bound to being the last, so that a file that was cut does
+not open. A log may end anywhere: none of its frames is the last."""
+
+import io
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import orjson
+
+from millrace.failpoint import reach
+from millrace.model.errors import Corrupt
+
+FRAME_BYTES = 4 << 20
+_MAGIC = b"MRAPPS1\n"
+_HEAD = struct.Struct("<8sH")
+_LENGTHS = struct.Struct("<II")
+# No table can be called so.
+_PLACE = "client app"
+_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Seal(Protocol):
+    key: str
+    owner: str
+
+    def close(self, plain: bytes, part: str) -> bytes: ...
+
+    def open(self, sealed: bytes, part: str) -> bytes: ...
+
+
+class Keys(Protocol):
+    """Data keys of all tenants. Raises Unavailable where their keeper does not answer, KeyGone where a key is no more."""
+
+    def new(self, tenant: str, key: str) -> str: ...
+
+    def of_this_hour(self, tenant: str) -> str: ...
+
+    def seal(self, tenant: str, table: str, key: str, owner: str) -> Seal: ...
+
+
+def own_seal(keys: Keys, tenant: str, key: str) -> Seal:
+    """By a data key that nothing else has."""
+    return keys.seal(tenant, _PLACE, keys.new(tenant, key), key)
+
+
+def hour_seal(keys: Keys, tenant: str, owner: str) -> Seal:
+    """By the data key of the hour, for what is no import."""
+    return keys.seal(tenant, _PLACE, keys.of_this_hour(tenant), owner)
+
+
+def head(seal: Seal, log: str = "") -> bytes:
+    """What a sealed file begins with. `log`: tells the logs apart that one seal seals."""
+    words = orjson.dumps({"key": seal.key, "owner": seal.owner, "log": log})
+    return _HEAD.pack(_MAGIC, len(words)) + words
+
+
+def frame(seal: Seal, plain: bytes, part: str) -> bytes:
+    sealed = seal.close(plain, part)
+    return _LENGTHS.pack(len(sealed), len(plain)) + sealed
+
+
+class Sealer:
+    """Writes a sealed file in frames of one size; only `finish` makes it whole."""
+
+    def __init__(self, file: BinaryIO, seal: Seal) -> None:
+        self._file, self._seal = file, seal
+        self._left = bytearray()
+        self._number = 0
+        file.write(head(seal))
+
+    def write(self, piece: bytes) -> None:
+        self._left += piece
+        while len(self._left) > FRAME_BYTES:
+            self._file.write(frame(self._seal, bytes(self._left[:FRAME_BYTES]), str(self._number)))
+            del self._left[:FRAME_BYTES]
+            self._number += 1
+
+    def finish(self) -> None:
+        self._file.write(frame(self._seal, bytes(self._left), _last(self._number)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What a sealed file says of itself to those who cannot open it."""
+
+    key: str
+    owner: str
+    log: str
+    places: list[tuple[int, int]]
+    sizes: list[int]
+    is_torn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SealedFile:
+    """Can be sent as a file can; `name` is what it was called."""
+
+    path: Path
+    name: str
+    tenant: str
+    keys: Keys
+
+    def open(self, mode: str = "rb", /) -> BinaryIO:
+        assert mode == "rb"
+        return io.BufferedReader(_Unsealed(self.path, self.tenant, self.keys))
+
+
+class _Unsealed(io.RawIOBase):
+    """One frame at a time is in memory."""
+
+    def __init__(self, path: Path, tenant: str, keys: Keys) -> None:
+        self._file = path.open("rb")
+        self.name = str(path)
+        self._at = 0
+        self._opened = -1, b""
+        try:
+            self._plan = _plan(self._file)
+            if self._plan.is_torn or not self._plan.places:
+                raise Corrupt(f"{path.name} has been cut.")
+            self._seal = keys.seal(tenant, _PLACE, self._plan.key, self._plan.owner)
+            self._ends = list(accumulate(self._plan.sizes))
+            # A file that was cut between two frames shows it here, before any of it has been read.
+            self._open(len(self._ends) - 1)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._ends[-1]}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        if self._at >= self._ends[-1]:
+            return 0
+        number = bisect_right(self._ends, self._at)
+        plain = self._open(number)
+        begins = self._ends[number] - len(plain)
+        room = memoryview(buffer).cast("B")
+        # A view: a copy of the rest for each small read would take longer than everything else.
+        piece = memoryview(plain)[self._at - begins :][: len(room)]
+        room[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+    def _open(self, number: int) -> bytes:
+        if self._opened[0] != number:
+            part = _last(number) if number == len(self._ends) - 1 else str(number)
+            plain = self._seal.open(_sealed(self._file, self._plan.places[number]), part)
+            if len(plain) != self._plan.sizes[number]:
+                raise Corrupt(f"{self.name} is not as long as it says.")
+            self._opened = number, plain
+        return self._opened[1]
+
+
+def plain_size(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(_plan(file).sizes)
+
+
+def owner_in(path: Path) -> str:
+    """For whom it was sealed."""
+    with path.open("rb") as file:
+        return _words(file)["owner"]
+
+
+def log_tail(path: Path, tenant: str, keys: Keys, most: int) -> Iterator[bytes]:
+    """The last plain bytes of a sealed log. What cannot be opened is refused before the first piece."""
+    # Held open: while its program runs, its name may go to another.
+    file = path.open("rb")
+    try:
+        plan = _plan(file)
+        seal = keys.seal(tenant, _PLACE, plan.key, plan.owner)
+    except BaseException:
+        file.close()
+        raise
+    return _pieces(file, plan, seal, most)
+
+
+def _pieces(file: BinaryIO, plan: _Plan, seal: Seal, most: int) -> Iterator[bytes]:
+    left = sum(plan.sizes)
+    with file:
+        for number, (place, size) in enumerate(zip(plan.places, plan.sizes, strict=True)):
+            if left - size < most:
+                plain = seal.open(_sealed(file, place), log_part(plan.log, number))
+                yield plain[max(left - most, 0) :]
+            left -= size
+
+
+def log_part(log: str, number: int) -> str:
+    return f"{log}/{number}"
+
+
+def seal_file(plain: Path, sealed: Path, seal: Seal) -> None:
+    """The sealed file in the place of the plain one. Done again after a crash it goes on where it was."""
+    if not sealed.exists():
+        unfinished = sealed.with_name(f".{sealed.name}.new")
+        with os.fdopen(os.open(plain, _TO_READ), "rb") as source, unfinished.open("wb") as file:
+            sealer = Sealer(file, seal)
+            while piece := source.read(FRAME_BYTES):
+                sealer.write(piece)
+            sealer.finish()
+            reach("staging_before_sealed")
+            make_safe(file, os.fstat(source.fileno()))
+        unfinished.rename(sealed)
+    reach("staging_after_sealed")
+    plain.unlink(missing_ok=True)
+
+
+def make_safe(file: BinaryIO, original: os.stat_result) -> None:
+    """The copy is as old as what it was made of, and on the disk: the original is removed next."""
+    file.flush()
+    os.utime(file.fileno(), ns=(original.st_atime_ns, original.st_mtime_ns))
+    os.fsync(file.fileno())
+
+
+def _last(number: int) -> str:
+    return f"{number}.last"
+
+
+def _sealed(file: BinaryIO, place: tuple[int, int]) -> bytes:
+    file.seek(place[0])
+    return file.read(place[1])
+
+
+def _words(file: BinaryIO) -> dict[str, str]:
+    try:
+        magic, length = _HEAD.unpack(file.read(_HEAD.size))
+        words = orjson.loads(file.read(length))
+        found = {name: str(words[name]) for name in ("key", "owner", "log")}
+    except (struct.error, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise Corrupt(f"{file.name} is no sealed file.") from error
+    if magic != _MAGIC:
+        raise Corrupt(f"{file.name} is no sealed file.")
+    return found
+
+
+def _plan(file: BinaryIO) -> _Plan:
+    words, size = _words(file), os.fstat(file.fileno()).st_size
+    places: list[tuple[int, int]] = []
+    sizes: list[int] = []
+    at = file.tell()
+    while at + _LENGTHS.size <= size:
+        length, plain = _LENGTHS.unpack(file.read(_LENGTHS.size))
+        if at + _LENGTHS.size + length > size:
+            break
+        places.append((at + _LENGTHS.size, length))
+        sizes.append(plain)
+        at = file.seek(length, os.SEEK_CUR)
+    return _Plan(words["key"], words["owner"], words["log"], places, sizes, at != size)
