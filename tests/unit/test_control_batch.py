@@ -1,0 +1,65 @@
+"""Ops that the controller applies in one transaction meet as if each had had one of its own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.control.entities import load, save
+from millrace.control.step import step
+from millrace.control.working_set import WorkingSet
+from millrace.model import ops
+from millrace.model.declaration import parse_table
+from millrace.model.ops import Applied, Op
+from millrace.store.engine import Store
+from tests.support.platform import record
+
+DECLARATION = parse_table(record("orders", ("id", "long"), key=("id",))).to_dict()
+
+
+def apply(store: Store, *batches: list[Op]) -> list[Applied]:
+    """Each list of ops in one transaction."""
+    answers: list[Applied] = []
+    at_us = 1_000_000
+    for batch in batches:
+        with store.write() as connection:
+            working = WorkingSet(connection, [op.subject for op in batch if op.kind in ops.ABOUT_IMPORTS])
+            for op in batch:
+                at_us += 1
+                before = load(working, op)
+                outcome = step(before, op, at_us, 0)
+                save(working, before, outcome.state, at_us)
+                answers += outcome.answers
+            working.write()
+    return answers
+
+
+def script() -> list[Op]:
+    def op(op_id: str, kind: str, subject: str = "orders", **body: Any) -> Op:
+        return Op(op_id, kind, "acme", subject, body)
+
+    return [
+        op("op_1", ops.DEFINE_TENANT, "acme", agreement={"client": "acme"}),
+        op("op_2", ops.DEFINE_TABLE, declaration=DECLARATION),
+        op("imp_1", ops.BEGIN_IMPORT, idempotency_key="night"),
+        op("imp_2", ops.BEGIN_IMPORT, idempotency_key="night"),
+        op("imp_1", ops.END_IMPORT, "imp_1", chunks=1, rows=1, bytes=1, written=None),
+        op("imp_3", ops.BEGIN_IMPORT, idempotency_key="other"),
+        op("imp_3", ops.CANCEL_IMPORT, "imp_3"),
+        op("imp_4", ops.BEGIN_IMPORT, idempotency_key="other"),
+    ]
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_a_batch_says_what_its_ops_would_say_one_by_one(tmp_path: Path, size: int) -> None:
+    one_by_one = apply(Store(f"sqlite:///{tmp_path / 'a.db'}"), *([op] for op in script()))
+    cut = [script()[start : start + size] for start in range(0, len(script()), size)]
+    assert apply(Store(f"sqlite:///{tmp_path / 'b.db'}"), *cut) == one_by_one
+
+
+def test_a_key_used_twice_in_a_batch_is_one_import(tmp_path: Path) -> None:
+    answers = apply(Store(f"sqlite:///{tmp_path / 'a.db'}"), script())
+    assert [(one.op_id, one.result.get("import"), one.result.get("repeated")) for one in answers[2:4]] == [
+        ("imp_1", "imp_1", False),
+        ("imp_2", "imp_1", True),
+    ]
