@@ -70,7 +70,7 @@ bench-log: setup
 	@$(ALONE) $(BIN)/python -m bench log $(BENCH)
 
 bench-sinks: setup
-	@scripts/setup postgres
+	@scripts/setup test_jars postgres mariadb
 	@$(ALONE) $(BIN)/python -m bench sinks $(BENCH)
 
 bench-tenants: setup

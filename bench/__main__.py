@@ -21,6 +21,7 @@ from bench import (
     sinks_dead,
     sinks_pairs,
     sinks_postgres,
+    sinks_workers,
     small_idle,
     tenants_encrypted,
     tenants_fair,
@@ -65,6 +66,7 @@ SINKS: Benches = {
     "cassandra": sinks_cassandra.run,
     "pairs": sinks_pairs.run,
     "dead": sinks_dead.run,
+    "workers": sinks_workers.run,
 }
 GROUPS = {
     "log": (LOG, "bench-log.json"),
