@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy import delete, select, update
 
 from millrace.api.metering import folder_size
 from millrace.api.platform import Platform
+from millrace.api.receipts import DEFINITIONS_DAYS, emptied, expiring, remaining
 from millrace.model import ops
 from millrace.model.errors import Clash, MillraceError, Missing, Unavailable
 from millrace.model.imports import STOPPING, TERMINAL
@@ -26,13 +27,8 @@ from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
 from millrace.store.erasing import rows_of
 from millrace.store.tenancy_tables import departures, erasures
-from millrace.wire.topics import DATA_KEPT_MS
 
 LOOK_SECONDS = 0.1
-EVENTS_DAYS, ANSWERS_DAYS = 7, 1
-# By then no batch that names them is tried again.
-DEFINITIONS_DAYS = 1
-_WITH_TABLES = ("postgres", "jdbc", "cassandra", "bigquery")
 
 
 async def erase(platform: Platform, tenant: str, *, now: bool, wait: float) -> dict[str, Any]:
@@ -182,11 +178,11 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
         "gone": {
             "store_rows": known["rows"],
             "folders": [*known.get("folders", ()), *files],
-            "emptied_sinks": _emptied(known["sinks"], known["not_reached"]),
+            "emptied_sinks": emptied(known["sinks"], known["not_reached"]),
             **keys,
         },
-        "expires": _expiring(platform),
-        "remains": _remaining(platform, known["sinks"], known["not_reached"]),
+        "expires": expiring(platform.settings),
+        "remains": remaining(platform.settings, known["sinks"], known["not_reached"]),
     }
     with platform.store.write() as connection:
         # A token or a hook that was made while the op was on its way.
@@ -237,47 +233,3 @@ def _removed(folder: Path) -> tuple[str, int]:
     else:
         folder.unlink(missing_ok=True)
     return f"{folder.parent.name}/{folder.name}", size
-
-
-def _emptied(sinks: list[dict[str, Any]], not_reached: list[dict[str, str]]) -> list[str]:
-    late = {(one["table"], one["sink"]) for one in not_reached}
-    return [
-        f"{table['table']}: {sink['name']} ({sink['kind']})"
-        for table in sinks
-        for sink in table["sinks"]
-        if (table["table"], sink["name"]) not in late
-    ]
-
-
-def _expiring(platform: Platform) -> list[dict[str, str | None]]:
-    def latest(days: float) -> str:
-        return (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
-
-    data_days = DATA_KEPT_MS / 86_400_000
-    found = [
-        ("records of raw-input, validated-input, import-error and progress: trimmed once processed", data_days),
-        ("definitions of its tables, which a batch that is tried again may still ask for", DEFINITIONS_DAYS),
-        ("events in Kafka", EVENTS_DAYS),
-        ("answers to requests, in the control store", ANSWERS_DAYS),
-    ]
-    kept = platform.settings.kafka.ops_kept_days
-    if kept is not None:
-        found.append(("ops in the table log: names, declarations, streamed rows", kept))
-    return [{"what": what, "at_the_latest": latest(days)} for what, days in found]
-
-
-def _remaining(platform: Platform, sinks: list[dict[str, Any]], not_reached: list[dict[str, str]]) -> list[str]:
-    remaining = [
-        f"{one['table']}: rows in sink {one['sink']!r}, which did not answer: delete them there." for one in not_reached
-    ]
-    remaining += [
-        f"{table['table']}: an empty table in sink {sink['name']!r} ({sink['kind']}): drop it there."
-        for table in sinks
-        for sink in table["sinks"]
-        if sink["kind"] in _WITH_TABLES
-    ]
-    if platform.settings.kafka.ops_kept_days is None:
-        remaining.append(
-            "Ops in the table log (names, declarations, streamed rows): kept for ever unless kafka.ops_kept_days is set."
-        )
-    return [*remaining, "Entries of the audit log: names only.", "Backups that were made outside the platform."]
