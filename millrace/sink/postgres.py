@@ -16,7 +16,7 @@ from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
 from millrace.sink.addresses import permitted
 from millrace.sink.foreign import Definitions, Work
-from millrace.sink.postgres_ddl import CHUNKS, META, alter, create, drop, identifier, physical
+from millrace.sink.postgres_ddl import CHUNKS, META, alter, create, drop, identifier, physical, tombstones
 from millrace.sink.postgres_rows import RowWriter
 
 CONNECT_SECONDS = 10
@@ -120,21 +120,21 @@ class PostgresSink:
         )
 
     def write(self, work: Work) -> None:
-        schema, table = physical(work.definition.tenant), work.definition.table
+        schema = physical(work.definition.tenant)
         with self._connected().transaction():
-            floor = self._raise_floor(schema, table.name, work.floor)
+            floor = self._raise_floor(schema, work.definition, work.floor)
             for rows in work.rows:
                 self._rows.write(self._connected(), schema, work.definition, rows, floor)
 
-    def _raise_floor(self, schema: str, table: str, floor: int) -> int:
-        """The table's floor from now on; what lies at or below a raised one goes."""
-        meta = sql.Identifier(schema, META)
+    def _raise_floor(self, schema: str, definition: Definition, floor: int) -> int:
+        """The table's floor from now on; what lies at or below a raised one goes, deletes included."""
+        meta, table = sql.Identifier(schema, META), definition.table.name
         known: int = self._ask(sql.SQL("SELECT floor FROM {} WHERE name = %s FOR UPDATE").format(meta), [table])[0][0]
         if floor > known:
             self._run(sql.SQL("UPDATE {} SET floor = %s WHERE name = %s").format(meta), [floor, table])
-            self._run(
-                sql.SQL("DELETE FROM {} WHERE _version <= %s").format(sql.Identifier(schema, physical(table))), [floor]
-            )
+            emptied = [physical(table), *([tombstones(table)] if definition.table.primary_key else [])]
+            for name in emptied:
+                self._run(sql.SQL("DELETE FROM {} WHERE _version <= %s").format(sql.Identifier(schema, name)), [floor])
         return max(floor, known)
 
     def classify(self, error: BaseException) -> Fault:
