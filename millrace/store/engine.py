@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table as SqlTable
 
@@ -15,6 +15,7 @@ import millrace.store.notify_tables
 import millrace.store.quality_tables
 import millrace.store.tenancy_tables
 import millrace.store.usage_tables  # noqa: F401 (by being imported their tables are known)
+from millrace.model.errors import Corrupt
 from millrace.store.tables import metadata
 
 
@@ -25,6 +26,7 @@ class Store:
         self._engine = _open(url)
         self._writing = threading.RLock()
         metadata.create_all(self._engine)
+        _refuse_older(self._engine)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -38,6 +40,22 @@ class Store:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def _refuse_older(engine: Engine) -> None:
+    """A store that an older Millrace made. What its new columns would have to hold only the log knows."""
+    found = inspect(engine)
+    lacking = []
+    for table in metadata.sorted_tables:
+        known = {column["name"] for column in found.get_columns(table.name)}
+        missing = [column.name for column in table.columns if column.name not in known]
+        if missing:
+            lacking.append(f"{table.name} lacks {', '.join(missing)}")
+    if lacking:
+        raise Corrupt(
+            f"The control store was made by an older Millrace: {'; '.join(lacking)}."[:400],
+            remedy="Move it away: the next start makes it anew from the table log. Tokens must be made again.",
+        )
 
 
 def insert_new(connection: Connection, table: SqlTable, rows: list[dict[str, Any]]) -> None:
