@@ -51,9 +51,7 @@ class Appends:
         return Placement(result["import"], result["version"])
 
     async def _body(self, lane: Lane, batch: Batch, import_id: str) -> dict[str, Any]:
-        if not self._platform.sealing.is_wanted(lane.tenant):
-            return _append_body(lane, batch, None)
-        seal = await asyncio.to_thread(self._platform.sealing.of_append, lane.tenant, lane.table, import_id)
+        seal = await self._platform.sealing.seal_of_append(lane.tenant, lane.table, import_id)
         return _append_body(lane, batch, seal)
 
     def _note_begin(self, import_id: str, lane: Lane) -> None:

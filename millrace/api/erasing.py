@@ -198,8 +198,7 @@ def _destroy_key(platform: Platform, tenant: str) -> dict[str, Any]:
     known = keyring.kms.describe(tenant)
     if known is None:
         return {}
-    certain = keyring.kms.destroy(tenant)
-    keyring.forget(tenant)
+    certain = keyring.destroy(tenant)
     return {"encryption_key": {**known, "destroyed": certain}}
 
 

@@ -106,9 +106,10 @@ async def replay(platform: Platform, origin_id: str, choice: Choice, span: str |
         "span": span,
     }
     replay_id = new_id("imp")
-    answer = await platform.submit(ops.REPLAY_ERRORS, origin.tenant, origin.table, body, replay_id)
-    if not isinstance(answer, str):
-        raise_refusal(answer)
+    async with platform.sealing.asked_for(origin.tenant, replay_id):
+        answer = await platform.submit(ops.REPLAY_ERRORS, origin.tenant, origin.table, body, replay_id)
+        if not isinstance(answer, str):
+            raise_refusal(answer)
     return {"import": replay_id, "rows": len(rows), "only_amendable": doubtful, "waiting": isinstance(answer, str)}
 
 
@@ -159,6 +160,7 @@ class Replays:
                     _send_again(self._platform, import_id)
                 except Unavailable:
                     self._admitted.put(import_id)
+                    stopping.wait(LOOK_SECONDS)
 
 
 def _find(platform: Platform, import_id: str) -> tuple[Import, Definition]:

@@ -1,10 +1,17 @@
 """What is sealed on its way through the server, for tenants whose agreement asks for encryption."""
 
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from millrace.api.quotas import Quotas
+from millrace.lake.discard import discard_files
 from millrace.lake.store import Store
+from millrace.model.errors import KeyGone, Refused
 from millrace.model.imports import Import
 from millrace.model.names import Home
 from millrace.seal.keyring import keyring_of
@@ -15,28 +22,71 @@ from millrace.wire.envelope import checksum, pack_chunk, unpack_stamp
 if TYPE_CHECKING:
     from millrace.seal.cipher import Seal
 
+ASKING_AT_ONCE = 8
+T = TypeVar("T")
+
 
 class Sealing:
-    """Used from any thread. May ask the keeper of the tenants' keys, wherever that is: not for the event loop."""
+    """What is not awaited may ask the keeper of the tenants' keys, wherever that is: not for the event loop."""
 
     def __init__(self, home: Home, kms: KmsSettings, agreements: Quotas) -> None:
         self._home = home
         self._agreements = agreements
         self.keyring = keyring_of(str(home.root), kms)
+        self._asking = ThreadPoolExecutor(ASKING_AT_ONCE, "keys")
 
     def is_wanted(self, tenant: str) -> bool:
         return self._agreements.agreement(tenant).encryption
 
-    def of_import(self, imp: Import) -> "Seal | None":
-        """A data key of its own; an import that has one keeps it, whatever was agreed meanwhile."""
-        if not (self.is_wanted(imp.tenant) or self.keyring.has(imp.tenant, imp.id)):
-            return None
-        key = self.keyring.new(imp.tenant, imp.id)
-        return self.keyring.seal(imp.tenant, imp.table, key, imp.id)
+    @asynccontextmanager
+    async def asked_for(self, tenant: str, import_id: str) -> AsyncIterator[None]:
+        """Before the import is admitted it gets a data key, if that is agreed now; one that is refused needs none. From then
+        on the key decides: an import is sealed as a whole or not at all."""
+        if not self.is_wanted(tenant):
+            yield
+            return
+        await self._apart(self.keyring.new, tenant, import_id)
+        try:
+            yield
+        except Refused:
+            self.keyring.drop(tenant, import_id)
+            raise
 
-    def of_append(self, tenant: str, table: str, import_id: str) -> "Seal":
-        """By the data key of the hour: appends are many. Each has a key of its own that follows from it."""
+    async def seal_of(self, imp: Import) -> "Seal | None":
+        return await self._apart(self.of_import, imp) if self.keyring.has(imp.tenant, imp.id) else None
+
+    def of_import(self, imp: Import) -> "Seal | None":
+        if not self.keyring.has(imp.tenant, imp.id):
+            return None
+        return self.keyring.seal(imp.tenant, imp.table, imp.id, imp.id)
+
+    async def seal_of_append(self, tenant: str, table: str, import_id: str) -> "Seal | None":
+        """By a data key of the hour: appends are many. Each has a key of its own that follows from it."""
+        if not self.is_wanted(tenant):
+            return None
+        return await self._apart(self._of_append, tenant, table, import_id)
+
+    def _of_append(self, tenant: str, table: str, import_id: str) -> "Seal":
         return self.keyring.seal(tenant, table, self.keyring.of_this_hour(tenant), import_id)
+
+    async def _apart(self, work: Callable[..., T], *given: Any) -> T:
+        """In threads of their own: whoever waits for the keeper of the keys keeps nobody else waiting."""
+        return await asyncio.get_running_loop().run_in_executor(self._asking, work, *given)
+
+    def discard_errors(self, tenant: str) -> None:
+        """Rejected rows that were sealed: when the key goes, nobody can read them, nor the files that hold them."""
+        for root in sorted((self._home.errors / tenant).glob("*")):
+            store = error_store(self._home, self.keyring, tenant, root.name)
+            discard_files(store, store.is_sealed)
+
+    def refuse_destroyed(self, document: Mapping[str, Any]) -> None:
+        """Of an import that says it has rejected rows, when none are found."""
+        destroyed = self.keyring.destroyed_at(document["tenant"])
+        if document["rows"]["rejected"] and _began(document) < destroyed:
+            raise KeyGone(
+                f"The rejected rows of {document['id']} were sealed by a key that has been destroyed.",
+                remedy="Send the file again.",
+            )
 
     def opened(self, tenant: str, table: str, record: bytes) -> bytes:
         """A record of raw-input as it would be if it had not been sealed."""
@@ -49,3 +99,7 @@ class Sealing:
 
     def errors(self, tenant: str, table: str) -> Store:
         return error_store(self._home, self.keyring, tenant, table)
+
+
+def _began(document: Mapping[str, Any]) -> float:
+    return datetime.fromisoformat(document["started_at"]).timestamp() if document["started_at"] else 0.0

@@ -163,8 +163,11 @@ class Sessions:
         """A session for a new import, or the import that the same key began before and that has all its bytes.
 
         `admission` says more about how it wants to be admitted: kind, span, wait, of, rows."""
-        body = {**admission, "options": options, "length": length, "idempotency_key": key}
-        admitted = await self._platform.applied(ops.BEGIN_IMPORT, tenant, table, body, new_id("imp"))
+        body, import_id = {**admission, "options": options, "length": length, "idempotency_key": key}, new_id("imp")
+        async with self._platform.sealing.asked_for(tenant, import_id):
+            admitted = await self._platform.applied(ops.BEGIN_IMPORT, tenant, table, body, import_id)
+        if admitted.result["import"] != import_id:
+            self._platform.sealing.keyring.drop(tenant, import_id)
         imp = self._import(admitted.result["import"])
         if admitted.result["repeated"] and not imp.accepts_chunks:
             return imp
@@ -205,7 +208,7 @@ class Sessions:
         spool.mkdir(parents=True, exist_ok=True)
         cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)
         platform = self._platform
-        seal = await asyncio.to_thread(platform.sealing.of_import, imp)
+        seal = await platform.sealing.seal_of(imp)
         upload = Upload(
             imp, cutter, platform.appender, platform.raw_partitions, platform.closed.__contains__, confirmed, seal
         )

@@ -46,7 +46,7 @@ def release_settled(store: Store, safe_version: int) -> None:
 def held_names(store: Store) -> set[str]:
     """The files that are held, of all imports."""
     files = [file for _, _, file in _records(store)]
-    return {name for file in files for name in (file.path, file.tombstones, file.deleted_keys) if name}
+    return {name for file in files for name in file.parts}
 
 
 def _records(store: Store, import_id: str | None = None) -> Iterator[tuple[str, str | None, StagedFile]]:

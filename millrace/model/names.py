@@ -186,9 +186,16 @@ class Home:
         """Accepted rows of a tenant whose agreement asks for encryption, sealed, until the sinks have them."""
         return self.root / "staged" / checked_name("tenant", tenant) / checked_name("table", table)
 
+    def staged_tables(self) -> list[Path]:
+        return sorted((self.root / "staged").glob("*/*"))
+
     def data_keys(self, tenant: str) -> Path:
         """Wrapped data keys, in folders of a few hours each."""
         return self.root / "keys" / checked_name("tenant", tenant)
+
+    def keys_destroyed(self, tenant: str) -> Path:
+        """As old as the last time that the tenant's key was destroyed."""
+        return self.data_keys(tenant) / ".destroyed"
 
     def data_key(self, tenant: str, key: str) -> Path:
         return self.data_keys(tenant) / key[:_KEY_FOLDER] / f"{checked_name('key', key)}.json"

@@ -4,6 +4,7 @@ Files may interleave chunks, hold them in any order and, once compacted, hold ot
 says decides. Only what the next rows need is opened, so memory does not grow with the number of rows."""
 
 import heapq
+import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,8 @@ from millrace.lake.store import Store
 
 SHOWN_COLUMNS = ["row", "line", "raw", "reasons"]
 MOST_OPEN_FILES = 16
+# Of files that had to be unsealed, and are in memory.
+MOST_HELD_BYTES = 128 << 20
 BATCH_BYTES = 4 << 20
 MOST_BATCH_ROWS = 4096
 # Encoded sizes hide how often a value repeats. A chunk's rows are known to be small together, so is any such few.
@@ -88,22 +91,39 @@ def _may_hold(file: AddFile, import_id: str) -> bool:
     return file.name.startswith(f"{import_id}-") or _IMPORT_PREFIX.match(file.name) is None
 
 
-@lru_cache(maxsize=1 << 16)
 def _chunk_span(store: Store, name: str, import_id: str) -> tuple[int, int] | None:
-    """The first and the last chunk in a file, by its footer; None if the import is not in it. Files never change."""
+    """The first and the last chunk in a file; None if the import is not in it."""
+    groups = [group for group in _row_groups(store, name) if group.first_import <= import_id <= group.last_import]
+    if not groups:
+        return None
+    return min(group.first_chunk for group in groups), max(group.last_chunk for group in groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    """What a footer says of some of its file's rows, or anything where it says nothing."""
+
+    first_import: str = ""
+    last_import: str = "~"
+    first_chunk: int = 0
+    last_chunk: int = np.iinfo(np.int32).max
+
+
+# Of a file, not of a file and an import: a sealed one must be opened whole for it. Files never change.
+@lru_cache(maxsize=1 << 14)
+def _row_groups(store: Store, name: str) -> tuple[_RowGroup, ...]:
     footer = pq.read_metadata(store.source(name), memory_map=True)
     columns = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
-    low, high = [], []
-    for index in range(footer.num_row_groups):
-        group = footer.row_group(index)
-        imports = group.column(columns["_import"]).statistics
-        if imports is not None and imports.has_min_max and not imports.min <= import_id <= imports.max:
-            continue
-        chunks = group.column(columns["chunk"]).statistics
-        known = chunks is not None and chunks.has_min_max
-        low.append(int(chunks.min) if known else 0)
-        high.append(int(chunks.max) if known else np.iinfo(np.int32).max)
-    return (min(low), max(high)) if low else None
+    return tuple(_row_group(footer.row_group(index), columns) for index in range(footer.num_row_groups))
+
+
+def _row_group(group: Any, columns: dict[str, int]) -> _RowGroup:
+    known: dict[str, Any] = {}
+    for column, first, last in (("_import", "first_import", "last_import"), ("chunk", "first_chunk", "last_chunk")):
+        found = group.column(columns[column]).statistics
+        if found is not None and found.has_min_max:
+            known |= {first: found.min, last: found.max}
+    return _RowGroup(**known)
 
 
 def _runs(store: Store, file: AddFile, import_id: str, after: Place) -> Iterable[_Run]:
@@ -155,18 +175,24 @@ class _Readers:
         if reader is None or reader.start > positions[0]:
             reader = _Reader(self._store, name, int(positions[0]), len(positions))
         self._open[name] = reader
-        if len(self._open) > MOST_OPEN_FILES:
-            self._open.popitem(last=False)
+        self._close_some()
         yield from reader.read(positions)
         if positions[-1] + 1 == reader.rows:
             self._open.pop(name, None)
+
+    def _close_some(self) -> None:
+        held = sum(reader.held_bytes for reader in self._open.values())
+        while len(self._open) > MOST_OPEN_FILES or (held > MOST_HELD_BYTES and len(self._open) > 1):
+            held -= self._open.popitem(last=False)[1].held_bytes
 
 
 class _Reader:
     """A file's rows in batches of bounded size; `start` is the first position that it still has."""
 
     def __init__(self, store: Store, name: str, position: int, chunk_rows: int) -> None:
-        parquet = pq.ParquetFile(store.source(name), memory_map=True)
+        source = store.source(name)
+        self.held_bytes = 0 if isinstance(source, str) else source.seek(0, os.SEEK_END)
+        parquet = pq.ParquetFile(source, memory_map=True)
         groups = [parquet.metadata.row_group(index) for index in range(parquet.metadata.num_row_groups)]
         starts = np.cumsum([0, *(group.num_rows for group in groups)])
         first = int(np.searchsorted(starts, position, side="right")) - 1

@@ -54,13 +54,13 @@ class SealedStore(Store):
         return self._opened(name, content) if content.startswith(_MAGIC) else content
 
     def map(self, name: str) -> memoryview:
-        return memoryview(self.read(name)) if self._is_sealed(name) else super().map(name)
+        return memoryview(self.read(name)) if self.is_sealed(name) else super().map(name)
 
     def whole(self, name: str) -> str | BinaryIO:
         return self.source(name)
 
     def source(self, name: str) -> str | BinaryIO:
-        return io.BytesIO(self.read(name)) if self._is_sealed(name) else super().source(name)
+        return io.BytesIO(self.read(name)) if self.is_sealed(name) else super().source(name)
 
     def size(self, name: str) -> int:
         """Of what was sealed."""
@@ -103,7 +103,7 @@ class SealedStore(Store):
         key, owner, sealed = _parsed(name, content)
         return self._keyring.seal(self._tenant, self._table, key, owner).open(sealed, name)
 
-    def _is_sealed(self, name: str) -> bool:
+    def is_sealed(self, name: str) -> bool:
         with open(self.path(name), "rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
 

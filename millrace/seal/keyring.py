@@ -8,6 +8,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -25,17 +27,27 @@ if TYPE_CHECKING:
 
 SECRET_BYTES = 32
 MOST_KNOWN = 4096
-# A key that was destroyed is forgotten everywhere so soon.
 KNOWN_SECONDS = 300.0
+# A file that another machine has just written may be seen so late.
+SEEN_SECONDS, LOOK_SECONDS = 5.0, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    secret: bytes
+    since: float
+    until: float
 
 
 class Keyring:
-    """Of one home; used from any thread."""
+    """Of one home; used from any thread. What was unwrapped once is known for a while, unless the tenant's key is destroyed:
+    that holds in every process at once."""
 
     def __init__(self, home: Home, kms: Kms) -> None:
         self._home = home
         self.kms = kms
-        self._known: OrderedDict[tuple[str, str], tuple[float, bytes]] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._hours: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def has(self, tenant: str, key: str) -> bool:
@@ -48,14 +60,28 @@ class Keyring:
         """The key itself if it is there already."""
         path = self._home.data_key(tenant, key)
         if not path.exists():
-            secret = secrets.token_bytes(SECRET_BYTES)
-            if _put_if_absent(path, self.kms.wrap(tenant, secret, _context(tenant, key))):
+            secret, is_first = secrets.token_bytes(SECRET_BYTES), not self.has_any(tenant)
+            if _put_if_absent(path, self.kms.wrap(tenant, secret, _context(tenant, key), is_first=is_first)):
                 self._remember(tenant, key, secret)
         return key
 
     def of_this_hour(self, tenant: str) -> str:
-        """The key of what comes without a file of its own."""
-        return self.new(tenant, f"hour_{datetime.now(UTC):%Y%m%d%H}")
+        """A key for what comes without a file of its own. Each process has its own."""
+        hour = f"hour_{datetime.now(UTC):%Y%m%d%H}_"
+        with self._lock:
+            known = self._hours.get(tenant, "")
+        if known.startswith(hour):
+            with suppress(KeyGone):
+                self._secret(tenant, known)
+                return known
+        made = self.new(tenant, hour + secrets.token_hex(4))
+        with self._lock:
+            self._hours[tenant] = made
+        return made
+
+    def drop(self, tenant: str, key: str) -> None:
+        """A key that has sealed nothing."""
+        self._home.data_key(tenant, key).unlink(missing_ok=True)
 
     def seal(self, tenant: str, table: str, key: str, owner: str) -> "Seal":
         # Only those whose tenants have something to seal pay for the library.
@@ -64,39 +90,56 @@ class Keyring:
         return Seal(self._secret(tenant, key), key, tenant, table, owner)
 
     def rewrap(self, tenant: str) -> int:
-        """Wraps every data key of the tenant by the newest version of its key; how many there are."""
+        """Wraps the tenant's data keys by the newest version of its key; how many. What a destroyed key wrapped stays."""
         count = 0
         for path in self._paths(tenant):
-            context = _context(tenant, path.stem)
-            _replace(path, self.kms.rewrap(tenant, _wrapped(path), context))
-            count += 1
+            with suppress(KeyGone):
+                _replace(path, self.kms.rewrap(tenant, _wrapped(path), _context(tenant, path.stem)))
+                count += 1
         return count
 
     def count(self, tenant: str) -> int:
         return sum(1 for _ in self._paths(tenant))
 
-    def forget(self, tenant: str) -> None:
-        """After its tenant key was destroyed."""
-        with self._lock:
-            for known in [known for known in self._known if known[0] == tenant]:
-                del self._known[known]
+    def destroy(self, tenant: str) -> str:
+        """Nothing that the tenant's keys sealed can be read again. Says when that is certain."""
+        mark = self._home.keys_destroyed(tenant)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        certain = self.kms.destroy(tenant)
+        mark.touch()
+        # The file system's own clock may be a little behind ours, by which others tell what they know from before.
+        os.utime(mark, ns=(time.time_ns(),) * 2)
+        return certain
+
+    def destroyed_at(self, tenant: str) -> float:
+        """When its key was last destroyed; 0 if never."""
+        try:
+            return self._home.keys_destroyed(tenant).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
 
     def _secret(self, tenant: str, key: str) -> bytes:
         with self._lock:
-            until, secret = self._known.get((tenant, key), (0.0, b""))
-        if time.monotonic() < until:
-            return secret
-        path = self._home.data_key(tenant, key)
-        try:
-            secret = self.kms.unwrap(tenant, _wrapped(path), _context(tenant, key))
-        except FileNotFoundError as error:
-            raise KeyGone(f"Tenant {tenant!r} has no data key {key}.") from error
+            known = self._known.get((tenant, key))
+        if known is not None and time.monotonic() < known.until and known.since > self.destroyed_at(tenant):
+            return known.secret
+        secret = self.kms.unwrap(tenant, self._found(tenant, key), _context(tenant, key))
         self._remember(tenant, key, secret)
         return secret
 
+    def _found(self, tenant: str, key: str) -> bytes:
+        path, until = self._home.data_key(tenant, key), time.monotonic() + SEEN_SECONDS
+        while True:
+            try:
+                return _wrapped(path)
+            except FileNotFoundError as error:
+                if not self.has_any(tenant) or time.monotonic() > until:
+                    raise KeyGone(f"Tenant {tenant!r} has no data key {key}.") from error
+                time.sleep(LOOK_SECONDS)
+
     def _remember(self, tenant: str, key: str, secret: bytes) -> None:
         with self._lock:
-            self._known[tenant, key] = time.monotonic() + KNOWN_SECONDS, secret
+            self._known[tenant, key] = _Known(secret, time.time(), time.monotonic() + KNOWN_SECONDS)
             self._known.move_to_end((tenant, key))
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)

@@ -11,8 +11,9 @@ class Kms(Protocol):
     """Raises Unavailable where the keeper does not answer, KeyGone where the key is no more. `context` is bound to what is
     wrapped: it must be said again to unwrap."""
 
-    def wrap(self, tenant: str, secret: bytes, context: str) -> bytes:
-        """By the newest version of the tenant's key, which is made if there is none."""
+    def wrap(self, tenant: str, secret: bytes, context: str, *, is_first: bool = True) -> bytes:
+        """By the newest version of the tenant's key, which is made if there is none. If this is not the first time, and the
+        keeper cannot tell a key that is gone from one that is out of reach, it makes none."""
         ...
 
     def unwrap(self, tenant: str, wrapped: bytes, context: str) -> bytes: ...

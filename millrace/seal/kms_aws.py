@@ -71,7 +71,7 @@ class AwsKms:
             ),
         )
 
-    def wrap(self, tenant: str, secret: bytes, context: str) -> bytes:
+    def wrap(self, tenant: str, secret: bytes, context: str, *, is_first: bool = True) -> bytes:
         alias = self._alias(tenant)
         with suppress(_NoKey):
             return self._encrypt(alias, secret, context)
@@ -202,6 +202,9 @@ class AwsKms:
         except ClientError as refused:
             code, said = refused.response["Error"]["Code"], refused.response["Error"].get("Message", "")
             kind = _KINDS.get(code, Unavailable)
+            if code == "KMSInvalidStateException" and "deletion" not in said:
+                # Of a key store that is disconnected, for example.
+                kind = Unavailable
             remedy = "" if issubclass(kind, KeyGone) else "Try again, or see what the platform's role may do."
             raise kind(f"AWS KMS refuses {operation}: {code} {said}".strip(), remedy=remedy) from refused
         except BotoCoreError as failed:

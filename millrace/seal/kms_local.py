@@ -16,7 +16,7 @@ import tink
 from tink import aead, secret_key_access
 from tink import json_proto_keyset_format as keyset_format
 
-from millrace.model.errors import Corrupt, KeyGone
+from millrace.model.errors import Corrupt, KeyGone, Unavailable
 from millrace.model.names import checked_name
 
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
@@ -30,8 +30,9 @@ class LocalKms:
         self._folder = folder
         self._lock = threading.Lock()
 
-    def wrap(self, tenant: str, secret: bytes, context: str) -> bytes:
-        if not self._path(tenant).exists():
+    def wrap(self, tenant: str, secret: bytes, context: str, *, is_first: bool = True) -> bytes:
+        may_make = is_first or self._mark(tenant).exists()
+        if may_make and not self._path(tenant).exists():
             with self._alone():
                 if not self._path(tenant).exists():
                     self._write(tenant, [_new_version()])
@@ -62,6 +63,7 @@ class LocalKms:
             with path.open("r+b") as file:
                 file.write(b"\0" * path.stat().st_size)
                 os.fsync(file.fileno())
+            self._mark(tenant).touch()
             path.unlink()
         return "now"
 
@@ -75,7 +77,13 @@ class LocalKms:
         try:
             versions: list[str] = json.loads(path.read_bytes())["versions"]
         except FileNotFoundError as error:
-            raise KeyGone(f"Tenant {tenant!r} has no key.") from error
+            if self._mark(tenant).exists():
+                raise KeyGone(f"The key of tenant {tenant!r} was destroyed.") from error
+            # A folder that is not mounted looks like one without keys.
+            raise Unavailable(
+                f"The key file of tenant {tenant!r} is not in {self._folder}.",
+                remedy="Bring it back from a backup, or mount MILLRACE_KMS__FOLDER here.",
+            ) from error
         except (ValueError, KeyError, TypeError) as error:
             raise Corrupt(f"{path} is no key file.", remedy="Bring it back from a backup.") from error
         return versions
@@ -88,6 +96,10 @@ class LocalKms:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(self._path(tenant))
+
+    def _mark(self, tenant: str) -> Path:
+        """There once a key of the tenant was destroyed."""
+        return self._folder / f"{checked_name('tenant', tenant)}.gone"
 
     def _path(self, tenant: str) -> Path:
         return self._folder / f"{checked_name('tenant', tenant)}.json"

@@ -44,7 +44,7 @@ class VaultKms:
             remedy = "Correct MILLRACE_KMS__ENDPOINT."
             raise Invalid(f"{settings.endpoint!r} is not an address: {error}.", remedy=remedy) from None
 
-    def wrap(self, tenant: str, secret: bytes, context: str) -> bytes:
+    def wrap(self, tenant: str, secret: bytes, context: str, *, is_first: bool = True) -> bytes:
         self._make(tenant)
         return self._encrypt(tenant, secret, context)
 
@@ -105,8 +105,9 @@ class VaultKms:
             return answer.get("data") or {}
         said = "; ".join(str(error) for error in answer.get("errors") or ())
         status = response.status_code
-        # Without a word, 404 is a key that is not there; with one, an engine or a namespace that is not.
-        if (status == HTTPStatus.NOT_FOUND and not said) or (
+        # Vault's own 404 without a word is a key that is not there; with one, an engine or a namespace that is not. Another's
+        # 404 is of something that stands before Vault.
+        if (status == HTTPStatus.NOT_FOUND and answer.get("errors") == []) or (
             status == HTTPStatus.BAD_REQUEST and any(words in said for words in _GONE)
         ):
             raise KeyGone(f"Vault does not {method} {path}: {said or 'there is no such key'}.")

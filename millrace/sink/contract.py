@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from millrace.lake.sidecar import StagedFile
-from millrace.model.chunk import ROWS
+from millrace.model.chunk import ROWS, TRUNCATE
 
 # Of a group that carries no rows and is of no record: the import has ended, and its chunks are those that hold rows, behind
 # one that stands for the end itself.
@@ -40,6 +40,11 @@ class Group:
         # Records from before a field existed are still in the log.
         told = {name: data[name] for name in ("kind", "version", "publish") if name in data}
         return Group(data["tenant"], data["table"], data["definition"], staged, chunks, **told)
+
+    @property
+    def is_ageing(self) -> bool:
+        """Rows may go because of their age: of no import, so nobody waits for it."""
+        return self.kind == TRUNCATE and not self.chunks
 
     @property
     def import_id(self) -> str:

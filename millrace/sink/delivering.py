@@ -40,7 +40,6 @@ class Order:
     added: tuple[int, int] = (0, 0)
     allowed: tuple[str, ...] = ()
     budget_seconds: float = BUDGET_SECONDS
-    kms: KmsSettings = KEYS_HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,8 @@ class Delivered:
     is_late: bool = False
 
 
-def deliver(order: Order) -> Delivered:
+def deliver(order: Order, kms: KmsSettings = KEYS_HERE) -> Delivered:
+    """`kms` may hold a secret, and what is handed out as data may be written to disk: so it is no part of the order."""
     allow(order.allowed)
     try:
         sink = _opened.get(order.target)
@@ -71,7 +71,7 @@ def deliver(order: Order) -> Delivered:
         return Delivered(Fault.SINK.value, f"{type(error).__name__}: {error}"[:1000])
     try:
         with within(order.budget_seconds):
-            return Delivered(refused=tuple(_bring(order, sink)))
+            return Delivered(refused=tuple(_bring(order, sink, kms)))
     except Exception as error:
         fault = sink.classify(error)
         _opened.forget(order.target)
@@ -82,13 +82,13 @@ def deliver(order: Order) -> Delivered:
         pa.default_memory_pool().release_unused()
 
 
-def _bring(order: Order, sink: ForeignSink) -> list[Refused]:
+def _bring(order: Order, sink: ForeignSink, kms: KmsSettings) -> list[Refused]:
     known: Callable[[str], Definition] = lambda fingerprint: _definition(order.home, fingerprint)  # noqa: E731
     named = {item.group.definition for item in order.items} | ({order.definition} if order.definition else set())
     newest = max((known(fingerprint) for fingerprint in named), key=age)
     floor = max((item.version for item in order.items if item.group.kind == TRUNCATE), default=0)
     floor = max(floor, newest.floor, *(item.floor for item in order.items))
-    parked = ParkedRows(Home(Path(order.home)), Queue(Path(order.folder)), newest, known, order.added, order.kms)
+    parked = ParkedRows(Home(Path(order.home)), Queue(Path(order.folder)), newest, known, order.added, kms)
     rows = [
         one
         for item in order.items

@@ -103,7 +103,6 @@ def tidy(
     LakeTable(store, spec).maintain(_safe_version(root))
     if _is_vacuum_due(root):
         vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
-        _drop_delivered(root)
 
 
 def _store(root: Path, kms: KmsSettings) -> Store:
@@ -114,15 +113,16 @@ def _store(root: Path, kms: KmsSettings) -> Store:
     return error_store(home, keyring_of(str(home.root), kms), root.parent.name, root.name)
 
 
-def _drop_delivered(root: Path) -> None:
-    """Sealed rows of the table that every sink has by now."""
-    home, before = Home(root.parents[2]), time.time() - STAGED_FILES_KEPT.total_seconds()
-    if root.parents[1] != home.lake:
-        return
-    staged, held = home.staged(root.parent.name, root.name), held_names(Store(root))
-    for path in staged.rglob("*"):
-        if path.is_file() and path.stat().st_mtime < before and str(path.relative_to(staged)) not in held:
-            path.unlink()
+def drop_delivered(home: Home) -> None:
+    """Sealed rows of all tables that every sink has by now: they are old, and so are all imports that are under way."""
+    before = time.time() - STAGED_FILES_KEPT.total_seconds()
+    for staged in home.staged_tables():
+        root = home.lake.joinpath(*staged.parts[-2:])
+        held, safe = held_names(Store(root)), _safe_version(root) / 1e6
+        for path in staged.rglob("*"):
+            is_old = path.is_file() and path.stat().st_mtime < min(before, safe)
+            if is_old and str(path.relative_to(staged)) not in held:
+                path.unlink(missing_ok=True)
 
 
 def _tidy_elsewhere(root: Path, spec: TableSpec, settings: Mapping[str, Any]) -> None:

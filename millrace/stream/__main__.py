@@ -72,7 +72,7 @@ def main() -> None:
         home.data_plane.write_text(json.dumps({"metrics_port": port}))
         log("data_plane_ready", metrics_port=port)
 
-    keep_tidy(spark, upkeep, settings.kms)
+    keep_tidy(spark, home, upkeep, settings.kms)
     couriers.start()
     DataPlane(flow.queries, home, appender).run(ready)
     spark.stop()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -144,7 +145,8 @@ class Couriers:
     def _round(self, one: Round) -> None:
         try:
             below = one.queue.waived_below
-            one.queue.done([item for item in one.queue.items() if item.version <= below])
+            given_up = [item for item in one.queue.items() if item.version <= below and not item.group.is_ageing]
+            one.queue.done(given_up)
             is_caught_up = self._backfiller.step(one.queue)
             items = _some(one.queue.items(), one.queue.state.most_rows or MOST_ROWS)
             if items:
@@ -191,7 +193,6 @@ class Couriers:
             one.target,
             tuple(items),
             allowed=self._allowed,
-            kms=self._kms,
         )
         if one.queue.state.budget_seconds is not None:
             order = replace(order, budget_seconds=one.queue.state.budget_seconds)
@@ -199,7 +200,7 @@ class Couriers:
             order = replace(order, definition=member.definition, added=member.added)
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", f"sink-{one.target.kind}")
-        outcome: Delivered = context.parallelize([order], 1).map(deliver).collect()[0]
+        outcome: Delivered = context.parallelize([order], 1).map(partial(deliver, kms=self._kms)).collect()[0]
         return outcome
 
     def _note_success(self, one: Round, items: list[Item], refused: int) -> None:

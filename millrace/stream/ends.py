@@ -32,7 +32,8 @@ class Ends:
             for kind in kinds:
                 for name, target in self._members.takers(kind, definition).items():
                     queue = Queue(self._home.queue(kind, tenant, table, name))
-                    if group.version > queue.waived_below:
+                    # What may go because of its age goes whatever was given up.
+                    if group.is_ageing or group.version > queue.waived_below:
                         queue.put(group, self._home.table(tenant, table))
                         yield queue.folder, target
             mark.unlink(missing_ok=True)

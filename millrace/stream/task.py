@@ -182,13 +182,18 @@ class Group:
         for judged in self._judged:
             if judged.rejected is not None:
                 by_import.setdefault(judged.verdict.import_id, []).append(judged)
-        tenant, table = self._definition.tenant, self._definition.table.name
         for import_id, rejecting in by_import.items():
-            seal = None if self._key is None else self._keyring.seal(tenant, table, self._key, import_id)
-            store = error_store(self._home, self._keyring, tenant, table, seal)
+            store = self._rejected_store(import_id)
             rows = pa.concat_tables([stored_rejected(judged.verdict, judged.rejected) for judged in rejecting])
             staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
             yield [judged.verdict for judged in rejecting], staged
+
+    def _rejected_store(self, owner: str) -> Store:
+        tenant, table = self._definition.tenant, self._definition.table.name
+        if self._key is None:
+            return Store(self._home.table_errors(tenant, table))
+        seal = self._keyring.seal(tenant, table, self._key, owner)
+        return error_store(self._home, self._keyring, tenant, table, seal)
 
     def _report(self, staged: StagedFile | None, verdicts: list[Verdict], kind: str = ROWS, version: int = 0) -> bytes:
         return pack(

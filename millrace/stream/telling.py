@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
 from millrace.model.chunk import ROWS, Verdict
 from millrace.model.facts import Durable, Fact, Refused, to_dict
 from millrace.model.names import Home, chunk_id
@@ -56,8 +57,10 @@ class Telling:
         rejected = pa.table([[row.row], [0], [b""], [[reason]]], schema=REJECTED_SCHEMA)
         known = StagedChunk(f"{chunk_id(import_id, number)}@{sink}/{row.row}", 0, 1, row.version)
         key = group.file.sealed_by if group.file is not None else None
-        seal = None if key is None else self._keyring.seal(group.tenant, group.table, key, import_id)
-        store = error_store(self._home, self._keyring, group.tenant, group.table, seal)
+        store = Store(self._home.table_errors(group.tenant, group.table))
+        if key is not None:
+            seal = self._keyring.seal(group.tenant, group.table, key, import_id)
+            store = error_store(self._home, self._keyring, group.tenant, group.table, seal)
         staged = write_data_file(store, stored_rejected(verdict, rejected), (), f"{import_id}-{number}", (known,))
         report = {"tenant": group.tenant, "table": group.table, "definition": group.definition, "chunks": []}
         record = pack({**report, "file": staged.to_dict(), "kind": ROWS, "version": 0, "publish": "rolling"})

@@ -21,7 +21,7 @@ from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.contract import Group
 from millrace.sink.delivering import Order, deliver
-from millrace.sink.parking import Queue
+from millrace.sink.parking import Queue, waive
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.stream.ends import Ends
@@ -127,6 +127,14 @@ def test_rows_older_than_was_agreed_leave_the_sink_and_do_not_come_back(world: W
     world.park(7)
     world.deliver()
     assert world.rows() == [], "older than what was let go"
+
+
+def test_rows_leave_by_their_age_whatever_was_given_up_before(world: World) -> None:
+    world.park(0)
+    world.deliver()
+    waive(world.queue.folder, 10 * DAY_US)
+    ask_to_let_go(world.home, world.definition, 2 * DAY_US)
+    assert len(list(world.ends.park())) == 1
 
 
 def test_an_import_without_rows_has_a_manifest_too(world: World) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millrace.api.sealing import Sealing
 from millrace.formats.spool import SEGMENT_BYTES, Spool
 from millrace.lake.log import load
 from millrace.lake.schema import TableSpec
@@ -19,7 +21,7 @@ from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkHeader, Verdict
-from millrace.model.errors import Corrupt, KeyGone
+from millrace.model.errors import Corrupt, KeyGone, Unavailable
 from millrace.model.names import Home, chunk_id, new_id
 from millrace.model.table import Definition
 from millrace.read.error_pages import page
@@ -30,7 +32,7 @@ from millrace.sink.contract import Group
 from millrace.sink.delta import DeltaSink, ErrorStore
 from millrace.sink.parked_rows import ParkedRows
 from millrace.sink.parking import Queue, where_staged
-from millrace.sink.upkeep import Upkeep, tidy
+from millrace.sink.upkeep import Upkeep, drop_delivered, tidy
 from millrace.stream.task import _opened
 from millrace.validate.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.wire.envelope import checksum, compress, unpack_rows
@@ -119,8 +121,7 @@ def test_rotation_wraps_anew_and_leaves_what_was_sealed(home: Home, keyring: Key
 def test_nothing_opens_when_the_tenant_key_is_destroyed(home: Home, keyring: Keyring) -> None:
     keyring.new("acme", KEY)
     keyring.new("other", KEY)
-    keyring.kms.destroy("acme")
-    keyring.forget("acme")
+    keyring.destroy("acme")
     with pytest.raises(KeyGone):
         keyring.seal("acme", "t", KEY, KEY)
     assert keyring.seal("other", "t", KEY, KEY), "another's is untouched"
@@ -128,6 +129,37 @@ def test_nothing_opens_when_the_tenant_key_is_destroyed(home: Home, keyring: Key
     assert keyring.seal("acme", "t", "imp_new", "imp_new"), "what comes later has a new key"
     with pytest.raises(KeyGone):
         keyring.seal("acme", "t", KEY, KEY)
+
+
+def test_a_destroyed_key_stops_neither_what_comes_next_nor_a_rotation(home: Home, keyring: Keyring) -> None:
+    elsewhere = Keyring(home, keyring.kms)
+    before = keyring.of_this_hour("acme")
+    assert keyring.of_this_hour("acme") == before, "one for an hour"
+    elsewhere.seal("acme", "t", before, "imp_1")
+    keyring.destroy("acme")
+    with pytest.raises(KeyGone):
+        elsewhere.seal("acme", "t", before, "imp_1")
+    after = keyring.of_this_hour("acme")
+    assert after != before
+    assert elsewhere.seal("acme", "t", after, "imp_2")
+    keyring.kms.rotate("acme")
+    assert keyring.rewrap("acme") == 1, "what nobody can read is left as it is"
+
+
+def test_a_folder_of_keys_that_is_not_mounted_is_away_and_gets_no_new_keys(home: Home, tmp_path: Path) -> None:
+    folder = tmp_path / "mounted"
+    keyring = Keyring(home, LocalKms(folder))
+    keyring.new("acme", KEY)
+    folder.rename(tmp_path / "unmounted")
+    late = Keyring(home, LocalKms(folder))
+    with pytest.raises(Unavailable):
+        late.seal("acme", "t", KEY, KEY)
+    with pytest.raises(Unavailable):
+        late.new("acme", "imp_2")
+    assert not list(folder.glob("*.json"))
+    shutil.rmtree(folder, ignore_errors=True)
+    (tmp_path / "unmounted").rename(folder)
+    assert late.seal("acme", "t", KEY, KEY)
 
 
 # Folders
@@ -209,10 +241,27 @@ def test_rows_held_for_their_import_stay_sealed_until_it_is_published(lake: Lake
     assert lake.texts() == {1: MARK.decode()}
 
 
+def test_sealed_rows_go_when_they_are_old_and_nothing_as_old_is_under_way(lake: Lake) -> None:
+    lake.sink.write([lake.group(1, {"id": 1, "text": "a"}, {"id": 9, "_deleted": True})])
+    lake.sink.write([lake.group(5, {"id": 2, "text": "held"}, {"id": 8, "_deleted": True}, publish="atomic")])
+    staged = lake.home.staged("acme", "t")
+    for path in staged.rglob("*"):
+        os.utime(path, (1_000_000, 1_000_000))
+    there = {path for path in staged.rglob("*") if path.is_file()}
+    drop_delivered(lake.home)
+    assert {path for path in staged.rglob("*") if path.is_file()} == there, "who knows what is under way"
+    lake.home.safe_version.parent.mkdir(parents=True)
+    lake.home.safe_version.write_text(str(2_000_000_000_000))
+    drop_delivered(lake.home)
+    left = {path for path in staged.rglob("*") if path.is_file()}
+    assert left < there
+    lake.sink.write([Group("acme", "t", lake.definition.fingerprint, None, (("imp5", 1),), "publish", 6)])
+    assert lake.texts() == {1: "a", 2: "held"}, "all that is held was kept"
+
+
 def test_rows_whose_key_is_gone_stop_nobody(lake: Lake) -> None:
     group = lake.group(1, {"id": 1, "text": "a"})
-    lake.keyring.kms.destroy("acme")
-    lake.keyring.forget("acme")
+    lake.keyring.destroy("acme")
     other = Keyring(lake.home, lake.keyring.kms)
     lake.key = other.new("acme", "imp_later")
     later = lake.group(2, {"id": 2, "text": "b"})
@@ -277,10 +326,27 @@ def test_rejected_rows_from_before_the_flag_are_read_beside_the_sealed(home: Hom
     errors.write([Group("acme", "t", "none", staged, ((plain, 0),)), reject(home, keyring, sealed, 1)])
     store = error_store(home, keyring, "acme", "t")
     assert [page(store, one, None, 10).items[0]["raw"] for one in (plain, sealed)] == ["old", MARK.decode()]
-    keyring.kms.destroy("acme")
-    keyring.forget("acme")
+    keyring.destroy("acme")
     with pytest.raises(KeyGone):
         page(error_store(home, Keyring(home, keyring.kms), "acme", "t"), sealed, None, 10)
+
+
+def test_files_that_nobody_can_read_leave_the_error_store_with_the_key(home: Home, keyring: Keyring) -> None:
+    errors, sealing = ErrorStore(home, ERRORS_SCHEMA, Upkeep(), keyring), object.__new__(Sealing)
+    sealing._home, sealing.keyring = home, keyring
+    old = [new_id("imp") for _ in range(60)]
+    for import_id in old:
+        errors.write([reject(home, keyring, import_id, 1)])
+    spec = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
+    tidy(home.table_errors("acme", "t"), spec)
+    sealing.discard_errors("acme")
+    keyring.destroy("acme")
+    new = new_id("imp")
+    errors.write([reject(home, keyring, new, 1)])
+    store = error_store(home, keyring, "acme", "t")
+    assert [row["raw"] for row in page(store, new, None, 10).items] == [MARK.decode()]
+    assert page(store, old[0], None, 10).items == []
+    tidy(home.table_errors("acme", "t"), spec)
 
 
 # What is spooled

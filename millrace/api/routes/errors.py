@@ -44,13 +44,18 @@ def list_errors(
     """The import's rejected rows, in the order of the file, with every reason."""
     document = shown_import(platform, caller, import_id)
     found = page(platform.sealing.errors(document["tenant"], document["table"]), import_id, cursor, limit)
+    if not found.items and cursor is None:
+        platform.sealing.refuse_destroyed(document)
     return {"items": found.items, "next": found.next}
 
 
 @router.get("/imports/{import_id}/errors/reasons")
 def count_errors(import_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     document = shown_import(platform, caller, import_id)
-    return {"items": count_by_reason(platform.sealing.errors(document["tenant"], document["table"]), import_id)}
+    found = count_by_reason(platform.sealing.errors(document["tenant"], document["table"]), import_id)
+    if not found:
+        platform.sealing.refuse_destroyed(document)
+    return {"items": found}
 
 
 @router.get("/imports/{import_id}/errors/export")
@@ -58,7 +63,10 @@ def export_errors(import_id: str, caller: CallerDep, platform: PlatformDep, form
     document = shown_import(platform, caller, import_id)
     if format not in ("csv", "jsonl"):
         raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
-    lines = export(platform.sealing.errors(document["tenant"], document["table"]), import_id, format)
+    errors = platform.sealing.errors(document["tenant"], document["table"])
+    if not page(errors, import_id, None, 1).items:
+        platform.sealing.refuse_destroyed(document)
+    lines = export(errors, import_id, format)
     media = "text/csv" if format == "csv" else "application/x-ndjson"
     name = f'attachment; filename="{import_id}-rejected.{format}"'
     return StreamingResponse(lines, media_type=media, headers={"Content-Disposition": name})

@@ -71,8 +71,8 @@ def _destroyed(platform: Platform, tenant: str) -> dict[str, Any]:
     known = keyring.kms.describe(tenant)
     if known is None:
         raise Missing(f"Tenant {tenant!r} has no key.", code="no_tenant_key")
-    certain = keyring.kms.destroy(tenant)
-    keyring.forget(tenant)
+    platform.sealing.discard_errors(tenant)
+    certain = keyring.destroy(tenant)
     return {"tenant": tenant, "key": known, "destroyed": certain}
 
 
