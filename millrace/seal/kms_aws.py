@@ -27,6 +27,7 @@ ATTEMPTS = 3
 DAYS_TO_DELETION = 7
 # A new alias is not at once known to all of KMS.
 KNOWN_SECONDS, PAUSE_SECONDS = 10.0, 0.2
+LATE_SECONDS = 2.0
 
 
 class _NoKey(KeyGone):
@@ -126,12 +127,16 @@ class AwsKms:
 
     def _by_any_key(self, tenant: str, act: Callable[[str], bytes]) -> bytes:
         """Always by a key that is named: KMS would take any that it may use, another tenant's too."""
-        for name in _names(self._alias(tenant)):
+        alias = self._alias(tenant)
+        for name in _names(alias):
             try:
                 return act(name)
             except _OtherKey:
                 continue
             except _NoKey as error:
+                # Another process may have made it a moment ago, and not every one sees it at once.
+                if name == alias and self._appears(alias):
+                    return self._by_any_key(tenant, act)
                 raise KeyGone(f"Tenant {tenant!r} has no key that opens this.") from error
         raise AssertionError("names have no end")
 
@@ -155,6 +160,14 @@ class AwsKms:
             if self._seen(alias) != made:
                 self._end(made)
         return self._seen(alias)
+
+    def _appears(self, alias: str) -> bool:
+        until = time.monotonic() + LATE_SECONDS
+        while time.monotonic() < until:
+            with suppress(_NoKey):
+                return bool(self._key(alias))
+            time.sleep(PAUSE_SECONDS)
+        return False
 
     def _seen(self, alias: str) -> str:
         until = time.monotonic() + KNOWN_SECONDS
