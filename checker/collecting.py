@@ -80,8 +80,7 @@ class Collector:
             if op["kind"] in MAKING_IMPORTS:
                 response = self._http.get(f"/v1/imports/{op['id']}")
                 document = response.json() if response.status_code == httpx2.codes.OK else {"state": REQUESTED}
-                # An op that nobody has evaluated, or that repeats one which waits, has made no import.
-                yield document if document["state"] != REQUESTED else {"id": op["id"], "missing": True}
+                yield document if _is_import(document) else {"id": op["id"], "missing": True}
 
     def _ops(self, ops: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """What became of changes of tables, and of requests that made no import."""
@@ -124,10 +123,26 @@ class Collector:
             errors = self._platform.home / "errors" / table.tenant / table.name
             for reader in READERS if is_there(location) else ():
                 save_stored(self._folder, reader, table.tenant, table.name, read_all(location, reader))
-            if is_there(errors):
+            if self._is_sealed(table):
+                kept.append(self._told_rejected(table))
+            elif is_there(errors):
                 kept.append(read_rejected(errors, table.tenant, table.name))
         (self._folder / "rejected").mkdir(exist_ok=True)
         pl.concat(kept, how="vertical_relaxed").write_parquet(self._folder / "rejected" / "all.parquet")
+
+    def _is_sealed(self, table: Table) -> bool:
+        return (self._platform.home / "keys" / table.tenant).is_dir()
+
+    def _told_rejected(self, table: Table) -> pl.DataFrame:
+        """As the API tells: no other reader can open the error store of a tenant that asked for encryption."""
+        kept = []
+        for document in read_lines(self._folder / "imports.jsonl"):
+            is_ours = (document.get("tenant"), document.get("table")) == table.place
+            if is_ours and document["rows"]["rejected"]:
+                export = self._http.get(f"/v1/imports/{document['id']}/errors/export", params={"format": "jsonl"})
+                rows = map(json.loads, export.raise_for_status().text.splitlines())
+                kept += [_as_kept(table, document["id"], row) for row in rows]
+        return pl.DataFrame(kept, schema=REJECTED, orient="row")
 
     def wear(self) -> dict[str, dict[str, int]]:
         places = {f"{t.tenant}/{t.name}": self._platform.home / "lake" / t.tenant / t.name for t in self._tables}
@@ -153,3 +168,14 @@ class Collector:
             if told <= heard and due <= set(delivered or ()):
                 return
             time.sleep(0.5)
+
+
+def _is_import(document: dict[str, Any]) -> bool:
+    """An op that nobody has evaluated, that repeats one which waits, or that was refused, has made none."""
+    was_refused = is_terminal(document["state"]) and document["ended_at"] is None
+    return document["state"] != REQUESTED and not was_refused
+
+
+def _as_kept(table: Table, import_id: str, row: dict[str, Any]) -> tuple[Any, ...]:
+    reasons = [f"{reason['column'] or ''}:{reason['rule']}" for reason in row["reasons"]]
+    return table.tenant, table.name, import_id, row["row"], 0, row["raw"].encode(), reasons

@@ -21,6 +21,7 @@ from typing import Any
 
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
+from millrace.model.names import new_id
 from millrace.staging.folders import Staging
 from millrace.staging.sealed import Keys, SealedFile, own_seal, plain_size, seal_file
 
@@ -118,6 +119,12 @@ def close_up(staging: Staging, claim: Claim, keys: Keys) -> None:
         seal_file(path, _sealed_of(staging, claim), own_seal(keys, staging.tenant, claim.data_key))
 
 
+def with_new_key(staging: Staging, claim: Claim) -> Claim:
+    """For a file that is still here as it was taken: what its key sealed of it is worth nothing without that key."""
+    _sealed_of(staging, claim).unlink(missing_ok=True)
+    return _changed(staging, replace(claim, data_key=new_id("fil")))
+
+
 def content(staging: Staging, claim: Claim, keys: Callable[[], Keys]) -> Path | SealedFile:
     """What is to be sent."""
     kept = _kept(staging, claim)
@@ -181,22 +188,41 @@ def _read(staging: Staging, claim_id: str) -> Claim | None:
 
 
 def file_away(staging: Staging, claim: Claim, report: dict[str, Any]) -> Path:
-    """Where it lies now: below `done` or `failed`, in a folder named by its span, as in `out`."""
+    """Where it lies now: below `done` or `failed`, in a folder named by its span, as in `out`. Of a link, a device or a
+    folder only the report is kept: nobody but the platform must decide where a path below there leads."""
     top = staging.done if report["state"] == "completed" else staging.failed
     inner = [safe_name(part) for part in claim.path.split("/")[:-1]]
     folder = top.joinpath(claim.span.rpartition("/")[2], *inner)
     folder.mkdir(parents=True, exist_ok=True)
-    name, kept = claim.name, _kept(staging, claim)
-    if any(os.path.lexists(folder / f"{name}{ending}") for ending in ("", SEALED)):
-        name = f"{claim.id}-{name}"
-    (folder / f"{name}{REPORT}").write_text(json.dumps(report, indent=2) + "\n")
+    kept = _kept(staging, claim)
+    name = _report_in(folder, staging, claim, report)
     place = folder / (name if kept == file_of(staging, claim) else f"{name}{SEALED}")
     reach("manage_before_filing")
-    os.rename(kept, place)
-    os.utime(place, follow_symlinks=False)
+    if stat.S_ISREG(kept.lstat().st_mode):
+        os.rename(kept, place)
+        os.utime(place, follow_symlinks=False)
     reach("manage_after_filing")
     shutil.rmtree(staging.taken / claim.id, ignore_errors=True)
     return place
+
+
+def _report_in(folder: Path, staging: Staging, claim: Claim, report: dict[str, Any]) -> str:
+    """Leaves the report in the folder, and says what the file is to be called beside it. Nothing that is there is
+    overwritten, but for this claim's own report, by its second name: a crash may have come between that and the file."""
+    written = staging.taken / claim.id / "report.json"
+    written.write_text(json.dumps(report, indent=2) + "\n")
+    plain_name, own_name = claim.name, f"{claim.id}-{claim.name}"
+    is_taken = any(os.path.lexists(folder / f"{plain_name}{ending}") for ending in ("", SEALED))
+    if not is_taken and _linked(written, folder / f"{plain_name}{REPORT}"):
+        return plain_name
+    _linked(written, folder / f"{own_name}{REPORT}")
+    return own_name
+
+
+def _linked(written: Path, place: Path) -> bool:
+    with suppress(FileExistsError):
+        os.link(written, place, follow_symlinks=False)
+    return os.path.samestat(written.lstat(), place.lstat())
 
 
 def safe_name(name: str) -> str:

@@ -51,7 +51,7 @@ class Collector:
             self.note(seen)
 
     def open(self, run: Run, seal: Seal | None = None) -> OpenRun:
-        self.current = self.runs[run.id] = OpenRun(self._staging, run, self._tools.keys, seal)
+        self.current = self.runs[run.id] = OpenRun(self._staging, run, seal)
         return self.current
 
     def collect(self, health: Health) -> None:
@@ -135,7 +135,7 @@ class Collector:
         for folder in run_folders(self._staging):
             run = folder.read()
             if not run.is_over:
-                self.runs[run.id] = OpenRun(self._staging, run, self._tools.keys)
+                self.runs[run.id] = OpenRun(self._staging, run)
                 self.runs[run.id].app_ended(run.exit_code)
         groups: dict[tuple[str, str], list[Claim]] = {}
         for claim in open_claims(self._staging):
@@ -147,6 +147,6 @@ class Collector:
         """A record of it is made if that is all that is missing."""
         if run_id not in self.runs:
             lost = Run(run_id, self._staging.tenant, BATCH, RUNNING, "recovery", 0, now_text())
-            self.runs[run_id] = OpenRun(self._staging, lost, self._tools.keys)
+            self.runs[run_id] = OpenRun(self._staging, lost)
             self.runs[run_id].app_ended(None)
         return self.runs[run_id]

@@ -5,6 +5,7 @@ Only where the agreement asks for encryption, or did when the files arrived, is 
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from datetime import UTC, datetime
 
 from millrace.manage.tools import Tools
 from millrace.model.names import new_id
@@ -19,7 +20,8 @@ Ready = Future[Seal | None]
 
 
 class Giving:
-    """Used by the loop's thread alone; at most one thing is under way."""
+    """Used by the loop's thread alone; at most one thing is under way. `given_at`: what had arrived by then is there for the
+    run that starts. `may_be_left`: what a program has left may lie there plain."""
 
     def __init__(self, tools: Tools, staging: Staging) -> None:
         self._tools = tools
@@ -27,13 +29,19 @@ class Giving:
         self._before_start: tuple[bool, Ready] | None = None
         self._moving: Ready | None = None
         self._again_at = 0.0
-        self._may_be_left = True
+        self.given_at = datetime.now(UTC)
+        self.may_be_left = True
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._is_moving or self._before_start is not None
 
     def for_start(self, *, is_sealed: bool) -> Ready | None:
         """None: not yet. Then, once, what seals the run's logs, or why it cannot begin."""
         if self._is_moving:
             return None
         if self._before_start is None:
+            self.given_at = datetime.now(UTC)
             if not is_sealed and not have_arrived(self._staging):
                 return _nothing_to_do()
             self._before_start = is_sealed, self._submit(lambda: self._prepare(is_sealed))
@@ -46,18 +54,43 @@ class Giving:
 
     def while_running(self) -> None:
         """What arrives meanwhile is seen at once."""
-        if not self._is_moving and time.monotonic() > self._again_at and have_arrived(self._staging):
-            self._again_at = time.monotonic() + PAUSE_SECONDS
-            self._moving = self._submit(lambda: give(self._staging, self._tools.keys()))
+        if self._may_move and have_arrived(self._staging):
+            self._move(self._give)
 
     def note_end(self) -> None:
-        self._may_be_left = True
+        self.may_be_left = True
+
+    def forget_start(self) -> None:
+        """Nobody starts any more: what was made ready for it is left over."""
+        if self._before_start is not None and self._before_start[1].done():
+            self._before_start, self.may_be_left = None, True
 
     def behind_run(self) -> None:
         """What the program left is sealed; once behind each run."""
-        if self._may_be_left and not self._is_moving and self._before_start is None:
-            self._may_be_left = False
-            self._moving = self._submit(lambda: take_back(self._staging, self._tools.keys()))
+        if self.may_be_left and self._may_move and self._before_start is None:
+            self.may_be_left = False
+            self._move(self._take_back)
+
+    @property
+    def _may_move(self) -> bool:
+        return not self._is_moving and time.monotonic() > self._again_at
+
+    def _move(self, work: Callable[[], None]) -> None:
+        """Whatever fails, or is not all done, has its pause."""
+        self._again_at = time.monotonic() + PAUSE_SECONDS
+        self._moving = self._submit(work)
+
+    def _give(self) -> None:
+        if give(self._staging, self._tools.keys()):
+            self._again_at = 0.0
+
+    def _take_back(self) -> None:
+        try:
+            take_back(self._staging, self._tools.keys())
+        except BaseException:
+            self.may_be_left = True
+            raise
+        self._again_at = 0.0
 
     @property
     def _is_moving(self) -> bool:
@@ -75,9 +108,7 @@ class Giving:
 
     def _told(self, ended: Ready) -> None:
         failed = ended.exception()
-        if failed is None:
-            self._again_at = 0.0
-        else:
+        if failed is not None:
             observe(
                 "trouble", kind="client_app", tenant=self._staging.tenant, error=f"{type(failed).__name__}: {failed}"
             )

@@ -18,7 +18,17 @@ from millrace.client.connection import may_pass
 from millrace.client.documents import ImportDocument
 from millrace.client.spans import Spans
 from millrace.failpoint import reach
-from millrace.manage.claiming import Claim, close_up, content, file_away, file_of, refused, size_of, tried_again
+from millrace.manage.claiming import (
+    Claim,
+    close_up,
+    content,
+    file_away,
+    file_of,
+    refused,
+    size_of,
+    tried_again,
+    with_new_key,
+)
 from millrace.manage.route import Route
 from millrace.manage.turns import Turns
 from millrace.model.errors import Clash, Corrupt, Invalid, KeyGone, MillraceError, Refused
@@ -104,7 +114,12 @@ class Importer:
             why = Invalid(f"{claim.path!r:.80} is no plain file.", remedy="Write files, not links or devices.")
             claim = refused(self._staging, claim, fault_of(why))
         if claim.data_key:
-            close_up(self._staging, claim, self._keys())
+            try:
+                close_up(self._staging, claim, self._keys())
+            except KeyGone:
+                # It was destroyed while the file was plain still.
+                claim = with_new_key(self._staging, claim)
+                close_up(self._staging, claim, self._keys())
         return claim
 
     def _refuse(self, claim: Claim, why: MillraceError, table: str | None = None, import_id: str | None = None) -> None:

@@ -7,9 +7,9 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -19,15 +19,16 @@ from millrace.manage.confinement import possible_confinement
 from millrace.manage.limits import Limiter
 from millrace.manage.openrun import now_text
 from millrace.manage.tending import Tended
-from millrace.manage.tidying import tidy
+from millrace.manage.tidying import seal_left_logs, tidy
 from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
-from millrace.model.agreement import parse_agreement
+from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.errors import MillraceError
 from millrace.model.names import Home
 from millrace.observe import log, observe
 from millrace.seal.keyring import keyring_of
 from millrace.settings import AppSettings, KmsSettings
+from millrace.staging.folders import Staging
 
 REFRESH_SECONDS = 1.0
 # Of the time, at most so much is spent on asking: thousands of agreements are read less often.
@@ -60,6 +61,7 @@ class Keeper:
             self.wake,
         )
         self._tended: dict[str, Tended] = {}
+        self._tidying: Future[None] | None = None
         self._every = {name: _Every(seconds) for name, seconds in _INTERVALS.items()}
         if confinement.warning:
             log("app_confinement", warning=confinement.warning)
@@ -81,8 +83,7 @@ class Keeper:
             if self._every["tidy"].is_due():
                 self._tidy()
             if self._every["logs"].is_due():
-                for tended in self._tended.values():
-                    tended.rotate_logs()
+                self._rotate_logs()
             self._rest()
         self._shut_down()
 
@@ -91,7 +92,8 @@ class Keeper:
         handled = self._home.handled("any").parent
         for folder in sorted(handled.iterdir()) if handled.is_dir() else ():
             if (folder / "taken").is_dir() and any((folder / "taken").iterdir()):
-                self._tended[folder.name] = Tended(self._tools, folder.name)
+                with _apart(folder.name):
+                    self._tended[folder.name] = Tended(self._tools, folder.name)
 
     def _refresh(self) -> None:
         """A platform that does not answer now changes nothing."""
@@ -101,10 +103,8 @@ class Keeper:
             log("agreements_unknown", error=str(failed))
             return
         for tenant in declared.keys() - self._tended.keys():
-            try:
+            with _apart(tenant):
                 self._tended[tenant] = Tended(self._tools, tenant)
-            except OSError as failed:
-                observe("trouble", kind="client_app", tenant=tenant, error=str(failed))
         for tenant, tended in list(self._tended.items()):
             item = declared.get(tenant)
             try:
@@ -122,12 +122,9 @@ class Keeper:
             self._tended[tenant].note(seen)
         asked = self._asked()
         for tenant, tended in self._tended.items():
-            try:
+            with _apart(tenant):
                 if tended.has_to_be_looked_at(now := datetime.now(UTC), asked):
                     tended.tick(now)
-            except Exception as error:
-                # One tenant's trouble is not another's; what is to be done is still to be done at the next look.
-                observe("trouble", kind="client_app", tenant=tenant, error=f"{type(error).__name__}: {error}"[:1000])
 
     def _asked(self) -> set[str]:
         try:
@@ -155,12 +152,27 @@ class Keeper:
         unfinished.write_text(json.dumps({"pid": os.getpid(), "at": now_text(), **said}))
         unfinished.replace(self._home.apps)
 
-    def _tidy(self) -> None:
+    def _rotate_logs(self) -> None:
         for tenant, tended in self._tended.items():
-            if tended.agreement is not None:
-                gone = tidy(tended.staging, tended.agreement.data_retention_days)
+            with _apart(tenant):
+                tended.rotate_logs()
+
+    def _tidy(self) -> None:
+        """In a thread of its own, which may wait for the keeper of the keys; one at a time."""
+        if self._tidying is None or self._tidying.done():
+            agreed = [(one.staging, one.agreement) for one in self._tended.values() if one.agreement is not None]
+            self._tidying = self._tools.workers.submit(self._tidy_all, agreed)
+
+    def _tidy_all(self, agreed: Sequence[tuple[Staging, Agreement]]) -> None:
+        for staging, agreement in agreed:
+            if self._tools.stopping.is_set():
+                return
+            with _apart(staging.tenant):
+                gone = tidy(staging, agreement.data_retention_days)
                 if gone:
-                    log("app_files_expired", tenant=tenant, files=gone)
+                    log("app_files_expired", tenant=staging.tenant, files=gone)
+            with _apart(staging.tenant):
+                seal_left_logs(staging, self._tools.keys)
 
     def _shut_down(self) -> None:
         self._tools.stopping.set()
@@ -172,6 +184,15 @@ class Keeper:
             running = [tended for tended in running if not tended.has_stopped(by_force=time.monotonic() > ends)]
             time.sleep(0.02)
         self._home.apps.unlink(missing_ok=True)
+
+
+@contextmanager
+def _apart(tenant: str) -> Iterator[None]:
+    """One tenant's trouble is not another's; what is to be done is still to be done at the next look."""
+    try:
+        yield
+    except Exception as error:
+        observe("trouble", kind="client_app", tenant=tenant, error=f"{type(error).__name__}: {error}"[:1000])
 
 
 _INTERVALS = {"refresh": REFRESH_SECONDS, "status": STATUS_SECONDS, "tidy": TIDY_SECONDS, "logs": LOG_SECONDS}

@@ -3,10 +3,13 @@
 With a seal they are sealed piece by piece, as they come."""
 
 import os
+import shutil
 import stat
 import threading
 from pathlib import Path
+from typing import BinaryIO
 
+from millrace.manage.claiming import safe_name
 from millrace.model.names import new_id
 from millrace.staging.sealed import Seal, frame, head, log_part
 
@@ -86,22 +89,32 @@ def gather_own_logs(source: Path, target: Path, least_bytes: int = 0, kept: int 
         ]
     for entry in found:
         target.mkdir(exist_ok=True)
-        place = target / os.fsencode(entry.name).decode(errors="backslashreplace")[:200]
+        place = target / safe_name(entry.name)
         make_room(place, kept)
         try:
             os.rename(entry.path, place)
             _keep_last(place)
         except OSError:
-            place.unlink(missing_ok=True)
+            _remove(place)
+
+
+def _remove(place: Path) -> None:
+    """Whatever the program put in the place of a file meanwhile."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place, ignore_errors=True)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def seal_logs(plain: Path, sealed: Path, seal: Seal, kept: int = KEPT) -> None:
     """Of a folder of logs that are written no more, as each was left by `gather_own_logs`."""
     sealed.mkdir(parents=True, exist_ok=True)
     for path in sorted(plain.iterdir(), reverse=True):
+        log = new_id("log")
         # Not among those that are shown.
-        unfinished, log = sealed.parent / f".{path.name}.new", new_id("log")
-        unfinished.write_bytes(head(seal, log) + frame(seal, path.read_bytes(), log_part(log, 0)))
+        unfinished = sealed.parent / f".{log}.new"
+        with path.open("rb") as file:
+            unfinished.write_bytes(head(seal, log) + frame(seal, _last(file), log_part(log, 0)))
         make_room(sealed / path.name, kept)
         unfinished.replace(sealed / path.name)
         path.unlink()
@@ -119,8 +132,13 @@ def _keep_last(path: Path) -> None:
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             path.unlink()
         elif status.st_size > LOG_BYTES:
-            file.seek(-LOG_BYTES, os.SEEK_END)
-            last = file.read()
+            last = _last(file)
             file.seek(0)
             file.truncate()
             file.write(last)
+
+
+def _last(file: BinaryIO) -> bytes:
+    """Its program may have it open still, and make it longer than the memory is."""
+    file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
+    return file.read(LOG_BYTES)

@@ -1,7 +1,7 @@
 """A run that is not over: its record on disk, kept up to date while its program runs and its files are imported."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from millrace.model.errors import MillraceError
 from millrace.observe import observe
 from millrace.staging.folders import Staging
 from millrace.staging.runs import FAILED, IMPORTING, INTERRUPTED, RUNNING, SUCCEEDED, Run, RunFolder
-from millrace.staging.sealed import Keys, Seal, hour_seal
+from millrace.staging.sealed import Seal
 
 MOST_SPANS = 20
 
@@ -26,11 +26,11 @@ def text_of(moment: datetime) -> str:
 
 
 class OpenRun:
-    """Used by the manager's loop and by the threads that import its files."""
+    """Used by the manager's loop and by the threads that import its files. Without `seal` its own logs wait, until it is
+    over, for somebody who may ask for one (`tidying.py`)."""
 
-    def __init__(self, staging: Staging, run: Run, keys: Callable[[], Keys], seal: Seal | None = None) -> None:
+    def __init__(self, staging: Staging, run: Run, seal: Seal | None = None) -> None:
         self._staging = staging
-        self._keys = keys
         self._seal = seal
         self._lock = threading.Lock()
         self._run = run
@@ -70,20 +70,14 @@ class OpenRun:
 
     def keep_logs(self, least_bytes: int = 0) -> None:
         """The files that the program wrote itself; while it runs only those that have grown long."""
-        with suppress(FileNotFoundError):
-            gather_own_logs(self._staging.log, self.folder.own_logs, least_bytes)
-        self._seal_logs()
-
-    def _seal_logs(self) -> None:
-        """A keeper of keys that is away holds up no run: what is not sealed now may be when the run is closed."""
-        if not (self._run.sealed and self.folder.own_logs.is_dir() and any(self.folder.own_logs.iterdir())):
-            return
         try:
-            if self._seal is None:
-                self._seal = hour_seal(self._keys(), self._staging.tenant, self._run.id)
-            seal_logs(self.folder.own_logs, self.folder.sealed_own_logs, self._seal)
-        except MillraceError as failed:
-            observe("trouble", kind="client_app", tenant=self._staging.tenant, error=f"Logs are not sealed: {failed}")
+            with suppress(FileNotFoundError):
+                gather_own_logs(self._staging.log, self.folder.own_logs, least_bytes)
+            if self._seal is not None and self.folder.has_own_logs:
+                seal_logs(self.folder.own_logs, self.folder.sealed_own_logs, self._seal)
+        except (MillraceError, OSError) as failed:
+            # What a program calls its logs, and does to them, holds up no run.
+            observe("trouble", kind="client_app", tenant=self._staging.tenant, error=f"Logs are not kept: {failed}")
 
     def add_report(self, report: dict[str, Any]) -> None:
         with self._lock:
@@ -100,5 +94,4 @@ class OpenRun:
         code, error = self._run.exit_code, self._run.error
         cut_off = (code is None) != (error is not None)
         state = INTERRUPTED if cut_off else SUCCEEDED if code == 0 else FAILED
-        self._seal_logs()
         self.change(state=state, ended_at=now_text())

@@ -47,11 +47,13 @@ class Tended:
 
     @property
     def is_idle(self) -> bool:
-        return not self._collector.runs
+        return not self._collector.runs and not self._giving.is_under_way
 
     @property
     def is_busy(self) -> bool:
         """Whether it has to be looked at soon."""
+        if self._giving.is_under_way or (self._seals_inputs and self._giving.may_be_left):
+            return True
         return self._collector.has_files or any(
             run.groups or not is_elsewhere(run) for run in self._collector.runs.values()
         )
@@ -78,7 +80,10 @@ class Tended:
         self._collect()
         self._collector.close_runs(is_running=self._process is not None)
         self._look_after_inputs()
-        for action in decide(self.standing(), now):
+        actions = decide(self.standing(), now)
+        if not any(isinstance(action, Start) for action in actions):
+            self._giving.forget_start()
+        for action in actions:
             if isinstance(action, Start):
                 if (ready := self._giving.for_start(is_sealed=self._is_sealed)) is not None:
                     self._start(action, now, ready)
@@ -98,6 +103,11 @@ class Tended:
     @property
     def _is_sealed(self) -> bool:
         return self.agreement is not None and self.agreement.encryption
+
+    @property
+    def _seals_inputs(self) -> bool:
+        """While no program runs."""
+        return self._is_sealed and self._mode == BATCH
 
     def standing(self) -> Standing:
         going = None
@@ -194,7 +204,7 @@ class Tended:
     def _look_after_inputs(self) -> None:
         if self._process is not None or runs_elsewhere(self.agreement):
             self._giving.while_running()
-        elif self._is_sealed and self._mode == BATCH:
+        elif self._seals_inputs:
             self._giving.behind_run()
 
     def _start(self, action: Start, now: datetime, ready: Ready) -> None:
@@ -209,7 +219,8 @@ class Tended:
         run = Run(new_id("run"), tenant, app.mode, RUNNING, action.cause, self._revision, text_of(now), due)
         unready = ready.exception()
         seal = None if unready else ready.result()
-        opened = self._collector.open(replace(run, sealed=self._is_sealed), seal)
+        run = replace(run, sealed=self._is_sealed, given_at=text_of(self._giving.given_at))
+        opened = self._collector.open(run, seal)
         if unready is not None:
             return self._could_not_start(opened, now, unready)
         try:
@@ -224,6 +235,7 @@ class Tended:
 
     def _could_not_start(self, run: OpenRun, now: datetime, why: BaseException) -> None:
         self._endings, self._ended_at, self._ended_well = self._endings + 1, now, False
+        self._giving.note_end()
         run.app_ended(None, f"It could not be started: {why}.")
 
     def _stop(self, action: Stop) -> None:

@@ -104,8 +104,22 @@ def is_plain(path: Path) -> bool:
 
 
 def other_name(name: str) -> str:
+    """No longer than a name may be: it may be given another one again."""
     stem, dot, ending = name.partition(".")
-    return f"{stem}-{new_id('up')}{dot}{ending}"
+    added = f"-{new_id('up')}"
+    ending = _cut(dot + ending, slice(-MOST_NAME_BYTES // 2, None))
+    room = MOST_NAME_BYTES - len(added) - len(os.fsencode(ending))
+    return _cut(stem, slice(room)) + added + ending
+
+
+def fitting_name(name: str) -> str:
+    """The name itself unless it is too long."""
+    return name if len(os.fsencode(name)) <= MOST_NAME_BYTES else other_name(name)
+
+
+def _cut(text: str, part: slice) -> str:
+    raw = os.fsencode(text)
+    return text if len(raw[part]) == len(raw) else raw[part].decode(errors="ignore")
 
 
 @dataclass(frozen=True, slots=True)

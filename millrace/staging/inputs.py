@@ -17,9 +17,10 @@ from millrace.failpoint import reach
 from millrace.model.errors import Corrupt, KeyGone
 from millrace.model.names import new_id
 from millrace.observe import observe
-from millrace.staging.arrivals import MOST_NAME_BYTES, created, is_plain, other_name, own_as
+from millrace.staging.arrivals import MOST_NAME_BYTES, created, fitting_name, is_plain, other_name, own_as
 from millrace.staging.folders import Staging
-from millrace.staging.sealed import FRAME_BYTES, Keys, SealedFile, hour_seal, make_safe, owner_in, seal_file
+from millrace.staging.renaming import rename_new
+from millrace.staging.sealed import FRAME_BYTES, Keys, SealedFile, hour_seal, make_safe, owner_in, write_sealed
 
 
 def have_arrived(staging: Staging) -> bool:
@@ -27,22 +28,40 @@ def have_arrived(staging: Staging) -> bool:
     return any(any(_files(folder)) for folder in (staging.arrived, staging.given, staging.returned))
 
 
-def give(staging: Staging, keys: Keys) -> None:
-    """Puts into `in` what has arrived; what nobody can open any more into `failed`."""
+def give(staging: Staging, keys: Keys) -> bool:
+    """Puts into `in` what has arrived; what nobody can open any more into `failed`. Whether nothing had to be left behind:
+    the disk may refuse a file, which is then tried another time."""
     _seal_returned(staging, keys)
     for opened in sorted(_files(staging.given)):
         _show(staging, opened)
-    for sealed in sorted(_files(staging.arrived), key=lambda path: (path.stat().st_mtime_ns, path.name)):
-        try:
-            _show(staging, _open(staging, sealed, keys))
-        except (Corrupt, KeyGone) as lost:
-            why = f"{sealed.name} cannot be opened: {lost}"
-            observe("trouble", kind="client_app", tenant=staging.tenant, error=why)
-            _give_up(staging, sealed)
+    arrived = sorted(_files(staging.arrived), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    return not [sealed for sealed in arrived if not _is_given(staging, sealed, keys)]
+
+
+def _is_given(staging: Staging, sealed: Path, keys: Keys) -> bool:
+    try:
+        _show(staging, _open(staging, sealed, keys))
+    except (Corrupt, KeyGone) as lost:
+        _tell(staging, f"{sealed.name} cannot be opened: {lost}")
+        _give_up(staging, sealed)
+    except OSError as failed:
+        _tell(staging, f"{sealed.name} cannot be given: {failed}")
+        return False
+    return True
+
+
+def _tell(staging: Staging, why: str) -> None:
+    observe("trouble", kind="client_app", tenant=staging.tenant, error=why)
 
 
 def take_back(staging: Staging, keys: Keys) -> None:
-    """Seals what lies in `in`, for the next run. No program may be running."""
+    """Seals what lies in `in`, for the next run. No program may be running, and nothing be given."""
+    for opened in sorted(_files(staging.given)):
+        _show(staging, opened)
+    for half in staging.inbox.glob(_hidden(staging, "arr_*").name):
+        # A program may have made a folder of that name.
+        with suppress(OSError):
+            half.unlink()
     staging.returned.mkdir(exist_ok=True)
     for path in list(_files(staging.inbox)):
         # Whatever else the program keeps there is its own affair.
@@ -55,35 +74,49 @@ def take_back(staging: Staging, keys: Keys) -> None:
 def _open(staging: Staging, sealed: Path, keys: Keys) -> Path:
     owner = owner_in(sealed)
     unfinished = _hidden(staging, owner)
+    try:
+        _write_opened(staging, sealed, unfinished, keys)  # 1
+    except BaseException:
+        # Half of it would lie there plain.
+        unfinished.unlink(missing_ok=True)
+        raise
+    reach("staging_after_open")
+    staging.given.mkdir(exist_ok=True)
+    return sealed.rename(staging.given / f"{owner}.{fitting_name(sealed.name)}")  # 2
+
+
+def _write_opened(staging: Staging, sealed: Path, unfinished: Path, keys: Keys) -> None:
     with SealedFile(sealed, sealed.name, staging.tenant, keys).open() as source:
         unfinished.unlink(missing_ok=True)
         with created(unfinished) as file:
             shutil.copyfileobj(source, file, FRAME_BYTES)
             own_as(staging.inbox, file)
-            make_safe(file, sealed.stat())  # 1
-    reach("staging_after_open")
-    staging.given.mkdir(exist_ok=True)
-    return sealed.rename(staging.given / f"{owner}.{sealed.name}")  # 2
+            make_safe(file, sealed.stat())
 
 
 def _give_up(staging: Staging, sealed: Path) -> None:
     folder = staging.failed / "arrived"
     folder.mkdir(exist_ok=True)
-    place = sealed.rename(folder / f"{new_id('arr')}-{sealed.name}.sealed")
+    place = sealed.rename(folder / f"{new_id('arr')}-{fitting_name(sealed.name)}.sealed")
     os.utime(place)
 
 
 def _show(staging: Staging, opened: Path) -> None:
     reach("staging_before_show")
     owner, _, name = opened.name.partition(".")
-    place = staging.inbox / name
-    if os.path.lexists(place):
-        place = staging.inbox / other_name(name)
     # Gone: it has its name already, and its program may have taken it since.
     with suppress(FileNotFoundError):
-        _hidden(staging, owner).rename(place)  # 3
+        _call(_hidden(staging, owner), name)  # 3
     reach("staging_after_show")
     opened.unlink()  # 4
+
+
+def _call(hidden: Path, name: str) -> None:
+    """By this name, or by another if somebody has taken that, be it just now."""
+    try:
+        rename_new(hidden, hidden.with_name(name))
+    except FileExistsError:
+        rename_new(hidden, hidden.with_name(other_name(name)))
 
 
 def _seal_returned(staging: Staging, keys: Keys) -> None:
@@ -94,17 +127,19 @@ def _seal_returned(staging: Staging, keys: Keys) -> None:
     known = _owners(staging.arrived)
     for path in waiting:
         owner, _, name = path.name.partition(".")
-        place = staging.arrived / name
-        if os.path.lexists(place):
-            place = staging.arrived / other_name(name)
-        seal_file(path, known.get(owner, place), hour_seal(keys, staging.tenant, owner))  # 6, 7
+        if owner not in known:
+            unfinished = staging.arrived / f".{owner}.new"
+            write_sealed(path, unfinished, hour_seal(keys, staging.tenant, owner))
+            _call(unfinished, name)  # 6
+        reach("staging_after_sealed")
+        path.unlink()  # 7
 
 
-def _owners(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+def _owners(folder: Path) -> set[str]:
+    found: set[str] = set()
     for path in _files(folder):
         with suppress(Corrupt):
-            found[owner_in(path)] = path
+            found.add(owner_in(path))
     return found
 
 

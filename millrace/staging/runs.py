@@ -27,7 +27,7 @@ _RUN_ID = re.compile(r"run_[0-9a-hjkmnp-tv-z]{26}", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class Run:
     """`exit_code`: negative for a signal. `error`: why the platform ended it, or could not begin it. `sealed`: so is what is
-    kept of it."""
+    kept of it. `given_at`: what arrived later may not have been in `in` when it began."""
 
     id: str
     tenant: str
@@ -45,6 +45,7 @@ class Run:
     rows: dict[str, int] = field(default_factory=lambda: {"read": 0, "accepted": 0, "rejected": 0, "ignored": 0})
     confinement: dict[str, Any] = field(default_factory=dict)
     sealed: bool = False
+    given_at: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -60,6 +61,11 @@ class RunFolder:
     @property
     def own_logs(self) -> Path:
         return self.path / "files"
+
+    @property
+    def has_own_logs(self) -> bool:
+        """That are not sealed."""
+        return self.own_logs.is_dir() and any(self.own_logs.iterdir())
 
     @property
     def sealed(self) -> Path:

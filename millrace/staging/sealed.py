@@ -216,16 +216,20 @@ def seal_file(plain: Path, sealed: Path, seal: Seal) -> None:
     """The sealed file in the place of the plain one. Done again after a crash it goes on where it was."""
     if not sealed.exists():
         unfinished = sealed.with_name(f".{sealed.name}.new")
-        with os.fdopen(os.open(plain, _TO_READ), "rb") as source, unfinished.open("wb") as file:
-            sealer = Sealer(file, seal)
-            while piece := source.read(FRAME_BYTES):
-                sealer.write(piece)
-            sealer.finish()
-            reach("staging_before_sealed")
-            make_safe(file, os.fstat(source.fileno()))
+        write_sealed(plain, unfinished, seal)
         unfinished.rename(sealed)
     reach("staging_after_sealed")
     plain.unlink(missing_ok=True)
+
+
+def write_sealed(plain: Path, sealed: Path, seal: Seal) -> None:
+    with os.fdopen(os.open(plain, _TO_READ), "rb") as source, sealed.open("wb") as file:
+        sealer = Sealer(file, seal)
+        while piece := source.read(FRAME_BYTES):
+            sealer.write(piece)
+        sealer.finish()
+        reach("staging_before_sealed")
+        make_safe(file, os.fstat(source.fileno()))
 
 
 def make_safe(file: BinaryIO, original: os.stat_result) -> None:

@@ -1,26 +1,21 @@
 """A program that runs on Kubernetes: the managers start nothing here, and import what it has finished."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millrace.client import Millrace
 from millrace.manage import elsewhere, ripening
-from millrace.manage.confinement import possible_confinement
-from millrace.manage.limits import Limiter
 from millrace.manage.tending import Tended
-from millrace.manage.tools import Tools
-from millrace.manage.watching import Watcher
 from millrace.model.agreement import parse_agreement
 from millrace.model.names import Home
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
 from millrace.staging.runs import run_folders
-from tests.support.fake_platform import TOKEN, FakePlatform, fake_platform
+from tests.support.fake_platform import FakePlatform, fake_platform
+from tests.support.tended import tools_at
 from tests.support.waiting import wait_until
 
 
@@ -35,25 +30,8 @@ def fake() -> Iterator[FakePlatform]:
 def tended(fake: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tended]:
     monkeypatch.setattr(ripening, "STABLE_ELSEWHERE_SECONDS", 0.3)
     monkeypatch.setattr(elsewhere, "LOOK_EVERY", timedelta(seconds=0.05))
-    home = Home(tmp_path)
-    confinement = possible_confinement(home, False)
-    limiter = Limiter(own_user=confinement.own_user)
-    with Millrace(fake.url, TOKEN) as connection, ThreadPoolExecutor(4) as workers, ThreadPoolExecutor(4) as senders:
-        # Polling: what another machine writes makes no news here.
-        tools = Tools(
-            home,
-            connection,
-            confinement,
-            limiter,
-            Watcher(poll=True),
-            workers,
-            senders,
-            timedelta(days=1),
-            lambda: Keyring(home, LocalKms(tmp_path / "kms")),
-            lambda: None,
-        )
+    with tools_at(fake.url, tmp_path, lambda: Keyring(Home(tmp_path), LocalKms(tmp_path / "kms"))) as tools:
         yield Tended(tools, "acme")
-        tools.stopping.set()
 
 
 def agree(tended: Tended, app: dict[str, Any] | None, revision: int = 1) -> None:

@@ -1,11 +1,14 @@
 """Files of `out`: when they are finished, how they are seen, and that nobody can make the platform take another's."""
 
+import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from millrace.manage import claiming
 from millrace.manage.claiming import file_away, file_of, open_claims, safe_name, take, tried_again
 from millrace.manage.importing import table_of
 from millrace.manage.outbox import MOST_SEEN, Outbox
@@ -154,6 +157,53 @@ def test_two_files_of_one_name_are_both_kept(staging: Staging) -> None:
     assert sorted(kept) == ["1", "2"]
 
 
+def filed(staging: Staging, name: str) -> Path:
+    claim = take(staging, name, "run_1", "run_1")
+    assert claim is not None
+    return file_away(staging, claim, {"state": "failed", "claim": claim.id})
+
+
+def test_what_is_no_file_leaves_nothing_but_its_report(staging: Staging, tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (staging.outbox / "a.csv").write_text("1")
+    (staging.outbox / "a.csv.report.json").symlink_to(tmp_path / "theirs")
+    (staging.outbox / "folder.csv").mkdir()
+    (staging.outbox / "folder.csv" / "inner").write_text("1")
+    for name in ("a.csv.report.json", "folder.csv", "a.csv"):
+        filed(staging, name)
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    kept = sorted(path.name for path in (staging.failed / "run_1").iterdir())
+    assert kept == ["a.csv", "a.csv.report.json", "a.csv.report.json.report.json", "folder.csv.report.json"]
+    assert list(staging.taken.iterdir()) == []
+
+
+def test_a_report_never_overwrites_what_has_its_name(staging: Staging, tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (staging.failed / "run_1").mkdir()
+    (staging.failed / "run_1" / "linked.csv.report.json").symlink_to(tmp_path / "theirs")
+    for name in ("a.csv.report.json", "a.csv", "linked.csv"):
+        (staging.outbox / name).write_text(f"data of {name}")
+        filed(staging, name)
+    assert (tmp_path / "theirs").read_text() == "theirs"
+    assert (staging.failed / "run_1" / "a.csv.report.json").read_text() == "data of a.csv.report.json"
+
+
+def test_a_file_whose_filing_was_cut_off_has_one_report(staging: Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(point: str) -> None:
+        if point == "manage_before_filing":
+            raise InterruptedError
+
+    (staging.outbox / "a.csv").write_text("1")
+    with monkeypatch.context() as crashing:
+        crashing.setattr(claiming, "reach", cut_off)
+        with pytest.raises(InterruptedError):
+            filed(staging, "a.csv")
+    [claim] = open_claims(staging)
+    file_away(staging, claim, {"state": "failed", "claim": claim.id, "again": True})
+    assert sorted(path.name for path in (staging.failed / "run_1").iterdir()) == ["a.csv", "a.csv.report.json"]
+    assert json.loads((staging.failed / "run_1" / "a.csv.report.json").read_text())["again"]
+
+
 def test_names_that_are_no_text_or_too_long_can_be_kept(staging: Staging) -> None:
     for name in (os.fsdecode(b"\xff\xfe.csv"), "x" * 240 + ".csv", "two\nlines.csv"):
         (staging.outbox / name).write_text("1")
@@ -189,3 +239,26 @@ def test_retention_takes_files_that_are_old_and_inputs_only_once_they_were_read(
     assert not (staging.done / "run_1").exists()
     assert (staging.inbox / "c.csv").exists(), "no run has read it"
     assert [path.name for path in staging.failed.rglob("*.csv")] == ["new.csv"]
+
+
+def test_retention_never_leaves_the_folder_it_clears(
+    staging: Staging, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program swaps its folder for a link as soon as what lies in it has been listed."""
+    old = time.time() - 8 * 86_400
+    for folder in (tmp_path / "theirs", staging.done / "inner"):
+        folder.mkdir()
+        (folder / "a.csv").write_text("1")
+        os.utime(folder / "a.csv", (old, old))
+    unlink = os.unlink
+
+    def swap_first(path: Any, **more: Any) -> None:
+        monkeypatch.undo()
+        (staging.done / "inner").rename(staging.outbox / "inner")
+        (staging.done / "inner").symlink_to(tmp_path / "theirs")
+        unlink(path, **more)
+
+    monkeypatch.setattr(os, "unlink", swap_first)
+    tidy(staging, 7)
+    assert (staging.done / "inner").is_symlink(), "it was swapped"
+    assert (tmp_path / "theirs" / "a.csv").exists()

@@ -1,21 +1,26 @@
 """Groups of files on their way into their tables: order, spans that are over too soon, refusals, a platform that is away."""
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from millrace.client import Millrace, Problem
+from millrace.manage import keeper, openrun
 from millrace.manage.claiming import Claim, close_up, file_of, open_claims, refused, still_open, take
 from millrace.manage.importing import Group, Importer
+from millrace.manage.keeper import Keeper
 from millrace.manage.openrun import OpenRun, now_text
 from millrace.model.names import Home, new_id
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
+from millrace.settings import AppSettings, KmsSettings
 from millrace.staging import sealed
 from millrace.staging.folders import Staging
 from millrace.staging.runs import RUNNING, Run
@@ -25,14 +30,13 @@ RUN = "run_1"
 
 
 class Scene:
-    def __init__(self, root: Path, fake: FakePlatform, senders: ThreadPoolExecutor) -> None:
+    def __init__(self, root: Path, fake: FakePlatform, connection: Millrace, senders: ThreadPoolExecutor) -> None:
         self.fake = fake
         self.staging = Staging(Home(root), "acme")
         self.staging.make()
         self.reports: list[dict[str, Any]] = []
         fake.answers["GET", "/v1/tenants/acme"] = {"tables": ["readings"]}
         self.keys = Keyring(Home(root), LocalKms(root / "kms"))
-        connection = Millrace(fake.url, TOKEN)
         self.importer = Importer(
             connection, senders, self.staging, lambda: self.keys, lambda run, report: self.reports.append(report)
         )
@@ -59,8 +63,8 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    with fake_platform() as fake, ThreadPoolExecutor(8) as senders:
-        yield Scene(tmp_path, fake, senders)
+    with fake_platform() as fake, Millrace(fake.url, TOKEN) as connection, ThreadPoolExecutor(8) as senders:
+        yield Scene(tmp_path, fake, connection, senders)
 
 
 def test_groups_are_admitted_in_the_order_in_which_they_were_handed_over(scene: Scene) -> None:
@@ -168,6 +172,22 @@ def test_what_is_refused_is_sealed_too_and_what_cannot_be_opened_is_refused(scen
     assert not _plain_below(scene.staging.failed)
 
 
+@pytest.mark.parametrize("is_sealed_already", [True, False])
+def test_a_key_that_was_destroyed_before_the_plain_file_was_gone_costs_nothing(
+    scene: Scene, is_sealed_already: bool
+) -> None:
+    claim = scene.claim("a.csv", "4012-8888", data_key="fil_1")
+    scene.keys.new("acme", "fil_1")
+    if is_sealed_already:
+        close_up(scene.staging, claim, scene.keys)
+        file_of(scene.staging, claim).write_text("4012-8888")
+    scene.keys.destroy("acme")
+    scene.importer.bring(Group(RUN, RUN, (claim,), scene.importer.turns.take_number()))
+    assert scene.outcomes() == {"a.csv": "completed"}
+    assert [bytes(body) for body in scene.fake.stored.values()] == [b"4012-8888"]
+    assert not _plain_below(scene.staging.home.root)
+
+
 def _plain_below(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and b"4012-8888" in path.read_bytes()]
 
@@ -175,10 +195,9 @@ def _plain_below(folder: Path) -> list[Path]:
 def test_how_a_run_is_called_in_the_end(tmp_path: Path) -> None:
     staging = Staging(Home(tmp_path), "acme")
     staging.make()
-    keys = Keyring(Home(tmp_path), LocalKms(tmp_path / "kms"))
 
     def ended(exit_code: int | None, error: str | None = None) -> str:
-        run = OpenRun(staging, Run(new_id("run"), "acme", "batch", RUNNING, "asked", 1, now_text()), lambda: keys)
+        run = OpenRun(staging, Run(new_id("run"), "acme", "batch", RUNNING, "asked", 1, now_text()))
         run.app_ended(exit_code, error)
         run.close()
         return run.folder.read().state
@@ -186,3 +205,41 @@ def test_how_a_run_is_called_in_the_end(tmp_path: Path) -> None:
     assert (ended(0), ended(3), ended(-9)) == ("succeeded", "failed", "failed")
     assert (ended(None), ended(-15, "The agreement has changed.")) == ("interrupted", "interrupted")
     assert ended(None, "It could not be started.") == "failed"
+
+
+def test_a_log_that_cannot_be_kept_holds_up_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENAMETOOLONG, "File name too long")
+
+    monkeypatch.setattr(openrun, "gather_own_logs", refuse)
+    staging = Staging(Home(tmp_path), "acme")
+    staging.make()
+    run = OpenRun(staging, Run(new_id("run"), "acme", "batch", RUNNING, "asked", 1, now_text()))
+    run.keep_logs()
+    run.app_ended(0)
+    assert run.folder.read().state == "importing"
+
+
+def test_one_tenants_trouble_ends_no_others_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping, rotated = threading.Event(), list[str]()
+
+    def troubled(_: object, tenant: str) -> Mock:
+        def rotate() -> None:
+            rotated.append(tenant)
+            if len(rotated) == 2:
+                stopping.set()
+            raise OSError(errno.ENAMETOOLONG, "File name too long")
+
+        if tenant == "not_taken_up":
+            raise OSError(errno.ENAMETOOLONG, "File name too long")
+        made = Mock(is_idle=False, is_busy=True, agreement=None, rotate_logs=rotate)
+        made.status.return_value = {}
+        return made
+
+    for tenant in ("first", "not_taken_up", "second"):
+        (Home(tmp_path).handled(tenant) / "taken" / "1").mkdir(parents=True)
+    monkeypatch.setattr(keeper, "Tended", troubled)
+    with fake_platform() as fake, Millrace(fake.url, TOKEN) as connection:
+        fake.answers["GET", "/v1/apps"] = {"items": []}
+        Keeper(Home(tmp_path), connection, AppSettings(), KmsSettings()).run(stopping)
+    assert rotated == ["first", "second"]

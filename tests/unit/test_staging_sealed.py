@@ -1,25 +1,28 @@
 """Files of client apps at rest under encryption: read as they were, cut and moved ones refused, each once over any crash."""
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millrace import failpoint
 from millrace.failpoint import Injected
 from millrace.manage import unseal
-from millrace.manage.logs import RotatedLog, gather_own_logs, seal_logs
-from millrace.manage.tidying import tidy
+from millrace.manage.logs import LOG_BYTES, RotatedLog, gather_own_logs, seal_logs
+from millrace.manage.openrun import OpenRun
+from millrace.manage.tidying import seal_left_logs, tidy
 from millrace.model.errors import Corrupt, Invalid, KeyGone
 from millrace.model.names import Home
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
-from millrace.staging import sealed
+from millrace.staging import inputs, renaming, sealed
 from millrace.staging.arrivals import Arrival, waiting_files
 from millrace.staging.folders import Staging
 from millrace.staging.inputs import give, have_arrived, take_back
-from millrace.staging.runs import SUCCEEDED, Run, RunFolder
+from millrace.staging.runs import RUNNING, SUCCEEDED, Run, RunFolder
 from millrace.staging.sealed import SealedFile, hour_seal, own_seal, plain_size, seal_file
 
 MARKER = b"4012-8888"
@@ -157,6 +160,97 @@ def test_what_a_run_left_is_sealed_for_the_next_one(
     assert (staging.inbox / "a.csv").stat().st_mtime == 1e9
 
 
+@pytest.mark.parametrize("moment", ["hour_seal", "staging_before_sealed"])
+def test_an_upload_of_the_same_name_during_the_sealing_of_a_leftover_costs_neither(
+    staging: Staging, keys: Keyring, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    (staging.inbox / "a.csv").write_bytes(b"left")
+    hour_seal = inputs.hour_seal
+
+    def upload(point: str) -> None:
+        if point == moment:
+            arrive(staging, keys, "a.csv", b"uploaded")
+
+    def seal_later(*given: Any) -> Any:
+        upload("hour_seal")
+        return hour_seal(*given)
+
+    monkeypatch.setattr(sealed, "reach", upload)
+    monkeypatch.setattr(inputs, "hour_seal", seal_later)
+    take_back(staging, keys)
+    give(staging, keys)
+    assert sorted(inside(staging).values()) == [b"left", b"uploaded"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_is_renamed_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool) -> None:
+    if not is_known:
+        monkeypatch.setattr(renaming, "_renamed", lambda *_: errno.EINVAL)
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    with pytest.raises(FileExistsError):
+        renaming.rename_new(tmp_path / "a", tmp_path / "b")
+    renaming.rename_new(tmp_path / "a", tmp_path / "c")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"b": "b", "c": "a"}
+    with pytest.raises(FileNotFoundError):
+        renaming.rename_new(tmp_path / "a", tmp_path / "d")
+
+
+@pytest.mark.parametrize("name", ["я" * 98 + ".csv", "a." + "x" * 198, "x" * 200])
+def test_long_names_that_come_twice_reach_the_program_twice(staging: Staging, keys: Keyring, name: str) -> None:
+    for _ in range(3):
+        arrive(staging, keys, name)
+    give(staging, keys)
+    assert list(inside(staging).values()) == [MARKER] * 3
+    assert max(len(os.fsencode(found)) for found in inside(staging)) <= 200
+
+
+def test_a_file_that_the_disk_refuses_holds_up_no_other(
+    staging: Staging, keys: Keyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.csv", "b.csv"):
+        arrive(staging, keys, name)
+    own_as = inputs.own_as
+    refusals = [OSError(errno.EIO, "no")]
+
+    def refuse_first(*given: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        own_as(*given)
+
+    monkeypatch.setattr(inputs, "own_as", refuse_first)
+    assert not give(staging, keys)
+    assert [path.name for path in staging.inbox.iterdir()] == ["b.csv"], "nor does half of it lie there plain"
+    assert give(staging, keys)
+    assert sorted(inside(staging)) == ["a.csv", "b.csv"]
+
+
+@pytest.mark.parametrize("point", GIVING)
+def test_what_was_being_given_when_the_managers_were_killed_is_sealed_behind_the_run(
+    staging: Staging, keys: Keyring, crash_at: Callable[[str], None], point: str
+) -> None:
+    arrive(staging, keys, "a.csv")
+    crash_at(point)
+    with pytest.raises(Injected):
+        give(staging, keys)
+    take_back(staging, keys)
+    assert plain_below(staging.home.root) == []
+    give(staging, keys)
+    assert inside(staging) == {"a.csv": MARKER}
+
+
+def test_damage_that_shows_late_leaves_nothing_plain(
+    staging: Staging, keys: Keyring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed, "FRAME_BYTES", 10)
+    arrive(staging, keys, "a.csv", MARKER * 5)
+    whole = (staging.arrived / "a.csv").read_bytes()
+    (staging.arrived / "a.csv").write_bytes(whole[:-60] + b"?" + whole[-59:])
+    give(staging, keys)
+    assert [*staging.inbox.iterdir(), *staging.arrived.iterdir()] == []
+    assert len(list((staging.failed / "arrived").iterdir())) == 1
+
+
 def test_an_upload_that_nobody_can_open_holds_up_no_other(staging: Staging, keys: Keyring) -> None:
     for name in ("a.csv", "b.csv", "c.csv"):
         arrive(staging, keys, name)
@@ -171,8 +265,7 @@ def test_an_upload_that_nobody_can_open_holds_up_no_other(staging: Staging, keys
 def test_a_destroyed_key_takes_the_files_with_it(staging: Staging, keys: Keyring, tmp_path: Path) -> None:
     (staging.taken / "a").write_bytes(MARKER)
     seal_file(staging.taken / "a", staging.taken / "a.sealed", own_seal(keys, "acme", "fil_1"))
-    keys.kms.destroy("acme")
-    keys.forget("acme")
+    keys.destroy("acme")
     with pytest.raises(KeyGone):
         SealedFile(staging.taken / "a.sealed", "a", "acme", keys).open()
 
@@ -210,6 +303,45 @@ def test_sealed_logs_are_read_as_plain_ones(staging: Staging, keys: Keyring) -> 
     # Its last piece is half on disk: the manager was killed.
     (folder.sealed / "stdout.log").write_bytes((folder.sealed / "stdout.log").read_bytes()[:-3])
     assert b"".join(folder.log_tail("stdout.log", 1000, keys)).endswith(b"6 4012-8888\n")
+
+
+def test_logs_that_the_program_called_as_it_liked_are_sealed(staging: Staging, keys: Keyring) -> None:
+    folder, seal = RunFolder(staging.runs / ("run_" + "0" * 26)), hour_seal(keys, "acme", "run_1")
+    folder.sealed.mkdir(parents=True)
+    (folder.sealed / ".stdout.log.new").write_text("what the pump writes meanwhile")
+    for name in ("я" * 126, "x" * 255, "stdout.log"):
+        (staging.log / name).write_bytes(MARKER)
+    gather_own_logs(staging.log, folder.own_logs)
+    seal_logs(folder.own_logs, folder.sealed_own_logs, seal)
+    assert [plain_size(path) for path in folder.sealed_own_logs.iterdir()] == [len(MARKER)] * 3
+    assert plain_below(staging.home.root) == []
+    assert (folder.sealed / ".stdout.log.new").read_text() == "what the pump writes meanwhile"
+
+
+def test_a_log_that_grows_while_it_is_gathered_is_read_in_part(staging: Staging, keys: Keyring) -> None:
+    """Its program may have it open still, and make it as long as it likes."""
+    folder = RunFolder(staging.runs / ("run_" + "0" * 26))
+    folder.path.mkdir()
+    with (staging.log / "own.log").open("wb") as held:
+        held.truncate(1 << 40)
+        gather_own_logs(staging.log, folder.own_logs)
+        assert (folder.own_logs / "own.log").stat().st_size == LOG_BYTES
+        held.truncate(1 << 40)
+        seal_logs(folder.own_logs, folder.sealed_own_logs, hour_seal(keys, "acme", "run_1"))
+    assert plain_size(folder.sealed_own_logs / "own.log") == LOG_BYTES
+
+
+def test_own_logs_of_a_run_without_a_seal_are_sealed_once_it_is_over(staging: Staging, keys: Keyring) -> None:
+    (staging.log / "own.log").write_bytes(MARKER)
+    begun = "2026-01-01T00:00:00.000Z"
+    run = OpenRun(staging, Run("run_" + "0" * 26, "acme", "batch", RUNNING, "asked", 1, begun, sealed=True))
+    run.app_ended(None)
+    seal_left_logs(staging, lambda: keys)
+    assert run.folder.has_own_logs, "its loop may still add to them"
+    run.close()
+    seal_left_logs(staging, lambda: keys)
+    assert plain_below(staging.home.root) == []
+    assert b"".join(run.folder.log_tail("files/own.log", 1000, keys)) == MARKER
 
 
 def test_the_operator_reads_a_kept_file(

@@ -1,0 +1,31 @@
+"""What a tenant's program is tended with in unit tests: a stand-in for the platform and keys in, tools out."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from millrace.client import Millrace
+from millrace.manage.confinement import possible_confinement
+from millrace.manage.limits import Limiter
+from millrace.manage.tools import Tools
+from millrace.manage.watching import Watcher
+from millrace.model.names import Home
+from millrace.staging.sealed import Keys
+from tests.support.fake_platform import TOKEN
+
+
+@contextmanager
+def tools_at(url: str, root: Path, keys: Callable[[], Keys]) -> Iterator[Tools]:
+    home = Home(root)
+    confinement = possible_confinement(home, False)
+    limiter = Limiter(own_user=confinement.own_user)
+    with Millrace(url, TOKEN) as connection, ThreadPoolExecutor(4) as workers, ThreadPoolExecutor(4) as senders:
+        # Polling: what another machine writes makes no news here.
+        watcher, longest = Watcher(poll=True), timedelta(days=1)
+        tools = Tools(
+            home, connection, confinement, limiter, watcher, workers, senders, longest, keys, lambda: None
+        )  # fmt: skip
+        yield tools
+        tools.stopping.set()
