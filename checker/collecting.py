@@ -12,6 +12,7 @@ import polars as pl
 
 from checker.capabilities import SPANS
 from checker.dump import REJECTED, read_lines, save_stored, write_lines
+from checker.imported import TERMINAL
 from checker.oplog import BEGIN, DEFINE, FULL_READS, MAKING_IMPORTS, TABLE_OPS, TRUNCATE
 from checker.platform import Platform
 from checker.sinks import READERS, is_there, read_all, read_rejected, wear
@@ -172,7 +173,7 @@ class Collector:
 
 def _is_import(document: dict[str, Any]) -> bool:
     """An op that nobody has evaluated, that repeats one which waits, or that was refused, has made none."""
-    was_refused = is_terminal(document["state"]) and document["ended_at"] is None
+    was_refused = document["state"] in TERMINAL and document["ended_at"] is None
     return document["state"] != REQUESTED and not was_refused
 
 
