@@ -82,20 +82,18 @@ def all_events(platform: RunningPlatform) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("victim", ["data-plane", "jvm", "worker", "kafka", "server"])
-def test_kill_during_two_imports(platform: RunningPlatform, file: Path, victim: str) -> None:
-    """One into a table with a key, one into a table without."""
-    keys = {f"killed-{victim}-keyed": ("id",), f"killed-{victim}-keyless": ()}
-    for tenant, key in keys.items():
-        platform.declare(tenant, record("speeds", *SPEEDS, key=key))
-    sending = {tenant: Sending(platform, tenant, file) for tenant in keys}
-    for tenant in keys:
-        wait_until(lambda of=tenant: begun(platform, of), 60, "the upload to begin")
-        if victim in ("data-plane", "jvm", "worker"):
-            wait_until(lambda of=tenant: judged_some(platform, of), 60, "some chunks to be judged")
+@pytest.mark.parametrize("key", [("id",), ()], ids=["keyed", "keyless"])
+def test_kill_during_an_import(platform: RunningPlatform, file: Path, victim: str, key: tuple[str, ...]) -> None:
+    tenant = f"killed-{victim}-{'keyed' if key else 'keyless'}"
+    platform.declare(tenant, record("speeds", *SPEEDS, key=key))
+    sending = Sending(platform, tenant, file)
+    wait_until(lambda: begun(platform, tenant), 60, "the upload to begin")
+    if victim in ("data-plane", "jvm", "worker"):
+        wait_until(lambda: judged_some(platform, tenant), 60, "some chunks to be judged")
     for process in platform.workers() if victim == "worker" else [platform.part(victim)]:
         process.kill()
-    for tenant, key in keys.items():
-        check(platform, tenant, platform.ended(sending[tenant].join(), 180), bool(key))
+    ended = platform.ended(sending.join(), 180)
+    check(platform, tenant, ended, bool(key))
 
 
 def test_the_whole_platform_killed_starts_again_where_it_was(platform: RunningPlatform, file: Path) -> None:
