@@ -19,6 +19,8 @@ from millrace.sink.versions import UNKNOWN, Written
 from millrace.wire.outward import InRecord, OutBatch, OutRecord, OutwardCluster, OutwardProducer
 
 MOST_RECORD_BYTES = 8 << 20
+# Each is a Python object on its way to the client.
+RECORDS_AT_ONCE = 8192
 VERSION, FLOOR = "_version", "_floor"
 
 
@@ -146,6 +148,10 @@ class Line:
             yield from self._records_of(encoder, batch.filter(chosen))
 
     def _records_of(self, encoder: Encoder, batch: pa.RecordBatch) -> Iterator[OutRecord | OutBatch]:
+        for start in range(0, batch.num_rows, RECORDS_AT_ONCE):
+            yield from self._some_records(encoder, batch.slice(start, RECORDS_AT_ONCE))
+
+    def _some_records(self, encoder: Encoder, batch: pa.RecordBatch) -> Iterator[OutRecord | OutBatch]:
         is_deleted = batch[DELETED_COLUMN]
         upserts, deletes = batch.filter(pc.invert(is_deleted)), batch.filter(is_deleted)
         yield OutBatch(self._topic, encoder.keys(upserts), encoder.values(upserts))

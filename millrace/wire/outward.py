@@ -26,7 +26,7 @@ REQUEST_SECONDS = 10.0
 REACH_SECONDS = 5.0
 # A cluster that confirms nothing for so long is away; its transaction ends by itself when nobody has gone on with it.
 DELIVERY_SECONDS, TRANSACTION_SECONDS = 60.0, 120.0
-QUEUE_RECORDS, QUEUE_BYTES = 200_000, 32 << 20
+QUEUE_RECORDS, QUEUE_BYTES = 50_000, 16 << 20
 FETCH_BYTES = 32 << 20
 READ_RECORDS = 10_000
 FULL_SECONDS = 0.05
