@@ -114,7 +114,15 @@ class Upload:
                     break
                 patience.pause_after(failed)
                 offset = self._resume_point(patience)
-        return cast(ImportDocument, self.connection.json("GET", f"/v1/imports/{path_part(self.import_id)}"))
+        return self._document(patience)
+
+    def _document(self, patience: Patience) -> ImportDocument:
+        """The platform has everything: that it is away for a moment now is no failure of the upload."""
+        while True:
+            try:
+                return cast(ImportDocument, self.connection.json("GET", f"/v1/imports/{path_part(self.import_id)}"))
+            except (Problem, Unreachable) as failed:
+                patience.pause_after(failed)
 
     def _resume_point(self, patience: Patience) -> int:
         """The platform's own offset; the end of the file when the import takes no more."""

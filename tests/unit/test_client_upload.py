@@ -109,6 +109,16 @@ def test_an_import_that_ended_meanwhile_is_reported_instead_of_resumed(
     assert patches(fake) == 1
 
 
+def test_a_platform_that_is_away_when_it_has_everything_fails_no_upload(
+    fake: FakePlatform, platform: Millrace, large: Path
+) -> None:
+    upload = platform.begin_upload(large, SUBMISSION)
+    fake.refusals = [Refuse(503, UNREADY), Refuse(502, {})]
+    document = upload.send()
+    assert fake.stored[document["id"]] == large.read_bytes()
+    assert patches(fake) == 1
+
+
 def test_without_progress_an_upload_is_given_up(fake: FakePlatform, platform: Millrace, large: Path) -> None:
     fake.patch_faults = [Cut(0, 0)] * 50
     with pytest.raises(Unreachable):
