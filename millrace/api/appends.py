@@ -3,7 +3,7 @@
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from millrace.api.endings import Endings
 from millrace.api.platform import Platform, raise_refusal
@@ -11,11 +11,9 @@ from millrace.model import ops
 from millrace.model.imports import TERMINAL
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
+from millrace.seal.cipher import Seal
 from millrace.upload.batch import Batch, Lane, Placement
 from millrace.wire.envelope import checksum, compress
-
-if TYPE_CHECKING:
-    from millrace.seal.cipher import Seal
 
 MOST_UNDER_WAY = 50_000
 _ONLY_CHUNK = 0
@@ -99,7 +97,7 @@ class Appends:
                 answer.set_result(one)
 
 
-def _append_body(lane: Lane, batch: Batch, seal: "Seal | None") -> dict[str, Any]:
+def _append_body(lane: Lane, batch: Batch, seal: Seal | None) -> dict[str, Any]:
     rows = batch.body
     payload = compress(rows)
     if seal is not None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from millrace.api.quotas import Quotas
 from millrace.lake.discard import discard_files
@@ -14,13 +14,11 @@ from millrace.lake.store import Store
 from millrace.model.errors import KeyGone, Refused
 from millrace.model.imports import Import
 from millrace.model.names import Home
+from millrace.seal.cipher import Seal
 from millrace.seal.keyring import keyring_of
 from millrace.seal.places import error_store
 from millrace.settings import KmsSettings
 from millrace.wire.envelope import checksum, pack_chunk, unpack_stamp
-
-if TYPE_CHECKING:
-    from millrace.seal.cipher import Seal
 
 ASKING_AT_ONCE = 8
 T = TypeVar("T")
@@ -52,21 +50,21 @@ class Sealing:
             self.keyring.drop(tenant, import_id)
             raise
 
-    async def seal_of(self, imp: Import) -> "Seal | None":
+    async def seal_of(self, imp: Import) -> Seal | None:
         return await self._apart(self.of_import, imp) if self.keyring.has(imp.tenant, imp.id) else None
 
-    def of_import(self, imp: Import) -> "Seal | None":
+    def of_import(self, imp: Import) -> Seal | None:
         if not self.keyring.has(imp.tenant, imp.id):
             return None
         return self.keyring.seal(imp.tenant, imp.table, imp.id, imp.id)
 
-    async def seal_of_append(self, tenant: str, table: str, import_id: str) -> "Seal | None":
+    async def seal_of_append(self, tenant: str, table: str, import_id: str) -> Seal | None:
         """By a data key of the hour: appends are many. Each has a key of its own that follows from it."""
         if not self.is_wanted(tenant):
             return None
         return await self._apart(self._of_append, tenant, table, import_id)
 
-    def _of_append(self, tenant: str, table: str, import_id: str) -> "Seal":
+    def _of_append(self, tenant: str, table: str, import_id: str) -> Seal:
         return self.keyring.seal(tenant, table, self.keyring.of_this_hour(tenant), import_id)
 
     async def _apart(self, work: Callable[..., T], *given: Any) -> T:

@@ -4,10 +4,8 @@ only while it has it: what a crash leaves behind is noise."""
 import io
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 SEGMENT_BYTES = 256 << 10
 _TAG_BYTES = 16
@@ -18,7 +16,7 @@ class Spool(io.RawIOBase):
 
     def __init__(self, folder: Path | None) -> None:
         super().__init__()
-        self._cipher = _new_cipher()
+        self._cipher = AESGCM(AESGCM.generate_key(256))
         self._file = tempfile.TemporaryFile(dir=folder, prefix="spool-", buffering=0)  # noqa: SIM115
         self._unsealed = bytearray()
         self._size = 0
@@ -88,10 +86,3 @@ class Spool(io.RawIOBase):
 def _nonce(number: int) -> bytes:
     """The key is new for each spool, and each segment is sealed once."""
     return number.to_bytes(12, "big")
-
-
-def _new_cipher() -> "AESGCM":
-    # Only those who spool pay for the library.
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
-
-    return AESGCM(AESGCM.generate_key(256))

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from millrace.model.errors import Corrupt
 
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
+# What sealing adds to the bytes themselves.
 OVERHEAD_BYTES = NONCE_BYTES + TAG_BYTES
 
 

@@ -8,21 +8,17 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import orjson
 
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
+from millrace.seal.cipher import OVERHEAD_BYTES, Seal
 from millrace.seal.keyring import Keyring
-
-if TYPE_CHECKING:
-    from millrace.seal.cipher import Seal
 
 _MAGIC = b"MRSEAL1\n"
 _HEAD = struct.Struct("<8sH")
-# What sealing adds to the bytes themselves.
-_OVERHEAD_BYTES = 28
 OWNER_OF_REWRITTEN = "rewritten"
 
 
@@ -37,7 +33,7 @@ class SealedStore(Store):
         tenant: str,
         table: str,
         *,
-        seal: "Seal | None" = None,
+        seal: Seal | None = None,
         is_secret: Callable[[str], bool] = lambda name: True,
     ) -> None:
         super().__init__(root)
@@ -70,7 +66,7 @@ class SealedStore(Store):
         if not head.startswith(_MAGIC):
             return size
         _, length = _HEAD.unpack(head)
-        return size - _HEAD.size - int(length) - _OVERHEAD_BYTES
+        return size - _HEAD.size - int(length) - OVERHEAD_BYTES
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         return super().put_if_absent(name, self._closed(name, data))
@@ -93,7 +89,7 @@ class SealedStore(Store):
         words = orjson.dumps({"key": seal.key, "owner": seal.owner})
         return _HEAD.pack(_MAGIC, len(words)) + words + seal.close(data, name)
 
-    def _writing_seal(self) -> "Seal | None":
+    def _writing_seal(self) -> Seal | None:
         if self._seal is None and self._keyring.has_any(self._tenant):
             key = self._keyring.of_this_hour(self._tenant)
             self._seal = self._keyring.seal(self._tenant, self._table, key, OWNER_OF_REWRITTEN)

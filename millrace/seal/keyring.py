@@ -7,23 +7,20 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 
 from millrace.model.errors import KeyGone
 from millrace.model.names import Home
+from millrace.seal.cipher import Seal
 from millrace.seal.kms import Kms, open_kms
 from millrace.settings import KmsSettings
-
-if TYPE_CHECKING:
-    from millrace.seal.cipher import Seal
 
 SECRET_BYTES = 32
 MOST_KNOWN = 4096
@@ -43,12 +40,17 @@ class Keyring:
     """Of one home; used from any thread. What was unwrapped once is known for a while, unless the tenant's key is destroyed:
     that holds in every process at once."""
 
-    def __init__(self, home: Home, kms: Kms) -> None:
+    def __init__(self, home: Home, keeper: Callable[[], Kms]) -> None:
         self._home = home
-        self.kms = kms
+        self._keeper = keeper
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
         self._hours: dict[str, str] = {}
         self._lock = threading.Lock()
+
+    @cached_property
+    def kms(self) -> Kms:
+        """Opened when a key is first asked for: each keeper brings a library, and most processes need none."""
+        return self._keeper()
 
     def has(self, tenant: str, key: str) -> bool:
         return self._home.data_key(tenant, key).exists()
@@ -83,10 +85,7 @@ class Keyring:
         """A key that has sealed nothing."""
         self._home.data_key(tenant, key).unlink(missing_ok=True)
 
-    def seal(self, tenant: str, table: str, key: str, owner: str) -> "Seal":
-        # Only those whose tenants have something to seal pay for the library.
-        from millrace.seal.cipher import Seal  # noqa: PLC0415
-
+    def seal(self, tenant: str, table: str, key: str, owner: str) -> Seal:
         return Seal(self._secret(tenant, key), key, tenant, table, owner)
 
     def rewrap(self, tenant: str) -> int:
@@ -152,7 +151,7 @@ class Keyring:
 def keyring_of(home: str, settings: KmsSettings) -> Keyring:
     """One per process and home: what it unwrapped once it need not ask for again."""
     known = Home(Path(home))
-    return Keyring(known, open_kms(settings, known))
+    return Keyring(known, partial(open_kms, settings, known))
 
 
 def _context(tenant: str, key: str) -> str:

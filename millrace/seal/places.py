@@ -1,24 +1,20 @@
 """Where sealed things are: the folders of a table in which they may lie, opened with the keys to them."""
 
-from typing import TYPE_CHECKING
-
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.store import Store
 from millrace.model.names import Home
+from millrace.seal.cipher import Seal
 from millrace.seal.files import SealedStore
 from millrace.seal.keyring import Keyring
 
-if TYPE_CHECKING:
-    from millrace.seal.cipher import Seal
 
-
-def error_store(home: Home, keyring: Keyring, tenant: str, table: str, seal: "Seal | None" = None) -> SealedStore:
+def error_store(home: Home, keyring: Keyring, tenant: str, table: str, seal: Seal | None = None) -> SealedStore:
     """Rejected rows. The log of the table, and which of its rows are gone, is nobody's secret."""
     root = home.table_errors(tenant, table)
     return SealedStore(root, keyring, tenant, table, seal=seal, is_secret=_is_data_file)
 
 
-def staging_store(home: Home, keyring: Keyring, tenant: str, table: str, seal: "Seal | None" = None) -> SealedStore:
+def staging_store(home: Home, keyring: Keyring, tenant: str, table: str, seal: Seal | None = None) -> SealedStore:
     """Accepted rows on their way to the sinks."""
     return SealedStore(home.staged(tenant, table), keyring, tenant, table, seal=seal)
 

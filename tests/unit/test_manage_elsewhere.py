@@ -30,7 +30,7 @@ def fake() -> Iterator[FakePlatform]:
 def tended(fake: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tended]:
     monkeypatch.setattr(ripening, "STABLE_ELSEWHERE_SECONDS", 0.3)
     monkeypatch.setattr(elsewhere, "LOOK_EVERY", timedelta(seconds=0.05))
-    with tools_at(fake.url, tmp_path, lambda: Keyring(Home(tmp_path), LocalKms(tmp_path / "kms"))) as tools:
+    with tools_at(fake.url, tmp_path, lambda: Keyring(Home(tmp_path), lambda: LocalKms(tmp_path / "kms"))) as tools:
         yield Tended(tools, "acme")
 
 

@@ -39,7 +39,7 @@ class Program:
 
 class Scene:
     def __init__(self, root: Path, url: str) -> None:
-        self._ring = Keyring(Home(root), LocalKms(root / "kms"))
+        self._ring = Keyring(Home(root), lambda: LocalKms(root / "kms"))
         self.is_away = False
         self._tools = tools_at(url, root, self.keys)
         self.tended = Tended(self._tools.__enter__(), "acme")

@@ -36,7 +36,7 @@ class Scene:
         self.staging.make()
         self.reports: list[dict[str, Any]] = []
         fake.answers["GET", "/v1/tenants/acme"] = {"tables": ["readings"]}
-        self.keys = Keyring(Home(root), LocalKms(root / "kms"))
+        self.keys = Keyring(Home(root), lambda: LocalKms(root / "kms"))
         self.importer = Importer(
             connection, senders, self.staging, lambda: self.keys, lambda run, report: self.reports.append(report)
         )

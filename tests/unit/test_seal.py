@@ -3,6 +3,8 @@
 import io
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,7 @@ from millrace.model.errors import Corrupt, KeyGone, Unavailable
 from millrace.model.names import Home, chunk_id, new_id
 from millrace.model.table import Definition
 from millrace.read.error_pages import page
+from millrace.seal.cipher import NONCE_BYTES
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
 from millrace.seal.places import error_store, staging_store
@@ -50,7 +53,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def keyring(home: Home) -> Keyring:
-    return Keyring(home, LocalKms(home.root / "kms"))
+    return Keyring(home, lambda: LocalKms(home.root / "kms"))
 
 
 def plain_below(folder: Path) -> list[Path]:
@@ -72,6 +75,14 @@ def test_a_piece_opens_only_where_it_belongs(keyring: Keyring, elsewhere: tuple[
     assert keyring.seal("acme", "t", KEY, KEY).open(sealed, "0") == MARK
     with pytest.raises(Corrupt):
         keyring.seal(tenant, table, KEY, owner).open(sealed, part)
+
+
+def test_no_nonce_serves_two_texts_and_the_same_text_is_sealed_the_same(keyring: Keyring) -> None:
+    seal = keyring.seal("acme", "t", keyring.new("acme", KEY), KEY)
+    pieces = [(text, part) for text in (b"", b"a", b"b", MARK) for part in ("0", "1")]
+    assert len({seal.close(text, part)[:NONCE_BYTES] for text, part in pieces}) == len(pieces)
+    again = Keyring(keyring._home, lambda: keyring.kms).seal("acme", "t", KEY, KEY)
+    assert all(again.close(text, part) == seal.close(text, part) for text, part in pieces)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +109,23 @@ def test_a_chunk_of_another_import_fails_and_does_not_pass_for_its_own(keyring: 
 
 
 def test_two_who_make_a_key_at_once_have_the_same(home: Home) -> None:
-    rings = [Keyring(home, LocalKms(home.root / "kms")) for _ in range(8)]
+    rings = [Keyring(home, lambda: LocalKms(home.root / "kms")) for _ in range(8)]
     threads = [threading.Thread(target=ring.new, args=("acme", KEY)) for ring in rings]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len({ring.seal("acme", "t", KEY, KEY).close(MARK, "0") for ring in rings}) == 1
+
+
+def test_a_process_without_a_tenant_that_asks_for_it_pays_for_no_keeper(tmp_path: Path) -> None:
+    script = (
+        "import sys; from millrace.settings import KEYS_HERE; from millrace.seal.keyring import keyring_of; "
+        "ring = keyring_of(sys.argv[1], KEYS_HERE); ring.has_any('acme'); print('tink' in sys.modules); "
+        "ring.new('acme', 'imp_1'); print('tink' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "True"]
 
 
 def test_rotation_wraps_anew_and_leaves_what_was_sealed(home: Home, keyring: Keyring) -> None:
@@ -114,7 +135,7 @@ def test_rotation_wraps_anew_and_leaves_what_was_sealed(home: Home, keyring: Key
     keyring.kms.rotate("acme")
     assert keyring.rewrap("acme") == 3
     assert all(path.read_bytes() != wrapped for path, wrapped in before.items())
-    fresh = Keyring(home, LocalKms(home.root / "kms"))
+    fresh = Keyring(home, lambda: LocalKms(home.root / "kms"))
     assert all(fresh.seal("acme", "t", key, key).open(sealed[key], "0") == MARK for key in keys)
 
 
@@ -132,7 +153,7 @@ def test_nothing_opens_when_the_tenant_key_is_destroyed(home: Home, keyring: Key
 
 
 def test_a_destroyed_key_stops_neither_what_comes_next_nor_a_rotation(home: Home, keyring: Keyring) -> None:
-    elsewhere = Keyring(home, keyring.kms)
+    elsewhere = Keyring(home, lambda: keyring.kms)
     before = keyring.of_this_hour("acme")
     assert keyring.of_this_hour("acme") == before, "one for an hour"
     elsewhere.seal("acme", "t", before, "imp_1")
@@ -148,10 +169,10 @@ def test_a_destroyed_key_stops_neither_what_comes_next_nor_a_rotation(home: Home
 
 def test_a_folder_of_keys_that_is_not_mounted_is_away_and_gets_no_new_keys(home: Home, tmp_path: Path) -> None:
     folder = tmp_path / "mounted"
-    keyring = Keyring(home, LocalKms(folder))
+    keyring = Keyring(home, lambda: LocalKms(folder))
     keyring.new("acme", KEY)
     folder.rename(tmp_path / "unmounted")
-    late = Keyring(home, LocalKms(folder))
+    late = Keyring(home, lambda: LocalKms(folder))
     with pytest.raises(Unavailable):
         late.seal("acme", "t", KEY, KEY)
     with pytest.raises(Unavailable):
@@ -174,7 +195,7 @@ def test_sealed_files_lie_beside_plain_ones(home: Home, keyring: Keyring) -> Non
     store.write("_x/written", MARK)
     with store.creating("created") as file:
         file.write(MARK)
-    reader = staging_store(home, Keyring(home, keyring.kms), "acme", "t")
+    reader = staging_store(home, Keyring(home, lambda: keyring.kms), "acme", "t")
     for name in ("plain", "put", "_x/written", "created"):
         assert (reader.read(name), bytes(reader.map(name)), reader.size(name)) == (MARK, MARK, len(MARK))
         source = reader.source(name)
@@ -262,7 +283,7 @@ def test_sealed_rows_go_when_they_are_old_and_nothing_as_old_is_under_way(lake: 
 def test_rows_whose_key_is_gone_stop_nobody(lake: Lake) -> None:
     group = lake.group(1, {"id": 1, "text": "a"})
     lake.keyring.destroy("acme")
-    other = Keyring(lake.home, lake.keyring.kms)
+    other = Keyring(lake.home, lambda: lake.keyring.kms)
     lake.key = other.new("acme", "imp_later")
     later = lake.group(2, {"id": 2, "text": "b"})
     assert lake.sink.write([group, later]) == [later], "nobody hears that the others are durable"
@@ -302,7 +323,7 @@ def test_rejected_rows_stay_sealed_also_when_files_are_merged(home: Home, keyrin
     for import_id in imports:
         errors.write([reject(home, keyring, import_id)])
     root = home.table_errors("acme", "t")
-    store = error_store(home, Keyring(home, keyring.kms), "acme", "t")
+    store = error_store(home, Keyring(home, lambda: keyring.kms), "acme", "t")
     assert len(load(store).files) == 60
     tidy(root, TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto"))
     assert len(load(store).files) < 60
@@ -328,7 +349,7 @@ def test_rejected_rows_from_before_the_flag_are_read_beside_the_sealed(home: Hom
     assert [page(store, one, None, 10).items[0]["raw"] for one in (plain, sealed)] == ["old", MARK.decode()]
     keyring.destroy("acme")
     with pytest.raises(KeyGone):
-        page(error_store(home, Keyring(home, keyring.kms), "acme", "t"), sealed, None, 10)
+        page(error_store(home, Keyring(home, lambda: keyring.kms), "acme", "t"), sealed, None, 10)
 
 
 def test_files_that_nobody_can_read_leave_the_error_store_with_the_key(home: Home, keyring: Keyring) -> None:

@@ -39,7 +39,7 @@ def staging(tmp_path: Path) -> Staging:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keyring:
-    return Keyring(Home(tmp_path), LocalKms(tmp_path / "kms"))
+    return Keyring(Home(tmp_path), lambda: LocalKms(tmp_path / "kms"))
 
 
 @pytest.fixture
