@@ -3,6 +3,7 @@
 Asked like for a truncation, up to the version of that day: what comes late and is as old is not taken either."""
 
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import orjson
@@ -11,14 +12,14 @@ from millrace.model.names import Home
 from millrace.model.sinks import AGED_BY_US
 from millrace.model.table import Definition
 
-_DAY_US = 86_400_000_000
+DAY_US = timedelta(days=1) // timedelta(microseconds=1)
 
 
 def ask_to_let_go(home: Home, definition: Definition, kept_from: int) -> bool:
     """Whether there was something new to ask for."""
     if not any(target.kind in AGED_BY_US for target in definition.table.targets):
         return False
-    version = kept_from - kept_from % _DAY_US
+    version = kept_from - kept_from % DAY_US
     known = home.aged(definition.tenant, definition.table.name)
     if _asked(known) >= version:
         return False

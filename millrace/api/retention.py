@@ -5,12 +5,11 @@ Rows go by their version, which is the time of their import; bytes go from the d
 
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 from threading import Event
 
 from sqlalchemy import Connection, func, or_, select
 
-from millrace.api.ageing import ask_to_let_go
+from millrace.api.ageing import DAY_US, ask_to_let_go
 from millrace.api.declaring import agreement_of
 from millrace.api.documents import tables_of
 from millrace.api.erasing import clear_erased
@@ -39,7 +38,6 @@ from millrace.validate.errors_table import ERRORS_SCHEMA
 
 FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
 ERRORS_SPEC = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
-_DAY_US = timedelta(days=1) // timedelta(microseconds=1)
 
 
 def keep_retention(store: Store, home: Home, kms: KmsSettings, stopping: Event) -> None:
@@ -66,7 +64,7 @@ def let_go(store: Store, home: Home, now_us: int, kms: KmsSettings = KEYS_HERE) 
     for definition in definitions:
         days = agreements[definition.tenant].sink_retention_days
         if days is not None:
-            ask_to_let_go(home, definition, now_us - days * _DAY_US)
+            ask_to_let_go(home, definition, now_us - days * DAY_US)
         for table, version in _due(home, keyring, definition, agreements[definition.tenant], errors, now_us):
             try:
                 gone += _forget(table, version)
@@ -89,7 +87,7 @@ def _due(
         yield LakeTable(rejected, ERRORS_SPEC), errors[named]
     if agreement.sink_retention_days is None:
         return
-    kept_from = now_us - agreement.sink_retention_days * _DAY_US
+    kept_from = now_us - agreement.sink_retention_days * DAY_US
     for target in definition.table.targets:
         if target.kind == DELTA_KIND and (home.table(*named) / LOG_FOLDER).is_dir():
             yield LakeTable(Files(home.table(*named)), spec_of(definition)), kept_from
@@ -99,7 +97,7 @@ def _due(
 
 def _errors_over(connection: Connection, definition: Definition, agreement: Agreement, now_us: int) -> int:
     """The version up to which all imports ended longer ago than was agreed: an import that took long began long before."""
-    kept_from = now_us - agreement.data_retention_days * _DAY_US
+    kept_from = now_us - agreement.data_retention_days * DAY_US
     recent = select(func.min(t.imports.c.first_version)).where(
         t.imports.c.tenant == definition.tenant,
         t.imports.c.table_name == definition.table.name,

@@ -14,6 +14,13 @@ def error_store(home: Home, keyring: Keyring, tenant: str, table: str, seal: Sea
     return SealedStore(root, keyring, tenant, table, seal=seal, is_secret=_is_data_file)
 
 
+def store_for_rejects(home: Home, keyring: Keyring, tenant: str, table: str, key: str | None, owner: str) -> Store:
+    """Where rows of one import are added: sealed by its data key, or plain if it has none."""
+    if key is None:
+        return Store(home.table_errors(tenant, table))
+    return error_store(home, keyring, tenant, table, keyring.seal(tenant, table, key, owner))
+
+
 def staging_store(home: Home, keyring: Keyring, tenant: str, table: str, seal: Seal | None = None) -> SealedStore:
     """Accepted rows on their way to the sinks."""
     return SealedStore(home.staged(tenant, table), keyring, tenant, table, seal=seal)

@@ -20,7 +20,7 @@ from millrace.model.facts import to_dict
 from millrace.model.names import Home, chunk_id
 from millrace.model.table import Definition
 from millrace.seal.keyring import Keyring, keyring_of
-from millrace.seal.places import error_store, staging_store
+from millrace.seal.places import staging_store, store_for_rejects
 from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.stream.checkpoints import Stops
 from millrace.stream.hashed_keys import keep_keys
@@ -182,18 +182,12 @@ class Group:
         for judged in self._judged:
             if judged.rejected is not None:
                 by_import.setdefault(judged.verdict.import_id, []).append(judged)
+        tenant, table = self._definition.tenant, self._definition.table.name
         for import_id, rejecting in by_import.items():
-            store = self._rejected_store(import_id)
+            store = store_for_rejects(self._home, self._keyring, tenant, table, self._key, import_id)
             rows = pa.concat_tables([stored_rejected(judged.verdict, judged.rejected) for judged in rejecting])
             staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
             yield [judged.verdict for judged in rejecting], staged
-
-    def _rejected_store(self, owner: str) -> Store:
-        tenant, table = self._definition.tenant, self._definition.table.name
-        if self._key is None:
-            return Store(self._home.table_errors(tenant, table))
-        seal = self._keyring.seal(tenant, table, self._key, owner)
-        return error_store(self._home, self._keyring, tenant, table, seal)
 
     def _report(self, staged: StagedFile | None, verdicts: list[Verdict], kind: str = ROWS, version: int = 0) -> bytes:
         return pack(

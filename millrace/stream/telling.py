@@ -6,12 +6,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millrace.lake.sidecar import StagedChunk, write_data_file
-from millrace.lake.store import Store
 from millrace.model.chunk import ROWS, Verdict
 from millrace.model.facts import Durable, Fact, Refused, to_dict
 from millrace.model.names import Home, chunk_id
 from millrace.seal.keyring import Keyring
-from millrace.seal.places import error_store
+from millrace.seal.places import store_for_rejects
 from millrace.sink.delivering import Refused as RefusedRow
 from millrace.sink.parking import Item
 from millrace.validate.errors_table import REJECTED_SCHEMA, stored_rejected
@@ -57,10 +56,7 @@ class Telling:
         rejected = pa.table([[row.row], [0], [b""], [[reason]]], schema=REJECTED_SCHEMA)
         known = StagedChunk(f"{chunk_id(import_id, number)}@{sink}/{row.row}", 0, 1, row.version)
         key = group.file.sealed_by if group.file is not None else None
-        store = Store(self._home.table_errors(group.tenant, group.table))
-        if key is not None:
-            seal = self._keyring.seal(group.tenant, group.table, key, import_id)
-            store = error_store(self._home, self._keyring, group.tenant, group.table, seal)
+        store = store_for_rejects(self._home, self._keyring, group.tenant, group.table, key, import_id)
         staged = write_data_file(store, stored_rejected(verdict, rejected), (), f"{import_id}-{number}", (known,))
         report = {"tenant": group.tenant, "table": group.table, "definition": group.definition, "chunks": []}
         record = pack({**report, "file": staged.to_dict(), "kind": ROWS, "version": 0, "publish": "rolling"})
