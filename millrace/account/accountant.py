@@ -18,13 +18,14 @@ from millrace.model.facts import Checkpointed, from_dict
 from millrace.model.imports import STOPPING, TERMINAL, Import
 from millrace.model.names import Home, new_id
 from millrace.model.ops import SETTLE_IMPORT, Op
+from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Budget, Definition
 from millrace.observe import gauge, observe
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import advance, find_import, positions
 from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics
-from millrace.wire.envelope import pack, unpack
+from millrace.wire.envelope import pack, understood, unpack
 from millrace.wire.offsets import end_offsets, offsets_at
 from millrace.wire.topics import DATA_KEPT_MS, DAY_MS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 
@@ -97,7 +98,8 @@ class Accountant:
             stopping.wait(CATCH_UP_SECONDS)
 
     def _account(self, records: list[Record]) -> None:
-        facts = [from_dict(unpack(record.value)) for record in records]
+        read = (understood(PROGRESS, record.value, lambda value: from_dict(unpack(value))) for record in records)
+        facts = [fact for fact in read if fact is not None]
         after = {record.partition: record.offset + 1 for record in records}
         with self._store.write() as connection:
             folded = fold(connection, facts, time.time_ns() // 1000)
@@ -127,11 +129,18 @@ class Accountant:
         passed = self._passed()
         with self._settling, self._store.read() as connection:
             for imp in imports:
-                asked = due(connection, imp, passed, self._budget)
-                if asked is not None:
-                    asked = with_quality(connection, imp, asked, self._definitions(imp.definition), self._home)
-                if asked is not None:
-                    self._ask(connection, imp, *asked)
+                try:
+                    self._settle_one(connection, imp, passed)
+                except Exception as error:
+                    # The others need not wait for it; it is looked at again by and by.
+                    observe("trouble", kind="settle", error=f"{imp.id}: {type(error).__name__}: {error}"[:1000])
+
+    def _settle_one(self, connection: Connection, imp: Import, passed: dict[str, int]) -> None:
+        asked = due(connection, imp, passed, self._budget)
+        if asked is not None:
+            asked = with_quality(connection, imp, asked, self._definitions(imp.definition), self._home)
+        if asked is not None:
+            self._ask(connection, imp, *asked)
 
     def _budget(self, imp: Import) -> Budget:
         return self._definitions(imp.definition).table.budget
@@ -142,10 +151,10 @@ class Accountant:
         reach("before_end")
         if kind == SETTLE_IMPORT:
             mark_end(connection, imp, self._definitions(imp.definition), self._home)
-        self._asked.add((imp.id, kind))
         record = pack(Op(new_id("op"), kind, imp.tenant, imp.id, body).to_dict())
         partition = self._partition(connection, imp.tenant)
         asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, partition)
+        self._asked.add((imp.id, kind))
         asked.add_done_callback(partial(self._ask_again_if_lost, (imp.id, kind)))
         if kind == SETTLE_IMPORT:
             observe("import_settled", state=imp.final or "ended")
@@ -182,17 +191,22 @@ class Accountant:
         gauge("open_imports", len(unsettled))
         with self._settling:
             self._asked = {(import_id, kind) for import_id, kind in self._asked if import_id in unsettled}
+        # What was asked for may have been lost with Kafka away, or not have been asked for at all.
+        self.recheck(set(unsettled))
 
     def _passed_by_all(self) -> dict[tuple[str, int], int]:
         """What the slowest query of each topic has left behind; nothing while a query has not told where it is."""
         before: dict[tuple[str, int], int] = {}
         for checkpoint in self._checkpoints.values():
-            for topic, partitions in checkpoint.starts.items():
-                for partition, offset in partitions.items():
+            for topic, partitions in checkpoint.ends.items():
+                for partition in partitions:
                     place = topic, int(partition)
-                    before[place] = min(before.get(place, offset), offset)
+                    # The first batch has no start: it may be read again from wherever the topic begins.
+                    start = checkpoint.starts.get(topic, {}).get(partition, 0)
+                    before[place] = min(before.get(place, start), start)
         used = self._home.used_sinks
-        silent = used.is_dir() and any(f"sink-{kind.name}" not in self._checkpoints for kind in used.iterdir())
+        kinds = {DELTA_KIND, *(kind.name for kind in used.iterdir())} if used.is_dir() else {DELTA_KIND}
+        silent = any(f"sink-{kind}" not in self._checkpoints for kind in kinds)
         return {place: offset for place, offset in before.items() if not silent or place[0] != VALIDATED_INPUT}
 
     def _watch_retention(self, ends: Mapping[str, Mapping[int, tuple[int, int]]]) -> None:

@@ -80,6 +80,7 @@ class Platform:
         self.accountant.ops_kept_days = settings.kafka.ops_kept_days
         allow(settings.api.private_targets)
         self.closed: set[str] = set()
+        self.at_work: set[str] = set()
         self._pinned: dict[str, int] = {}
         self.alive: dict[str, float] = {}
         self._waiting: dict[str, Future[Applied]] = {}
@@ -222,20 +223,28 @@ class Platform:
             if one.result.get("waiting"):
                 self._in_line[one.op_id] = one.result.get("as", one.op_id)
                 continue
-            for asked in (one.op_id, *(op_id for op_id, first in self._in_line.items() if first == one.op_id)):
-                waiting = self._waiting.get(asked)
-                if waiting is not None and not waiting.done():
-                    waiting.set_result(one)
+            self._answer(one)
             if one.result.get("state") in TERMINAL and "import" in one.result:
                 self.flight.over(one.result["import"])
                 self.quotas.over(one.result["import"])
         # What neither begins nor stops an import says that all of it has been received.
         received = [a.result for a in applied if "import" in a.result and not {"state", "repeated"} & a.result.keys()]
         freed = {import_id for one in applied for import_id in one.result.get("waived", ())}
-        self.accountant.recheck({result["import"] for result in received} | freed)
-        self.notifier.wake()
-        for listener in self._listeners:
-            listener(applied)
+        ended = {result["import"] for result in received} | freed
+        # These ops are told of once: trouble of one who hears must not keep the others from it.
+        for hear in (lambda _: self.accountant.recheck(ended), lambda _: self.notifier.wake(), *self._listeners):
+            try:
+                hear(applied)
+            except Exception as error:
+                observe("trouble", kind="applied", error=f"{type(error).__name__}: {error}"[:1000])
+
+    def _answer(self, one: Applied) -> None:
+        """Called from the controller's thread, while requests begin and end in the loop's."""
+        for asked in (one.op_id, *(op_id for op_id, first in list(self._in_line.items()) if first == one.op_id)):
+            waiting = self._waiting.get(asked)
+            if waiting is not None and not waiting.done() and waiting.set_running_or_notify_cancel():
+                waiting.set_result(one)
+            self._in_line.pop(asked, None)
 
     def _renew_leases(self) -> None:
         """Whoever was uploading, or held a span open, when the platform went down gets the whole lease again."""
@@ -250,7 +259,8 @@ class Platform:
         while not self._stopping.wait(min(1.0, lease / 4)):
             self.alive["timer"] = time.monotonic()
             with self.store.read() as connection:
-                due = due_ops(connection, time.time_ns() // 1000, lease, self.settings.api.drop_retention_seconds)
+                now_us, retention = time.time_ns() // 1000, self.settings.api.drop_retention_seconds
+                due = due_ops(connection, now_us, lease, retention, self.at_work)
             for op in due:
                 self._append(op)
             self.sinks.look()

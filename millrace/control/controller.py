@@ -12,13 +12,12 @@ from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
 from millrace.failpoint import reach
 from millrace.model import ops
-from millrace.model.errors import Corrupt
 from millrace.model.ops import Applied, Op
 from millrace.observe import observe
 from millrace.store.engine import Store
 from millrace.store.records import advance, positions
 from millrace.wire.client import Appender, Cluster, LogReader, Record, Topics
-from millrace.wire.envelope import unpack
+from millrace.wire.envelope import understood, unpack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS
 
 BATCH = 500
@@ -102,12 +101,11 @@ class Controller:
 
 
 def _understood(records: list[Record]) -> Iterator[tuple[Op, Record]]:
-    """What is no op is passed over: nobody can be answered, and those behind it can."""
     for record in records:
-        try:
-            yield Op.from_dict(unpack(record.value)), record
-        except (Corrupt, ValueError) as error:
-            observe("trouble", kind="op", error=f"{record.partition}/{record.offset}: {error}")
+        place = f"{TABLE_OPS}/{record.partition}/{record.offset}"
+        op = understood(place, record.value, lambda value: Op.from_dict(unpack(value)))
+        if op is not None:
+            yield op, record
 
 
 def _request(op: Op, at_us: int, applied: Applied) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from millrace.model.names import Home
 from millrace.settings import KmsSettings, SparkSettings
 from millrace.sink.contract import Group, Sink, by_table
 from millrace.stream.couriers import Couriers, used_kinds
+from millrace.stream.reports import group_in
 from millrace.stream.task import OUTPUT_DDL, JudgeChunks
 from millrace.wire.client import Appender, Cluster
-from millrace.wire.envelope import pack, unpack
+from millrace.wire.envelope import pack
 from millrace.wire.topics import (
     IMPORT_ERROR,
     MAX_RECORD_BYTES,
@@ -71,7 +72,7 @@ class Flow:
     def _sink(self, name: str, topic: str, sink: Sink) -> StreamingQuery:
         def deliver(batch: DataFrame, _batch_id: int) -> None:
             # 4. The reports of this batch.
-            groups = [Group.from_dict(unpack(bytes(row.value))) for row in batch.collect()]
+            groups = _groups(topic, batch)
             told = []
             for of_table in by_table(groups):
                 # 5. Durable in the sink: one commit per table.
@@ -95,8 +96,8 @@ class Flow:
         """Every other kind of sink has its own offsets, which never wait for a target: couriers take it from there."""
 
         def park(batch: DataFrame, _batch_id: int) -> None:
-            for row in batch.collect():
-                self.couriers.park(kind, Group.from_dict(unpack(bytes(row.value))))
+            for group in _groups(VALIDATED_INPUT, batch):
+                self.couriers.park(kind, group)
 
         reports = self._read({"subscribe": VALIDATED_INPUT}, 2000).select("value")
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"sink-{kind}")
@@ -115,6 +116,11 @@ class Flow:
         located = writer.queryName(name).option("checkpointLocation", str(self.home.checkpoints / name))  # type: ignore[attr-defined]
         query: StreamingQuery = located.start()
         return query
+
+
+def _groups(topic: str, batch: DataFrame) -> list[Group]:
+    read = (group_in(topic, row.value) for row in batch.collect())
+    return [group for group in read if group is not None]
 
 
 _QUICK = ("validate-quick", "sink-delta")

@@ -4,11 +4,15 @@ from collections.abc import Iterator
 
 from millrace.sink.contract import Group
 from millrace.wire.client import Cluster, LogReader
-from millrace.wire.envelope import unpack
+from millrace.wire.envelope import understood, unpack
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import VALIDATED_INPUT
 
 POLL_RECORDS, POLL_SECONDS = 500, 1.0
+
+
+def group_in(topic: str, record: bytes) -> Group | None:
+    return understood(topic, record, lambda value: Group.from_dict(unpack(bytes(value))))
 
 
 def retained_groups(cluster: Cluster) -> Iterator[Group]:
@@ -19,7 +23,9 @@ def retained_groups(cluster: Cluster) -> Iterator[Group]:
     try:
         while left:
             for record in reader.poll(POLL_RECORDS, POLL_SECONDS):
-                yield Group.from_dict(unpack(record.value))
+                group = group_in(VALIDATED_INPUT, record.value)
+                if group is not None:
+                    yield group
                 if record.offset + 1 >= left.get(record.partition, 0):
                     left.pop(record.partition, None)
     finally:

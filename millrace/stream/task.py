@@ -27,14 +27,15 @@ from millrace.stream.hashed_keys import keep_keys
 from millrace.stream.isolate import SECONDS, doomed_after, judge_alone
 from millrace.validate.errors_table import stored_rejected
 from millrace.validate.judge import Judged, fail, ignore, judge
-from millrace.wire.envelope import pack, unpack_rows, unpack_stamp
-from millrace.wire.topics import IMPORT_ERROR, PROGRESS, VALIDATED_INPUT
+from millrace.wire.envelope import pack, understood, unpack_rows, unpack_stamp
+from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, VALIDATED_INPUT
 
 GROUP_ROWS = 200_000
 # As Spark names what it tells every task of a streaming query.
 BATCH_ID = "streaming.sql.batchId"
 OUTPUT = pa.schema([("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())])
 OUTPUT_DDL = "topic string, key binary, value binary"
+_NOT_OURS = (None, memoryview(b""))
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class JudgeChunks:
         groups: dict[tuple[str, str, str | None], Group] = {}
         for records in batches:
             for record in records.column("value"):
-                header, payload = unpack_stamp(record.as_py())
+                header, payload = understood(RAW_INPUT, record.as_py(), unpack_stamp) or _NOT_OURS
                 if header is None:
                     continue
                 definition = _definition(self.home, header.definition)

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from millrace.model.errors import Unavailable
+from millrace.observe import observe
 from millrace.wire.topics import MAX_RECORD_BYTES, Topic
 
 REQUEST_SECONDS = 10.0
@@ -93,11 +94,18 @@ class Appender:
 
     def _deliver(self) -> None:
         while not self._stopping.is_set():
-            self._producer.poll(0.1)
+            try:
+                self._producer.poll(0.1)
+            except Exception as error:
+                # Without this thread nothing would ever be confirmed again.
+                observe("trouble", kind="appender", error=f"{type(error).__name__}: {error}"[:1000])
 
 
 def _confirm(done: "Future[Appended]") -> Callable[[KafkaError | None, Message], None]:
     def confirmed(error: KafkaError | None, message: Message) -> None:
+        if not done.set_running_or_notify_cancel():
+            # Whoever waited has left; what is in the log stays there.
+            return
         if error is not None:
             done.set_exception(
                 Unavailable(f"Kafka did not take the record: {error.str()}.", remedy="Is the broker running?")

@@ -4,13 +4,16 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import zstandard
 
 from millrace.model.chunk import ChunkHeader
 from millrace.model.errors import Corrupt
+from millrace.observe import observe
+
+Read = TypeVar("Read")
 
 _FORMAT = 1
 _PREFIX = struct.Struct("<BI")
@@ -69,3 +72,12 @@ def pack(value: Any) -> bytes:
 
 def unpack(record: bytes) -> Any:
     return orjson.loads(record)
+
+
+def understood(place: str, record: bytes, read: Callable[[bytes], Read]) -> Read | None:
+    """What is no record of ours is told and passed over: nobody can be answered, and those behind it can."""
+    try:
+        return read(record)
+    except Exception as error:
+        observe("trouble", kind="record", error=f"{place}: {type(error).__name__}: {error}"[:1000])
+        return None

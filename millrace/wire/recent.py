@@ -12,7 +12,7 @@ from typing import Self
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from millrace.wire.client import Cluster, unavailable
-from millrace.wire.envelope import unpack_stamp
+from millrace.wire.envelope import understood, unpack_stamp
 from millrace.wire.offsets import end_offsets, offsets_at
 from millrace.wire.topics import MAX_RECORD_BYTES, RAW_INPUT
 
@@ -101,7 +101,7 @@ class RecentChunks:
 
 
 def _place(message: Message, wanted: frozenset[str]) -> Place | None:
-    header, _ = unpack_stamp(message.value() or b"")
+    header, _ = understood(RAW_INPUT, message.value() or b"", unpack_stamp) or (None, None)
     if header is None or header.import_id not in wanted:
         return None
     return Place(header.version, message.partition() or 0, message.offset() or 0)

@@ -10,7 +10,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from millrace.wire.client import Cluster
+from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import EVENTS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 from tests.support.platform import RunningPlatform, record
@@ -49,6 +49,20 @@ def test_rows_are_judged_counted_and_stored_with_their_place_in_the_file(
     rejected = list(platform.client.errors(ended["id"]))
     assert [(row["row"], row["line"], row["raw"]) for row in rejected] == [(2, 4, "Bob,two,x"), (4, 6, ",4,5,6")]
     assert {reason["column"] for reason in rejected[0]["reasons"]} == {"id", "age"}, "all reasons, not only the first"
+
+
+def test_records_that_are_none_of_ours_are_passed_over(platform: RunningPlatform, tmp_path: Path) -> None:
+    target = platform.declare("unmoved", PEOPLE)
+    log = cluster(platform)
+    appender, topics = Appender(log), Topics(log)
+    for topic in (TABLE_OPS, RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR, PROGRESS):
+        for partition in range(topics.partitions(topic)):
+            for junk in (b"", b"junk", b'{"fact": "Judged"}', b"\x01\xff\xff\xff\xff{", b"\x01\x02\0\0\0{}"):
+                appender.append(topic, b"junk", junk, partition)
+    appender.close()
+    ended = platform.send(target, write(tmp_path / "people.csv", "id,name,age\n1,a,1\nx,b,2\n"))
+    assert ended["rows"] == {"read": 2, "accepted": 1, "rejected": 1, "ignored": 0}
+    assert ended["state"] == "completed"
 
 
 def test_the_last_import_wins_in_every_reader(platform: RunningPlatform, tmp_path: Path) -> None:

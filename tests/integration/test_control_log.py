@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,7 @@ from millrace.control.definitions import DefinitionFiles
 from millrace.embed.broker import Broker
 from millrace.model import ops
 from millrace.model.declaration import parse_table
-from millrace.model.errors import Clash, Missing
+from millrace.model.errors import Clash, Missing, Unavailable
 from millrace.model.names import Home, new_id
 from millrace.model.ops import Applied
 from millrace.settings import Settings
@@ -265,6 +266,45 @@ def test_streamed_rows_come_out_of_the_outbox_once(platform: Callable[..., Platf
     assert [(header.version, header.rows, payload) for header, payload in ours] == [
         (answer.result["version"], 2, b"rows")
     ]
+
+
+def test_trouble_of_one_who_hears_of_ops_is_not_the_others(platform: Callable[..., Platform], tenant: str) -> None:
+    one = platform("hearing")
+    heard: list[Applied] = []
+
+    def stumble(_: list[Applied]) -> None:
+        raise RuntimeError("cannot hear")
+
+    one.listen(stumble)
+    one.listen(heard.extend)
+    settle(one, tenant, declare(one, tenant))
+    wait_until(lambda: len(heard) >= 3, 10, "the ops to be told")
+
+
+def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
+    platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch, tenant: str
+) -> None:
+    monkeypatch.setattr("millrace.account.accountant.TRIM_SECONDS", 0.2)
+    one = platform("lost")
+    settle(one, tenant, declare(one, tenant))
+    really, lost = one.appender.append, []
+
+    def lossy(topic: str, key: bytes, value: bytes, partition: int) -> Any:
+        if b'"settle_import"' not in value or len(lost) == 2:
+            return really(topic, key, value, partition)
+        lost.append(value)
+        if len(lost) == 1:
+            raise Unavailable("Kafka: the queue is gone.", remedy="")
+        asked: Future[Any] = Future()
+        asked.set_exception(Unavailable("Kafka did not take the record.", remedy=""))
+        return asked
+
+    monkeypatch.setattr(one.appender, "append", lossy)
+    empty = begin(one, tenant)
+    end = {"chunks": 0, "rows": 0, "bytes": 0, "written": None}
+    asyncio.run(one.applied(ops.END_IMPORT, tenant, empty, end))
+    wait_until(lambda: states(one, empty) == [(empty, "completed")], 10, "the import to end")
+    assert len(lost) == 2
 
 
 def test_topics_and_partitions_do_not_depend_on_tenants(platform: Callable[..., Platform], broker: Broker) -> None:

@@ -83,3 +83,10 @@ def test_what_has_been_trimmed_is_gone(cluster: Cluster, appender: Appender) -> 
     assert texts(cluster, ["imp_trimmed"], 9) == ["imp_trimmed 3", "imp_trimmed 4"]
     Topics(cluster).trim({(RAW_INPUT, 0): end_offsets(cluster, RAW_INPUT)[0][1]})
     assert texts(cluster, ["imp_trimmed"], 9) == ["imp_trimmed 4"]
+
+
+def test_whoever_stops_waiting_leaves_the_others_their_confirmations(appender: Appender) -> None:
+    left = [appender.append(RAW_INPUT, b"imp_left", pack_close("imp_left"), 0) for _ in range(20)]
+    gone = [waiting.cancel() for waiting in left]
+    assert any(gone), "all were confirmed before anybody could leave"
+    assert appender.append(RAW_INPUT, b"imp_stays", pack_close("imp_stays"), 0).result(10).topic == RAW_INPUT

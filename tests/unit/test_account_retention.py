@@ -1,5 +1,7 @@
-"""Whoever falls so far behind that the broker may delete what it has not read is heard before."""
+"""Nothing is trimmed that the slowest query may still need; whoever falls so far behind that the broker may delete what it
+has not read is heard before."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,7 +9,8 @@ import pytest
 from millrace.account import accountant as module
 from millrace.account.accountant import Accountant
 from millrace.model.facts import Checkpointed
-from millrace.wire.topics import RAW_INPUT
+from millrace.model.names import Home
+from millrace.wire.topics import RAW_INPUT, VALIDATED_INPUT
 
 
 @pytest.mark.parametrize(
@@ -26,3 +29,27 @@ def test_the_alarm(first: int, half_way: int, alarm: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "offsets_at", offsets)
     one._watch_retention({RAW_INPUT: {0: (first, 10)}})
     assert alarm in one.retention
+
+
+def told(query: str, end: int, start: int | None) -> Checkpointed:
+    starts = {} if start is None else {VALIDATED_INPUT: {"0": start}}
+    return Checkpointed(query, {VALIDATED_INPUT: {"0": end}}, starts)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "trimmed"),
+    [
+        ([told("sink-kafka", 900, 800), told("sink-delta", 700, 600)], 600),
+        ([told("sink-kafka", 900, 800), told("sink-delta", 10, None)], 0),
+        ([told("sink-kafka", 900, 800)], None),
+        ([told("sink-delta", 900, 800)], None),
+    ],
+)
+def test_the_slowest_query_keeps_what_it_has_not_committed(
+    checkpoints: list[Checkpointed], trimmed: int | None, tmp_path: Path
+) -> None:
+    one = Accountant.__new__(Accountant)
+    one._home = Home(tmp_path)
+    (one._home.used_sinks / "kafka").mkdir(parents=True)
+    one._checkpoints = {checkpoint.query: checkpoint for checkpoint in checkpoints}
+    assert one._passed_by_all().get((VALIDATED_INPUT, 0)) == trimmed
