@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Connection, delete, select, update
 
 from millrace.api.metering import folder_size
 from millrace.api.platform import Platform
@@ -25,7 +25,7 @@ from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
-from millrace.store.erasing import rows_of
+from millrace.store.erasing import fingerprints_of, is_known, rows_of
 from millrace.store.tenancy_tables import departures, erasures
 
 LOOK_SECONDS = 0.1
@@ -34,16 +34,14 @@ LOOK_SECONDS = 0.1
 async def erase(platform: Platform, tenant: str, *, now: bool, wait: float) -> dict[str, Any]:
     """1. What is under way is stopped. 2. Every table is emptied in every sink; a sink that does not answer in time is
     given up, and the receipt says so. 3. The store forgets the tenant, by an op of the log. 4. Files go."""
-    begun = await asyncio.to_thread(_begun, platform, tenant)
-    if begun is None:
-        await asyncio.to_thread(_refuse_undeleted, platform, tenant, now)
+    if not await asyncio.to_thread(_is_emptied, platform, tenant):
+        deleted_us = await asyncio.to_thread(_checked_departure, platform, tenant, now)
         await _stop_imports(platform, tenant, wait)  # 1
         left_in = await _empty_tables(platform, tenant, wait)  # 2
-        await asyncio.to_thread(_begin, platform, tenant, left_in)
+        await asyncio.to_thread(_begin, platform, tenant, deleted_us, left_in)
+    if await asyncio.to_thread(_is_there, platform, tenant):
         await platform.applied(ops.ERASE_TENANT, tenant, tenant, {"now": now})  # 3
         platform.quotas.forget(tenant)
-    elif await asyncio.to_thread(_is_there, platform, tenant):
-        await platform.applied(ops.ERASE_TENANT, tenant, tenant, {"now": now})
     return await asyncio.to_thread(_finish, platform, tenant)  # 4
 
 
@@ -56,6 +54,15 @@ def receipt_of(platform: Platform, tenant: str) -> dict[str, Any]:
     return receipt
 
 
+def _is_emptied(platform: Platform, tenant: str) -> bool:
+    """By an erasure that broke off. One of an earlier departure does not count: rows may have come since."""
+    begun = _begun(platform, tenant)
+    if begun is None or not _is_there(platform, tenant):
+        return begun is not None
+    gone = _departure(platform, tenant)
+    return gone is not None and begun.receipt.get("deleted_us") == gone.deleted_us
+
+
 def _begun(platform: Platform, tenant: str) -> Any:
     """An erasure that did not get to its end."""
     with platform.store.read() as connection:
@@ -65,20 +72,25 @@ def _begun(platform: Platform, tenant: str) -> Any:
 
 def _is_there(platform: Platform, tenant: str) -> bool:
     with platform.store.read() as connection:
-        return connection.execute(select(t.tenants.c.name).where(t.tenants.c.name == tenant)).first() is not None
+        return is_known(connection, tenant)
 
 
-def _refuse_undeleted(platform: Platform, tenant: str, now: bool) -> None:
-    """What the log would refuse in the end, before anything is emptied."""
+def _departure(platform: Platform, tenant: str) -> Any:
+    with platform.store.read() as connection:
+        return connection.execute(select(departures).where(departures.c.tenant == tenant)).first()
+
+
+def _checked_departure(platform: Platform, tenant: str, now: bool) -> int:
+    """When it was deleted. Refuses what the log would refuse in the end, before anything is emptied."""
     if not _is_there(platform, tenant):
         raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
-    with platform.store.read() as connection:
-        gone = connection.execute(select(departures).where(departures.c.tenant == tenant)).first()
+    gone = _departure(platform, tenant)
     if gone is None:
         raise Clash(f"Tenant {tenant!r} was not deleted.", remedy="Delete it first.", code="not_deleted")
     if not now and time.time_ns() // 1000 < gone.erase_us:
         told = f"Tenant {tenant!r} can be restored until {iso(gone.erase_us)}."
         raise Clash(told, remedy="Wait until then, or ask to erase it now.", code="grace_not_over")
+    return int(gone.deleted_us)
 
 
 async def _stop_imports(platform: Platform, tenant: str, wait: float) -> None:
@@ -144,18 +156,15 @@ def _late_sinks(platform: Platform, tenant: str) -> list[tuple[str, str]]:
     return sorted(late)
 
 
-def _begin(platform: Platform, tenant: str, left_in: list[dict[str, str]]) -> None:
+def _begin(platform: Platform, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
     """From here on it is carried to its end, whatever happens to this process."""
     with platform.store.write() as connection:
-        fingerprints = list(
-            connection.execute(select(t.revisions.c.fingerprint).where(t.revisions.c.tenant == tenant)).scalars()
-        )
         sinks = [
             _sinks_of(row.definition) for row in connection.execute(select(t.tables).where(t.tables.c.tenant == tenant))
         ]
-        receipt = {"tenant": tenant, "rows": rows_of(connection, tenant), "sinks": sinks, "not_reached": left_in}
-        row = {"tenant": tenant, "begun_us": time.time_ns() // 1000, "is_done": False, "receipt": receipt}
-        upsert(connection, erasures, {**row, "definitions": fingerprints})
+        known = {"deleted_us": deleted_us, "rows": rows_of(connection, tenant), "sinks": sinks, "not_reached": left_in}
+        row = {"tenant": tenant, "begun_us": time.time_ns() // 1000, "is_done": False, "receipt": known}
+        upsert(connection, erasures, {**row, "definitions": fingerprints_of(connection, tenant)})
 
 
 def _sinks_of(definition: str) -> dict[str, Any]:
@@ -204,19 +213,25 @@ def _destroy_key(platform: Platform, tenant: str) -> dict[str, Any]:
 
 def clear_erased(store: Store, home: Home, now_us: int) -> None:
     """Of tenants erased some time ago: their definitions, and what a batch that was tried again may have made anew."""
-    before = now_us - DEFINITIONS_DAYS * 86_400_000_000
+    long_ago = (erasures.c.is_done, erasures.c.begun_us < now_us - DEFINITIONS_DAYS * 86_400_000_000)
     with store.read() as connection:
-        wanted = select(erasures).where(erasures.c.is_done, erasures.c.begun_us < before)
-        rows = [row for row in connection.execute(wanted) if row.definitions]
-        back = set(connection.execute(select(t.tenants.c.name)).scalars()) if rows else set()
-    for row in rows:
-        for fingerprint in row.definitions:
-            home.definition(fingerprint).unlink(missing_ok=True)
-        if row.tenant not in back:
-            for folder in _folders(home, row.tenant):
-                shutil.rmtree(folder, ignore_errors=True)
+        tenants = [row.tenant for row in connection.execute(select(erasures).where(*long_ago)) if row.definitions]
+    for tenant in tenants:
+        # Looked at and deleted under the lock in which definitions are published: no name comes back in between.
         with store.write() as connection:
-            connection.execute(update(erasures).where(erasures.c.tenant == row.tenant).values(definitions=[]))
+            row = connection.execute(select(erasures).where(*long_ago, erasures.c.tenant == tenant)).first()
+            if row is not None:
+                _clear(connection, home, tenant, row.definitions)
+                connection.execute(update(erasures).where(erasures.c.tenant == tenant).values(definitions=[]))
+
+
+def _clear(connection: Connection, home: Home, tenant: str, definitions: list[str]) -> None:
+    """A name that was declared anew has its folders, and may have the same definitions."""
+    for fingerprint in set(definitions).difference(fingerprints_of(connection, tenant)):
+        home.definition(fingerprint).unlink(missing_ok=True)
+    if not is_known(connection, tenant):
+        for folder in _folders(home, tenant):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _folders(home: Home, tenant: str) -> Iterator[Path]:

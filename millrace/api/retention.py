@@ -4,7 +4,8 @@
 Rows go by their version, which is the time of their import; bytes go from the disk when no reader can want them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from threading import Event
 
 from sqlalchemy import Connection, func, or_, select
@@ -20,10 +21,9 @@ from millrace.lake.table import LakeTable
 from millrace.lake.truncate import rows_up_to
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.agreement import Agreement
-from millrace.model.errors import MillraceError
 from millrace.model.imports import DISCARD
 from millrace.model.names import Home
-from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND
+from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
 from millrace.observe import log, observe
 from millrace.seal.keyring import Keyring, keyring_of
@@ -62,37 +62,40 @@ def let_go(store: Store, home: Home, now_us: int, kms: KmsSettings = KEYS_HERE) 
         }
     gone, keyring = 0, keyring_of(str(home.root), kms)
     for definition in definitions:
-        days = agreements[definition.tenant].sink_retention_days
-        if days is not None:
-            ask_to_let_go(home, definition, now_us - days * DAY_US)
-        for table, version in _due(home, keyring, definition, agreements[definition.tenant], errors, now_us):
-            try:
-                gone += _forget(table, version)
-            except (MillraceError, OSError) as error:
-                observe("trouble", kind="retention", error=f"{table.store.where}: {error}"[:500])
+        named = definition.tenant, definition.table.name
+        where, days = "/".join(named), agreements[definition.tenant].sink_retention_days
+        gone += _tried(f"{where}, rejected", partial(_forget_rejected, home, keyring, definition, errors[named]))
+        if days is None:
+            continue
+        kept_from = now_us - days * DAY_US
+        _tried(where, partial(ask_to_let_go, home, definition, kept_from))
+        for target in definition.table.targets:
+            gone += _tried(f"{where}, {target.name}", partial(_forget_rows, home, definition, target, kept_from))
     return gone
 
 
-def _due(
-    home: Home,
-    keyring: Keyring,
-    definition: Definition,
-    agreement: Agreement,
-    errors: dict[tuple[str, str], int],
-    now_us: int,
-) -> Iterator[tuple[LakeTable, int]]:
+def _tried(where: str, work: Callable[[], bool]) -> bool:
+    """Whatever is wrong in one place, a secret that is gone or a damaged file, the others let go."""
+    try:
+        return work()
+    except Exception as error:
+        observe("trouble", kind="retention", error=f"{where}: {type(error).__name__}: {error}"[:500])
+        return False
+
+
+def _forget_rejected(home: Home, keyring: Keyring, definition: Definition, version: int) -> bool:
+    rejected = error_store(home, keyring, definition.tenant, definition.table.name)
+    return (rejected.root / LOG_FOLDER).is_dir() and _forget(LakeTable(rejected, ERRORS_SPEC), version)
+
+
+def _forget_rows(home: Home, definition: Definition, target: SinkTarget, version: int) -> bool:
     named = definition.tenant, definition.table.name
-    rejected = error_store(home, keyring, *named)
-    if (rejected.root / LOG_FOLDER).is_dir():
-        yield LakeTable(rejected, ERRORS_SPEC), errors[named]
-    if agreement.sink_retention_days is None:
-        return
-    kept_from = now_us - agreement.sink_retention_days * DAY_US
-    for target in definition.table.targets:
-        if target.kind == DELTA_KIND and (home.table(*named) / LOG_FOLDER).is_dir():
-            yield LakeTable(Files(home.table(*named)), spec_of(definition)), kept_from
-        elif target.kind == REMOTE_DELTA_KIND:
-            yield LakeTable(remote_store(home, target.settings, *named, read_secret), spec_of(definition)), kept_from
+    if target.kind == DELTA_KIND and (home.table(*named) / LOG_FOLDER).is_dir():
+        return _forget(LakeTable(Files(home.table(*named)), spec_of(definition)), version)
+    if target.kind == REMOTE_DELTA_KIND:
+        files = remote_store(home, target.settings, *named, read_secret)
+        return _forget(LakeTable(files, spec_of(definition)), version)
+    return False
 
 
 def _errors_over(connection: Connection, definition: Definition, agreement: Agreement, now_us: int) -> int:

@@ -1,4 +1,4 @@
-"""Everything the control store knows of a tenant, deleted; of the audit log nothing."""
+"""Everything the control store knows of a tenant, counted and deleted; of the audit log nothing."""
 
 from sqlalchemy import Connection, delete, func, select
 from sqlalchemy.sql.schema import Table
@@ -31,6 +31,15 @@ def erase_rows(connection: Connection, tenant: str) -> None:
     for owned in _OF_TENANTS:
         connection.execute(delete(owned).where(owned.c.tenant == tenant))
     connection.execute(delete(t.tenants).where(t.tenants.c.name == tenant))
+
+
+def is_known(connection: Connection, tenant: str) -> bool:
+    return connection.execute(select(t.tenants.c.name).where(t.tenants.c.name == tenant)).first() is not None
+
+
+def fingerprints_of(connection: Connection, tenant: str) -> list[str]:
+    """Of every definition that its tables have had."""
+    return list(connection.execute(select(t.revisions.c.fingerprint).where(t.revisions.c.tenant == tenant)).scalars())
 
 
 def rows_of(connection: Connection, tenant: str) -> dict[str, int]:

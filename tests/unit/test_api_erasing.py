@@ -1,13 +1,14 @@
 """Tenants erased everywhere with a receipt, and rows that agreements let go with time."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Connection, select, update
 from starlette.testclient import TestClient
 
 from millrace.api.erasing import clear_erased
@@ -19,9 +20,10 @@ from millrace.lake.table import LakeTable
 from millrace.model import ops
 from millrace.model.chunk import Verdict
 from millrace.model.declaration import parse_table
+from millrace.model.errors import Unavailable
 from millrace.model.names import chunk_id, new_id
 from millrace.model.ops import Applied
-from millrace.model.table import define
+from millrace.model.table import TableDeclaration, define
 from millrace.read.error_pages import page
 from millrace.store import tables as t
 from millrace.store.tables import metadata
@@ -70,13 +72,26 @@ def client(scene: tuple[AppPlatform, TestClient]) -> TestClient:
     return scene[1]
 
 
-def declare(platform: AppPlatform, tenant: str, **agreement: Any) -> None:
+def orders(sinks: Sequence[Any] = ("delta",)) -> TableDeclaration:
+    return parse_table(record("orders", ("id", "long"), ("text", "string"), key=("id",), sinks=sinks))
+
+
+def lake_table(platform: AppPlatform, tenant: str) -> LakeTable:
+    return LakeTable.open(platform.home.table(tenant, "orders"), spec_of(define(tenant, orders(), 1)))
+
+
+def declare(platform: AppPlatform, tenant: str, sinks: Sequence[Any] = ("delta",), **agreement: Any) -> None:
     document = {"client": tenant, **agreement}
     platform.apply(ops.DEFINE_TENANT, tenant, tenant, {"agreement": document})
-    declaration = parse_table(record("orders", ("id", "long"), ("text", "string"), key=("id",))).to_dict()
+    declaration = orders(sinks).to_dict()
     answer = platform.apply(ops.DEFINE_TABLE, tenant, "orders", {"declaration": declaration})
     if "import" in answer.result:
         settle(platform, tenant, answer.result["import"])
+
+
+def leave(client: TestClient, tenant: str = "acme") -> None:
+    answer = client.delete(f"/v1/tenants/{tenant}", headers=HEADERS, params={"confirm": tenant})
+    assert answer.status_code == 200, answer.text
 
 
 def fill(platform: AppPlatform, tenant: str) -> list[Path]:
@@ -159,6 +174,67 @@ def test_an_erased_name_begins_anew_and_old_definitions_go_later(client: TestCli
     assert (shown["revision"], shown["tables"]) == (1, ["orders"])
 
 
+def fingerprint_of(client: TestClient) -> str:
+    shown = client.get("/v1/tenants/acme/tables/orders", headers=HEADERS).json()
+    return str(shown["definition"])
+
+
+def test_a_name_declared_anew_keeps_the_definition_that_its_erased_table_had_too(
+    client: TestClient, platform: AppPlatform
+) -> None:
+    erased = fingerprint_of(client)
+    leave(client)
+    assert erase(client, now="true").status_code == 200
+    declare(platform, "acme")
+    assert fingerprint_of(client) == erased
+    clear_erased(platform.store, platform.home, time.time_ns() // 1000 + 2 * DAY_US)
+    assert platform.definitions.read(erased).table.name == "orders"
+
+
+def test_a_name_declared_anew_while_its_erased_definitions_are_cleared_keeps_them(
+    client: TestClient, platform: AppPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erased, read = fingerprint_of(client), platform.store.read
+    leave(client)
+    assert erase(client, now="true").status_code == 200
+
+    @contextmanager
+    def read_then_declare() -> Iterator[Connection]:
+        with read() as connection:
+            yield connection
+        declare(platform, "acme")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(platform.store, "read", read_then_declare)
+        clear_erased(platform.store, platform.home, time.time_ns() // 1000 + 2 * DAY_US)
+    assert fingerprint_of(client) == erased
+    assert platform.definitions.read(erased).table.name == "orders"
+
+
+def test_an_erasure_that_broke_off_before_the_tenant_was_restored_empties_its_tables_again(
+    client: TestClient, platform: AppPlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    is_away, applied = True, platform.applied
+
+    async def failing(kind: str, *of: Any) -> Applied:
+        asked.append(kind)
+        if is_away and kind == ops.ERASE_TENANT:
+            raise Unavailable("The log is away.")
+        return await applied(kind, *of)
+
+    monkeypatch.setattr(platform, "applied", failing)
+    leave(client)
+    assert erase(client, now="true").status_code == 503
+    assert client.post("/v1/tenants/acme/restore", headers=HEADERS).status_code == 200
+    leave(client)
+    assert erase(client, now="true").status_code == 503
+    assert asked == [ops.TRUNCATE_TABLE, ops.ERASE_TENANT] * 2
+    is_away = False
+    assert erase(client, now="true").status_code == 200
+    assert asked[4:] == [ops.ERASE_TENANT], "of the same departure it goes on"
+
+
 def test_an_erasure_that_broke_off_is_carried_to_its_end(client: TestClient, platform: AppPlatform) -> None:
     folders = fill(platform, "acme")
     client.delete("/v1/tenants/acme", headers=HEADERS, params={"confirm": "acme"})
@@ -220,11 +296,25 @@ def test_an_import_that_took_long_keeps_its_rejected_rows_until_it_ended_long_ag
 def test_rows_in_delta_go_by_age_only_where_that_was_agreed(platform: AppPlatform) -> None:
     now_us = time.time_ns() // 1000
     old, recent = now_us - 11 * DAY_US, now_us - 9 * DAY_US
-    declaration = parse_table(record("orders", ("id", "long"), ("text", "string"), key=("id",)))
-    table = LakeTable.open(platform.home.table("acme", "orders"), spec_of(define("acme", declaration, 1)))
+    table = lake_table(platform, "acme")
     apply_rows(table, [(1, old), (2, old + 1)], [(2, recent), (3, recent + 1)])
     assert let_go(platform.store, platform.home, now_us) == 0
     assert content(table) == [(1, old), (2, recent), (3, recent + 1)]
     declare(platform, "acme", sink_retention_days=10)
     assert let_go(platform.store, platform.home, now_us) == 1
     assert content(table) == [(2, recent), (3, recent + 1)]
+
+
+def test_what_cannot_be_let_go_in_one_place_is_let_go_in_the_others(platform: AppPlatform) -> None:
+    now_us = time.time_ns() // 1000
+    keys = {"access_key": "env:MILLRACE_SECRET_GONE", "secret_key": "env:MILLRACE_SECRET_GONE"}
+    elsewhere = {"kind": "delta", "name": "elsewhere", "location": "s3://bucket/lake", **keys}
+    declare(platform, "acme", sinks=[elsewhere, "delta"], sink_retention_days=10)
+    declare(platform, "acme2", sink_retention_days=10)
+    ended_import(platform, 40)
+    (damaged,) = platform.home.table_errors("acme", "orders").glob("*.parquet")
+    damaged.write_bytes(b"no parquet")
+    for tenant in ("acme", "acme2"):
+        apply_rows(lake_table(platform, tenant), [(1, now_us - 11 * DAY_US)])
+    assert let_go(platform.store, platform.home, now_us) == 2
+    assert [content(lake_table(platform, tenant)) for tenant in ("acme", "acme2")] == [[], []]
