@@ -1,5 +1,10 @@
 # Two commands for a newcomer: make demo, make test. Everything they need is installed by make setup.
-#   make demo [ONCE=1] · make test · make faults · make soak [MINUTES=n] · make simulate [SECONDS=n] · make unit · make lint · make bench [BENCH=name] · make clean
+#   run      demo [ONCE=1] · setup
+#   test     test · unit · lint · coverage · the slow ones: faults · bigquery · hdfs · pod
+#   longer   soak [MINUTES=n] · simulate [SECONDS=n]
+#   measure  bench · bench-log · bench-sinks · bench-tenants, each [BENCH=name]
+#   other    reference · clean
+# docs/contributing.md says what each is for.
 
 SHELL := /bin/bash
 CACHE := $(or $(MILLRACE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace)
