@@ -16,7 +16,7 @@ FULL_READS = ("first", "second")
 TAIL = "tail"
 
 DEFINE, BEGIN, APPEND, END, TRUNCATE = "define_table", "begin_import", "append", "end_import", "truncate_table"
-SETTLE, CANCEL = "settle_import", "cancel_import"
+SETTLE = "settle_import"
 MAKING_IMPORTS = (BEGIN, APPEND)
 
 

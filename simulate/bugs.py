@@ -130,16 +130,10 @@ _bug("the budget is not judged at the end", (imports, "outcome", _always_complet
 
 # The shells.
 
-_advance = memory.MemoryTransaction.advance
-
 
 def _advance_unseen(self: Any, log: str, before: Any, after: Any) -> None:
     for partition, offset in after.items():
         self.store.positions[log, partition] = offset
-
-
-def _no_relay(self: Any) -> Any:
-    return iter(())
 
 
 def _start_without_outbox(self: Any) -> None:

@@ -36,13 +36,14 @@ from millrace.sink.lake_places import table_store
 from millrace.sink.secrets import read_secret
 from millrace.store import tables as t
 from millrace.store.records import find_import
+from millrace.validate.errors_table import SINK_RULE
 from millrace.validate.judge import judge
 from millrace.wire.client import Appended
 from millrace.wire.envelope import checksum, compress, pack_chunk
 from millrace.wire.topics import RAW_INPUT, quick_partitions
 
 REPLAYABLE = ("csv", "jsonl")
-# Their bytes were not kept whole.
+# Their bytes were not kept whole; of what a sink refused none were.
 _CUT_SHORT = ("row_too_long", "undecodable", "unclosed_quote")
 _CONFIRM_SECONDS = 150
 _CHUNKS_IN_FLIGHT = 24
@@ -70,12 +71,16 @@ class Choice:
         if self.rows is not None:
             rows = rows.filter(pc.is_in(rows["row"], pa.array(sorted(self.rows), pa.int64())))
         if self.rule is not None:
-            rows = rows.filter(_has_rule(rows["reasons"], (self.rule,)))
-        return rows.filter(pc.invert(_has_rule(rows["reasons"], _CUT_SHORT))) if whole else rows
+            rows = rows.filter(_has_rule(rows["reasons"], lambda rules: pc.equal(rules, self.rule)))
+        return rows.filter(pc.invert(_has_rule(rows["reasons"], _is_cut_short))) if whole else rows
 
 
-def _has_rule(reasons: pa.Array, rules: tuple[str, ...]) -> pa.Array:
-    hits = pc.is_in(reasons.flatten().field("rule"), pa.array(rules))
+def _is_cut_short(rules: pa.Array) -> pa.Array:
+    return pc.or_(pc.is_in(rules, pa.array(_CUT_SHORT)), pc.starts_with(rules, SINK_RULE))
+
+
+def _has_rule(reasons: pa.Array, is_meant: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    hits = is_meant(reasons.flatten().field("rule"))
     rows = pc.unique(pc.list_parent_indices(reasons).filter(hits))
     return pc.is_in(pa.array(range(len(reasons)), pa.int64()), rows.cast(pa.int64()))
 

@@ -15,7 +15,7 @@ from sqlalchemy import select
 from millrace.api.platform import Platform
 from millrace.formats.cut import UploadOptions, open_cutter
 from millrace.model import ops
-from millrace.model.errors import Clash, Missing, Refused
+from millrace.model.errors import Clash, Missing, Refused, Unavailable
 from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
@@ -74,10 +74,23 @@ class Session:
         return b"".join(held)
 
     async def _feed(self, piece: bytes) -> None:
+        await self._turn(partial(self.upload.feed, piece))
+
+    async def _turn(self, work: Callable[[], T]) -> T:
+        """A turn of a thread, once there is room. However long Kafka makes it last, it is not the sender who is silent."""
         await self._wait_for_room()
-        await self._work(partial(self.upload.feed, piece))
-        self._platform.flight.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
-        await self._remember_if_due()
+        self._platform.at_work.add(self.imp.id)
+        try:
+            done = await self._work(work)
+            self._platform.flight.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
+            await self._remember_if_due()
+            return done
+        except Unavailable:
+            # The sender may come again, and has the whole lease for it.
+            await self._remember_if_due()
+            raise
+        finally:
+            self._platform.at_work.discard(self.imp.id)
 
     async def _remember_if_due(self) -> None:
         if self._is_due():
@@ -105,13 +118,9 @@ class Session:
         await self._finish(self.upload.finish_some)
 
     async def _finish(self, finish: Callable[[], Resume | None]) -> None:
-        await self._wait_for_room()
-        sent = await self._work(finish)
-        self._platform.flight.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
+        sent = await self._turn(finish)
         while sent is None:
-            await self._wait_for_room()
-            sent = await self._work(self.upload.finish_some)
-            self._platform.flight.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
+            sent = await self._turn(self.upload.finish_some)
         self.upload.close()
         body = {"chunks": sent.chunks, "rows": sent.rows, "bytes": sent.plain_bytes, "written": self.upload.written}
         await self._platform.applied(ops.END_IMPORT, self.imp.tenant, self.imp.id, body)

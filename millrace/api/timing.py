@@ -1,5 +1,6 @@
 """What time alone brings about: ops for uploads that fell silent, spans nobody uses, dropped tables past their retention."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
@@ -10,10 +11,16 @@ from millrace.model.ops import EXPIRE_IMPORT, EXPIRE_SPAN, PURGE_TABLE, Op
 from millrace.store import tables as t
 
 
-def due_ops(connection: Connection, now_us: int, lease_seconds: int, drop_retention_seconds: int) -> list[Op]:
+def due_ops(
+    connection: Connection, now_us: int, lease_seconds: int, drop_retention_seconds: int, at_work: Collection[str] = ()
+) -> list[Op]:
+    """`at_work`: uploads whose bytes are being taken in, whatever their leases say."""
+    # Before the leases are read: whoever is gone from there by then has renewed its own.
+    taken_in = frozenset(at_work)
     silent = [
         Op(new_id("op"), EXPIRE_IMPORT, row.tenant, row.id, {"idle_seconds": lease_seconds})
         for row in connection.execute(_silent_uploads(now_us - lease_seconds * 1_000_000))
+        if row.id not in taken_in
     ]
     unused = [
         Op(new_id("op"), EXPIRE_SPAN, row.tenant, row.name, {}) for row in connection.execute(_unused_spans(now_us))

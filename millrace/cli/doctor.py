@@ -12,11 +12,12 @@ from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
 from millrace.client.apps import Apps
 from millrace.client.endpoint import default_home
-from millrace.embed.jars import JAR_SETS, cache_folder
+from millrace.embed.jars import cache_folder
 from millrace.embed.java import find_java
 from millrace.model.errors import MillraceError, Unavailable
 
 LEAST_FREE_BYTES = 2 << 30
+NEEDED_JARS = ("kafka", "spark")
 T = TypeVar("T")
 
 
@@ -57,12 +58,12 @@ def _asked(name: str, ask: Callable[[], T], describe: Callable[[T], str]) -> Che
 
 def _jars() -> Check:
     cached = cache_folder() / "jars"
-    missing = [name for name in sorted(JAR_SETS) if not any(cached.glob(f"{name}-*"))]
+    missing = [name for name in NEEDED_JARS if not any(cached.glob(f"{name}-*"))]
     if missing:
         return Check(
             "jars", f"{', '.join(missing)} not in {cached}", "The first `millrace up` fetches them, or `make setup`."
         )
-    return Check("jars", f"{', '.join(sorted(JAR_SETS))} in {cached}")
+    return Check("jars", f"{', '.join(NEEDED_JARS)} in {cached}")
 
 
 def _disk(home: Path) -> Check:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 
 @dataclass(frozen=True, slots=True)

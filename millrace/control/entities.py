@@ -17,6 +17,7 @@ from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.quality_tables import chunk_quality
+from millrace.store.records import MOST_AT_ONCE, batched
 
 _BEGINNING = (ops.BEGIN_IMPORT, ops.REPLAY_ERRORS)
 # These end an import, and with it a turn on its table and a member of its span.
@@ -109,8 +110,9 @@ def _changed(before: Any, after: Any) -> list[Any]:
 
 def forget_facts(connection: Connection, import_ids: list[str]) -> None:
     """What was only needed until these imports were over."""
-    for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads, chunk_quality):
-        connection.execute(delete(facts).where(facts.c.import_id.in_(import_ids)))
+    for some in batched(import_ids, MOST_AT_ONCE):
+        for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads, chunk_quality):
+            connection.execute(delete(facts).where(facts.c.import_id.in_(some)))
 
 
 _SPANS = select(t.spans).where(
@@ -180,10 +182,11 @@ def _find_keys(working: WorkingSet, concerned: Iterable[Op]) -> dict[str, Import
 def _find_streams(connection: Connection, tenant: str, table: str, concerned: Iterable[Op]) -> dict[str, int]:
     named = {stream for op in concerned for stream in op.body.get("streams", ())}
     named |= {op.body["stream"] for op in concerned if op.kind == ops.OPEN_STREAM}
-    if not named:
-        return {}
-    where = (t.streams.c.tenant == tenant, t.streams.c.table_name == table, t.streams.c.stream.in_(named))
-    return {row.stream: row.seq for row in connection.execute(select(t.streams).where(*where))}
+    found: dict[str, int] = {}
+    for some in batched(named, MOST_AT_ONCE):
+        where = (t.streams.c.tenant == tenant, t.streams.c.table_name == table, t.streams.c.stream.in_(some))
+        found |= {row.stream: row.seq for row in connection.execute(select(t.streams).where(*where))}
+    return found
 
 
 def _find_claims(connection: Connection, import_ids: list[str]) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zlib import crc32
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from millrace.control.definitions import DefinitionFiles
 from millrace.control.entities import forget_facts
@@ -19,6 +19,10 @@ from millrace.wire.envelope import pack, pack_chunk, pack_close
 from millrace.wire.topics import EVENTS, RAW_INPUT, quick_partitions
 
 EVENT_SOURCE = "millrace"
+# One row a time: how many there are is up to the tenants, and a statement may hold only so much.
+_FORGET_CHUNK = delete(t.outbox).where(
+    t.outbox.c.import_id == bindparam("of_import"), t.outbox.c.number == bindparam("of_number")
+)
 
 
 @dataclass
@@ -97,8 +101,8 @@ class Outbox:
                 sent = t.events.c.number <= events[-1].number
                 connection.execute(update(t.events).where(sent, t.events.c.published.is_(False)).values(published=True))
             if chunks:
-                them = [and_(t.outbox.c.import_id == row.import_id, t.outbox.c.number == row.number) for row in chunks]
-                connection.execute(delete(t.outbox).where(or_(*them)))
+                them = [{"of_import": row.import_id, "of_number": row.number} for row in chunks]
+                connection.execute(_FORGET_CHUNK, them)
 
     def _mark_closed(self, import_id: str) -> None:
         """First the workers' stop list, then the markers: whatever is judged behind a marker is ignored."""

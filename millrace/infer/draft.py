@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millrace.infer.avro import column_of, shown_type
+from millrace.infer.avro import column_of
 from millrace.infer.choose import fitting
 from millrace.infer.column_names import avro_name
 from millrace.infer.evidence import Evidence
@@ -81,7 +81,3 @@ def proposed(name: str, shown: Evidence) -> Column | None:
     if avro is None:
         return None
     return column_of(name, "double" if avro == "float" else avro, shown.nulls > 0)
-
-
-def shown_column(column: Column) -> str:
-    return shown_type(column.avro) + (" or null" if column.nullable else "")

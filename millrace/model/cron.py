@@ -102,12 +102,6 @@ def next_after(cron: str, time_zone: str, moment: datetime) -> datetime | None:
     return None
 
 
-def fires_every_seconds(cron: str) -> float | None:
-    """The interval of `@every`; None for the others."""
-    every = parse_cron(cron).every
-    return None if every is None else every.total_seconds()
-
-
 def _day_after(local: datetime) -> datetime:
     return (local.replace(hour=0, minute=0, fold=0, tzinfo=None) + timedelta(days=1)).replace(tzinfo=local.tzinfo)
 

@@ -11,7 +11,6 @@ from millrace.model.errors import Invalid
 from millrace.model.expressions import COMPARISONS, Call, Column, Expression, Literal
 
 NUMBER, TEXT, TRUTH, DATE, MOMENT, NULL, OTHER = "number", "text", "truth", "date", "moment", "null", "other"
-_OF_TEXT = ("lower", "upper", "trim", "length", "starts_with", "ends_with", "contains", "matches")
 _RESULTS = {"length": NUMBER, "starts_with": TRUTH, "ends_with": TRUTH, "contains": TRUTH, "matches": TRUTH}
 
 

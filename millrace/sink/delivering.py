@@ -173,7 +173,3 @@ _opened = Opened(most=16)
 @lru_cache(maxsize=4096)
 def _definition(home: str, fingerprint: str) -> Definition:
     return Definition.from_json(Home(Path(home)).definition(fingerprint).read_bytes())
-
-
-def total_rows(items: Sequence[Item]) -> int:
-    return sum(item.rows for item in items)

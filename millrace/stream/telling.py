@@ -13,7 +13,7 @@ from millrace.seal.keyring import Keyring
 from millrace.seal.places import store_for_rejects
 from millrace.sink.delivering import Refused as RefusedRow
 from millrace.sink.parking import Item
-from millrace.validate.errors_table import REJECTED_SCHEMA, stored_rejected
+from millrace.validate.errors_table import REJECTED_SCHEMA, SINK_RULE, stored_rejected
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS
@@ -52,7 +52,7 @@ class Telling:
     def _keep(self, sink: str, item: Item, row: RefusedRow, import_id: str, number: int) -> None:
         group = item.group
         verdict = Verdict(import_id, number, row.version, 1, 0, 1)
-        reason = {"column": None, "rule": f"sink:{sink}", "message": row.message, "value": None}
+        reason = {"column": None, "rule": f"{SINK_RULE}{sink}", "message": row.message, "value": None}
         rejected = pa.table([[row.row], [0], [b""], [[reason]]], schema=REJECTED_SCHEMA)
         known = StagedChunk(f"{chunk_id(import_id, number)}@{sink}/{row.row}", 0, 1, row.version)
         key = group.file.sealed_by if group.file is not None else None

@@ -5,6 +5,8 @@ import pyarrow as pa
 from millrace.model.chunk import ChunkHeader, Verdict
 from millrace.model.columns import OWN_COLUMNS
 
+# Of a row that was accepted and then refused by the sink whose name follows; its bytes are not kept.
+SINK_RULE = "sink:"
 REASON = pa.struct([("column", pa.string()), ("rule", pa.string()), ("message", pa.string()), ("value", pa.string())])
 
 REJECTED_SCHEMA = pa.schema(

@@ -154,10 +154,6 @@ class FakeLog:
             upsert(connection, t.imports, row)
         self._tell([Applied("op_settle", {"import": append.import_id, "state": state})])
 
-    def end_all(self) -> None:
-        for append in self.appends:
-            self.end(append)
-
     def _reject(self, append: Append, bad: list[int]) -> None:
         reasons = [{"column": "id", "rule": "type", "message": "is bad", "value": None}]
         rejected = [{"row": n, "line": n, "raw": append.rows[n - 1], "reasons": reasons} for n in bad]

@@ -1,0 +1,124 @@
+"""An upload is silent only while its sender is: not while it is cut, and not while Kafka lets it wait."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from millrace.api import sessions
+from millrace.api.sessions import Session
+from millrace.api.timing import due_ops
+from millrace.model import ops
+from millrace.model.declaration import parse_table
+from millrace.model.errors import Unavailable
+from millrace.model.names import new_id
+from millrace.store import tables as t
+from millrace.store.records import find_import
+from millrace.upload.flight import Flight
+from millrace.upload.gateway import Resume
+from tests.support.platform import record
+from tests.support.small_server import SmallPlatform
+
+LEASE_SECONDS = 60
+FINISH_TURNS = 3
+
+
+class ReceivingPlatform(SmallPlatform):
+    """What a session asks of a platform besides."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root, ())
+        self.uploads = ThreadPoolExecutor(1)
+        self.flight = Flight(8, lambda _: 1.0)
+        self.at_work: set[str] = set()
+        self.apply(ops.DEFINE_TENANT, "acme", "acme", {"agreement": {"client": "acme"}})
+        declaration = parse_table(record("notes", ("id", "long"))).to_dict()
+        self.apply(ops.DEFINE_TABLE, "acme", "notes", {"declaration": declaration})
+
+    def session(self, upload: "StubUpload") -> Session:
+        import_id = new_id("imp")
+        self.apply(ops.BEGIN_IMPORT, "acme", "notes", {}, import_id)
+        with self.store.read() as connection:
+            imp = find_import(connection, import_id)
+        return Session(self, imp, None, upload)  # type: ignore[arg-type]
+
+    def expired(self, seconds_later: int = 0) -> list[str]:
+        """Imports whose expiry is asked for then."""
+        then_us = time.time_ns() // 1000 + seconds_later * 1_000_000
+        with self.store.read() as connection:
+            return [op.subject for op in due_ops(connection, then_us, LEASE_SECONDS, 1 << 30, self.at_work)]
+
+    def renewals(self) -> list[int]:
+        with self.store.read() as connection:
+            return list(connection.execute(select(t.uploads.c.seen_us)).scalars())
+
+
+class StubUpload:
+    confirmed, written, sent_chunks, received = Resume(), None, 0, 0
+
+    def __init__(self, turn: Callable[[], None]) -> None:
+        self._turn = turn
+        self._turns = 0
+
+    def feed(self, piece: bytes) -> None:
+        self._turn()
+
+    def finish_some(self) -> Resume | None:
+        self._turn()
+        self._turns += 1
+        return Resume(1, 1, 1) if self._turns == FINISH_TURNS else None
+
+    def close(self) -> None: ...
+
+
+async def body() -> AsyncIterator[bytes]:
+    yield b"rows"
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReceivingPlatform]:
+    """To it every moment is one to renew leases."""
+    monkeypatch.setattr(sessions, "REMEMBER_SECONDS", -1.0)
+    made = ReceivingPlatform(tmp_path)
+    yield made
+    made.uploads.shutdown()
+    made.store.close()
+
+
+def test_cutting_a_file_at_its_end_renews_the_lease_at_every_turn(platform: ReceivingPlatform) -> None:
+    seen: list[list[int]] = []
+
+    async def end() -> None:
+        await platform.session(StubUpload(lambda: seen.append(platform.renewals()))).end()
+
+    asyncio.run(end())
+    assert len({tuple(renewed) for renewed in seen}) == FINISH_TURNS
+
+
+@pytest.mark.parametrize("kafka_comes_back", [True, False])
+def test_an_upload_that_kafka_lets_wait_is_not_expired(platform: ReceivingPlatform, kafka_comes_back: bool) -> None:
+    waits, back = threading.Event(), threading.Event()
+
+    def turn() -> None:
+        waits.set()
+        assert back.wait(10)
+        if not kafka_comes_back:
+            raise Unavailable("Kafka did not take the record.")
+
+    async def receive() -> None:
+        session = platform.session(StubUpload(turn))
+        taking = asyncio.create_task(session.take(body()))
+        assert await asyncio.to_thread(waits.wait, 10)
+        assert platform.expired(2 * LEASE_SECONDS) == []
+        back.set()
+        await asyncio.wait([taking])
+        assert platform.renewals(), "the sender has the whole lease from here"
+        assert platform.expired(2 * LEASE_SECONDS) == [session.imp.id]
+        assert isinstance(taking.exception(), Unavailable) is not kafka_comes_back
+
+    asyncio.run(receive())

@@ -1,0 +1,69 @@
+"""What a batch leaves to be sent goes out once and is forgotten, however much one tenant made wait."""
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from millrace.control.definitions import DefinitionFiles
+from millrace.control.entities import load
+from millrace.control.outbox import Kept, Outbox
+from millrace.control.state import Send
+from millrace.control.working_set import WorkingSet
+from millrace.model import ops
+from millrace.model.chunk import TRUNCATE
+from millrace.model.names import Home
+from millrace.model.ops import Op
+from millrace.store import tables as t
+from millrace.store.engine import Store, upsert
+from millrace.wire.client import Appended
+
+# SQLite allows no expression to be deeper than 1,000.
+MANY = 1_001
+
+
+class CountingLog:
+    def __init__(self) -> None:
+        self.appended = 0
+
+    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+        self.appended += 1
+        done: Future[Appended] = Future()
+        done.set_result(Appended(topic, partition, self.appended))
+        return done
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(f"sqlite:///{tmp_path / 'control.db'}")
+    yield made
+    made.close()
+
+
+def test_any_number_of_chunks_is_sent_once(store: Store, tmp_path: Path) -> None:
+    op, kept, log = Op("op_1", ops.SETTLE_IMPORT, "acme", "imp_1", {}), Kept(), CountingLog()
+    for number in range(MANY):
+        kept.keep(Send(f"imp_{number}", 0, number, "d", TRUNCATE), op, number, 1)
+    with store.write() as connection:
+        kept.write(connection)
+    outbox = Outbox(store, log, DefinitionFiles(Home(tmp_path)), 4)  # type: ignore[arg-type]
+    outbox.relay()
+    outbox.relay()
+    assert log.appended == MANY
+
+
+def test_no_statement_grows_with_what_waits(store: Store) -> None:
+    names = [f"name_{number}" for number in range(MANY)]
+    append = Op("imp_1", ops.APPEND, "acme", "notes", {"streams": dict.fromkeys(names, (2, 2))})
+    stream = {"tenant": "acme", "table_name": "notes", "touched_us": 1}
+    with store.write() as connection:
+        upsert(connection, t.streams, [{**stream, "stream": name, "seq": 1} for name in names])
+        upload = {"length": None, "confirmed": None, "seen_us": 1}
+        upsert(connection, t.uploads, [{**upload, "import_id": name} for name in names])
+        connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, MANY - 1)  # type: ignore[union-attr]
+        assert load(WorkingSet(connection), append).streams == dict.fromkeys(names, 1)
+        Kept(over=names).write(connection)
+        assert not list(connection.execute(select(t.uploads)))
