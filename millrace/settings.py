@@ -5,9 +5,9 @@ MILLRACE_HOME is the root of all state; MILLRACE_KAFKA__BOOTSTRAP_SERVERS, MILLR
 import json
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from millrace.model.names import Home
@@ -84,8 +84,18 @@ class LakeSettings(_Section):
     session_token: str | None = None
     user: str | None = None
     token: str | None = None
+    errors_location: str | None = None
+    """Where rejected rows are kept as well, reached as `location` is; empty: below the home alone."""
     copies_mb: int = Field(default=1024, ge=1)
     """How much of each such table is kept on this machine, so that it need not be fetched again."""
+
+    @model_validator(mode="after")
+    def _places_apart(self) -> Self:
+        if self.location and self.errors_location:
+            one, other = (f"{place.rstrip('/')}/" for place in (self.location, self.errors_location))
+            if one.startswith(other) or other.startswith(one):
+                raise ValueError("location and errors_location must not lie in each other: tables would meet")
+        return self
 
 
 class KmsSettings(_Section):

@@ -23,6 +23,7 @@ from millrace.model.moments import iso
 from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
+from millrace.sink.error_copies import delete_copies
 from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
 from millrace.store.erasing import fingerprints_of, is_known, rows_of
@@ -179,6 +180,7 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
     known = dict(begun.receipt)
     # First the key: what is copied from here on cannot be read.
     keys = _destroy_key(platform, tenant)
+    left = _delete_error_copies(platform, tenant, known["sinks"])
     removed = [_removed(folder) for folder in _folders(platform.home, tenant) if folder.exists()]
     files = [{"what": one[0], "bytes": one[1]} for one in removed]
     receipt = {
@@ -191,7 +193,7 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
             **keys,
         },
         "expires": expiring(platform.settings),
-        "remains": remaining(platform.settings, known["sinks"], known["not_reached"]),
+        "remains": left + remaining(platform.settings, known["sinks"], known["not_reached"]),
     }
     with platform.store.write() as connection:
         # A token or a hook that was made while the op was on its way.
@@ -199,6 +201,19 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
         row = {"tenant": tenant, "begun_us": begun.begun_us, "is_done": True, "receipt": receipt}
         upsert(connection, erasures, {**row, "definitions": begun.definitions})
     return receipt
+
+
+def _delete_error_copies(platform: Platform, tenant: str, tables: list[dict[str, Any]]) -> list[str]:
+    """What is left of them."""
+    left = []
+    for table in (known["table"] for known in tables):
+        try:
+            delete_copies(platform.home, tenant, table)
+        except (MillraceError, OSError) as error:
+            left.append(
+                f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."
+            )
+    return left
 
 
 def _destroy_key(platform: Platform, tenant: str) -> dict[str, Any]:

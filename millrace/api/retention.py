@@ -29,6 +29,7 @@ from millrace.observe import log, observe
 from millrace.seal.keyring import Keyring, keyring_of
 from millrace.seal.places import error_store
 from millrace.settings import KEYS_HERE, KmsSettings
+from millrace.sink.error_copies import copies_of_errors
 from millrace.sink.lake_places import remote_store
 from millrace.sink.secrets import read_secret
 from millrace.sink.upkeep import REMOVED_FILES_KEPT, STAGED_FILES_KEPT
@@ -65,6 +66,7 @@ def let_go(store: Store, home: Home, now_us: int, kms: KmsSettings = KEYS_HERE) 
         named = definition.tenant, definition.table.name
         where, days = "/".join(named), agreements[definition.tenant].sink_retention_days
         gone += _tried(f"{where}, rejected", partial(_forget_rejected, home, keyring, definition, errors[named]))
+        _tried(f"{where}, copies of rejected", partial(_forget_copied, home, definition, errors[named]))
         if days is None:
             continue
         kept_from = now_us - days * DAY_US
@@ -86,6 +88,12 @@ def _tried(where: str, work: Callable[[], bool]) -> bool:
 def _forget_rejected(home: Home, keyring: Keyring, definition: Definition, version: int) -> bool:
     rejected = error_store(home, keyring, definition.tenant, definition.table.name)
     return (rejected.root / LOG_FOLDER).is_dir() and _forget(LakeTable(rejected, ERRORS_SPEC), version)
+
+
+def _forget_copied(home: Home, definition: Definition, version: int) -> bool:
+    named = definition.tenant, definition.table.name
+    copies = copies_of_errors(home, *named) if home.table_errors(*named).is_dir() else None
+    return copies is not None and _forget(LakeTable(copies, ERRORS_SPEC), version)
 
 
 def _forget_rows(home: Home, definition: Definition, target: SinkTarget, version: int) -> bool:

@@ -23,8 +23,9 @@ from millrace.model.table import Definition
 from millrace.observe import log
 from millrace.seal.keyring import Keyring, keyring_of
 from millrace.seal.places import error_store, staging_store, unseal
-from millrace.settings import KEYS_HERE
+from millrace.settings import KEYS_HERE, Settings
 from millrace.sink.contract import Group
+from millrace.sink.error_copies import ErrorCopies
 from millrace.sink.upkeep import Upkeep
 
 OPEN_TABLES = 2048
@@ -103,11 +104,16 @@ class ErrorStore:
         self._keyring = keyring or keyring_of(str(home.root), KEYS_HERE)
         self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
         self._tables = OpenTables(upkeep)
+        self._copies = ErrorCopies(home, self._spec, upkeep) if Settings().lake.errors_location else None
 
     def write(self, groups: Sequence[Group]) -> Sequence[Group]:
-        store = error_store(self._home, self._keyring, groups[0].tenant, groups[0].table)
+        tenant, table = groups[0].tenant, groups[0].table
+        store = error_store(self._home, self._keyring, tenant, table)
+        files = [group.file for group in groups if group.file is not None]
+        if self._copies is not None:
+            self._copies.write(store, tenant, table, files)
         self._tables.get(store.root, self._spec, store=store)
-        self._tables.write(store.root, Batch(tuple(Delivery(group.file) for group in groups if group.file is not None)))
+        self._tables.write(store.root, Batch(tuple(Delivery(file) for file in files)))
         return groups
 
 

@@ -25,6 +25,10 @@ from millrace.settings import Settings
 from millrace.sink.addresses import permitted
 
 PLATFORM = "platform"
+# Where the operator keeps rejected rows; no tenant can declare it.
+ERRORS_PLACE = {"location": "platform-errors"}
+# Which of the operator's settings names the place.
+_OPERATORS = {PLATFORM: "location", ERRORS_PLACE["location"]: "errors_location"}
 DEFAULT_REGION = "us-east-1"
 # Where a name node answers HTTP, if nothing else is said.
 NAME_NODE_PORTS = {"hdfs": 9870, "webhdfs": 9870, "swebhdfs": 9871}
@@ -138,14 +142,15 @@ def _where(target: SinkTarget) -> str:
 
 def _resolved(settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], Addresses]:
     """The settings themselves, and how hosts are looked up: the operator's own need no judging."""
-    if settings["location"] != PLATFORM:
+    if settings["location"] not in _OPERATORS:
         check_place(settings)
         return settings, permitted
-    given = Settings().lake.model_dump(exclude_none=True)
-    if "location" not in given:
+    given, named = Settings().lake.model_dump(exclude_none=True), _OPERATORS[settings["location"]]
+    if named not in given:
         raise Unavailable(
-            "The platform has no lake of its own.", remedy="Have the operator set MILLRACE_LAKE__LOCATION."
+            "The platform has no lake of its own.", remedy=f"Have the operator set MILLRACE_LAKE__{named.upper()}."
         )
+    given["location"] = given[named]
     check_place(given)
     return given, lambda host: [host]
 

@@ -18,11 +18,12 @@ import orjson
 
 from millrace.lake.sidecar import StagedFile
 from millrace.model.chunk import PUBLISH, ROWS
-from millrace.model.names import Home, chunk_id
+from millrace.model.names import Home, chunk_id, new_id
 from millrace.sink.contract import Group
+from millrace.sink.waiver import WAIVED_FILE, Waiver, read_waiver
 
 _ITEM = ".item.json"
-STATE_FILE, RESUME_FILE, WAIVED_FILE = "state.json", "resume", "waived"
+STATE_FILE, RESUME_FILE = "state.json", "resume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,8 @@ class Queue:
         _write_whole(self.folder / f"{name}{_ITEM}", orjson.dumps({"group": _as_dict(group), **told}))
 
     def items(self) -> list[Item]:
-        """What may be delivered now, oldest version first: held rows only once the word to show them is there, too."""
-        waiting = self._waiting()
-        shown = {item.group.import_id for item in waiting if item.group.kind == PUBLISH}
-        return [item for item in waiting if not item.is_held or item.group.import_id in shown]
+        """What may be delivered now, oldest version first."""
+        return deliverable(self.waiting())
 
     @property
     def holds_anything(self) -> bool:
@@ -111,14 +110,14 @@ class Queue:
             return
         for item in items:
             (self.folder / f"{item.name}{_ITEM}").unlink(missing_ok=True)
-        kept = {_flat(part) for item in self._waiting() for part in _parts_of(item)}
+        kept = {_flat(part) for item in self.waiting() for part in _parts_of(item)}
         for item in items:
             for part in _parts_of(item):
                 if _flat(part) not in kept:
                     self.path_of(part).unlink(missing_ok=True)
 
-    def _waiting(self) -> list[Item]:
-        """Every item, oldest version first. Items never change, so each is read once."""
+    def waiting(self) -> list[Item]:
+        """Every item, held or not, oldest version first. Items never change, so each is read once."""
         found: dict[str, Item] = {}
         for path in sorted(self.folder.glob(f"*{_ITEM}")):
             with suppress(FileNotFoundError):
@@ -136,12 +135,13 @@ class Queue:
         return asked
 
     @property
+    def waiver(self) -> Waiver:
+        return read_waiver(self.folder)
+
+    @property
     def waived_below(self) -> int:
-        """Items up to this version were given up."""
-        try:
-            return int((self.folder / WAIVED_FILE).read_text())
-        except FileNotFoundError:
-            return 0
+        """Items up to this version were given up, but for those of imports that began later."""
+        return self.waiver.below
 
     def _read(self, path: Path) -> Item:
         data = orjson.loads(path.read_bytes())
@@ -155,9 +155,15 @@ class Queue:
             return QueueState()
 
 
+def deliverable(waiting: Sequence[Item]) -> list[Item]:
+    """Held rows only once the word to show them is there, too."""
+    shown = {item.group.import_id for item in waiting if item.group.kind == PUBLISH}
+    return [item for item in waiting if not item.is_held or item.group.import_id in shown]
+
+
 def waive(folder: Path, below: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    _write_whole(folder / WAIVED_FILE, str(below).encode())
+    _write_whole(folder / WAIVED_FILE, Waiver(below, new_id("imp")).to_text().encode())
 
 
 def resume(folder: Path) -> None:

@@ -21,6 +21,8 @@ OURS = {
     "kafka": "millrace.sink.kafka:KafkaSink",
     "webhook": "millrace.sink.webhook:WebhookSink",
 }
+# Those whose driver is no part of the platform itself, and the extra that brings it.
+EXTRAS = {"cassandra": "cassandra", "bigquery": "bigquery", "jdbc": "jdbc"}
 
 
 def kinds() -> list[str]:
@@ -30,14 +32,27 @@ def kinds() -> list[str]:
 @cache
 def sink_class(kind: str) -> type[ForeignSink]:
     if kind in OURS:
-        module, _, name = OURS[kind].partition(":")
-        found: type[ForeignSink] = getattr(import_module(module), name)
-        return found
+        return _our_class(kind)
     for point in entry_points(group=ENTRY_POINTS):
         if point.name == kind:
             loaded: type[ForeignSink] = point.load()
             return loaded
     raise Invalid(f"There is no sink {kind!r}.", remedy=f"Choose one of: {', '.join(kinds())}.", code="no_sink")
+
+
+def _our_class(kind: str) -> type[ForeignSink]:
+    module, _, name = OURS[kind].partition(":")
+    try:
+        found: type[ForeignSink] = getattr(import_module(module), name)
+    except ImportError as error:
+        if kind not in EXTRAS:
+            raise
+        raise Invalid(
+            f"Sink {kind!r} needs a driver that is not installed.",
+            remedy=f"pip install 'millrace[{EXTRAS[kind]}]'",
+            code="no_driver",
+        ) from error
+    return found
 
 
 def refuse_unable(table: TableDeclaration) -> None:

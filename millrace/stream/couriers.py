@@ -30,6 +30,7 @@ from millrace.sink.upkeep import Upkeep
 from millrace.stream.backfilling import Backfiller
 from millrace.stream.ends import Ends
 from millrace.stream.gate import Gate
+from millrace.stream.giving_up import give_up
 from millrace.stream.members import Members
 from millrace.stream.telling import Telling
 from millrace.wire.client import Appender
@@ -39,6 +40,9 @@ MOST_ROWS = 300_000
 HEALTHY_AT_ONCE, FAILING_AT_ONCE = 3, 1
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MOST_DOUBLINGS = 0.5, 60.0, 7
 LOOK_SECONDS = 0.5
+# How often queues that nobody delivers from are looked at: what is held there may have been given up, or be of imports that
+# are over.
+TAKE_UP_SECONDS = 60.0
 LONGEST_BUDGET_SECONDS = 3600.0
 
 
@@ -77,26 +81,34 @@ class Couriers:
         self._rounds: dict[Path, Round] = {}
         self._lock = threading.Lock()
         self._news = threading.Event()
+        self._taken_up = 0.0
         self._healthy = ThreadPoolExecutor(HEALTHY_AT_ONCE, "courier")
         self._failing = ThreadPoolExecutor(FAILING_AT_ONCE, "patient-courier")
 
     def start(self) -> None:
         """Takes up what a stopped data plane left behind, then whatever is parked."""
-        for folder in sorted(self._home.parked.glob("*/*/*/*")):
-            items = Queue(folder).items()
-            target = self._target_of(folder, items)
-            if items and target is not None:
-                self._watch(folder, target)
+        self._take_up()
         for folder in self._members.catching_up():
             member = self._members.at(folder)
             if member is not None:
                 self._watch(folder, member.target)
         threading.Thread(target=self._run, name="couriers", daemon=True).start()
 
-    def _target_of(self, folder: Path, items: list[Item]) -> SinkTarget | None:
+    def _take_up(self) -> None:
+        self._taken_up = time.monotonic()
+        with self._lock:
+            watched = set(self._rounds)
+        for folder in sorted(self._home.parked.glob("*/*/*/*")):
+            if folder not in watched and Queue(folder).holds_anything:
+                target = self._target_of(folder)
+                if target is not None:
+                    self._watch(folder, target)
+
+    def _target_of(self, folder: Path) -> SinkTarget | None:
         member = self._members.at(folder)
         if member is not None:
             return member.target
+        items = Queue(folder).waiting()
         named = self._definition(items[-1].group.definition).table.targets if items else ()
         return next((one for one in named if one.name == folder.name), None)
 
@@ -107,7 +119,7 @@ class Couriers:
             folder = self._home.queue(kind, group.tenant, group.table, name)
             queue = Queue(folder)
             is_empty = group.kind == ROWS and group.file is None
-            if not is_empty and version_of(group) > queue.waived_below:
+            if not is_empty and not queue.waiver.covers(group, version_of(group)):
                 queue.put(group, where_staged(self._home, group))
             self._watch(folder, target)
             if group.kind == PUBLISH:
@@ -125,7 +137,7 @@ class Couriers:
         while True:
             self._news.wait(LOOK_SECONDS)
             self._news.clear()
-            self._park_ends()
+            self._look_around()
             with self._lock:
                 idle = [one for one in self._rounds.values() if not one.busy]
             for one in idle:
@@ -134,19 +146,19 @@ class Couriers:
                     pool = self._failing if one.queue.state.tries else self._healthy
                     pool.submit(self._round, one)
 
-    def _park_ends(self) -> None:
+    def _look_around(self) -> None:
         try:
             for folder, target in self._ends.park():
                 self._watch(folder, target)
+            if time.monotonic() - self._taken_up > TAKE_UP_SECONDS:
+                self._take_up()
         except Exception as error:
-            # The marks are still there; the next look takes them up.
+            # The marks and the items are still there; the next look takes them up.
             observe("trouble", kind="sink", error=f"{type(error).__name__}: {error}"[:1000])
 
     def _round(self, one: Round) -> None:
         try:
-            below = one.queue.waived_below
-            given_up = [item for item in one.queue.items() if item.version <= below and not item.group.is_ageing]
-            one.queue.done(given_up)
+            give_up(self._home, one.queue)
             is_caught_up = self._backfiller.step(one.queue)
             items = _some(one.queue.items(), one.queue.state.most_rows or MOST_ROWS)
             if items:

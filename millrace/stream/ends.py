@@ -32,8 +32,7 @@ class Ends:
             for kind in kinds:
                 for name, target in self._members.takers(kind, definition).items():
                     queue = Queue(self._home.queue(kind, tenant, table, name))
-                    # What may go because of its age goes whatever was given up.
-                    if group.is_ageing or group.version > queue.waived_below:
+                    if not queue.waiver.covers(group, group.version):
                         queue.put(group, self._home.table(tenant, table))
                         yield queue.folder, target
             mark.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from millrace.lake.batch import age
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition
-from millrace.sink.roster import Member, learned, lineage_of, read_member, targets_of, write_member
+from millrace.sink.roster import MEMBER_FILE, Member, learned, lineage_of, read_member, targets_of, write_member
 
 Place = tuple[str, str, str]
 
@@ -81,13 +81,19 @@ class Members:
         return known
 
     def _table(self, place: Place) -> _Known:
-        if place not in self._tables:
-            folder = self._home.parked.joinpath(*place)
+        folder = self._home.parked.joinpath(*place)
+        if place not in self._tables or _is_erased(folder, self._tables[place]):
             found = {path.name: read_member(path) for path in folder.glob("*")}
             members = {name: member for name, member in found.items() if member is not None}
             newest = max((member.newest for member in members.values()), default=(0, 0))
             self._tables[place] = _Known(newest, members)
         return self._tables[place]
+
+
+def _is_erased(folder: Path, known: _Known) -> bool:
+    """Only with its tenant does an active member's file go: what is remembered is of a table that is gone."""
+    active = [name for name, member in known.members.items() if member.is_active]
+    return not all((folder / name / MEMBER_FILE).exists() for name in active)
 
 
 def _place(folder: Path) -> Place:

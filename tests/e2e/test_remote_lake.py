@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from millrace.client import Submission
+from millrace.client.tenants import delete_tenant, erase_tenant
 from tests.support.moto_server import ACCESS_KEY, S3, SECRET_KEY, s3_server
 from tests.support.platform import RunningPlatform, record, running_platform
 from tests.support.remote_delta import bucket_settings
@@ -33,13 +34,21 @@ def lake(s3: S3) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def platform(s3: S3, lake: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatform]:
+def errors(lake: dict[str, Any]) -> str:
+    """Where the operator keeps rejected rows."""
+    return f"{lake['location'].removesuffix('/lake')}/rejected"
+
+
+@pytest.fixture(scope="module")
+def platform(
+    s3: S3, lake: dict[str, Any], errors: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningPlatform]:
     with running_platform(
         tmp_path_factory.mktemp("remote"),
         MILLRACE_API__PRIVATE_TARGETS='["127.0.0.0/8"]',
         MILLRACE_SECRET_TEST_ACCESS=ACCESS_KEY,
         MILLRACE_SECRET_TEST_SECRET=SECRET_KEY,
-        **{f"MILLRACE_LAKE__{name.upper()}": value for name, value in lake.items()},
+        **{f"MILLRACE_LAKE__{name.upper()}": value for name, value in {**lake, "errors_location": errors}.items()},
     ) as started:
         yield started
 
@@ -83,6 +92,22 @@ def test_a_table_without_a_key_is_there_once_and_is_queried_like_any(
     assert in_bucket(s3, lake, "appended/people").rows() == [(1, "a")] * 4 + [(2, None)] * 2
     answer = platform.client.query("select id, count(*) from appended.people group by id order by id")
     assert answer["rows"] == [[1, 4], [2, 2]]
+
+
+def test_rejected_rows_are_kept_in_the_bucket_too_until_their_tenant_is_erased(
+    platform: RunningPlatform, s3: S3, errors: str, tmp_path: Path
+) -> None:
+    target = platform.declare("refused", record("people", ID, NAME))
+    (tmp_path / "bad.csv").write_text("id,name\n1,a\nx,b\n")
+    ended = platform.send(target, tmp_path / "bad.csv")
+    (rejected,) = platform.client.errors(ended["id"])
+    place = f"{errors}/refused/people"
+    (kept,) = pa.table(deltalake.DeltaTable(place, storage_options=s3.reader_options()).scan().read_all()).to_pylist()
+    assert (kept["_import"], kept["_row"], kept["raw"]) == (ended["id"], rejected["row"], b"x,b")
+    delete_tenant(platform.client, "refused", confirm="refused", grace_days=1)
+    erase_tenant(platform.client, "refused", confirm="refused", now=True, wait=30)
+    with pytest.raises(deltalake.exceptions.TableNotFoundError):
+        deltalake.DeltaTable(place, storage_options=s3.reader_options())
 
 
 def send(platform: RunningPlatform, target: str, file: Path, rows: pl.DataFrame) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What a table asks of its sinks is checked when it is declared; parked rows outlive whatever happens to the table."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid, Missing
+from millrace.sink import registry
 from millrace.sink.contract import Group
 from millrace.sink.parking import Queue, queue_facts, waive
-from millrace.sink.registry import refuse_unable
+from millrace.sink.registry import EXTRAS, refuse_unable
 from millrace.sink.secrets import read_secret
 
 CASSANDRA = {"kind": "cassandra", "hosts": ["127.0.0.1"]}
@@ -30,6 +32,19 @@ def test_a_policy_that_a_sink_cannot_honour_is_refused_in_words() -> None:
     refuse_unable(table(["delta", CASSANDRA]))
     with pytest.raises(Invalid, match=r"cassandra.*as a whole"):
         refuse_unable(table(["delta", CASSANDRA], publish="atomic"))
+
+
+def test_a_kind_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "sink_class", registry.sink_class.__wrapped__)
+    monkeypatch.setitem(registry.OURS, "cassandra", "millrace.sink.not_installed:CassandraSink")
+    with pytest.raises(Invalid, match="driver") as refused:
+        refuse_unable(table(["delta", CASSANDRA]))
+    assert (refused.value.code, refused.value.remedy) == ("no_driver", "pip install 'millrace[cassandra]'")
+
+
+def test_every_extra_can_be_installed() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert set(EXTRAS.values()) <= project["optional-dependencies"].keys()
 
 
 def group(number: int, version: int, **more: Any) -> Group:

@@ -1,5 +1,6 @@
 """Who gets what of a table follows from its definitions alone: who came, who went, where each is now."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,12 @@ def test_a_restart_knows_as_much(table: Table) -> None:
     table.members = Members(table.home, table.known.__getitem__)
     assert table.members.catching_up() == [table.home.queue("postgres", "acme", "notes", "warehouse")]
     assert table.takers(first) == {"warehouse": "h"}
+
+
+def test_a_table_of_an_erased_tenant_says_nothing_of_one_that_comes_after_it(table: Table) -> None:
+    assert table.takers(table.define(sink(host="old"))) == {"warehouse": "old"}
+    shutil.rmtree(table.home.parked)
+    table.newest = None
+    assert table.takers(table.define(sink(host="new"))) == {"warehouse": "new"}
+    assert table.takers(table.define(sink(host="new"), sink("second"))) == {"warehouse": "new", "second": "h"}
+    assert table.backfill("second") == "wanted"
