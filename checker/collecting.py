@@ -21,7 +21,7 @@ from checker.terminal import is_terminal
 from checker.topics import Reading
 
 SETTLE_SECONDS = 240.0
-OPEN_STATES = ("admitted", "processing", "publishing", "stopping")
+OPEN_STATES = ("admitted", "receiving", "processing", "stalled", "publishing", "stopping")
 REQUESTED = "requested"
 OVER = ("ended", "aborted")
 PAGE = 1000

@@ -4,11 +4,21 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
 
 from millrace.api.sink_status import SinkStatus
 from millrace.model.errors import Missing
-from millrace.model.imports import ADMITTED, ALTER, FAILED, PROCESSING, RECEIVING, REQUESTED, STALLED, Import
+from millrace.model.imports import (
+    ADMITTED,
+    ALTER,
+    FAILED,
+    PROCESSING,
+    PUBLISHING,
+    RECEIVING,
+    REQUESTED,
+    STALLED,
+    Import,
+)
 from millrace.model.names import Home
 from millrace.model.ops import BEGIN_IMPORT, REPLAY_ERRORS
 from millrace.model.table import Definition
@@ -19,6 +29,12 @@ from millrace.store.records import to_import
 STALLED_AFTER_US = 120_000_000
 _BEGINNING = (BEGIN_IMPORT, REPLAY_ERRORS)
 _THERE = t.tables.c.dropped_us.is_(None)
+_IMPORTS = select(t.imports, t.uploads.c.confirmed, t.uploads.c.length).outerjoin(
+    t.uploads, t.uploads.c.import_id == t.imports.c.id
+)
+_HAS_CHUNKS = or_(
+    func.coalesce(t.uploads.c.confirmed["chunks"].as_integer(), 0) > 0, t.imports.c.counts["chunks"].as_integer() > 0
+)
 
 
 def iso(microseconds: int | None) -> str | None:
@@ -56,9 +72,8 @@ def table_document(definition: Definition, home: Home) -> dict[str, Any]:
 
 
 def import_document(connection: Connection, import_id: str, home: Home | None = None) -> dict[str, Any]:
-    wanted = select(t.imports, t.uploads.c.confirmed).outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
-    row = connection.execute(wanted.where(t.imports.c.id == import_id)).first()
-    return _requested(connection, import_id) if row is None else _document(row, SinkStatus(connection, home))
+    row = connection.execute(_IMPORTS.where(t.imports.c.id == import_id)).first()
+    return _find_requested(connection, import_id) if row is None else _document(row, SinkStatus(connection, home))
 
 
 def import_documents(
@@ -73,9 +88,12 @@ def import_documents(
     only_tables: list[str] | None = None,
     home: Home | None = None,
 ) -> list[dict[str, Any]]:
-    """The newest first; changes of the tables themselves only where their kind is asked for."""
-    wanted = select(t.imports, t.uploads.c.confirmed).outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
-    chosen = {"tenant": tenant, "table_name": table, "state": state, "kind": kind, "span": span}
+    """The newest first; changes of the tables themselves only where their kind is asked for, and what nobody has
+    evaluated yet only where that state is. Of which kind and span those are is not known."""
+    if state == REQUESTED:
+        return [] if kind or span else _requested_documents(connection, tenant, table, limit, only_tables)
+    wanted = _IMPORTS if state is None else _IMPORTS.where(_is_shown_as(state))
+    chosen = {"tenant": tenant, "table_name": table, "kind": kind, "span": span}
     for name, value in chosen.items():
         if value is not None:
             wanted = wanted.where(t.imports.c[name] == value)
@@ -88,15 +106,44 @@ def import_documents(
     return [_document(row, sinks) for row in found]
 
 
-def _requested(connection: Connection, import_id: str) -> dict[str, Any]:
+def _is_shown_as(state: str) -> ColumnElement[bool]:
+    """`_shown_state` as a condition."""
+    stored = t.imports.c.state
+    is_quiet = t.imports.c.touched_us < time.time_ns() // 1000 - STALLED_AFTER_US
+    told_apart = {
+        ADMITTED: and_(stored == ADMITTED, not_(_HAS_CHUNKS)),
+        RECEIVING: and_(stored == ADMITTED, _HAS_CHUNKS),
+        PROCESSING: and_(stored == PROCESSING, not_(is_quiet)),
+        STALLED: and_(stored == PROCESSING, is_quiet),
+    }
+    return told_apart.get(state, stored == state)
+
+
+def _requested_documents(
+    connection: Connection, tenant: str | None, table: str | None, limit: int, only_tables: list[str] | None
+) -> list[dict[str, Any]]:
+    asked = t.requests.c
+    wanted = select(t.requests).where(asked.kind.in_(_BEGINNING), asked.applied.is_(False))
+    for column, value in ((asked.tenant, tenant), (asked.subject, table)):
+        wanted = wanted if value is None else wanted.where(column == value)
+    if only_tables is not None:
+        wanted = wanted.where(asked.subject.in_(only_tables))
+    return [_requested(row) for row in connection.execute(wanted.order_by(asked.id.desc()).limit(limit))]
+
+
+def _find_requested(connection: Connection, import_id: str) -> dict[str, Any]:
     """An import whose op nobody has evaluated yet."""
     asked = select(t.requests).where(t.requests.c.id == import_id, t.requests.c.kind.in_(_BEGINNING))
     row = connection.execute(asked).first()
     if row is None or (row.applied and row.refusal is None):
         raise Missing(f"There is no import {import_id}.", code="no_import")
+    return _requested(row)
+
+
+def _requested(row: Any) -> dict[str, Any]:
     nothing = {"read": 0, "accepted": 0, "rejected": 0, "ignored": 0}
     return {
-        "id": import_id,
+        "id": row.id,
         "tenant": row.tenant,
         "table": row.subject,
         "state": REQUESTED if row.refusal is None else FAILED,
@@ -117,6 +164,8 @@ def _document(row: Any, sinks: SinkStatus) -> dict[str, Any]:
     announced = imp.announced or {}
     ended = imp.ended_us or time.time_ns() // 1000
     elapsed = max(ended - imp.begun_us, 1) / 1e6
+    sent = announced.get("chunks", max(confirmed.get("chunks", 0), counts.chunks))
+    durable = min((imp.durable.get(sink, 0) for sink in imp.sinks), default=counts.chunks)
     return {
         "id": imp.id,
         "tenant": imp.tenant,
@@ -128,7 +177,8 @@ def _document(row: Any, sinks: SinkStatus) -> dict[str, Any]:
             "rejected": counts.rejected,
             "ignored": counts.ignored,
         },
-        "chunks": {"sent": announced.get("chunks", confirmed.get("chunks", counts.chunks)), "judged": counts.chunks},
+        "chunks": {"sent": sent, "judged": counts.chunks},
+        "lag": {"chunks": 0 if imp.is_over else max(sent - durable, 0)},
         "sinks": sinks.of(imp),
         "waived": imp.options.get("waived", []),
         "bytes": announced.get("bytes", confirmed.get("plain_bytes", 0)),
@@ -142,7 +192,7 @@ def _document(row: Any, sinks: SinkStatus) -> dict[str, Any]:
         "definition": imp.definition,
         "first_version": imp.first_version,
         "rows_per_second": round(counts.read / elapsed),
-        "eta_seconds": _eta(imp, announced, elapsed),
+        "eta_seconds": _eta(_expected_chunks(imp, confirmed, values["length"]), durable, elapsed),
     }
 
 
@@ -154,7 +204,16 @@ def _shown_state(imp: Import, confirmed: dict[str, Any], touched_us: int) -> str
     return imp.state
 
 
-def _eta(imp: Import, announced: dict[str, int], elapsed: float) -> float | None:
-    if imp.ended_us is not None or not announced.get("chunks") or not imp.counts.chunks:
+def _expected_chunks(imp: Import, confirmed: dict[str, Any], length: int | None) -> float | None:
+    """Of the whole file: as announced or, while it is received, as many for each byte as so far. Of a file that is
+    compressed, or spooled before it is cut, nobody can tell; nor when one that is stopped or held will end."""
+    if imp.state not in (ADMITTED, PROCESSING, PUBLISHING):
         return None
-    return round(elapsed * (announced["chunks"] - imp.counts.chunks) / imp.counts.chunks, 1)
+    if imp.announced is not None:
+        return imp.announced["chunks"]
+    read = (confirmed.get("cutter") or {}).get("offset")
+    return confirmed["chunks"] * length / read if read and length else None
+
+
+def _eta(expected: float | None, durable: int, elapsed: float) -> float | None:
+    return round(elapsed * max(expected - durable, 0) / durable, 1) if expected and durable else None

@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, Form, UploadFile
+from fastapi import APIRouter, Request
+from sqlalchemy import Connection
+from starlette.datastructures import FormData, UploadFile
+from starlette.types import Message
 
 from millrace.api.declaring import agreement_of
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
@@ -12,7 +15,9 @@ from millrace.api.documents import import_documents, tables_of
 from millrace.api.platform import Platform
 from millrace.api.routes.imports import shown_import
 from millrace.api.sessions import PIECE_BYTES, Session
-from millrace.model.errors import Invalid
+from millrace.control.rules.imports import DEFAULT_MAX_BYTES
+from millrace.model.agreement import Agreement
+from millrace.model.errors import Invalid, Missing, TooLarge
 from millrace.model.names import checked_name
 from millrace.seal.keyring import Keyring
 from millrace.staging.arrivals import Arrival, waiting_files
@@ -21,37 +26,87 @@ from millrace.staging.users import owner_of
 
 router = APIRouter(tags=["mysimbdp"])
 MOST_LISTED = 1000
+MOST_FIELDS = 20
+# What a form holds beside its file.
+FORM_BYTES = 1 << 16
+FORM = {
+    "required": True,
+    "content": {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["file"],
+                "properties": {"file": {"type": "string", "format": "binary"}, "table": {"type": "string"}},
+            }
+        }
+    },
+}
 
 
-@router.post("/upload-file/{tenant_id}", status_code=202)
+# The form is no parameter: the framework would read all of it before anybody has looked at the token.
+@router.post("/upload-file/{tenant_id}", status_code=202, openapi_extra={"requestBody": FORM})
 async def upload_file(
-    tenant_id: str,
-    file: UploadFile,
-    caller: CallerDep,
-    platform: PlatformDep,
-    sessions: SessionsDep,
-    table: str | None = Form(None),
+    tenant_id: str, request: Request, caller: CallerDep, platform: PlatformDep, sessions: SessionsDep
 ) -> dict[str, Any]:
     """Imports a form's file into the table the form names, or into the tenant's only one; where the agreement says
     `uploads_first`, puts it into the `in` folder of the tenant's client app."""
     caller.must_see(tenant_id)
     with platform.store.read() as connection:
-        agreement = agreement_of(connection, checked_name("tenant", tenant_id))
-        names = [definition.table.name for definition in tables_of(connection, tenant_id)]
-    if agreement is not None and agreement.app is not None and agreement.app.uploads_first:
-        keys = platform.sealing.keyring if agreement.encryption else None
-        return await _stage(platform, tenant_id, file, keys)
-    if table is None:
-        if len(names) != 1:
-            known = ", ".join(names) or "none"
-            raise Invalid(
-                f"{tenant_id} has {len(names)} tables: {known}.", remedy="Name one in the form field `table`."
-            )
-        table = names[0]
-    begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
-    assert isinstance(begun, Session)
-    await begun.take_whole(_pieces(file))
-    return shown_import(platform, caller, begun.imp.id)
+        agreement = _agreement(connection, tenant_id)
+        limits = {one.table.name: one.table.max_file_bytes for one in tables_of(connection, tenant_id)}
+    stages = agreement.app is not None and agreement.app.uploads_first
+    if not limits and not stages:
+        raise Missing(f"{tenant_id} has no table.", remedy="Apply a table's declaration first.", code="no_table")
+    # What a program sees first is not yet a file of any table.
+    most = DEFAULT_MAX_BYTES if stages else max(limit or DEFAULT_MAX_BYTES for limit in limits.values())
+    async with _bounded(request, most + FORM_BYTES).form(max_files=1, max_fields=MOST_FIELDS) as form:
+        file = form.get("file")
+        if not isinstance(file, UploadFile):
+            raise Invalid("The form has no file.", remedy="Send it in the form field `file`.")
+        if stages:
+            return await _stage(platform, tenant_id, file, platform.sealing.keyring if agreement.encryption else None)
+        table = _table(form, tenant_id, list(limits))
+        begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
+        assert isinstance(begun, Session)
+        await begun.take_whole(_pieces(file))
+        return shown_import(platform, caller, begun.imp.id)
+
+
+def _agreement(connection: Connection, tenant: str) -> Agreement:
+    agreement = agreement_of(connection, checked_name("tenant", tenant))
+    if agreement is None:
+        raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+    return agreement
+
+
+def _bounded(request: Request, most: int) -> Request:
+    """The request, whose body is refused as soon as it is known to be larger."""
+    refusal = TooLarge(f"The form takes more than the {most:,} bytes it may.", remedy="Split the file.")
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > most:
+        raise refusal
+    taken = 0
+
+    async def receive() -> Message:
+        nonlocal taken
+        message = await request.receive()
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise refusal
+        return message
+
+    return Request(request.scope, receive)
+
+
+def _table(form: FormData, tenant: str, names: list[str]) -> str:
+    named = form.get("table")
+    if isinstance(named, str) and named:
+        return named
+    if len(names) != 1:
+        raise Invalid(
+            f"{tenant} has {len(names)} tables: {', '.join(names)}.", remedy="Name one in the form field `table`."
+        )
+    return names[0]
 
 
 async def _stage(platform: Platform, tenant: str, file: UploadFile, keys: Keyring | None) -> dict[str, Any]:
@@ -74,7 +129,8 @@ def list_files(tenant_id: str, caller: CallerDep, platform: PlatformDep) -> dict
     """The tenant's files and what became of each; in `in` those that its client app has not taken yet."""
     caller.must_see(tenant_id)
     with platform.store.read() as connection:
-        found = import_documents(connection, checked_name("tenant", tenant_id), None, None, MOST_LISTED)
+        _agreement(connection, tenant_id)
+        found = import_documents(connection, tenant_id, None, None, MOST_LISTED)
     files = [
         {"file": d["file_name"], "import": d["id"], "table": d["table"], "state": d["state"], "rows": d["rows"]}
         for d in found

@@ -1,25 +1,58 @@
 """Resumable uploads by the tus 1.0 protocol: creation, creation-with-upload, termination."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
+from fastapi.routing import APIRoute
+from sqlalchemy import select
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import Message, Receive, Scope, Send
 
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
 from millrace.api.options import AdmissionDep, OptionsDep
+from millrace.api.platform import Platform
+from millrace.api.problems import problem
 from millrace.api.routes.imports import shown_import
 from millrace.api.sessions import Session
 from millrace.model import ops
-from millrace.model.errors import Clash, Invalid
+from millrace.model.errors import Clash, Invalid, TooLarge
+from millrace.model.imports import ADMITTED, RECEIVING
+from millrace.store import tables as t
+from millrace.store.records import find_import
 
-router = APIRouter(prefix="/v1", tags=["resumable uploads"])
-VERSION = {"Tus-Resumable": "1.0.0"}
-ABILITIES = {"Tus-Version": "1.0.0", "Tus-Extension": "creation,creation-with-upload,creation-defer-length,termination"}
+VERSION = "1.0.0"
+ABILITIES = {"Tus-Version": VERSION, "Tus-Extension": "creation,creation-with-upload,creation-defer-length,termination"}
 BODY_TYPE = "application/offset+octet-stream"
+MOST_LENGTHS = 10_000
+
+
+class TusRoute(APIRoute):
+    """Every answer, also a refusal, names the protocol's version; a request in another one is not looked at."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def naming_version(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)["Tus-Resumable"] = VERSION
+            await send(message)
+
+        if scope["method"] == "OPTIONS" or Headers(scope=scope).get("tus-resumable", VERSION) == VERSION:
+            return await super().handle(scope, receive, naming_version)
+        refusal = problem(412, "other_version", "The platform does not speak this version of tus.", f"Use {VERSION}.")
+        refusal.headers["Tus-Version"] = VERSION
+        await refusal(scope, receive, naming_version)
+
+
+router = APIRouter(prefix="/v1", tags=["resumable uploads"], route_class=TusRoute)
+# Of the latest uploads that were received whole: the store forgets an upload when its import is over, which may be
+# before its sender, whose last answer was lost, asks.
+_lengths: dict[str, int] = {}
 
 
 @router.options("/tenants/{tenant}/tables/{table}/uploads")
 def abilities() -> Response:
-    return Response(status_code=204, headers=VERSION | ABILITIES)
+    return Response(status_code=204, headers=ABILITIES)
 
 
 @router.post("/tenants/{tenant}/tables/{table}/uploads")
@@ -40,22 +73,39 @@ async def create_upload(
         raise Invalid("The upload has no length.", remedy="Send Upload-Length, or Upload-Defer-Length: 1.")
     begun = await sessions.begin(tenant, table, options, upload_length, idempotency_key, admission)
     if not isinstance(begun, Session):
-        headers = {**VERSION, "Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
+        headers = {"Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
         return Response(status_code=201, headers=headers)
     await sessions.keep(begun)
-    if request.headers.get("content-type") == BODY_TYPE and begun.offset == 0:
+    # For an empty file no PATCH follows.
+    comes_whole = begun.length == 0 or request.headers.get("content-type") == BODY_TYPE
+    if comes_whole and begun.offset == 0 and not begun.busy.locked():
         await _receive(request, begun)
     return Response(status_code=201, headers={**_state(begun), "Location": f"/v1/uploads/{begun.imp.id}"})
 
 
 @router.head("/uploads/{import_id}")
 async def upload_state(import_id: str, caller: CallerDep, platform: PlatformDep, sessions: SessionsDep) -> Response:
-    document = shown_import(platform, caller, import_id)
-    if document["state"] not in ("admitted", "receiving"):
-        size = str(document.get("bytes", 0))
-        return Response(status_code=200, headers={**VERSION, "Upload-Offset": size, "Upload-State": document["state"]})
-    session = await sessions.resume(import_id)
-    return Response(status_code=200, headers={**_state(session), "Cache-Control": "no-store"})
+    """Where to go on; behind the end of an upload that was received whole. One that broke off for good is gone."""
+    state = shown_import(platform, caller, import_id)["state"]
+    if state in (ADMITTED, RECEIVING):
+        headers = _state(await sessions.resume(import_id))
+    else:
+        length = await asyncio.to_thread(_whole_length, platform, import_id)
+        if length is None:
+            return Response(status_code=410)
+        headers = {"Upload-Offset": str(length), "Upload-Length": str(length), "Upload-State": state}
+    return Response(status_code=200, headers={**headers, "Cache-Control": "no-store"})
+
+
+def _whole_length(platform: Platform, import_id: str) -> int | None:
+    """None: not all of it was received. Where nobody knows any more, what the file's rows take."""
+    with platform.store.read() as connection:
+        imp = find_import(connection, import_id)
+        kept = connection.execute(select(t.uploads.c.length).where(t.uploads.c.import_id == import_id)).scalar()
+    if imp is None or imp.announced is None:
+        return None
+    length = _lengths.get(import_id, kept)
+    return imp.announced["bytes"] if length is None else length
 
 
 @router.patch("/uploads/{import_id}")
@@ -69,6 +119,8 @@ async def continue_upload(
     upload_length: Annotated[int | None, Header(ge=0)] = None,
 ) -> Response:
     shown_import(platform, caller, import_id)
+    if request.headers.get("content-type") != BODY_TYPE:
+        return problem(415, "content_type", "The content type is not that of tus.", f"Send {BODY_TYPE}.")
     session = await sessions.resume(import_id)
     if session.busy.locked():
         raise Clash(
@@ -90,16 +142,35 @@ async def continue_upload(
 async def terminate_upload(import_id: str, caller: CallerDep, platform: PlatformDep) -> Response:
     document = shown_import(platform, caller, import_id)
     await platform.applied(ops.CANCEL_IMPORT, document["tenant"], import_id, {})
-    return Response(status_code=204, headers=VERSION)
+    return Response(status_code=204)
 
 
 async def _receive(request: Request, session: Session) -> None:
     async with session.busy:
-        await session.take(request.stream())
+        await session.take(_declared(request, session))
         if session.length is not None and session.offset >= session.length:
+            _note_length(session.imp.id, session.length)
             await session.end()
 
 
+async def _declared(request: Request, session: Session) -> AsyncIterator[bytes]:
+    """The body, unless it goes beyond the end that the upload was said to have."""
+    end = session.offset
+    async for piece in request.stream():
+        end += len(piece)
+        if session.length is not None and end > session.length:
+            raise TooLarge(
+                f"The upload was to have {session.length:,} bytes.", remedy="Send no more than Upload-Length."
+            )
+        yield piece
+
+
+def _note_length(import_id: str, length: int) -> None:
+    _lengths[import_id] = length
+    if len(_lengths) > MOST_LENGTHS:
+        del _lengths[next(iter(_lengths))]
+
+
 def _state(session: Session) -> dict[str, str]:
-    length = {} if session.length is None else {"Upload-Length": str(session.length)}
-    return {**VERSION, "Upload-Offset": str(session.offset), **length}
+    length = {"Upload-Defer-Length": "1"} if session.length is None else {"Upload-Length": str(session.length)}
+    return {"Upload-Offset": str(session.offset), **length}
