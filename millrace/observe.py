@@ -27,6 +27,7 @@ _COUNTERS: dict[str, Counter] = {
 _GAUGES: dict[str, Gauge] = {
     "lag": Gauge("millrace_lag_records", "Records not yet processed", ["topic", "query"]),
     "open_imports": Gauge("millrace_open_imports", "Imports under way"),
+    "query_failures": Gauge("millrace_query_failures", "Failures of a query since it last got on", ["query"]),
     "unsent_events": Gauge("millrace_unsent_events", "Events waiting for Kafka"),
     "webhooks_waiting": Gauge("millrace_webhooks_waiting", "Events queued for subscribers and not yet delivered"),
 }

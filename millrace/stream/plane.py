@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from prometheus_client import start_http_server
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millrace.model.facts import to_dict
+from millrace.model.facts import Checkpointed, to_dict
 from millrace.model.names import Home
-from millrace.observe import log, observe, seconds
+from millrace.observe import gauge, log, observe, seconds
 from millrace.stream.checkpoints import CheckpointWatch
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
@@ -31,6 +31,8 @@ class Running:
     pause: float = FIRST_PAUSE_SECONDS
     due: float = 0.0
     seen_batch: int = -1
+    failures: int = 0
+    reached: dict[str, dict[str, int]] | None = None
 
 
 class DataPlane:
@@ -77,6 +79,8 @@ class DataPlane:
             if running.query is not None:
                 observe("trouble", kind="query", query=name, error=str(running.query.exception())[:2000])
                 observe("query_restarted", query=name)
+                running.failures += 1
+                gauge("query_failures", running.failures, query=name)
                 running.query, running.due = None, now + running.pause
                 running.pause = min(running.pause * 2, LONGEST_PAUSE_SECONDS)
             if now >= running.due:
@@ -87,7 +91,14 @@ class DataPlane:
         for watch in self._watches:
             moved = watch.look(again=again)
             if moved is not None:
+                self._note_reached(moved)
                 self._appender.append(PROGRESS, moved.query.encode(), pack(to_dict(moved)), 0)
+
+    def _note_reached(self, moved: Checkpointed) -> None:
+        running = self._queries[moved.query]
+        if running.reached != moved.ends:
+            running.reached, running.failures = moved.ends, 0
+            gauge("query_failures", 0, query=moved.query)
 
     def _measure(self) -> None:
         for name, running in self._queries.items():

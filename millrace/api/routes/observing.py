@@ -2,17 +2,21 @@
 
 import asyncio
 import json
+import shutil
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import httpx2
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 
 from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.options import MOST_STORED
 from millrace.api.platform import Platform
 from millrace.api.tokens import Caller
 from millrace.model.errors import MillraceError, Unavailable
@@ -22,6 +26,8 @@ from millrace.wire.topics import TABLE_OPS
 router = APIRouter(tags=["observing"])
 PAGE = 200
 HEARTBEAT_SECONDS = 15.0
+FAILURES_IN_VAIN = 2
+LEAST_FREE_MB = 256
 
 
 @router.get("/v1/health")
@@ -41,12 +47,29 @@ def _parts(platform: Platform) -> dict[str, str]:
     for name in ("controller", "accountant", "notifier"):
         parts[name] = "ok" if name in platform.alive else "stopped"
     parts["retention"] = platform.accountant.retention
+    parts["disk"] = _room(platform.home.root)
     try:
-        _stream_metrics(platform)
-        parts["data_plane"] = "ok"
+        parts["data_plane"] = _stuck(_stream_metrics(platform)) or "ok"
     except MillraceError as error:
         parts["data_plane"] = error.message
     return parts
+
+
+def _room(home: Path) -> str:
+    free_mb = shutil.disk_usage(home).free >> 20
+    return "ok" if free_mb >= LEAST_FREE_MB else f"Only {free_mb} MB are free where the home is."
+
+
+def _stuck(metrics: bytes) -> str:
+    """What the data plane fails at again and again; a single failure may pass."""
+    found = {
+        sample.labels["query"]: int(sample.value)
+        for family in text_string_to_metric_families(metrics.decode())
+        for sample in family.samples
+        if sample.name == "millrace_query_failures" and sample.value >= FAILURES_IN_VAIN
+    }
+    told = ", ".join(f"{query} has failed {times} times in a row" for query, times in sorted(found.items()))
+    return f"{told}; logs/data-plane.log under the home says why." if found else ""
 
 
 def _stream_metrics(platform: Platform) -> bytes:
@@ -92,7 +115,7 @@ def _events(
 def list_events(
     caller: CallerDep,
     platform: PlatformDep,
-    after: Annotated[int, Query(ge=0)] = 0,
+    after: Annotated[int, Query(ge=0, le=MOST_STORED)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
     newest: bool = False,
     tenant: str | None = None,
@@ -107,8 +130,8 @@ async def follow_events(
     request: Request,
     caller: CallerDep,
     platform: PlatformDep,
-    after: Annotated[int, Query(ge=0)] = 0,
-    last_event_id: Annotated[int | None, Header(ge=0)] = None,
+    after: Annotated[int, Query(ge=0, le=MOST_STORED)] = 0,
+    last_event_id: Annotated[int | None, Header(ge=0, le=MOST_STORED)] = None,
     tenant: str | None = None,
 ) -> StreamingResponse:
     """Events as server-sent events, from `after` or Last-Event-ID on, as they come: each tenant's in their order."""
