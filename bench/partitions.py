@@ -2,6 +2,7 @@
 
 The second tells what partitions give where there are cores for them: on two cores the rest of the platform needs one."""
 
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from bench.data import ALL_ROWS, WARMING_ROWS
 from bench.figure import Figure, at_least
 from bench.platform import Bench, bench_platform
 
-WORKS_SECONDS, RESTS_SECONDS = 0.01, 0.05
+TURN_SECONDS, TURNS = 0.01, 6
 LOOK_SECONDS = 0.5
 
 
@@ -52,18 +53,20 @@ def _slow_workers(bench: Bench) -> Iterator[None]:
 
 
 def _slow_down(platform: int, over: threading.Event) -> None:
+    """By turns, so that those who work do not wait for each other's core."""
     workers: list[psutil.Process] = []
     looked = 0.0
-    while not over.wait(WORKS_SECONDS):
+    for turn in itertools.cycle(range(TURNS)):
         if time.monotonic() - looked > LOOK_SECONDS:
             workers, looked = _workers(platform), time.monotonic()
-        for worker in workers:
+        for number, worker in enumerate(workers):
             with suppress(psutil.NoSuchProcess):
-                worker.suspend()
-        over.wait(RESTS_SECONDS)
-        for worker in workers:
-            with suppress(psutil.NoSuchProcess):
-                worker.resume()
+                worker.resume() if number % TURNS == turn else worker.suspend()
+        if over.wait(TURN_SECONDS):
+            break
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):
+            worker.resume()
 
 
 def _workers(platform: int) -> list[psutil.Process]:

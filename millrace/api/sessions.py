@@ -15,11 +15,12 @@ from sqlalchemy import select
 from millrace.api.platform import Platform
 from millrace.formats.cut import UploadOptions, open_cutter
 from millrace.model import ops
-from millrace.model.errors import Clash, Missing, Refused, Unavailable
+from millrace.model.errors import Clash, Invalid, MillraceError, Missing, Refused, Unavailable
 from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.model.table import Definition
+from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.records import find_import
@@ -28,6 +29,8 @@ from millrace.upload.gateway import Resume, Upload
 PIECE_BYTES = 1 << 20
 REMEMBER_SECONDS = 0.5
 ROOM_SECONDS = 0.05
+# Kafka, the disk or the sender's own leaving: the same bytes may well be taken another time.
+_MAY_PASS = (MillraceError, OSError, MemoryError, asyncio.CancelledError)
 T = TypeVar("T")
 
 
@@ -129,20 +132,24 @@ class Session:
         try:
             return await self._loop.run_in_executor(self._platform.uploads, work)
         except Refused as refusal:
-            self.upload.close()
             raise await self._give_up(refusal) from refusal
-        except BaseException:
+        except _MAY_PASS:
             # Some chunks may not have reached Kafka: the upload can only go on behind the last that did.
             self.is_broken = True
             raise
+        except Exception as error:
+            # The same bytes would meet the same trouble again.
+            told = f"{type(error).__name__}: {error}"[:500]
+            observe("trouble", kind="upload", error=f"{self.imp.id}: {told}")
+            raise await self._give_up(
+                Invalid(f"The file cannot be read: {told}.", remedy="Is it whole, and of the type that was said?")
+            ) from error
 
     async def _give_up(self, refusal: Refused) -> Refused:
-        """The import fails with the reason that its uploader is told."""
-        error = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy}
-        if refusal.code == "stopped":
-            refusal = await asyncio.to_thread(self._why_stopped, refusal)
-        else:
-            await self._platform.applied(ops.FAIL_IMPORT, self.imp.tenant, self.imp.id, {"error": error})
+        self.upload.close()
+        if refusal.code != "stopped":
+            return await _failed(self._platform, self.imp, refusal)
+        refusal = await asyncio.to_thread(self._why_stopped, refusal)
         refusal.import_id = self.imp.id  # type: ignore[attr-defined]
         return refusal
 
@@ -215,8 +222,11 @@ class Sessions:
         options = UploadOptions(**said, deletes=imp.kind == DELETE)
         spool = self._platform.home.staging
         spool.mkdir(parents=True, exist_ok=True)
-        cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)
         platform = self._platform
+        try:
+            cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)
+        except Refused as refusal:
+            raise await _failed(platform, imp, refusal) from refusal
         seal = await platform.sealing.seal_of(imp)
         upload = Upload(
             imp, cutter, platform.appender, platform.raw_partitions, platform.closed.__contains__, confirmed, seal
@@ -244,6 +254,14 @@ class Sessions:
             # Every answer that names an import ends its receiving, but for the one that began it.
             if "import" in one.result and "repeated" not in one.result:
                 self._open.pop(one.result["import"], None)
+
+
+async def _failed(platform: Platform, imp: Import, refusal: Refused) -> Refused:
+    """The import fails with the reason that its uploader is told."""
+    error = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy}
+    await platform.applied(ops.FAIL_IMPORT, imp.tenant, imp.id, {"error": error})
+    refusal.import_id = imp.id  # type: ignore[attr-defined]
+    return refusal
 
 
 def remember(platform: Platform, import_id: str, length: int | None, confirmed: Resume | None) -> None:

@@ -183,3 +183,28 @@ def test_a_tenant_that_is_not_there_is_missing_for_the_operator_too(client: Test
 def test_the_form_is_described(client: TestClient) -> None:
     described = client.get("/openapi.json").json()["paths"]["/upload-file/{tenant_id}"]["post"]["requestBody"]
     assert described["content"]["multipart/form-data"]["schema"]["properties"].keys() == {"file", "table"}
+
+
+def failed(client: TestClient) -> list[str]:
+    listed = client.get("/v1/imports", headers=AUTH).json()["items"]
+    return [one["error"]["message"] for one in listed if one["error"]]
+
+
+def test_how_a_file_is_said_to_be_written_is_refused_together_with_its_import(client: TestClient) -> None:
+    refused = client.post(f"{UPLOADS.replace('uploads', 'imports')}?delimiter=%22", content=FILE, headers=AUTH)
+    assert refused.status_code == 422
+    assert "Delimiter and quote" in refused.json()["detail"]
+    assert any("Delimiter and quote" in message for message in failed(client))
+
+
+def test_a_file_that_no_reader_understands_fails_instead_of_being_asked_for_again(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: object) -> None:
+        raise KeyError("a footer that lies")
+
+    monkeypatch.setattr("millrace.upload.gateway.Upload.finish_with", stumble)
+    refused = client.post(UPLOADS.replace("uploads", "imports"), content=FILE, headers=AUTH)
+    assert refused.status_code == 422
+    assert "a footer that lies" in refused.json()["detail"]
+    assert any("a footer that lies" in message for message in failed(client))
