@@ -3,18 +3,22 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query
+from pydantic import BeforeValidator
 
-from millrace.model.declaration import ENCODINGS, FILE_TYPES
+from millrace.model.declaration import ENCODINGS, FILE_TYPES, encoding_of, file_type_of
 from millrace.model.names import checked_span
+
+# What the store's integers hold: a larger number is refused before it gets there.
+MOST_STORED = (1 << 63) - 1
 
 
 def _options(
-    format: Annotated[Literal[FILE_TYPES] | None, Query()] = None,  # type: ignore[valid-type]
+    format: Annotated[Literal[FILE_TYPES] | None, Query(), BeforeValidator(file_type_of)] = None,  # type: ignore[valid-type]
     header: bool | None = None,
     delimiter: Annotated[str | None, Query(min_length=1, max_length=1)] = None,
     quote: Annotated[str | None, Query(min_length=1, max_length=1)] = None,
     null_text: Annotated[str | None, Query(max_length=100)] = None,
-    encoding: Annotated[Literal[ENCODINGS] | None, Query()] = None,  # type: ignore[valid-type]
+    encoding: Annotated[Literal[ENCODINGS] | None, Query(), BeforeValidator(encoding_of)] = None,  # type: ignore[valid-type]
     compression: Annotated[Literal["gzip", "zstd"] | None, Query()] = None,
     file_name: Annotated[str | None, Query(max_length=1000)] = None,
 ) -> dict[str, Any]:

@@ -84,3 +84,10 @@ def add_problems(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def plain(_request: Request, error: HTTPException) -> JSONResponse:
         return problem(error.status_code, "missing" if error.status_code == 404 else "refused", str(error.detail))
+
+    @app.exception_handler(Exception)
+    async def unforeseen(_request: Request, error: Exception) -> JSONResponse:
+        """The server raises it again once this is sent, and so writes its traceback to the log."""
+        observe("trouble", kind="internal", error=type(error).__name__)
+        remedy = "Look into the server's log under the home's logs folder, or ask the operator to."
+        return problem(500, "internal", "The platform failed to answer this request.", remedy)

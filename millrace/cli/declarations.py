@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
 import yaml
 
 from millrace.model.errors import Invalid
@@ -52,21 +53,42 @@ def _files(path: Path) -> Iterator[Path]:
     elif path.is_file():
         yield path
     else:
-        raise Invalid(f"{path} does not exist.", remedy="Give a file or a folder.")
+        raise typer.BadParameter(f"{path} is neither a file nor a folder.")
 
 
 def _documents(file: Path) -> Iterator[dict[str, Any]]:
     try:
         text = file.read_text(encoding="utf-8-sig")
         parsed = [json.loads(text)] if file.suffix.lower() == ".json" else list(yaml.safe_load_all(text))
+    except OSError as failed:
+        raise Invalid(f"{file} cannot be read: {failed.strerror}.") from None
     except (ValueError, yaml.YAMLError) as failed:
         raise Invalid(f"{file} cannot be read: {' '.join(str(failed).split())}.", remedy="Correct it.") from None
+    except RecursionError:
+        raise Invalid(f"{file} is nested too deeply.", remedy="Correct it.") from None
     for document in parsed:
         for each in document if isinstance(document, list) else [document]:
             if isinstance(each, dict):
+                _refuse_unsendable(file, each)
                 yield each
             elif each is not None:
                 raise Invalid(f"{file} holds {each!r:.40} where a declaration should be.")
+
+
+def _refuse_unsendable(file: Path, document: dict[str, Any]) -> None:
+    """YAML knows more than JSON does: dates, loops, sets."""
+    try:
+        json.dumps(document, ensure_ascii=False, allow_nan=False, default=_refuse_value).encode()
+    except RecursionError:
+        raise Invalid(f"{file} is nested too deeply.", remedy="Correct it.") from None
+    except (TypeError, ValueError) as failed:
+        raise Invalid(
+            f"{file} holds what JSON cannot say: {failed}.", remedy="Put dates and times in quotes."
+        ) from None
+
+
+def _refuse_value(value: object) -> None:
+    raise TypeError(f"{value} is a {type(value).__name__}")
 
 
 def _is_agreement(document: dict[str, Any]) -> bool:

@@ -59,14 +59,20 @@ class _InBackground:
 
     def __init__(self, folder: Path) -> None:
         self._made: list[Sample] = []
+        self._failed: Exception | None = None
         self._thread = threading.Thread(target=self._make, args=(folder,), daemon=True)
         self._thread.start()
 
     def _make(self, folder: Path) -> None:
-        self._made += [speed_sample(folder), review_sample(folder)]
+        try:
+            self._made += [speed_sample(folder), review_sample(folder)]
+        except Exception as failed:
+            self._failed = failed
 
     def samples(self) -> list[Sample]:
         self._thread.join()
+        if self._failed is not None:
+            raise self._failed
         return self._made
 
 

@@ -45,7 +45,7 @@ class Order:
 def run(session: Session, order: Order) -> int:
     tenant, table = split_target(order.target)
     tracks = [Track(name, _path(name), tenant, table) for name in order.files]
-    key = order.idempotency_key or new_key()
+    key = _key(order.idempotency_key)
     kind = "delete" if order.delete else "load"
     options = FileOptions(**order.written)
     submission = Submission(tenant, table, options, key, kind=kind, span=order.span, wait_turn=order.wait_turn)
@@ -72,6 +72,13 @@ def split_target(target: str) -> tuple[str, str]:
     if not (tenant and slash and table) or "/" in table:
         raise typer.BadParameter(f"{target!r} is not TENANT/TABLE.")
     return tenant, table
+
+
+def _key(given: str | None) -> str:
+    """It travels as a header, in one line."""
+    if given and not (given.isascii() and given.isprintable() and given == given.strip()):
+        raise typer.BadParameter(f"{given!r:.60} cannot be an idempotency key: use printable ASCII characters.")
+    return given or new_key()
 
 
 def _path(name: str) -> Path | None:
@@ -142,6 +149,9 @@ def _report(session: Session, tracks: list[Track]) -> None:
     for track, document in zip(tracks, documents, strict=True):
         if error := document["error"]:
             print(f"{track.name}: {error['message']} {error['remedy']}".rstrip(), file=sys.stderr)
+        if track.document is not None and track.failure is not None and not isinstance(track.failure, Problem):
+            # The platform knows that the import ended, and not why its sender gave up.
+            print(f"{track.name}: {track.failure}", file=sys.stderr)
         if document["rows"]["rejected"] and not session.json:
             print(f"{track.name}: see the rejected rows with `millrace errors {document['id']}`.", file=sys.stderr)
 

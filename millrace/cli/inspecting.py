@@ -16,6 +16,7 @@ from millrace.cli.session import EXIT_FAILED, Session
 from millrace.cli.tracks import Track
 from millrace.client import Millrace, Problem
 from millrace.client.documents import ImportDocument, RejectedRow
+from millrace.model.errors import MillraceError
 
 SHOWN_ROWS = 20
 
@@ -81,13 +82,18 @@ def _export(connection: Millrace, import_id: str, out: Path) -> None:
     formats = {".csv": "csv", ".jsonl": "jsonl"}
     if out.suffix.lower() not in formats:
         raise typer.BadParameter(f"{out} should end in .csv or .jsonl.")
-    descriptor, unfinished = tempfile.mkstemp(prefix=f".{out.name}-", dir=out.parent)
+    try:
+        descriptor, unfinished = tempfile.mkstemp(prefix=f".{out.name}-", dir=out.parent)
+    except OSError as failed:
+        raise typer.BadParameter(f"{out} cannot be written: {failed.strerror}.") from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             for piece in connection.export_errors(import_id, formats[out.suffix.lower()]):
                 file.write(piece)
         Path(unfinished).chmod(0o644)
         Path(unfinished).replace(out)
+    except OSError as failed:
+        raise MillraceError(f"{out} could not be written: {failed.strerror}.", code="unwritable") from None
     finally:
         Path(unfinished).unlink(missing_ok=True)
     print(f"Written to {out}.", file=sys.stderr)

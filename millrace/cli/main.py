@@ -81,9 +81,7 @@ def options(
 @command("up")
 def up_command(
     context: typer.Context,
-    port: Annotated[
-        int, typer.Option(help="Of the REST API and the web page; 0 takes any free one.", min=0, max=65535)
-    ] = 8420,
+    port: Annotated[int, typer.Option(help="Of the REST API; 0 takes any free one.", min=0, max=65535)] = 8420,
     host: Annotated[
         str | None, typer.Option(help="Address to bind. Default: loopback only.", show_default=False)
     ] = None,

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import replace
 
 from millrace.cli.folder_spans import FolderSpans
@@ -54,6 +55,8 @@ class Sender(threading.Thread):
                 self._folders.begin_for(track)
                 submission = replace(submission, span=self._folders.joined_by(track))
             if track.path is None or track.size is None:
+                if sys.stdin is None:
+                    raise MillraceError("Standard input is closed.", remedy="Give it something to read, or a file.")
                 named = replace(submission, options=replace(submission.options, file_name="stdin"))
                 self._finish(track, self._connection.upload_stream(sys.stdin.buffer, named, track.progress)["id"])
             elif track.size <= SMALL_FILE_BYTES:
@@ -62,10 +65,8 @@ class Sender(threading.Thread):
                 upload = self._connection.begin_upload(track.path, submission)
                 track.import_id = upload.import_id
                 return upload
-        except MillraceError as failed:
-            self._give_up(track, failed)
-        except OSError as failed:
-            self._give_up(track, MillraceError(f"{track.name} cannot be read: {failed.strerror}.", code="unreadable"))
+        except Exception as failed:
+            self._give_up(track, _failure(track, failed))
         return None
 
     def _deliver(self, track: Track, upload: Upload) -> None:
@@ -73,8 +74,11 @@ class Sender(threading.Thread):
             self._finish(track, upload.send(track.progress)["id"])
         except MillraceError as failed:
             self._give_up(track, failed)
-        except OSError as failed:
-            self._give_up(track, MillraceError(f"{track.name} cannot be read: {failed}.", code="unreadable"))
+        except Exception as failed:
+            # Nobody will send the rest: the platform need not wait for it, nor those who follow the import.
+            with suppress(MillraceError):
+                self._connection.cancel(upload.import_id)
+            self._give_up(track, _failure(track, failed))
         finally:
             self._free.release()
 
@@ -95,3 +99,12 @@ class Sender(threading.Thread):
         """Before anyone hears that the track is delivered: by then its folder's span has been ended."""
         if self._folders is not None:
             self._folders.handed_over(track)
+
+
+def _failure(track: Track, failed: Exception) -> MillraceError:
+    """Whatever went wrong in a thread: a track that nobody gives up would be waited for until the end of days."""
+    if isinstance(failed, MillraceError):
+        return failed
+    if isinstance(failed, OSError):
+        return MillraceError(f"{track.name} cannot be read: {failed.strerror or failed}.", code="unreadable")
+    return MillraceError(f"{track.name} could not be sent: {type(failed).__name__}: {failed}.", code="not_sent")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -73,12 +73,15 @@ class Connection:
         except httpx2.TransportError as failed:
             raise self._unreachable(failed) from failed
 
-    def server_sent(self, path: str, after: int | None) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Numbered events until the platform ends the stream."""
+    def server_sent(
+        self, path: str, after: int | None, opened: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Numbered events until the platform ends the stream; `opened` is called when there is one."""
         headers = {"Accept": "text/event-stream", **({} if after is None else {"Last-Event-ID": str(after)})}
         try:
             with self._http.stream("GET", path, headers=headers, timeout=httpx2.Timeout(10.0, read=None)) as response:
                 _refuse_problem(response)
+                opened()
                 yield from _parse_events(response.iter_lines())
         except httpx2.TransportError as failed:
             raise self._unreachable(failed) from failed

@@ -16,6 +16,14 @@ class Endpoint:
     url: str
     token: str = field(repr=False)
 
+    def __post_init__(self) -> None:
+        """The token travels as a header, in one line; no message shows it."""
+        if not (self.token.isascii() and self.token.isprintable() and self.token == self.token.strip()):
+            raise Invalid(
+                f"The token for {self.url} holds characters that no token has.",
+                remedy="Set MILLRACE_TOKEN to the token as it was shown, without spaces or line breaks around it.",
+            )
+
 
 def default_home(environ: Mapping[str, str] = os.environ) -> Path:
     """MILLRACE_HOME, else a folder in the user's home."""

@@ -141,15 +141,24 @@ class Millrace(Connection):
     def follow_events(
         self, *, after: int | None = None, patience: float = PATIENCE_SECONDS
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Each event with its number as it happens, until closed; a broken stream is taken up where it stopped."""
-        last, heard = after, time.monotonic()
+        """Each event with its number as it happens, until closed; a broken stream is taken up where it stopped.
+
+        It ends when no connection could be made for `patience` seconds, however quiet the platform was before."""
+        last, failing_since = after, None
+
+        def opened() -> None:
+            nonlocal failing_since
+            failing_since = None
+
         while not self.is_closed:
             try:
-                for number, event in self.server_sent("/v1/events/stream", last):
-                    last, heard = number, time.monotonic()
+                for number, event in self.server_sent("/v1/events/stream", last, opened):
+                    last = number
                     yield number, event
             except (Unreachable, Problem) as failed:
-                if not may_pass(failed) or time.monotonic() - heard > patience:
+                now = time.monotonic()
+                failing_since = failing_since or now
+                if not may_pass(failed) or now - failing_since > patience:
                     raise
                 time.sleep(0.5)
 

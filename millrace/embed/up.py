@@ -21,7 +21,6 @@ from millrace.model.errors import Clash
 from millrace.model.names import Home
 from millrace.settings import Settings
 
-DEFAULT_PORT = 8420
 # Chunks are allocated and freed by the megabyte; handing each back to the kernel costs more than judging it.
 _REUSE_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": str(64 << 20),
@@ -45,7 +44,7 @@ def run_up(home: Path, port: int, host: str | None = None) -> None:
 
 def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
     address = host or settings.api.host
-    url = f"http://{address}:{_settled_port(place, port)}"
+    url = f"http://{f'[{address}]' if ':' in address else address}:{_settled_port(place, port)}"
     _leave_client_file(place, url)
     children = []
     bootstrap = settings.kafka.bootstrap_servers
@@ -63,7 +62,7 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
 
 def _server(place: Home, bootstrap: str, url: str) -> Child:
     host, port = url.removeprefix("http://").rsplit(":", 1)
-    argv = (sys.executable, "-m", "millrace.api", bootstrap, host, port)
+    argv = (sys.executable, "-m", "millrace.api", bootstrap, host.strip("[]"), port)
     log = place.logs / "server.log"
     return Child(
         Launch(

@@ -1,7 +1,7 @@
 """Columns of a table: an Avro record schema in, typed columns out. Refuses what no sink could keep."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import pyarrow as pa
 
@@ -42,7 +42,6 @@ class Column:
     nullable: bool
     arrow: pa.DataType
     default: Any = None
-    has_default: bool = False
     aliases: tuple[str, ...] = ()
 
     @property
@@ -68,41 +67,55 @@ def parse_columns(schema: object) -> tuple[Column, ...]:
     if not 1 <= len(fields) <= MAX_COLUMNS:
         raise Invalid(f"The schema has {len(fields)} fields.", remedy=f"Declare 1 to {MAX_COLUMNS}.")
     columns = tuple(_column(field) for field in fields)
-    _refuse_repeated([column.name for column in columns])
+    refuse_repeated([column.name for column in columns])
     return columns
 
 
-def _refuse_repeated(names: list[str]) -> None:
+def refuse_repeated(names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name.lower() in seen:
-            raise Invalid(f"Column {name!r} is declared twice (names differ by more than case).")
+            raise Invalid(
+                f"Column {name!r} is declared twice; names that differ only in case are the same.", remedy="Rename one."
+            )
         if name.lower() in RESERVED:
             raise Invalid(f"Column {name!r} is reserved for Millrace.", remedy="Choose another name.")
         seen.add(name.lower())
 
 
 def _column(field: object) -> Column:
+    field = _checked_field(field, "the schema")
+    name = field["name"]
+    avro, nullable = _without_null(field["type"], name)
+    if isinstance(avro, str) and "logicalType" in field:
+        # The seeds put logicalType beside the type instead of inside it; both spellings mean the same.
+        avro = {"type": avro, **{key: field[key] for key in ("logicalType", "precision", "scale") if key in field}}
+    return Column(
+        name,
+        avro,
+        nullable,
+        arrow_type(avro, name),
+        field.get("default"),
+        tuple(field.get("aliases", ())),
+    )
+
+
+def _checked_field(field: object, where: str) -> dict[str, Any]:
+    """A column, or a field of a record, with a name that readers can tell and a type."""
     if (
         not isinstance(field, dict)
         or not isinstance(field.get("name"), str)
         or not field["name"]
         or "type" not in field
     ):
-        raise Invalid(f"{field!r:.80} is not an Avro field.", remedy='A field has a "name" and a "type".')
+        raise Invalid(f"{field!r:.80} in {where} is not an Avro field.", remedy='A field has a "name" and a "type".')
     name = field["name"]
     if len(name) > 255 or any(ord(letter) < 32 for letter in name):
-        raise Invalid(f"{name!r:.60} cannot be a column name.", remedy="Use up to 255 printable characters.")
-    avro, nullable = _without_null(field["type"], name)
-    if isinstance(avro, str) and "logicalType" in field:
-        # The seeds put logicalType beside the type instead of inside it; both spellings mean the same.
-        avro = {"type": avro, **{key: field[key] for key in ("logicalType", "precision", "scale") if key in field}}
+        raise Invalid(f"{name!r:.60} in {where} cannot be a name.", remedy="Use up to 255 printable characters.")
     aliases = field.get("aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
-        raise Invalid(f"The aliases of column {name!r} are {aliases!r:.60}.", remedy="Give a list of former names.")
-    return Column(
-        name, avro, nullable, arrow_type(avro, name), field.get("default"), "default" in field, tuple(aliases)
-    )
+        raise Invalid(f"The aliases of {name!r} in {where} are {aliases!r:.60}.", remedy="Give a list of former names.")
+    return field
 
 
 RESCUED = Column(RESCUED_COLUMN, "string", True, pa.string())
@@ -130,6 +143,8 @@ def arrow_type(avro: Avro, where: str, depth: int = 0) -> pa.DataType:
         return _PRIMITIVE[avro]
     if not isinstance(avro, dict) or not isinstance(avro.get("type"), (str, dict)):
         raise Invalid(f"Column {where!r} has no readable Avro type: {avro!r:.80}.")
+    if not isinstance(avro.get("logicalType"), str | None):
+        raise Invalid(f"The logicalType of column {where!r} is {avro['logicalType']!r:.60}.", remedy="Give its name.")
     if isinstance(avro["type"], dict):
         return arrow_type(avro["type"], where, depth + 1)
     return _complex_type(avro, avro["type"], where, depth)
@@ -142,11 +157,12 @@ def _complex_type(avro: dict[str, Any], kind: str, where: str, depth: int) -> pa
     if (kind, str(logical)) in _LOGICAL:
         return _LOGICAL[kind, str(logical)]
     if kind == "enum":
-        if not isinstance(avro.get("symbols"), list) or not all(isinstance(s, str) for s in avro["symbols"]):
+        symbols = avro.get("symbols")
+        if not isinstance(symbols, list) or not symbols or not all(isinstance(symbol, str) for symbol in symbols):
             raise Invalid(f"Column {where!r} is an enum without symbols.")
         return pa.string()
     if kind == "fixed":
-        if not isinstance(avro.get("size"), int) or avro["size"] < 0:
+        if not _is_whole(avro.get("size")) or avro["size"] < 0:
             raise Invalid(f"Column {where!r} is a fixed without a size.")
         return pa.binary()
     return _nested_type(avro, kind, where, depth)
@@ -161,9 +177,8 @@ def _nested_type(avro: dict[str, Any], kind: str, where: str, depth: int) -> pa.
         fields = avro.get("fields")
         if not isinstance(fields, list) or not fields:
             raise Invalid(f"Column {where!r} is a record without fields.")
-        return pa.struct(
-            [_nested(f.get("name", "?"), f.get("type"), f"{where}.{f.get('name')}", depth) for f in fields]
-        )
+        parts = [_checked_field(field, f"column {where!r}") for field in fields]
+        return pa.struct([_nested(part["name"], part["type"], f"{where}.{part['name']}", depth) for part in parts])
     return arrow_type(kind, where, depth + 1)
 
 
@@ -174,16 +189,15 @@ def _nested(name: str, avro: Avro, where: str, depth: int) -> pa.Field:
 
 def _decimal(avro: dict[str, Any], where: str) -> pa.DataType:
     precision, scale = avro.get("precision"), avro.get("scale", 0)
-    if (
-        not isinstance(precision, int)
-        or not isinstance(scale, int)
-        or not 1 <= precision <= 38
-        or not 0 <= scale <= precision
-    ):
+    if not _is_whole(precision) or not _is_whole(scale) or not 1 <= precision <= 38 or not 0 <= scale <= precision:
         raise Invalid(
             f"Column {where!r} is a decimal({precision},{scale}).", remedy="Precision is 1 to 38, scale 0 to precision."
         )
     return pa.decimal128(precision, scale)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:

@@ -1,12 +1,14 @@
 """A table's document in, native or as in seed 002, its declaration out."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from millrace.model.columns import Column, parse_columns
+from millrace.model.columns import Column, parse_columns, refuse_repeated
 from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.documents import flag, mapping, number, one_of, text
 from millrace.model.errors import Invalid
+from millrace.model.fields import Field, field_of
 from millrace.model.names import checked_name
 from millrace.model.rules import parse_rules
 from millrace.model.rules_fit import refuse_misfits
@@ -33,10 +35,13 @@ CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding")
 
 def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
     """A data file configuration as in seed 002, or the native form with the same words."""
+    _refuse_unspeakable(document)
     mapping("the table's declaration", document, WORDS)
     text("description", document.get("description", ""), 10_000, 0)
     schema = document.get("schema")
     columns = parse_columns(schema)
+    for column in columns:
+        _refuse_repeated_inside(field_of(column), column.name)
     refuse_strange_defaults(columns)
     assert isinstance(schema, dict)
     name = checked_name("table", document.get("table", schema.get("name")))
@@ -48,7 +53,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         name=name,
         schema=schema,
         primary_key=key,
-        file_type=one_of("file_type", _file_type(document.get("file_type", "csv")), FILE_TYPES),
+        file_type=one_of("file_type", file_type_of(document.get("file_type", "csv")), FILE_TYPES),
         csv=_dialect(document),
         max_file_bytes=_max_file_bytes(document.get("max_file_size_mb")),
         sinks=tuple(target.name for target in targets if target.required),
@@ -67,8 +72,38 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
     )
 
 
-def _file_type(value: object) -> object:
-    return {"json": "jsonl", "ndjson": "jsonl"}.get(str(value).lower(), value)
+def _refuse_unspeakable(document: Mapping[str, Any]) -> None:
+    """What JSON can escape and UTF-8 cannot say could be stored and never shown again."""
+    try:
+        json.dumps(document, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError as failed:
+        around = failed.object[max(0, failed.start - 20) : failed.end + 20]
+        raise Invalid(f"Half a character stands alone in {around!r}.", remedy="Write valid Unicode.") from None
+    except RecursionError:
+        raise Invalid("The declaration is nested too deeply.") from None
+
+
+def _refuse_repeated_inside(field: Field, where: str) -> None:
+    """Only of what is declared: no reader of a lake can open such a table, though files may be written so."""
+    if field.kind == "record":
+        parts = field.inner_fields()
+        refuse_repeated([f"{where}.{part.name}" for part in parts])
+        for part in parts:
+            _refuse_repeated_inside(part, f"{where}.{part.name}")
+    elif field.kind in ("array", "map"):
+        _refuse_repeated_inside(field.element(), where)
+    elif field.kind == "enum" and len(set(field.avro["symbols"])) < len(field.avro["symbols"]):
+        raise Invalid(f"Column {where!r} is an enum that names a symbol twice.")
+
+
+def file_type_of(value: object) -> object:
+    """As people write it in, as we call it out."""
+    word = str(value).lower()
+    return {"json": "jsonl", "ndjson": "jsonl"}.get(word, word) if isinstance(value, str) else value
+
+
+def encoding_of(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
 
 
 def _dialect(document: Mapping[str, Any]) -> CsvDialect:
@@ -80,7 +115,7 @@ def _dialect(document: Mapping[str, Any]) -> CsvDialect:
             raise Invalid(f"csv.{what} is {value!r}.", remedy="Give one ASCII character.")
     if delimiter == quote:
         raise Invalid(f"csv.delimiter and csv.quote are both {quote!r}.")
-    encoding = one_of("csv.encoding", str(given.get("encoding", "utf-8")).lower(), ENCODINGS)
+    encoding = one_of("csv.encoding", encoding_of(given.get("encoding", "utf-8")), ENCODINGS)
     return CsvDialect(header, delimiter, quote, text("csv.null_text", given.get("null_text", ""), least=0), encoding)
 
 
@@ -91,6 +126,8 @@ def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:
     names = [name for part in given for name in (part if isinstance(part, list) else [part])]
     by_name = {column.name: column for column in columns}
     for name in names:
+        if not isinstance(name, str):
+            raise Invalid(f"primary_key holds {name!r:.60}.", remedy="Give a list of column names.")
         if name not in by_name:
             raise Invalid(
                 f"primary_key names {name!r}, which is no column.", remedy=f"Columns: {', '.join(by_name)[:400]}."

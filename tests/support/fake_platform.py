@@ -55,6 +55,7 @@ class FakePlatform:
     outcome: dict[str, Any] = field(default_factory=dict)
     answers: dict[tuple[str, str], Any] = field(default_factory=dict)
     pages: dict[str | None, Any] = field(default_factory=dict)
+    quiet_streams: int = 0
     released: threading.Event = field(default_factory=threading.Event)
 
     def document(self, import_id: str) -> dict[str, Any]:
@@ -186,11 +187,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._reply(404, {"code": "missing", "detail": f"{path} does not exist.", "remedy": "Look again."})
 
     def _stream_events(self, after: int) -> None:
-        """One event a connection, then it breaks off without a proper end."""
+        """One event a connection, or none on a quiet one, then it breaks off without a proper end."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        text = f': hello\n\nid: {after + 1}\nevent: x\ndata: {{"id": "e{after + 1}"}}\n\n'.encode()
+        event = f'id: {after + 1}\nevent: x\ndata: {{"id": "e{after + 1}"}}\n\n'
+        quiet, self.fake.quiet_streams = self.fake.quiet_streams > 0, max(0, self.fake.quiet_streams - 1)
+        text = f": hello\n\n{'' if quiet else event}".encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(text), text))
         self._hang_up()
 

@@ -83,6 +83,21 @@ def test_hostile_requests_are_refused(scene: tuple[AppPlatform, TestClient], att
     assert paths_below(platform.home.root.parent) == before
 
 
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        (f"/v1/events?after={1 << 63}", {}),
+        ("/v1/events/stream", {"Last-Event-ID": str(1 << 63)}),
+        (f"/v1/audit?after={1 << 63}", {}),
+    ],
+)
+def test_numbers_that_the_store_cannot_hold_are_refused(
+    scene: tuple[AppPlatform, TestClient], path: str, headers: dict[str, str]
+) -> None:
+    answer = scene[1].get(path, headers={"Authorization": f"Bearer {TOKEN}", **headers})
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+
+
 def _admin(platform: AppPlatform) -> str:
     if not hasattr(platform, "hostile_token"):
         platform.hostile_token = platform.tokens.make("boss", "acme", "admin")  # type: ignore[attr-defined]

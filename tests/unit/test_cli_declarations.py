@@ -63,6 +63,8 @@ def test_a_tenant_can_be_given(tmp_path: Path) -> None:
         ({"tables": 1}, "neither an agreement nor a table"),
         ("{", "cannot be read"),
         ("[1]", "where a declaration should be"),
+        ("[" * 1500 + "]" * 1500, "nested too deeply"),
+        ('{"client": "acme", "name": "\\ud800"}', "JSON cannot say"),
     ],
 )
 def test_what_is_no_declaration_is_refused_by_file(tmp_path: Path, document: Any, says: str) -> None:
@@ -81,7 +83,21 @@ def test_two_agreements_beside_a_table_leave_its_tenant_open(tmp_path: Path) -> 
         read_declarations([tmp_path])
 
 
-def test_an_empty_folder_and_a_missing_path_are_refused(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(Invalid, match=str(path)):
-            read_declarations([path])
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match=str(tmp_path)):
+        read_declarations([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tenant: acme\nsince: 2026-01-02\n", "2026-01-02 is a date"),
+        ("tenant: acme\nmost: .nan\n", "JSON cannot say"),
+        ("tenant: acme\nmore: &all [*all]\n", "JSON cannot say"),
+    ],
+)
+def test_what_yaml_can_say_and_json_cannot_is_refused_by_file(tmp_path: Path, text: str, says: str) -> None:
+    path = written(tmp_path / "odd.yaml", text)
+    with pytest.raises(Invalid, match=says) as refused:
+        read_declarations([path])
+    assert str(path) in str(refused.value)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from millrace.cli import doctor
+from millrace.cli.session import Session
 from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, Stall, fake_platform
 from tests.support.waiting import wait_until
 
@@ -133,10 +135,15 @@ def test_a_refused_file_exits_1_without_a_traceback(fake: FakePlatform, millrace
         ["import", "acme/readings", "missing.csv"],
         ["import", "acme/readings"],
         ["nonsense"],
+        ["import", "acme/readings", "-", "--idempotency-key", "a\nb"],
+        ["apply", "-f", "nothere"],
+        ["errors", "imp_1", "--out", "nothere/bad.csv"],
     ],
 )
 def test_wrong_usage_exits_2(millrace: Run, line: list[str]) -> None:
-    assert millrace(*line).returncode == 2
+    done = millrace(*line)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("line", [["status"], ["import", "acme/readings", "ROWS"], ["query", "select 1"], ["doctor"]])
@@ -147,6 +154,17 @@ def test_a_platform_that_is_away_exits_3_with_the_remedy(home: Path, millrace: R
     assert done.returncode == 3 or (line == ["doctor"] and "Java" in done.stdout)
     assert "millrace up" in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+
+
+def test_the_doctor_misses_no_jars_but_the_platforms(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MILLRACE_CACHE", str(home))
+    for name in ("kafka", "spark"):
+        (home / "jars" / f"{name}-1").mkdir(parents=True)
+    doctor.run(Session(home, json=True))
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [check["remedy"] for check in said if check["check"] == "jars"] == [""]
 
 
 def test_a_home_without_a_platform_exits_3(millrace: Run, tmp_path: Path) -> None:

@@ -1,12 +1,20 @@
 """The demo's files: the rows that are said to be bad are, the others are not, and the same bytes come out every time."""
 
 import csv
+import errno
 import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from millrace.cli import demo
+from millrace.cli.child import Running
 from millrace.cli.samples import Sample, review_sample, speed_sample
+from millrace.cli.session import Session
+from tests.support.fake_platform import TOKEN, fake_platform
 
 ROWS = 21_000
 MAX_BYTES = {"analytics": 50 << 20, "product_reviews": 20 << 20}
@@ -51,6 +59,23 @@ def test_the_demo_keeps_to_the_sizes_its_tenants_declare(tmp_path: Path) -> None
     for made, least in ((speed_sample(tmp_path), 1_000_000), (review_sample(tmp_path), 100_000)):
         assert sum(file.rows for file in made.files) >= least
         assert all(file.path.stat().st_size <= MAX_BYTES[made.table] for file in made.files)
+
+
+def test_a_demo_whose_files_cannot_be_made_does_not_say_that_all_is_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(folder: Path) -> Sample:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    @contextmanager
+    def no_platform(home: Path) -> Iterator[Running]:
+        (home / "client.json").write_text(json.dumps({"url": fake.url, "token": TOKEN}))
+        yield Running(home, fake.url, None, 0.0)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(demo, "speed_sample", no_room)
+    monkeypatch.setattr(demo, "running_platform", no_platform)
+    with fake_platform() as fake, pytest.raises(OSError, match="No space left"):
+        demo.run(Session(tmp_path, json=False), once=True)
 
 
 def test_the_same_bytes_come_out_every_time(sample: Sample, tmp_path: Path) -> None:

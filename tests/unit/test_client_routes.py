@@ -3,8 +3,10 @@
 import json
 import threading
 from collections.abc import Iterator
-from itertools import islice
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,6 +52,13 @@ def test_a_home_without_a_usable_client_file_says_what_to_do(tmp_path: Path) -> 
     (tmp_path / "client.json").write_text("[]")
     with pytest.raises(Invalid, match="Start the platform again"):
         find_endpoint(tmp_path, {})
+
+
+@pytest.mark.parametrize("token", ["mr_é", "mr_x\n", " mr_x"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(Invalid, match="MILLRACE_TOKEN") as refused:
+        find_endpoint(None, {**ELSEWHERE, "MILLRACE_TOKEN": token})
+    assert token not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "http://host:port", "ftp://host"])
@@ -112,6 +121,31 @@ def test_waiting_for_what_is_not_there_is_a_problem(fake: FakePlatform, platform
 def test_a_broken_event_stream_is_taken_up_where_it_stopped(platform: Millrace) -> None:
     heard = list(islice(platform.follow_events(after=6), 3))
     assert heard == [(7, {"id": "e7"}), (8, {"id": "e8"}), (9, {"id": "e9"})]
+
+
+def leaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between any two looks at the clock far more time passes than anyone has patience for; pauses take none."""
+    clock = SimpleNamespace(monotonic=partial(next, count(1.0, 1000.0)), sleep=lambda seconds: None)
+    monkeypatch.setattr("millrace.client.platform.time", clock)
+
+
+def test_events_are_followed_through_breaks_however_long_nothing_happens(
+    fake: FakePlatform, platform: Millrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaps(monkeypatch)
+    fake.quiet_streams = 3
+    assert list(islice(platform.follow_events(after=6), 2)) == [(7, {"id": "e7"}), (8, {"id": "e8"})]
+
+
+def test_following_ends_when_no_connection_is_made_for_long(
+    fake: FakePlatform, platform: Millrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaps(monkeypatch)
+    fake.refusals = [None, Refuse(503, {}), Refuse(503, {})]
+    events = platform.follow_events(after=0)
+    next(events)
+    with pytest.raises(Unready):
+        next(events)
 
 
 def test_events_end_with_the_connection(platform: Millrace) -> None:

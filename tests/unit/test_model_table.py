@@ -1,6 +1,11 @@
 """Declarations: seed 002's documents as they stand, and what is refused with a remedy."""
 
+import copy
+import functools
 import json
+import operator
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +31,17 @@ def declaration(**changes: Any) -> dict[str, Any]:
 
 def record(*fields: dict[str, Any], name: str = "t") -> dict[str, Any]:
     return declaration(schema={"type": "record", "name": name, "fields": list(fields)}, primary_key=[])
+
+
+def typed(avro: Any) -> dict[str, Any]:
+    return {"name": "a", "type": avro}
+
+
+RECORD_OF_TWO = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}, {"name": "X", "type": "int"}]}
+
+
+def inner(*fields: Any) -> dict[str, Any]:
+    return record({"name": "r", "type": ["null", {"type": "record", "name": "R", "fields": list(fields)}]})
 
 
 def test_seed_documents_are_taken_as_they_stand() -> None:
@@ -83,13 +99,97 @@ def test_every_avro_type_has_a_place_in_the_sinks() -> None:
         (record({"name": "a", "type": "int"}, name="../x"), "../x"),
         (record({"name": "a", "type": ["int", "string"]}), "union"),
         (record({"name": "_version", "type": "int"}), "_version"),
-        (record({"name": "a", "type": "int"}, {"name": "A", "type": "int"}), "'A'"),
+        (
+            record({"name": "a", "type": "int"}, {"name": "A", "type": "int"}),
+            "'A' is declared twice; names that differ only in",
+        ),
+        (inner({"name": "x", "type": "int"}, {"name": "x", "type": "int"}), "'r.x'"),
+        (inner({"name": "x", "type": "int"}, {"name": "X", "type": "int"}), "'r.X'"),
+        (record(typed({"type": "map", "values": RECORD_OF_TWO})), "'a.X'"),
+        (inner({"name": "x\0", "type": "int"}), "'x\\x00' in column 'r'"),
+        (inner({"name": 5, "type": "int"}), "in column 'r'"),
+        (inner(5), "5 in column 'r'"),
+        (inner({"name": "x", "type": "int", "aliases": 5}), "aliases of 'x'"),
+        (record(typed({"type": "int", "logicalType": ["x"]})), "logicalType of column 'a'"),
+        (record(typed({"type": {"type": "int"}, "logicalType": {"x": 1}})), "logicalType of column 'a'"),
+        (record(typed({"type": "bytes", "logicalType": "decimal", "precision": True})), "decimal(True,0)"),
+        (record(typed({"type": "fixed", "name": "F", "size": True})), "without a size"),
+        (record(typed({"type": "enum", "name": "E", "symbols": []})), "without symbols"),
+        (record(typed({"type": "enum", "name": "E", "symbols": ["X", "Y", "X"]})), "twice"),
+        (record({"name": "a\ud800", "type": "int"}), "\\ud800"),
+        (declaration(name="a\ud800"), "\\ud800"),
+        (declaration(primary_key=[{"a": 1}]), "primary_key holds {'a': 1}"),
+        (declaration(primary_key=[[["id"]]]), "primary_key holds ['id']"),
     ],
 )
 def test_bad_declarations_are_refused_by_name(document: dict[str, Any], word: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_table(document)
     assert word in str(refused.value)
+
+
+def test_a_field_of_a_record_may_have_a_name_that_no_column_may_have() -> None:
+    assert parse_table(inner({"name": "_version", "type": "int"}))
+
+
+ODD_VALUES = (
+    None, True, -1, 1.5, 10**30, "", "x", "id", "null", "decimal", "a\0", "a\ud800", [], [5], [[["id"]]], ["null", "null"],
+    {}, {"a": 1}, {"type": {"type": "int"}}, {"name": 5, "type": "int"}, {"type": ["x"]},
+)  # fmt: skip
+WORDS = ("type", "logicalType", "aliases", "default", "precision", "scale", "size", "symbols", "fields", "items")
+EVERYTHING = declaration(
+    schema={
+        "type": "record",
+        "name": "notes",
+        "fields": [
+            {"name": "id", "type": "long", "default": 1, "aliases": ["number"]},
+            {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}, "default": "A"},
+            {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+            {"name": "t", "type": {"type": "array", "items": ["null", {"type": "fixed", "name": "F", "size": 4}]}},
+            {
+                "name": "r",
+                "type": ["null", {**RECORD_OF_TWO, "fields": [{"name": "x", "type": "float", "default": 1}]}],
+            },
+        ],
+    },
+    csv={"header": True, "encoding": "utf-8"},
+    sinks=["delta", {"kind": "postgres", "name": "warehouse"}],
+    rules=[{"column": "id", "min": 0, "max": 9}, {"check": "id > 3"}, {"rows": {"min": 1, "max_percent": 5}}],
+)
+
+
+def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to everything inside a JSON value."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield (*way, key)
+        yield from places(part, (*way, key))
+
+
+def spoil(document: Any, chance: random.Random) -> None:
+    *way, last = chance.choice(list(places(document)))
+    holder = functools.reduce(operator.getitem, way, document)
+    if isinstance(holder, dict) and chance.random() < 0.3:
+        last = chance.choice(WORDS)
+    holder[last] = copy.deepcopy(chance.choice(ODD_VALUES))
+
+
+def test_spoiled_declarations_are_refused_or_can_be_kept_and_shown() -> None:
+    chance, kept = random.Random(1), 0
+    for _ in range(1000):
+        document = copy.deepcopy(EVERYTHING)
+        for _ in range(chance.choice((1, 1, 2))):
+            spoil(document, chance)
+        try:
+            table = parse_table(document)
+        except Invalid as refused:
+            str(refused).encode()
+            continue
+        kept += 1
+        columns = define("acme", table, 1).columns
+        assert [(column.kind, column.logical) for column in columns]
+        assert json.dumps(table.to_dict(), ensure_ascii=False).encode()
+    assert 0 < kept < 1000
 
 
 @given(st.text(max_size=300))

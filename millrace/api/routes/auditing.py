@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from millrace.api.deps import CallerDep
+from millrace.api.options import MOST_STORED
 
 router = APIRouter(prefix="/v1", tags=["audit"])
 
@@ -14,7 +15,7 @@ def list_audit(
     request: Request,
     caller: CallerDep,
     tenant: str | None = None,
-    after: Annotated[int, Query(ge=0)] = 0,
+    after: Annotated[int, Query(ge=0, le=MOST_STORED)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     newest: bool = False,
 ) -> dict[str, Any]:

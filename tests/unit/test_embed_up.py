@@ -1,0 +1,45 @@
+"""`millrace up` without its children: where it says that it is, and where its server listens."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from millrace.embed import up
+from millrace.embed.ports import free_ports
+from millrace.embed.process import Child
+
+started: list[Child] = []
+
+
+class NoSupervisor:
+    def __init__(self, children: list[Child], *_: object) -> None:
+        started[:] = children
+
+    def run(self, ready: Callable[[], None]) -> None:
+        ready()
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # Put back afterwards: `run_up` sets it for its children.
+    monkeypatch.setenv("MILLRACE_HOME", str(tmp_path))
+    monkeypatch.setenv("MILLRACE_KAFKA__BOOTSTRAP_SERVERS", "elsewhere:9092")
+    monkeypatch.setattr(up, "Supervisor", NoSupervisor)
+    monkeypatch.setattr(up, "jar_folder", lambda name: tmp_path)
+    monkeypatch.setattr(up, "find_java", lambda: SimpleNamespace(home=tmp_path))
+
+
+@pytest.mark.parametrize(("host", "written"), [("::1", "[::1]"), ("127.0.0.1", "127.0.0.1")])
+def test_an_address_of_either_kind_is_said_as_a_url(
+    host: str, written: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (port,) = free_ports(1)
+    up.run_up(tmp_path, port, host)
+    url = f"http://{written}:{port}"
+    assert capsys.readouterr().out == f"ready {url}\n"
+    assert json.loads((tmp_path / "client.json").read_text())["url"] == url
+    (server,) = [child.launch for child in started if child.name == "server"]
+    assert server.argv[-2:] == (host, str(port))
