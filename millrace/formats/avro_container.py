@@ -13,6 +13,7 @@ from millrace.model.errors import Invalid, TooLarge
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 MAX_HEADER_BYTES = 1 << 20
+MAX_SCHEMA_DEPTH = 200
 MAX_BLOCK_BYTES = 64 << 20
 CODECS = ("null", "deflate", "snappy", "zstandard")
 _MAX_LONG_BYTES = 10
@@ -29,9 +30,9 @@ class ContainerHeader:
     codec: str
     sync: bytes
 
-    def framed(self, name: str) -> bytes:
-        """The header of a file whose blocks are not compressed, and whose record is called as its reader calls it."""
-        meta = {b"avro.schema": json.dumps({**self.schema, "name": name}).encode(), b"avro.codec": b"null"}
+    def framed(self, name: str, codec: str = "null") -> bytes:
+        """The header of a file whose blocks have the codec, and whose record is called as its reader calls it."""
+        meta = {b"avro.schema": json.dumps({**self.schema, "name": name}).encode(), b"avro.codec": codec.encode()}
         pairs = b"".join(_sized(name) + _sized(value) for name, value in meta.items())
         return MAGIC + write_long(len(meta)) + pairs + b"\0" + self.sync
 
@@ -83,11 +84,28 @@ def read_header(reader: Reader) -> ContainerHeader:
         raise Invalid(f"Its codec is {codec!r:.40}.", remedy=f"Write it with one of: {', '.join(CODECS)}.")
     try:
         schema = json.loads(meta.get("avro.schema", b""))
+        # Half a character can be escaped in JSON; no name, message or file can hold it.
+        json.dumps(schema, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise Invalid("Its schema is not readable JSON.") from error
     if not isinstance(schema, dict) or schema.get("type") != "record" or not isinstance(schema.get("fields"), list):
         raise Invalid("Its schema is not a record.", remedy="Write rows as Avro records.")
+    if _is_deep(schema):
+        raise Invalid(f"Its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels.", remedy="Write flatter types.")
     return ContainerHeader(schema, codec, reader.take(SYNC_BYTES))
+
+
+def _is_deep(value: Any) -> bool:
+    """Level by level: whoever reads the schema after this may do so by recursion."""
+    level = [value]
+    for _ in range(MAX_SCHEMA_DEPTH):
+        level = [inner for outer in level for inner in _inside(outer)]
+    return bool(level)
+
+
+def _inside(value: Any) -> list[Any]:
+    values = value.values() if isinstance(value, dict) else value
+    return [inner for inner in values if isinstance(inner, (dict, list))]
 
 
 def _read_meta(reader: Reader) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ import fastavro
 from millrace.formats.avro_blocks import Block, BlockReader
 from millrace.formats.avro_container import SYNC_BYTES, ContainerHeader
 from millrace.formats.avro_match import refuse_unresolvable
+from millrace.formats.avro_types import without_logical_types
 from millrace.formats.pieces import Cut, Limits, ResumePoint, UploadOptions
 from millrace.model.chunk import Oversize
 from millrace.model.errors import Invalid, TooLarge
@@ -110,11 +111,11 @@ class AvroCutter:
 
     def _row_ends(self, block: Block) -> list[int]:
         assert self._reader.header is not None
-        schema = fastavro.parse_schema(self._reader.header.schema)
         stream, ends = io.BytesIO(block.plain), []
         try:
+            schema = fastavro.parse_schema(without_logical_types(self._reader.header.schema))
             for _ in range(block.rows):
-                fastavro.schemaless_reader(stream, schema, None)
+                fastavro.schemaless_reader(stream, schema, None, handle_unicode_errors="replace")
                 ends.append(stream.tell())
         except Exception as error:  # whatever a decoder raises on foreign bytes means the same
             number = self._blocks + 1

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from millrace.formats.avro_types import alone, field_type, fields_of, held_type, is_decimal
 from millrace.formats.matching import readable_columns, refuse_mismatch
 from millrace.formats.pieces import UploadOptions
 from millrace.model.columns import Column
@@ -27,15 +28,32 @@ def refuse_unresolvable(schema: dict[str, Any], definition: Definition, options:
     names = assigned(fields, columns)
     for column in columns:
         if column.name in names and not _resolvable(fields[names[column.name]], column):
-            written = ", ".join(sorted(_kinds(fields[names[column.name]])))
+            avro = fields[names[column.name]]
+            written = "decimal" if is_decimal(alone(avro)) else ", ".join(sorted(_kinds(avro)))
             raise Invalid(
                 f"{where} writes column {column.name!r} as {written}, the table has {column.kind}.",
                 remedy="Write it with the table's type, or one that Avro can promote to it.",
             )
+    _refuse_unreadable(schema, set(names.values()), where)
+
+
+def _refuse_unreadable(schema: dict[str, Any], names: set[str], where: str) -> None:
+    try:
+        for field in fields_of(schema):
+            if field["name"] in names:
+                held_type(field_type(field), field["name"])
+    except Invalid as refused:
+        raise Invalid(f"{where} cannot be read. {refused.message}", remedy=refused.remedy) from refused
+    except Exception as error:  # a schema can be wrong in as many ways as fastavro has exceptions
+        reason = str(error) or type(error).__name__
+        remedy = "Write the file again with a valid schema."
+        raise Invalid(f"{where} is not valid: {reason:.200}", remedy=remedy) from error
 
 
 def _resolvable(avro: Any, column: Column) -> bool:
     """Whether some value of the written type can be one of the column's."""
+    if is_decimal(alone(avro)) and column.kind in ("bytes", "fixed") and column.logical is None:
+        return False
     return any(
         (kind == "null" and column.nullable)
         or kind not in _PRIMITIVES | {"record", "enum", "fixed", "array", "map"}

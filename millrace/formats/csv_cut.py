@@ -6,6 +6,7 @@ from millrace.formats import bits
 from millrace.formats.csv_header import read_header
 from millrace.formats.csv_rows import LineEnds, line_ends
 from millrace.formats.matching import readable_columns
+from millrace.formats.open_lines import open_lines
 from millrace.formats.pieces import Limits, ResumePoint, UploadOptions
 from millrace.formats.text_cut import Tally, TextCutter
 from millrace.model.chunk import TextLayout
@@ -36,6 +37,9 @@ class CsvRows:
         if not ends:
             return None
         return min(ends) + (2 if window.startswith(b"\r\n", min(ends)) else 1)
+
+    def open_lines(self, body: bytes, most: int) -> list[tuple[int, int]]:
+        return open_lines(body, self.delimiter, self.quote, most)
 
 
 def _tally(found: LineEnds, at: int | None) -> Tally | None:

@@ -4,6 +4,7 @@ import io
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from millrace.formats.csv_rows import row_spans
@@ -30,7 +31,11 @@ def read_header(
     if row.count(layout.delimiter.encode()) >= limit:
         remedy = "Check the delimiter setting, or send fewer columns."
         raise Invalid(f"{where} has more than {limit} columns.", remedy=remedy)
-    names = _names(row, layout.delimiter, layout.quote)
+    try:
+        names = _names(row, layout.delimiter, layout.quote)
+    except pa.ArrowInvalid as error:
+        remedy = "Close it, or check the quote setting."
+        raise Invalid(f"{where} has a quote that never closes.", remedy=remedy) from error
     hint = _other_delimiter(row, layout, names, definition, options.deletes)
     refuse_mismatch(names, definition, where, deletes=options.deletes, hint=hint)
     return replace(layout, columns=_distinct(names))
@@ -45,6 +50,13 @@ def _names(row: bytes, delimiter: str, quote: str) -> list[str]:
     return [name.strip() for name in table.column_names]
 
 
+def _names_if_any(row: bytes, delimiter: str, quote: str) -> list[str]:
+    try:
+        return _names(row, delimiter, quote)
+    except pa.ArrowInvalid:
+        return []
+
+
 def _distinct(names: list[str]) -> tuple[str, ...]:
     """Unknown columns may share a name; in the layout every column has its own."""
     first = set(np.unique(names, return_index=True)[1].tolist())
@@ -55,7 +67,7 @@ def _other_delimiter(row: bytes, layout: TextLayout, names: list[str], definitio
     lacking = len(missing(names, definition, deletes=deletes))
     for other in DELIMITERS:
         if lacking and other not in (layout.delimiter, layout.quote) and other.encode() in row:
-            found = _names(row, other, layout.quote)
+            found = _names_if_any(row, other, layout.quote)
             if len(missing(found, definition, deletes=deletes)) < lacking:
                 return f"The header looks as if columns were separated by {other!r}: declare this delimiter."
     return ""

@@ -74,15 +74,20 @@ def _unquoted_breaks(octets: Octets, breaks: Positions, delimiter: int, quote: i
     Only runs of adjacent quotes with an odd length matter. At the start of a field such a run toggles the quoting;
     anywhere else it ends it: inside quotes it closes, outside it is text. So behind a run, what counts is the parity of
     the toggles since the last such end."""
-    firsts = _odd_runs(np.flatnonzero(octets == quote))
-    earlier = octets[firsts - 1]
-    toggles = (earlier == delimiter) | (earlier == LF) | (earlier == CR) | (firsts == 0)
-    tally = np.cumsum(toggles)
+    firsts, toggles = quote_runs(octets, delimiter, quote)
+    tally: Positions = np.cumsum(toggles)
     since_end = tally - np.maximum.accumulate(np.where(toggles, 0, tally))
     quoted = np.append(False, since_end & 1 == 1)
     mask = np.zeros(len(octets), np.bool_)
     mask[breaks] = ~quoted[np.searchsorted(firsts, breaks)]
     return bits.where(mask)
+
+
+def quote_runs(octets: Octets, delimiter: int, quote: int) -> tuple[Positions, NDArray[np.bool_]]:
+    """Where each run of quotes that matters begins, and whether it is at the start of a field."""
+    firsts = _odd_runs(np.flatnonzero(octets == quote))
+    earlier = octets[firsts - 1]
+    return firsts, (earlier == delimiter) | (earlier == LF) | (earlier == CR) | (firsts == 0)
 
 
 def _odd_runs(quotes: Positions) -> Positions:

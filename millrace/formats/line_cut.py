@@ -32,6 +32,9 @@ class JsonLines:
     def first_line(self, window: bytes) -> int | None:
         return window.find(b"\n") + 1 or None
 
+    def open_lines(self, body: bytes, most: int) -> list[tuple[int, int]]:
+        return []
+
 
 def json_lines_cutter(options: UploadOptions, limits: Limits, resume: ResumePoint | None = None) -> TextCutter:
     def check_start(text: bytes) -> None:

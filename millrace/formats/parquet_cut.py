@@ -5,6 +5,7 @@ Refuses what is not Parquet, and columns that do not suit the table, by name and
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,7 +48,7 @@ class ParquetCutter:
                 yield from self._read()
             if self._row == 1:
                 yield self._cut(arrow_schema(self._definition.columns), [])
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise Invalid(
                 f"{self._options.what} cannot be read as Parquet after {self._row - 1} rows: {error}"[:400],
                 remedy="Send the whole file again; if that fails too, write it again or name its true type.",
@@ -136,7 +137,7 @@ class ParquetCutter:
 
     def _oversize(self, batch: pa.RecordBatch) -> Cut:
         reason = Oversize("row_too_long", f"Row {self._row} is longer than {self._limits.row_text}")
-        body = json.dumps(batch.to_pylist()[0], default=str, ensure_ascii=False).encode(errors="replace")
+        body = json.dumps(_shown(batch), default=str, ensure_ascii=False).encode(errors="replace")
         self._row += 1
         return Cut(body[: self._limits.kept_bytes], "oversize", self._row - 1, 0, 1, None, reason)
 
@@ -148,6 +149,14 @@ class ParquetCutter:
                 f"{self._options.what} decompresses to more than {limit} bytes.",
                 remedy="Split it, or raise the table's max_file_size_mb.",
             )
+
+
+def _shown(batch: pa.RecordBatch) -> Any:
+    try:
+        return batch.to_pylist()[0]
+    except (ValueError, OverflowError):
+        # Python's calendar ends with the year 9999 and its text is UTF-8; Arrow's need not be.
+        return {name: column.to_string() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:

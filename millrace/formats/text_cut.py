@@ -47,6 +47,10 @@ class RowRule(Protocol):
         """Behind the first line end, whether it ends a row or not."""
         ...
 
+    def open_lines(self, body: bytes, most: int) -> list[tuple[int, int]]:
+        """Start and end of the first lines whose row has no end in the text; reading goes on behind each."""
+        ...
+
 
 class TextCutter:
     """`read_head` is given the first row with its line number: what it returns is the layout of the others."""
@@ -69,6 +73,8 @@ class TextCutter:
         self._buffer = bytearray()
         self._wanted = self._limits.piece_bytes
         self._long_row: bytes | None = None
+        # Known at the end of the text only: offsets of the lines in which a quote is left open, the next one last.
+        self._open_lines: list[tuple[int, int]] | None = None
         self._offset, self._row, self._line, self._unclosed = 0, 1, 1, 0
         self._yielded = self._started = resume is not None
         if resume is not None:
@@ -113,6 +119,11 @@ class TextCutter:
                 if not self._skip_line(last):
                     return
                 yield self._finish_long_row()
+            elif last and self._read_head is None and self._open_lines is None:
+                self._find_open_lines()
+            elif self._open_lines and self._open_lines[-1][0] == self._offset:
+                _, end = self._open_lines.pop()
+                yield self._cut_open_line(end - self._offset, "is never closed")
             elif tally := self._next_rows(last):
                 self._wanted = self._limits.piece_bytes
                 yield from self._take(tally)
@@ -128,9 +139,13 @@ class TextCutter:
         if self._check_start:
             self._check_start(bytes(self._buffer[: self._limits.piece_bytes]))
 
+    def _find_open_lines(self) -> None:
+        lines = self._rule.open_lines(bytes(self._buffer), MAX_UNCLOSED + 1)
+        self._open_lines = [(self._offset + start, self._offset + end) for start, end in reversed(lines)]
+
     def _next_rows(self, last: bool) -> Tally | None:
-        size = len(self._buffer)
-        window = bytes(memoryview(self._buffer)[: self._wanted + 1])
+        size = self._open_lines[-1][0] - self._offset if self._open_lines else len(self._buffer)
+        window = bytes(memoryview(self._buffer)[: min(size, self._wanted + 1)])
         limit = min(self._wanted, size)
         if self._read_head is not None and window[0] in b"\r\n":
             return self._blank_lines(window)
@@ -191,6 +206,9 @@ class TextCutter:
         if end is None or end > self._limits.row_bytes:
             self._long_row = self._drop(self._limits.kept_bytes)
             return
+        yield self._cut_open_line(end, f"does not close within {self._limits.row_text}")
+
+    def _cut_open_line(self, size: int, what: str) -> Cut:
         self._unclosed += 1
         if self._unclosed > MAX_UNCLOSED:
             raise Invalid(
@@ -198,10 +216,10 @@ class TextCutter:
                 remedy="Check the quote setting.",
             )
         self._wanted = self._limits.piece_bytes
-        message = f"The quote opened in line {self._line} does not close within {self._limits.row_text}"
-        body = self._drop(end).rstrip(b"\r\n")[: self._limits.kept_bytes]
+        message = f"The quote opened in line {self._line} {what}"
+        body = self._drop(size).rstrip(b"\r\n")[: self._limits.kept_bytes]
         self._line += 1
-        yield self._cut(body, 1, self._line - 1, Oversize("unclosed_quote", message))
+        return self._cut(body, 1, self._line - 1, Oversize("unclosed_quote", message))
 
     def _skip_line(self, last: bool) -> bool:
         """Drops what belongs to the long row; true when its end has been found."""

@@ -46,8 +46,9 @@ def page(errors: Store, import_id: str, cursor: str | None, limit: int) -> Error
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A stored row as people see it: bytes that are no UTF-8 become U+FFFD."""
-    return {**row, "raw": row["raw"].decode("utf-8", "replace")}
+    """A stored row as people see it: bytes that are no UTF-8 become U+FFFD; line 0 is the store's word for none."""
+    seen = {**row, "raw": row["raw"].decode("utf-8", "replace")}
+    return {**seen, "line": row["line"] or None} if "line" in row else seen
 
 
 def _cursor(place: Place) -> str:

@@ -43,9 +43,10 @@ def _csv(rows: pa.RecordBatch) -> bytes:
     flat = pc.list_flatten(reasons)
     texts = [pc.struct_field(flat, name) for name in ("column", "rule", "message", "value")]
     cells = [_harmless(column) for column in (*texts, _decoded(rows["raw"]).take(parents))]
-    lines = pa.table([rows["row"].take(parents), rows["line"].take(parents), *cells], names=CSV_COLUMNS)
+    line = pc.if_else(pc.equal(rows["line"], 0), pa.scalar(None, pa.int64()), rows["line"])
+    table = pa.table([rows["row"].take(parents), line.take(parents), *cells], names=CSV_COLUMNS)
     out = io.BytesIO()
-    pyarrow.csv.write_csv(lines, out, pyarrow.csv.WriteOptions(include_header=False))
+    pyarrow.csv.write_csv(table, out, pyarrow.csv.WriteOptions(include_header=False))
     return out.getvalue()
 
 

@@ -1,4 +1,5 @@
-"""What may be wrong inside nested Arrow values that already have the right type: missing values, broken text, symbols."""
+"""What may be wrong inside nested Arrow values that already have the right type: missing values, broken text, symbols,
+moments outside the calendar or the day."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,8 +7,10 @@ import pyarrow.compute as pc
 
 from millrace.model.columns import Avro, Column
 from millrace.validate.cells import typed_cells
+from millrace.validate.encoded import is_encoded, typed_integers
 from millrace.validate.faults import Fault, Rows, indices
 from millrace.validate.json_values import unwrapped
+from millrace.validate.text import meaning
 
 
 def broken_inside(name: str, avro: Avro, array: pa.Array) -> list[Fault]:
@@ -35,7 +38,7 @@ def _inside(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
         first, count = offsets[0], offsets[-1] - offsets[0]
         keys = _child("string", array.keys.slice(first, count), owners, f"{where}.key")
         return keys + _child(avro["values"], array.items.slice(first, count), owners, f"{where}.value")
-    return _in_text(avro, array, rows, where)
+    return _in_leaf(avro, array, rows, where)
 
 
 def _in_record(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
@@ -58,11 +61,17 @@ def _child(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
     return faults + _inside(inner, array, rows, where)
 
 
-def _in_text(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
-    if not (pa.types.is_string(array.type) or pa.types.is_binary(array.type)):
-        return []
+def _in_leaf(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
     leaf = Column(where, avro, True, array.type)
-    return [fault.at(rows) for fault in typed_cells(leaf, array.view(pa.binary()), clean=False, has_nul=True)[1]]
+    if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
+        faults = typed_cells(leaf, array.view(pa.binary()), clean=False, has_nul=True)[1]
+    elif is_encoded(name := meaning(leaf)):
+        counted_as = "timestamp-micros" if pa.types.is_timestamp(array.type) else name
+        numbers = array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()).cast(pa.int64())
+        faults = typed_integers(leaf, numbers, counted_as)[1]
+    else:
+        return []
+    return [fault.at(rows) for fault in faults]
 
 
 def declared(array: pa.Array, kind: pa.DataType) -> pa.Array:

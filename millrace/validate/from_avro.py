@@ -1,70 +1,95 @@
 """A chunk that is an Avro container file: records read by the writer's schema, then judged column by column."""
 
 import io
+from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
 import fastavro
 import pyarrow as pa
-from fastavro.schema import expand_schema
 
+from millrace.formats.avro_container import Reader, read_header
+from millrace.formats.avro_types import field_type, fields_of, without_logical_types
 from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader
-from millrace.model.columns import DELETED_COLUMN, Avro, Column, parse_columns
+from millrace.model.columns import DELETED_COLUMN, Avro
 from millrace.model.errors import Invalid
 from millrace.model.fields import assigned
+from millrace.validate.avro_values import ESCAPED, array_of, readable, spoken
+from millrace.validate.faults import Fault, Found, listed
 from millrace.validate.from_arrow import parse_table
 from millrace.validate.json_values import as_text
 from millrace.validate.parsed import Parsed, Undecodable
 from millrace.validate.reading import Reading
-from millrace.validate.rescue import value_parts
-
-_CLOCK = {"time-millis": pa.time32("ms"), "time-micros": pa.time64("us")}
+from millrace.validate.rescue import value_parts, written
+from millrace.validate.text import Outcome
 
 
 def parse_avro(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     try:
         # fastavro raises whatever its decoders do: a broken file shows as any of IndexError, KeyError, EOFError, zlib.error …
-        reader = fastavro.reader(io.BytesIO(body))
-        schema = reader.writer_schema
-        records = list(reader)
+        schema, records = _decoded(body)
     except Exception as error:
-        raise Undecodable(f"The chunk cannot be read as an Avro file: {error or type(error).__name__}") from error
+        raise Undecodable(f"The chunk cannot be read as an Avro file: {str(error) or type(error).__name__}") from error
     try:
-        expanded: Avro = expand_schema(schema)
-        table = _table(expanded["fields"], records, reading)
-        others = _others(expanded["fields"], records, reading)
+        fields = fields_of(schema)
+        table = _table(fields, records, reading)
     except (Invalid, pa.ArrowException, KeyError, TypeError) as error:
         raise Undecodable(f"The Avro file's schema cannot be read by this table: {error}") from error
-    return parse_table(table, reading, others)
+    others, faults = _others(fields, records, reading)
+    parsed = parse_table(table, reading, others)
+    return replace(parsed, faults=parsed.faults + faults)
+
+
+def _decoded(body: bytes) -> tuple[Avro, list[Any]]:
+    """The writer's schema and its records, every value as it stands in the file."""
+    start = Reader(bytearray(body))
+    header = read_header(start)
+    plain = replace(header, schema=without_logical_types(header.schema))
+    file = io.BytesIO(plain.framed(header.schema["name"], header.codec) + body[start.at :])
+    return header.schema, list(fastavro.reader(file, handle_unicode_errors=ESCAPED))
 
 
 def _table(fields: list[Avro], records: list[Any], reading: Reading) -> pa.Table:
     """The columns the table knows, in the writer's types."""
     names = assigned((field["name"] for field in fields), reading.columns).values()
-    known = [field for field in fields if field["name"] in names]
-    arrays = {}
-    # One by one, because a writer's names may differ only in case.
-    for field in known:
-        (column,) = parse_columns({"type": "record", "name": "chunk", "fields": [field]})
-        arrays[column.name] = _array(column, [record[column.name] for record in records])
+    arrays = {
+        field["name"]: array_of(field_type(field), [record[field["name"]] for record in records], field["name"])
+        for field in fields
+        if field["name"] in names
+    }
     if any(field["name"] == DELETED_COLUMN for field in fields):
         arrays[DELETED_COLUMN] = _texts([record[DELETED_COLUMN] for record in records])
     return pa.table(arrays) if arrays else pa.table({"": pa.nulls(len(records))})
 
 
 def _texts(values: list[Any]) -> pa.Array:
-    return pa.array([None if value is None else as_text(value) for value in values], pa.string())
+    return pa.array([None if value is None else readable(as_text(value)) for value in values], pa.string())
 
 
-def _others(fields: list[Avro], records: list[Any], reading: Reading) -> dict[str, pa.Array]:
+def _others(fields: list[Avro], records: list[Any], reading: Reading) -> tuple[dict[str, pa.Array], list[Fault]]:
+    parts, faults = {}, []
     names = unknown((field["name"] for field in fields), reading.columns) if reading.rescues else []
-    return {name: value_parts([record[name] for record in records]) for name in names}
+    for field in fields:
+        if (name := field["name"]) in names:
+            parts[name], found = _json(name, spoken(field["type"], [record[name] for record in records]))
+            faults += found
+    return parts, faults
 
 
-def _array(column: Column, values: list[Any]) -> pa.Array:
-    if column.logical in _CLOCK:
-        return pa.array(values, _CLOCK[column.logical])
-    if column.logical == "uuid":
-        values = [str(value) if isinstance(value, UUID) else value for value in values]
-    return pa.array(values, column.arrow)
+def _json(name: str, values: list[Any]) -> Outcome:
+    try:
+        return value_parts(values), []
+    except TypeError:
+        return _json_each(name, values)
+
+
+def _json_each(name: str, values: list[Any]) -> Outcome:
+    texts: list[str | None] = []
+    bad: list[Found] = []
+    for row, value in enumerate(values):
+        try:
+            texts.append(None if value is None else written(value))
+        except TypeError as error:
+            texts.append(None)
+            bad.append(Found(row, name, "json", f"cannot be kept as JSON: {error}", readable(as_text(value))))
+    return pa.array(texts, pa.string()), listed(bad)

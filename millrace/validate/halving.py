@@ -39,5 +39,12 @@ def _halve(array: pa.Array, start: int, target: pa.DataType, parts: list[pa.Arra
             bad.append(start)
             return
         half = len(array) // 2
-        _halve(array.slice(0, half), start, target, parts, bad)
-        _halve(array.slice(half), start + half, target, parts, bad)
+        _halve(_part(array, 0, half), start, target, parts, bad)
+        _halve(_part(array, half, len(array)), start + half, target, parts, bad)
+
+
+def _part(array: pa.Array, start: int, end: int) -> pa.Array:
+    """A slice of lists or maps would be cast with the items of its neighbours."""
+    if pat.is_nested(array.type):
+        return array.take(pa.array(np.arange(start, end)))
+    return array.slice(start, end - start)

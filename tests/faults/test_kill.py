@@ -59,7 +59,7 @@ def begun(platform: RunningPlatform, tenant: str) -> bool:
     return bool(items) and items[0]["chunks"]["sent"] > 0
 
 
-def check(platform: RunningPlatform, tenant: str, ended: dict[str, Any], key: bool) -> None:
+def check(platform: RunningPlatform, tenant: str, ended: dict[str, Any]) -> None:
     rejects = expected_rejects()
     assert ended["state"] == "completed", ended
     assert ended["rows"] == {"read": ROWS, "accepted": ROWS - rejects, "rejected": rejects, "ignored": 0}
@@ -84,20 +84,20 @@ def all_events(platform: RunningPlatform) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("victim", ["data-plane", "jvm", "worker", "kafka", "server"])
-@pytest.mark.parametrize("key", [("id",), ()], ids=["keyed", "keyless"])
-def test_kill_during_an_import(platform: RunningPlatform, file: Path, victim: str, key: tuple[str, ...]) -> None:
-    tenant = f"killed-{victim}-{'keyed' if key else 'keyless'}"
-    platform.declare(tenant, record("speeds", *SPEEDS, key=key))
-    sending = Sending(platform, tenant, file)
-    wait_until(lambda: begun(platform, tenant), 60, "the upload to begin")
-    if victim in ("data-plane", "jvm", "worker"):
-        wait_until(lambda: judged_some(platform, tenant), 60, "some chunks to be judged")
+def test_kill_during_imports(platform: RunningPlatform, file: Path, victim: str) -> None:
+    """Of tables with a key and without, at once."""
+    keys: dict[str, tuple[str, ...]] = {f"killed-{victim}-keyed": ("id",), f"killed-{victim}-keyless": ()}
+    for tenant, key in keys.items():
+        platform.declare(tenant, record("speeds", *SPEEDS, key=key))
+    sendings = {tenant: Sending(platform, tenant, file) for tenant in keys}
+    reached = judged_some if victim in ("data-plane", "jvm", "worker") else begun
+    wait_until(lambda: all(reached(platform, tenant) for tenant in keys), 60, "both to be under way")
     for process in platform.workers() if victim == "worker" else [platform.part(victim)]:
         # A worker may have ended by itself since they were counted.
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    ended = platform.ended(sending.join(), 180)
-    check(platform, tenant, ended, bool(key))
+    for tenant, sending in sendings.items():
+        check(platform, tenant, platform.ended(sending.join(), 180))
 
 
 def test_the_whole_platform_killed_starts_again_where_it_was(platform: RunningPlatform, file: Path) -> None:
@@ -108,7 +108,7 @@ def test_the_whole_platform_killed_starts_again_where_it_was(platform: RunningPl
     platform.process.wait(30)
     platform.client.close()
     platform.start()
-    check(platform, tenant, platform.ended(import_id, 180), key=True)
+    check(platform, tenant, platform.ended(import_id, 180))
 
 
 def test_a_chunk_that_kills_its_worker_fails_its_import_only(platform: RunningPlatform, tmp_path: Path) -> None:

@@ -145,6 +145,56 @@ def test_resuming_behind_any_piece_gives_the_remaining_pieces(text: bytes, stop:
     assert cut_all(text[point["offset"] :], [37], resume=point) == cuts[stop % len(cuts) + 1 :]
 
 
+def read_from(text: bytes, start: int) -> tuple[int, bool]:
+    """Octet by octet: where the last whole row ends, and whether the text ends inside quotes."""
+    row_end, quoted, at_start, place = start, False, True, start
+    while place < len(text):
+        octet = text[place : place + 1]
+        if quoted:
+            if octet == b'"' and text[place + 1 : place + 2] == b'"':
+                place += 1
+            elif octet == b'"':
+                quoted, at_start = False, False
+        elif octet == b'"' and at_start:
+            quoted = True
+        else:
+            at_start = octet in b",\r\n"
+            # A line end of two octets ends with its second.
+            if octet in b"\r\n" and text[place : place + 2] != b"\r\n":
+                row_end = place + 1
+        place += 1
+    return row_end, quoted
+
+
+def rows_in(body: bytes, line: int) -> list[tuple[bytes, int]]:
+    spans = row_spans(body, ",", '"')
+    return [(body[a:b], line + lines) for a, b, lines in zip(spans.starts, spans.ends, spans.lines, strict=True)]
+
+
+def expected_rows(text: bytes) -> list[tuple[bytes, int]]:
+    """A line whose quote is open when the text ends is a row; reading goes on behind it."""
+    rows, place, line = [], 0, 1
+    end, quoted = read_from(text, 0)
+    while quoted:
+        rows += rows_in(text[place:end], line)
+        broken = text[end:].splitlines(keepends=True)[0]
+        line += len(text[place:end].splitlines())
+        rows.append((broken.rstrip(b"\r\n"), line))
+        place, line = end + len(broken), line + 1
+        end, quoted = read_from(text, place)
+    return rows + rows_in(text[place:], line)
+
+
+@given(texts.filter(lambda text: not text.startswith(BOM)))
+@settings(max_examples=250, deadline=None)
+def test_a_quote_left_open_at_the_end_costs_its_line_alone(text: bytes) -> None:
+    cutter = open_cutter(table(), UploadOptions(), limits=Limits(piece_bytes=64, row_bytes=1 << 20))
+    found = []
+    for cut in [*cutter.feed(text), *cutter.finish()]:
+        found += [(cut.body, cut.first_line)] if cut.oversize else rows_in(cut.body, cut.first_line)
+    assert found == expected_rows(text)
+
+
 @given(texts, sizes)
 @settings(max_examples=150, deadline=None)
 def test_pieces_stay_near_the_target(text: bytes, steps: list[int]) -> None:

@@ -1,9 +1,11 @@
 """Avro container uploads."""
 
+import contextlib
 import io
 import json
 import zlib
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import fastavro
@@ -11,9 +13,9 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from millrace.formats.avro_container import write_long
+from millrace.formats.avro_container import ContainerHeader, write_long
 from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
-from millrace.model.errors import Invalid, TooLarge
+from millrace.model.errors import Invalid, Refused, TooLarge
 from millrace.model.table import Definition, TableDeclaration, define
 
 SCHEMA: dict[str, Any] = {
@@ -32,6 +34,11 @@ SMALL = Limits(piece_bytes=60_000, row_bytes=200_000, kept_bytes=100)
 
 def table(**changes: Any) -> Definition:
     return define("t", TableDeclaration("x", SCHEMA, file_type="avro", **changes), 1)
+
+
+def columns_table(*fields: dict[str, Any]) -> Definition:
+    schema = {**SCHEMA, "fields": list(fields)}
+    return define("t", TableDeclaration("x", schema, file_type="avro", unknown_fields="ignore"), 1)
 
 
 def container(codec: str = "null", schema: Any = None, rows: Any = None, interval: int = 16_000) -> bytes:
@@ -140,6 +147,69 @@ def test_missing_unknown_and_unresolvable_columns_are_refused_by_name() -> None:
     with pytest.raises(Invalid, match="column 'id' as string, the table has long"):
         cut(written(("id", "string"), ("name", "string")))
     assert cut(written(("name", "bytes"), ("id", ["null", "int"])))[0].rows == 0
+
+
+STAMP_MS = {"type": "long", "logicalType": "timestamp-millis"}
+UNION = ["null", "string", "int"]
+
+
+@pytest.mark.parametrize(
+    ("name", "avro", "said"),
+    [
+        ("name", UNION, "'name' is written as a union of 2 types"),
+        ("note", {"type": "array", "items": UNION}, "writes column 'note' as array"),
+        ("id", "lang", "is not valid"),
+        ("id", {"size": 3}, "is not valid"),
+    ],
+)
+def test_a_schema_that_no_row_could_be_read_by_is_refused(name: str, avro: Any, said: str) -> None:
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}]
+    fields = [*(field for field in fields if field["name"] != name), {"name": name, "type": avro}]
+    with pytest.raises(Invalid, match=said):
+        cut(ContainerHeader({**SCHEMA, "fields": fields}, "null", SYNC).framed("x"))
+
+
+def test_unions_inside_a_column_and_bytes_that_are_decimals_are_refused() -> None:
+    inner = {"type": "array", "items": "string"}
+    definition = columns_table({"name": "a", "type": inner}, {"name": "b", "type": "bytes"})
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    for a, b, said in (({**inner, "items": UNION}, "bytes", "union of 2"), (inner, decimal, "'b' as decimal")):
+        schema = {**SCHEMA, "fields": [{"name": "a", "type": a}, {"name": "b", "type": b}]}
+        with pytest.raises(Invalid, match=said):
+            list(open_cutter(definition, UploadOptions()).feed(ContainerHeader(schema, "null", SYNC).framed("x")))
+
+
+@pytest.mark.parametrize(("depth", "letters"), [(300, "a"), (1, "\\ud800")])
+def test_a_schema_that_cannot_be_handed_on_is_refused(depth: int, letters: str) -> None:
+    avro: Any = "int"
+    for _ in range(depth):
+        avro = {"type": "array", "items": avro}
+    odd = json.dumps({**SCHEMA, "fields": [*SCHEMA["fields"], {"name": "?", "type": avro}]}).replace("?", letters)
+    meta = write_long(11) + b"avro.schema" + write_long(len(odd)) + odd.encode()
+    with pytest.raises(Invalid, match="Its schema is"):
+        cut(b"Obj\x01\x02" + meta + b"\0" + SYNC, limits=SMALL)
+
+
+def test_a_long_block_is_split_whatever_its_values_mean() -> None:
+    definition = columns_table({"name": "id", "type": STAMP_MS}, {"name": "name", "type": "string"})
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "bytes"}]
+    rows = [{"id": 10**15, "name": b"\xff" * 100} for _ in range(3000)]
+    plain = container(schema={**SCHEMA, "fields": fields}, rows=rows, interval=1 << 20)
+    header = ContainerHeader({**SCHEMA, "fields": definition.table.schema["fields"]}, "null", SYNC).framed("x")
+    cutter = open_cutter(definition, UploadOptions(), limits=SMALL)
+    found = [*cutter.feed(header + plain[plain.index(SYNC) + 16 :]), *cutter.finish()]
+    assert sum(piece.rows for piece in found) == 3000
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_flipped_octets_are_refused_or_read(codec: str) -> None:
+    chance, data = Random(7), container(codec, rows=ROWS[:50], interval=400)
+    small = Limits(piece_bytes=300, row_bytes=250, kept_bytes=50)
+    for _ in range(400):
+        place = chance.randrange(len(data))
+        with contextlib.suppress(Refused):
+            cut(data[:place] + bytes([chance.randrange(256)]) + data[place + 1 :], limits=small)
 
 
 def test_damaged_files_are_refused_with_the_block() -> None:

@@ -1,5 +1,6 @@
 """CSV uploads: headers, encodings, broken quotes and rows over the limit."""
 
+import contextlib
 import time
 import tracemalloc
 from collections.abc import Iterable
@@ -73,6 +74,8 @@ def test_without_header_the_declared_order_holds() -> None:
         (b",".join(b"c%d" % n for n in range(100_000)) + b"\n", "more than 2004 columns"),
         (b"x" * (5 * MIB), "longer than 4 MiB"),
         (b'"id,name\n' + b"1,a\n" * (2 * MIB), "longer than 4 MiB"),
+        (b'id,"name\n', "line 1 has a quote that never closes"),
+        (b'id,;"name\n', "lacks the column 'name'"),
     ],
 )
 def test_a_header_that_does_not_suit_is_refused_with_a_remedy(header: bytes, said: str) -> None:
@@ -151,6 +154,25 @@ def test_a_quote_that_never_closes_costs_its_line_only() -> None:
     assert "line 1002" in odd[0].oversize.message
     assert sum(piece.rows for piece in found) == 1001 + len(tail) // 8
     assert all(a.first_row + a.rows == b.first_row for a, b in pairwise(found))
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize(("text", "rows"), [(b'%d,"open', [3]), (b'%d,"open', [20]), (b'%d,a","', [7, 8, 9])])
+def test_quotes_open_at_the_end_of_a_short_file_cost_their_lines_only(text: bytes, rows: list[int], end: bytes) -> None:
+    lines = [text % n if n in rows else b"%d,a" % n for n in range(1, 21)]
+    found = cut(end.join([b"id,name", *lines]))
+    odd = [piece for piece in found if piece.oversize]
+    assert [(piece.body, piece.first_row, piece.first_line) for piece in odd] == [(text % n, n, n + 1) for n in rows]
+    assert {piece.oversize.rule for piece in odd if piece.oversize} == {"unclosed_quote"}
+    assert sum(piece.rows for piece in found) == 20
+
+
+@pytest.mark.parametrize("line", [b'x","\n', b'1,"a\n2,b"c\n', b'"\n', b'1,a"\n"2'])
+def test_four_megabytes_of_stray_quotes_take_little_time(line: bytes) -> None:
+    began = time.process_time()
+    with contextlib.suppress(Invalid):
+        cut((line * MIB)[: 4 * MIB - 1], table(header=False))
+    assert time.process_time() - began < 5
 
 
 def test_a_line_over_the_limit_is_one_short_piece() -> None:

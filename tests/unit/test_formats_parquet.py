@@ -1,7 +1,9 @@
 """Parquet uploads: spooled, then read as Arrow batches."""
 
+import contextlib
 import io
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from millrace.formats.cut import Cut, Cutter, Limits, UploadOptions, open_cutter
-from millrace.model.errors import Invalid, TooLarge
+from millrace.model.errors import Invalid, Refused, TooLarge
 from millrace.model.table import Definition, TableDeclaration, define
 
 MIB = 1 << 20
@@ -50,6 +52,32 @@ def cut(data: bytes, spool: Path, definition: Definition | None = None, **option
 
 def rows_of(cuts: list[Cut]) -> pa.Table:
     return pa.concat_tables([pa.ipc.open_stream(piece.body).read_all() for piece in cuts])
+
+
+def test_a_column_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    data = parquet(ROWS.slice(0, 10), store_schema=False)
+    with pytest.raises(Invalid, match="cannot be read as Parquet"):
+        cut(data.replace(b"note", b"n\xffte"), tmp_path)
+
+
+def test_a_long_row_that_python_cannot_show_costs_itself_only(tmp_path: Path) -> None:
+    broken = pa.array([b"a", b"\xff" * 2000, b"c"]).view(pa.string())
+    rows = pa.table({"id": [1, 2, 3], "name": broken})
+    limits = Limits(piece_bytes=500, row_bytes=1000, kept_bytes=100)
+    found = cut(parquet(rows), tmp_path, limits=limits)
+    assert [(piece.first_row, piece.rows, piece.encoding) for piece in found] == [
+        (1, 1, "arrow"),
+        (2, 1, "oversize"),
+        (3, 1, "arrow"),
+    ]
+
+
+def test_flipped_octets_are_refused_or_read(tmp_path: Path) -> None:
+    chance, data = Random(7), parquet(ROWS.slice(0, 20), row_group_size=8)
+    for _ in range(300):
+        place = chance.randrange(len(data))
+        with contextlib.suppress(Refused):
+            cut(data[:place] + bytes([chance.randrange(256)]) + data[place + 1 :], tmp_path)
 
 
 def test_pieces_are_ipc_streams_that_hold_every_row(tmp_path: Path) -> None:

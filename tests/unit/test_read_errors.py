@@ -213,6 +213,13 @@ def test_csv_has_a_line_for_each_reason(errors: Errors) -> None:
     assert len(lines) == 1 + 2 * ROWS_PER_CHUNK
 
 
+def test_a_row_of_a_file_without_lines_has_none(errors: Errors) -> None:
+    errors.add_rows([{**row_of(1), "line": 0}])
+    assert errors.page().items[0]["line"] is None
+    assert json.loads(errors.exported("jsonl"))["line"] is None
+    assert errors.exported().splitlines()[1].startswith(b'1,,"a"')
+
+
 def test_csv_without_rows_has_its_header(errors: Errors) -> None:
     assert errors.exported() == b'"row","line","column","rule","message","value","raw"\n'
     assert errors.exported("jsonl") == b""

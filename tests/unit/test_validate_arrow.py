@@ -2,6 +2,7 @@
 
 import datetime as dt
 import io
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
+from millrace.formats.avro_container import ContainerHeader
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import stored_schema
 from millrace.model.declaration import parse_table
@@ -31,9 +33,9 @@ RECORD = {
 }
 
 
-def table(*fields: dict[str, Any], key: list[str] | None = None) -> Definition:
+def table(*fields: dict[str, Any], key: list[str] | None = None, **more: Any) -> Definition:
     schema = {"type": "record", "name": "t", "fields": list(fields)}
-    return define("tenant", parse_table({"schema": schema, "primary_key": key or []}), 1)
+    return define("tenant", parse_table({"schema": schema, "primary_key": key or [], **more}), 1)
 
 
 def judged(definition: Definition, body: bytes, rows: int, encoding: str = "arrow") -> Judged:
@@ -198,6 +200,108 @@ def test_avro_files_of_an_older_or_newer_schema() -> None:
     assert result.rejected is not None
     assert [row[0]["rule"] for row in result.rejected["reasons"].to_pylist()] == ["required", "type"]
     assert orjson.loads(result.rejected["raw"][1].as_py())["a"] == 2**40
+
+
+def as_encoded(avro: Any) -> Any:
+    """The type with which fastavro writes any value of that encoding."""
+    if isinstance(avro, list):
+        return [as_encoded(inner) for inner in avro]
+    if not isinstance(avro, dict):
+        return {"string": "bytes", "int": "long"}.get(avro, avro)
+    return {key: as_encoded(value) for key, value in avro.items() if key != "logicalType"}
+
+
+def encoded(fields: list[dict[str, Any]], records: list[dict[str, Any]]) -> bytes:
+    sink = io.BytesIO()
+    mark = b"mark" * 4
+    fastavro.writer(sink, {"type": "record", "name": "w", "fields": as_encoded(fields)}, records, sync_marker=mark)
+    header = ContainerHeader({"type": "record", "name": "w", "fields": fields}, "null", mark).framed("w")
+    return header + sink.getvalue().split(mark, 1)[1]
+
+
+WRAPPED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "column": (lambda avro: avro, lambda value: value),
+    "record": (
+        lambda avro: {"type": "record", "name": "q", "fields": [{"name": "x", "type": avro}]},
+        lambda v: {"x": v},
+    ),
+    "array": (lambda avro: {"type": "array", "items": ["null", avro]}, lambda value: [value, value]),
+    "map": (lambda avro: {"type": "map", "values": avro}, lambda value: {"k": value}),
+}
+
+
+@pytest.mark.parametrize("shape", WRAPPED)
+@pytest.mark.parametrize(
+    ("avro", "good", "bad"),
+    [
+        (STAMP_MS, 0, 10**15),
+        (STAMP_MS, 0, 2**62),
+        (STAMP, 0, 10**18),
+        (DATE, 0, 2**31 - 1),
+        (DATE, 0, 2**40),
+        (TIME_MS, 0, 2**31 - 1),
+        (TIME_US, 0, -1),
+        (UUID, b"123e4567-e89b-12d3-a456-426614174000", b"nope"),
+        ("string", b"ok", b"\xff"),
+        ("int", 1, 2**40),
+        (DECIMAL, b"\x01", b"\x7f\xff\xff"),
+        (DECIMAL, b"\x01", b"\x7f" * 5000),
+    ],
+)
+def test_a_bad_avro_value_costs_its_row_only(shape: str, avro: Any, good: Any, bad: Any) -> None:
+    kind, value = WRAPPED[shape]
+    fields = [{"name": "id", "type": "int"}, {"name": "c", "type": kind(avro)}]
+    records = [{"id": n, "c": value(bad if n == 2 else good)} for n in (1, 2, 3)]
+    result = judged(table(*fields), encoded(fields, records), 3, "avro")
+    assert result.accepted["id"].to_pylist() == [1, 3]
+    assert result.rejected is not None
+    assert result.rejected["row"].to_pylist() == [2]
+    (reason, *_) = result.rejected["reasons"][0].as_py()
+    assert (reason["column"], bool(reason["value"])) == ("c", True)
+
+
+def test_an_avro_map_key_that_is_no_text_costs_its_row_only() -> None:
+    fields = [{"name": "m", "type": {"type": "map", "values": "int"}}]
+    body = encoded(fields, [{"m": {key: 1}} for key in ("good", "evil", "fine")]).replace(b"evil", b"\xffvil")
+    result = judged(table(*fields), body, 3, "avro")
+    assert result.accepted["m"].to_pylist() == [[("good", 1)], [("fine", 1)]]
+
+
+@pytest.mark.parametrize("local", ["", "local-"])
+@pytest.mark.parametrize(("unit", "factor"), [("millis", 1000), ("micros", 10**6), ("nanos", 10**9)])
+def test_avro_timestamps_of_any_unit(local: str, unit: str, factor: int) -> None:
+    fields = [{"name": "c", "type": {"type": "long", "logicalType": f"{local}timestamp-{unit}"}}]
+    result = judged(table({"name": "c", "type": STAMP}), encoded(fields, [{"c": 86_400 * factor}]), 1, "avro")
+    assert result.accepted["c"].to_pylist() == [moment(1970, 1, 2)]
+
+
+def test_avro_decimals_are_exact_whatever_precision_their_writer_claims() -> None:
+    wide = {**DECIMAL, "precision": 30, "scale": 4}
+    fields = [{"name": "c", "type": {**wide, "precision": 2, "scale": 2}}, {"name": "d", "type": wide}]
+    numbers = [-1, 12_345, 10**29]
+    records = [{name: number.to_bytes(16, signed=True) for name in "cd"} for number in numbers]
+    definition = table({"name": "c", "type": {**wide, "scale": 2}}, {"name": "d", "type": wide})
+    result = judged(definition, encoded(fields, records), 3, "avro")
+    assert result.accepted["c"].to_pylist() == [Decimal(number).scaleb(-2) for number in numbers]
+    assert result.accepted["d"].to_pylist() == [Decimal(number).scaleb(-4) for number in numbers]
+
+
+def test_unknown_avro_values_are_kept_as_they_are_meant_or_as_they_stand() -> None:
+    fields = [{"name": "id", "type": "int"}, {"name": "t", "type": STAMP_MS}, {"name": "s", "type": "string"}]
+    records = [{"id": 1, "t": 0, "s": b"a"}, {"id": 2, "t": 10**15, "s": b"b"}, {"id": 3, "t": 0, "s": b"\xff"}]
+    result = judged(table(fields[0], unknown_fields="rescue"), encoded(fields, records), 3, "avro")
+    assert result.accepted["_rescued"].to_pylist() == [
+        '{"s":"a","t":"1970-01-01T00:00:00+00:00"}',
+        '{"s":"b","t":1000000000000000}',
+    ]
+    assert result.rejected is not None
+    assert result.rejected["reasons"][0].as_py()[0]["column"] == "s"
+
+
+def test_a_list_that_cannot_be_cast_costs_its_row_only() -> None:
+    given = pa.table({"a": pa.array([[1], [2**40], [3, None], None], pa.list_(pa.int64()))})
+    definition = table({"name": "a", "type": ["null", {"type": "array", "items": ["null", "int"]}]})
+    assert judged(definition, stream(given), 4).accepted["a"].to_pylist() == [[1], [3, None], None]
 
 
 def test_a_wrong_row_count_fails_the_chunk() -> None:

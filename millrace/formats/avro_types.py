@@ -1,0 +1,117 @@
+"""An Avro writer's types: the schema to decode values as they stand in the file, and the Arrow type that holds them.
+
+Refuses, by column, what no column can be read from: unions of more than null and one type, and endless types."""
+
+from typing import Any
+
+import pyarrow as pa
+from fastavro.schema import expand_schema
+
+from millrace.model.columns import MAX_DEPTH, Avro
+from millrace.model.errors import Invalid
+
+_HELD = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    # As a long: what is too large for an int is then found in its cell.
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+}
+_MOMENTS = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    **{
+        ("long", f"{local}timestamp-{unit}"): pa.timestamp(short, tz)
+        for unit, short in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
+        for local, tz in (("", "UTC"), ("local-", None))
+    },
+}
+
+
+def without_logical_types(avro: Avro) -> Avro:
+    """The same encoding, but no decoder can stumble over a value that its logical type does not have."""
+    if isinstance(avro, list):
+        return [without_logical_types(branch) for branch in avro]
+    if not isinstance(avro, dict):
+        return avro
+    plain = {key: value for key, value in avro.items() if key != "logicalType"}
+    for part in plain.keys() & {"type", "items", "values", "fields"}:
+        plain[part] = without_logical_types(plain[part])
+    return plain
+
+
+def field_type(field: dict[str, Any]) -> Avro:
+    """A field's type; a logical type may stand inside it or beside it."""
+    avro, logical = field["type"], {key: field[key] for key in ("logicalType", "precision", "scale") if key in field}
+    inner = alone(avro)
+    return {"type": inner, **logical} if isinstance(inner, str) and "logicalType" in logical else avro
+
+
+def alone(avro: Avro) -> Avro:
+    """A type without needless wrapping and without null beside it, where that leaves one."""
+    while True:
+        if isinstance(avro, dict) and isinstance(avro.get("type"), (dict, list)):
+            avro = avro["type"]
+        elif isinstance(avro, list) and len(avro) - avro.count("null") == 1:
+            avro = next(branch for branch in avro if branch != "null")
+        else:
+            return avro
+
+
+def kind_and_logical(avro: Avro) -> tuple[str, str | None]:
+    return (avro.get("type", ""), avro.get("logicalType")) if isinstance(avro, dict) else (str(avro), None)
+
+
+def fields_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """The fields of a record's schema, every named type in the place where it is used."""
+    expanded: Any = expand_schema(schema)
+    fields: list[dict[str, Any]] = expanded["fields"]
+    return fields
+
+
+def is_decimal(avro: Avro) -> bool:
+    kind, logical = kind_and_logical(avro)
+    return logical == "decimal" and kind in ("bytes", "fixed")
+
+
+def held_type(avro: Avro, where: str, depth: int = 0) -> pa.DataType:
+    """Arrow's type for the values of a type; decimals are held as text, so that none is too long."""
+    avro = alone(avro)
+    if depth > MAX_DEPTH:
+        raise Invalid(f"Column {where!r} is nested deeper than {MAX_DEPTH} levels.")
+    if isinstance(avro, list):
+        return _held_union(avro, where)
+    kind, logical = kind_and_logical(avro)
+    if kind in ("array", "map", "record"):
+        return _held_nested(avro, kind, where, depth + 1)
+    if is_decimal(avro):
+        return pa.string()
+    held = _MOMENTS.get((kind, str(logical)), _HELD.get(kind))
+    if held is None:
+        raise Invalid(f"Column {where!r} is written as {kind!r:.80}, which holds itself.", remedy="Write a flat type.")
+    return held
+
+
+def _held_union(branches: list[Avro], where: str) -> pa.DataType:
+    types = len(branches) - branches.count("null")
+    if types == 0:
+        return pa.null()
+    raise Invalid(
+        f"Column {where!r} is written as a union of {types} types.", remedy='Write it with one type, or ["null", T].'
+    )
+
+
+def _held_nested(avro: dict[str, Any], kind: str, where: str, depth: int) -> pa.DataType:
+    if kind == "array":
+        return pa.list_(held_type(avro["items"], where, depth))
+    if kind == "map":
+        return pa.map_(pa.string(), held_type(avro["values"], where, depth))
+    fields = avro["fields"]
+    return pa.struct([(field["name"], held_type(field["type"], f"{where}.{field['name']}", depth)) for field in fields])
