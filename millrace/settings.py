@@ -1,8 +1,10 @@
-"""The only reader of the environment: frozen, nested, unknown fields refused, secrets masked when shown.
+"""The platform's settings, from the environment: frozen, nested, unknown fields refused, secrets masked when shown.
 
 MILLRACE_HOME is the root of all state; MILLRACE_KAFKA__BOOTSTRAP_SERVERS, MILLRACE_SPARK__MASTER … name nested fields."""
 
 import json
+from collections.abc import Iterable
+from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Literal, Self
@@ -181,3 +183,24 @@ class Settings(BaseSettings):
         """The administrators' token, from the client file that `millrace up` leaves in the home."""
         token: str = json.loads(Home(self.home).client.read_text())["token"]
         return token
+
+
+# Read where they are needed: by the client, the installer, the sinks and the tests of faults.
+_OTHERS = ("URL", "TOKEN", "CACHE", "IVY_SETTINGS", "FILES_ROOT", "FAILPOINTS", "POISON")
+_PREFIX, _SECRETS = "MILLRACE_", "MILLRACE_SECRET_"
+
+
+def unread(names: Iterable[str]) -> dict[str, str | None]:
+    """Variables that look like settings and are none, with the name that may be meant."""
+    known = {*_OTHERS, *_names(Settings)}
+    own = (name for name in names if name.startswith(_PREFIX) and not name.startswith(_SECRETS))
+    strange = sorted(name for name in own if name.removeprefix(_PREFIX) not in known)
+    meant = {name: get_close_matches(name.removeprefix(_PREFIX), known, 1) for name in strange}
+    return {name: f"{_PREFIX}{near[0]}" if near else None for name, near in meant.items()}
+
+
+def _names(model: type[BaseModel], prefix: str = "") -> Iterable[str]:
+    for name, field in model.model_fields.items():
+        yield f"{prefix}{name.upper()}"
+        if isinstance(field.default, _Section):
+            yield from _names(type(field.default), f"{prefix}{name.upper()}__")
