@@ -7,7 +7,7 @@ from millrace.client.fileoptions import FileOptions
 from millrace.client.whatif import PIECE_BYTES, TrialReport
 from millrace.formats.cut import UploadOptions
 from millrace.infer.trial import Bounds, try_file
-from millrace.model.declaration import parse_table
+from millrace.model.declaration import encoding_of, file_type_of, parse_table
 from millrace.model.table import define
 
 
@@ -17,13 +17,13 @@ def report_on(
     """As the platform would answer, but for the names of a tenant and a revision."""
     declaration = parse_table(declared.document)
     said: dict[str, Any] = {
-        "file_type": written.format,
+        "file_type": file_type_of(written.format),
         "compression": written.compression,
         "header": written.header,
         "delimiter": written.delimiter,
         "quote": written.quote,
         "null_text": written.null_text,
-        "encoding": written.encoding,
+        "encoding": encoding_of(written.encoding),
         "file_name": written.file_name or "",
     }
     options = UploadOptions(**said, max_plain_bytes=declaration.max_file_bytes)
