@@ -15,12 +15,11 @@ from sqlalchemy import select
 from millrace.api.platform import Platform
 from millrace.formats.cut import UploadOptions, open_cutter
 from millrace.model import ops
-from millrace.model.errors import Clash, Invalid, MillraceError, Missing, Refused, Unavailable
+from millrace.model.errors import Clash, Missing, Refused, Unavailable
 from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.model.table import Definition
-from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.records import find_import
@@ -29,8 +28,6 @@ from millrace.upload.gateway import Resume, Upload
 PIECE_BYTES = 1 << 20
 REMEMBER_SECONDS = 0.5
 ROOM_SECONDS = 0.05
-# Kafka, the disk or the sender's own leaving: the same bytes may well be taken another time.
-_MAY_PASS = (MillraceError, OSError, MemoryError, asyncio.CancelledError)
 T = TypeVar("T")
 
 
@@ -133,17 +130,10 @@ class Session:
             return await self._loop.run_in_executor(self._platform.uploads, work)
         except Refused as refusal:
             raise await self._give_up(refusal) from refusal
-        except _MAY_PASS:
+        except BaseException:
             # Some chunks may not have reached Kafka: the upload can only go on behind the last that did.
             self.is_broken = True
             raise
-        except Exception as error:
-            # The same bytes would meet the same trouble again.
-            told = f"{type(error).__name__}: {error}"[:500]
-            observe("trouble", kind="upload", error=f"{self.imp.id}: {told}")
-            raise await self._give_up(
-                Invalid(f"The file cannot be read: {told}.", remedy="Is it whole, and of the type that was said?")
-            ) from error
 
     async def _give_up(self, refusal: Refused) -> Refused:
         self.upload.close()

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from millrace.formats.decompress import BrokenOff
 from millrace.formats.pieces import Cut, Cutter, ResumePoint
-from millrace.model.errors import Invalid, TooLarge
+from millrace.model.errors import Invalid, MillraceError, TooLarge
 
 
 class Stage(Protocol):
@@ -52,9 +52,24 @@ class Pipeline:
         self._what = what
 
     def feed(self, piece: bytes) -> Iterator[Cut]:
-        return map(self._placed, self._through(piece, 0))
+        return self._read(map(self._placed, self._through(piece, 0)))
 
     def finish(self) -> Iterator[Cut]:
+        return self._read(self._finish())
+
+    def _read(self, cuts: Iterator[Cut]) -> Iterator[Cut]:
+        try:
+            yield from cuts
+        except (MillraceError, OSError, MemoryError):
+            raise
+        except Exception as error:  # whatever else a reader raises on foreign bytes, it would raise again
+            told = f"{type(error).__name__}: {error}"
+            raise Invalid(
+                f"{self._what} cannot be read after {self._cutter.rows_cut()} rows: {told}"[:400],
+                remedy="Is it whole, and of the type that was said?",
+            ) from error
+
+    def _finish(self) -> Iterator[Cut]:
         for number, stage in enumerate(self._stages, 1):
             try:
                 for piece in stage.finish():

@@ -203,7 +203,7 @@ def test_a_file_that_no_reader_understands_fails_instead_of_being_asked_for_agai
     def stumble(*_: object) -> None:
         raise KeyError("a footer that lies")
 
-    monkeypatch.setattr("millrace.upload.gateway.Upload.finish_with", stumble)
+    monkeypatch.setattr("millrace.formats.text_cut.TextCutter.feed", stumble)
     refused = client.post(UPLOADS.replace("uploads", "imports"), content=FILE, headers=AUTH)
     assert refused.status_code == 422
     assert "a footer that lies" in refused.json()["detail"]
