@@ -56,6 +56,7 @@ class Accountant:
         self._topics = Topics(cluster)
         self._checkpoints: dict[str, Checkpointed] = {}
         self._asked: set[tuple[str, str]] = set()
+        self._to_recheck: set[str] = set()
         self._pinned: dict[str, int] = {}
         self._trimmed_at = time.monotonic()
         self.retention = "ok"
@@ -121,8 +122,12 @@ class Accountant:
     def recheck(self, import_ids: set[str]) -> None:
         """Looks at imports again: their end op may have come after their last fact. Called from any thread."""
         if import_ids:
-            with self._store.read() as connection:
-                found = [find_import(connection, import_id) for import_id in import_ids]
+            try:
+                with self._store.read() as connection:
+                    found = [find_import(connection, import_id) for import_id in import_ids]
+            except Exception:
+                self._to_recheck |= import_ids
+                raise
             self._settle(imp for imp in found if imp is not None)
 
     def _settle(self, imports: Iterable[Import]) -> None:
@@ -133,6 +138,7 @@ class Accountant:
                     self._settle_one(connection, imp, passed)
                 except Exception as error:
                     # The others need not wait for it; it is looked at again by and by.
+                    self._to_recheck.add(imp.id)
                     observe("trouble", kind="settle", error=f"{imp.id}: {type(error).__name__}: {error}"[:1000])
 
     def _settle_one(self, connection: Connection, imp: Import, passed: dict[str, int]) -> None:
@@ -168,6 +174,7 @@ class Accountant:
     def _ask_again_if_lost(self, what: tuple[str, str], asked: "Future[Appended]") -> None:
         if asked.exception() is not None:
             self._asked.discard(what)
+            self._to_recheck.add(what[0])
 
     def _passed(self) -> dict[str, int]:
         passed: dict[str, int] = {}
@@ -191,8 +198,8 @@ class Accountant:
         gauge("open_imports", len(unsettled))
         with self._settling:
             self._asked = {(import_id, kind) for import_id, kind in self._asked if import_id in unsettled}
-        # What was asked for may have been lost with Kafka away, or not have been asked for at all.
-        self.recheck(set(unsettled))
+        again, self._to_recheck = self._to_recheck, set()
+        self.recheck(again.intersection(unsettled))
 
     def _passed_by_all(self) -> dict[tuple[str, int], int]:
         """What the slowest query of each topic has left behind; nothing while a query has not told where it is."""
