@@ -137,12 +137,17 @@ def _tidy_elsewhere(root: Path, spec: TableSpec, settings: Mapping[str, Any]) ->
 
 
 def _safe_version(root: Path) -> int:
-    """What the accountant says of the home that the table is in (<home>/<lake or errors>/<tenant>/<table>), and at most the
-    time before which rejected rows are not replayed: versions are microseconds."""
+    """Of the home that the table is in: <home>/<lake or errors>/<tenant>/<table>."""
+    return safe_version(Home(root.parents[2])) if len(root.parents) > 2 else NO_FLOOR
+
+
+def safe_version(home: Home) -> int:
+    """What the accountant says, and at most the time before which rejected rows are not replayed: versions are
+    microseconds."""
     replayed_since = (time.time_ns() // 1000) - REPLAYED_WITHIN // timedelta(microseconds=1)
     try:
-        return min(int(Home(root.parents[2]).safe_version.read_text()), replayed_since)
-    except (FileNotFoundError, ValueError, IndexError):
+        return min(int(home.safe_version.read_text()), replayed_since)
+    except (FileNotFoundError, ValueError):
         return NO_FLOOR
 
 

@@ -62,6 +62,8 @@ def test_rejected_rows_are_there_once_however_often_they_come(home: Home, monkey
     assert copied(home) == expected
     delete_copies(home, "acme", "t")
     assert copied(home) == []
+    errors.write([rejected(home, 7)])
+    assert copied(home) == ["bad 7"], "a table of the same name after it"
 
 
 def test_tables_and_rejected_rows_do_not_meet() -> None:
