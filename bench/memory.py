@@ -88,4 +88,4 @@ def _part(process: psutil.Process, root: int) -> str:
         return "python_worker"
     if "millrace.manage" in line:
         return "managers"
-    return "data_plane" if "millrace.stream" in line else "other"
+    return "data_plane" if "millrace.plane" in line else "other"

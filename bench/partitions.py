@@ -78,5 +78,5 @@ def _workers(platform: int) -> list[psutil.Process]:
 
 def _is_of_daemon(process: psutil.Process) -> bool:
     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-        return "millrace.stream.daemon" in process.cmdline()
+        return "millrace.plane.daemon" in process.cmdline()
     return False

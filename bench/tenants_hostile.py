@@ -8,7 +8,7 @@ import httpx2
 
 from bench.figure import Figure, at_most
 from bench.platform import Bench, bench_platform
-from millrace.api.access import ACCESS
+from millrace.auth.access import ACCESS
 from millrace.model.roles import LIMITABLE, OPERATOR, ROLES, may
 from tests.support.hostile import NAME_RULE, attempts, body_of, got_through, in_path, names
 

@@ -12,8 +12,8 @@ import psutil
 
 READY_SECONDS = 180.0
 STOP_SECONDS = 60.0
-MARKS = {"broker": "kafka.Kafka", "server": "millrace.api", "driver": "millrace.stream", "jvm": "SparkSubmit"}
-WORKER_PARENT = "millrace.stream.daemon"
+MARKS = {"broker": "kafka.Kafka", "server": "millrace.api", "driver": "millrace.plane", "jvm": "SparkSubmit"}
+WORKER_PARENT = "millrace.plane.daemon"
 
 
 class Platform:

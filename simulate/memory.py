@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from millrace.account.counting import by_import, count
-from millrace.control.state import Announce, Close, Publish, Send, Span, State, Table, Tenant
+from millrace.control.state import Announce, Close, Send, Span, State, StoreDefinition, Table, Tenant
 from millrace.model import ops
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Fact
 from millrace.model.imports import Import
 from millrace.model.ops import Applied, Op
@@ -45,7 +45,7 @@ class Memory:
     spans_seen: dict[Name, int] = field(default_factory=dict)
     streams: dict[tuple[str, str, str], int] = field(default_factory=dict)
     claims: dict[str, bytes] = field(default_factory=dict)
-    chunks: dict[str, Mapping[int, Verdict]] = field(default_factory=dict)
+    chunks: dict[str, Mapping[int, ChunkVerdict]] = field(default_factory=dict)
     durable: dict[str, Mapping[str, frozenset[int]]] = field(default_factory=dict)
     requests: dict[str, Applied] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
@@ -137,7 +137,7 @@ class MemoryTransaction:
         new = tuple(one for one in after.history if one not in before.history)
         store.revisions[name] = store.revisions.get(name, ()) + new
 
-    def keep(self, number: int, op: Op, effect: Announce | Close | Publish | Send, at_us: int) -> None:
+    def keep(self, number: int, op: Op, effect: Announce | Close | StoreDefinition | Send, at_us: int) -> None:
         """Effects that leave the store wait there, under ids that follow from the op."""
         match effect:
             case Announce(kind, subject, data):
@@ -170,7 +170,7 @@ class MemoryTransaction:
             folded[import_id] = self.store.imports[import_id] = replace(imp, counts=counts, durable=total)
         return folded
 
-    def _count(self, imp: Import, verdicts: list[Verdict]) -> Any:
+    def _count(self, imp: Import, verdicts: list[ChunkVerdict]) -> Any:
         known = self.store.chunks.get(imp.id, {})
         counted = count(imp.counts, known, verdicts)
         changed = {verdict.number: verdict for verdict in (*counted.new, *counted.changed)}

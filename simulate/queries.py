@@ -5,7 +5,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from millrace.model.chunk import ROWS, Verdict
+from millrace.model.chunk import ROWS, ChunkVerdict
 from millrace.model.facts import Checkpointed, Durable, Judged
 from millrace.model.imports import ERROR_STORE
 from simulate.content import LAKE, MIRROR, TABLES, Chunk, Judgement, judge
@@ -93,7 +93,7 @@ class Told(NamedTuple):
 
     table: tuple[str, str]
     judged: tuple[tuple[Chunk, Judgement], ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ChunkVerdict, ...]
 
 
 class Validating(Query):
@@ -168,10 +168,10 @@ def _share_a_file(one: Chunk, other: Chunk) -> bool:
     return together and (one.publish == "rolling" == other.publish or one.import_id == other.import_id)
 
 
-def _verdict(chunk: Chunk, found: Judgement, ignored: bool) -> Verdict:
+def _verdict(chunk: Chunk, found: Judgement, ignored: bool) -> ChunkVerdict:
     rows = len(chunk.rows)
     counts = (0, 0, rows) if ignored else (len(found.accepted), len(found.rejected), 0)
-    return Verdict(chunk.import_id, chunk.number, chunk.version, rows, *counts, checksum=chunk.checksum)
+    return ChunkVerdict(chunk.import_id, chunk.number, chunk.version, rows, *counts, checksum=chunk.checksum)
 
 
 class Sinking(Query):

@@ -6,9 +6,9 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from millrace.account.counting import due
-from millrace.control.state import Publish
+from millrace.control.state import StoreDefinition
 from millrace.control.step import step
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Checkpointed
 from millrace.model.imports import STOPPING, Import
 from millrace.model.ops import SETTLE_IMPORT, Op
@@ -74,7 +74,7 @@ class Controller:
             outcome = step(before, op, record.at_us, record.partition)
             transaction.save(before, outcome.state, record.at_us)
             for number, (cause, effect) in enumerate(outcome.effects):
-                if isinstance(effect, Publish):
+                if isinstance(effect, StoreDefinition):
                     world.definitions[effect.definition.fingerprint] = effect.definition
                 else:
                     transaction.keep(number, cause, effect, record.at_us)
@@ -201,9 +201,9 @@ class Accountant:
         return passed
 
 
-def _rejecting(chunks: Mapping[int, Verdict]) -> int:
+def _rejecting(chunks: Mapping[int, ChunkVerdict]) -> int:
     return sum(verdict.rejected > 0 for verdict in chunks.values())
 
 
-def _first_failure(chunks: Mapping[int, Verdict]) -> str | None:
+def _first_failure(chunks: Mapping[int, ChunkVerdict]) -> str | None:
     return next((verdict.failure for _, verdict in sorted(chunks.items()) if verdict.failure), None)

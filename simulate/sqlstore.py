@@ -12,9 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from millrace.account import ledger
 from millrace.control import entities
 from millrace.control.outbox import Kept
-from millrace.control.state import Announce, Close, Publish, Send, State, Table, Tenant
+from millrace.control.state import Announce, Close, Send, State, StoreDefinition, Table, Tenant
 from millrace.control.working_set import WorkingSet
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Clash
 from millrace.model.facts import Fact
 from millrace.model.imports import Import
@@ -46,7 +46,7 @@ class SqlTransaction:
         changed = [imp for imp in after.imports.values() if imp is not before.imports.get(imp.id)]
         self._kept.over += [imp.id for imp in changed if imp.is_over]
 
-    def keep(self, number: int, op: Op, effect: Announce | Close | Publish | Send, at_us: int) -> None:
+    def keep(self, number: int, op: Op, effect: Announce | Close | StoreDefinition | Send, at_us: int) -> None:
         self._kept.keep(effect, op, number, at_us)
 
     def answered(self, asked: Op, answer: Applied) -> None:
@@ -166,7 +166,7 @@ def _view_imports(connection: Connection, view: Memory) -> None:
         if imp.idempotency_key is not None:
             view.keys[imp.tenant, imp.idempotency_key] = imp.id
     for row in connection.execute(select(t.chunks)):
-        verdict = Verdict(version=0, **row._mapping)
+        verdict = ChunkVerdict(version=0, **row._mapping)
         view.chunks[row.import_id] = {**view.chunks.get(row.import_id, {}), row.number: verdict}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from millrace.control.state import Announce, Effect, Outcome
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import CANCELLED, COMPLETED, FAILED, Counts, Import
 from millrace.model.ops import END_IMPORT, PUBLISH_IMPORT, Applied, Op
 from simulate.content import Chunk
@@ -65,7 +65,7 @@ class Seen:
     imp: Import
     announced: int | None
     chunks: dict[int, Chunk] = field(default_factory=dict)
-    judged: dict[int, Verdict] = field(default_factory=dict)
+    judged: dict[int, ChunkVerdict] = field(default_factory=dict)
     is_shown: bool = False
     final: str | None = None
     sinks: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ class Watch:
             check.appended(chunk)
         self.book[chunk.import_id].chunks.setdefault(chunk.number, chunk)
 
-    def judged(self, verdicts: Iterable[Verdict]) -> None:
+    def judged(self, verdicts: Iterable[ChunkVerdict]) -> None:
         for verdict in verdicts:
             judged = self.book[verdict.import_id].judged
             known = judged.get(verdict.number)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Durable, Fact, Judged
 from millrace.model.imports import ADMITTED, ERROR_STORE, PROCESSING, STOPPING, Counts, Import, too_many_rejected
 from millrace.model.ops import PUBLISH_IMPORT, SETTLE_IMPORT, STOP_IMPORT
 from millrace.model.table import Budget
 
 # By import; the second also by sink.
-Verdicts = dict[str, list[Verdict]]
+Verdicts = dict[str, list[ChunkVerdict]]
 Places = dict[str, dict[str, set[int]]]
 # An op to ask for: its kind and its body.
 Due = tuple[str, dict[str, Any]]
@@ -39,11 +39,11 @@ class Counted:
     """An import's counts, and what is now known of the chunks that the verdicts were about."""
 
     counts: Counts
-    new: tuple[Verdict, ...]
-    changed: tuple[Verdict, ...]
+    new: tuple[ChunkVerdict, ...]
+    changed: tuple[ChunkVerdict, ...]
 
 
-def count(counts: Counts, known: Mapping[int, Verdict], verdicts: Iterable[Verdict]) -> Counted:
+def count(counts: Counts, known: Mapping[int, ChunkVerdict], verdicts: Iterable[ChunkVerdict]) -> Counted:
     """`known` holds what was told before of the chunks that the verdicts are about."""
     chunks = dict(known)
     for verdict in verdicts:
@@ -52,7 +52,7 @@ def count(counts: Counts, known: Mapping[int, Verdict], verdicts: Iterable[Verdi
     return Counted(counts, new, tuple(v for number, v in chunks.items() if v != known.get(number, v)))
 
 
-def _told(counts: Counts, known: Verdict | None, verdict: Verdict) -> tuple[Counts, Verdict]:
+def _told(counts: Counts, known: ChunkVerdict | None, verdict: ChunkVerdict) -> tuple[Counts, ChunkVerdict]:
     if known is None:
         return _moved(counts, verdict, 1), verdict
     same_bytes = known.checksum == verdict.checksum
@@ -67,7 +67,7 @@ def _told(counts: Counts, known: Verdict | None, verdict: Verdict) -> tuple[Coun
     return replace(counts, failed_chunks=counts.failed_chunks + 1), replace(known, failure=failure)
 
 
-def _moved(counts: Counts, verdict: Verdict, by: int) -> Counts:
+def _moved(counts: Counts, verdict: ChunkVerdict, by: int) -> Counts:
     return Counts(
         chunks=counts.chunks + by,
         read=counts.read + by * verdict.rows,

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, Select, bindparam, func, select, update
 from millrace.account import counting
 from millrace.account.counting import Counted, Due, Places, Verdicts, by_import, count
 from millrace.account.quality import keep_facts
-from millrace.model.chunk import Verdict
-from millrace.model.facts import Fact, Refused
+from millrace.model.chunk import ChunkVerdict
+from millrace.model.facts import Fact, RowsRefused
 from millrace.model.imports import Counts, Import
 from millrace.model.ops import SETTLE_IMPORT
 from millrace.model.table import Budget
@@ -57,7 +57,7 @@ def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str
         folded[import_id] = replace(imp, counts=counts.get(import_id, imp.counts), durable=total)
     if folded:
         connection.execute(_SAVE, [_saved(imp, now_us) for imp in folded.values()])
-    _note_refused(connection, [fact for fact in facts if isinstance(fact, Refused)])
+    _note_refused(connection, [fact for fact in facts if isinstance(fact, RowsRefused)])
     return folded
 
 
@@ -65,7 +65,7 @@ def _saved(imp: Import, now_us: int) -> dict[str, object]:
     return {"of_import": imp.id, "counts": asdict(imp.counts), "durable": imp.durable, "touched_us": now_us}
 
 
-def _note_refused(connection: Connection, facts: list[Refused]) -> None:
+def _note_refused(connection: Connection, facts: list[RowsRefused]) -> None:
     for fact in facts:
         under_way = [one for one in fact.chunks if _is_under_way(connection, one[0])]
         rows = [{"import_id": chunk[0], "sink": fact.sink, "number": chunk[1], "rows": chunk[2]} for chunk in under_way]
@@ -84,10 +84,10 @@ def refused_rows(connection: Connection, import_id: str) -> dict[str, int]:
 
 def _count(connection: Connection, imports: Mapping[str, Import], verdicts: Verdicts) -> dict[str, Counts]:
     wanted = {import_id: {one.number for one in told} for import_id, told in verdicts.items() if import_id in imports}
-    known: dict[str, dict[int, Verdict]] = {import_id: {} for import_id in wanted}
+    known: dict[str, dict[int, ChunkVerdict]] = {import_id: {} for import_id in wanted}
     for row in _rows_about(connection, _KNOWN_CHUNKS, wanted):
         # The version is of no matter here, so it is not kept.
-        known[row.import_id][row.number] = Verdict(version=0, **row._mapping)
+        known[row.import_id][row.number] = ChunkVerdict(version=0, **row._mapping)
     counted = {name: count(imports[name].counts, known[name], verdicts[name]) for name in wanted}
     _save_chunks(connection, counted.values())
     _observe_judged((imports[name].counts, one.counts) for name, one in counted.items())
@@ -117,7 +117,7 @@ def _save_chunks(connection: Connection, counted: Collection[Counted]) -> None:
     keep_facts(connection, (verdict for one in counted for verdict in (*one.new, *one.changed)))
 
 
-def _row(verdict: Verdict) -> dict[str, object]:
+def _row(verdict: ChunkVerdict) -> dict[str, object]:
     return {column.name: getattr(verdict, column.name) for column in t.chunks.columns}
 
 

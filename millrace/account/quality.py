@@ -10,7 +10,7 @@ from sqlalchemy import Connection, select
 from millrace.account.counting import Due
 from millrace.account.hashed_keys import repeated_keys
 from millrace.account.references import orphans
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import AMEND, COMPLETED, HELD, LOAD, PROCESSING, Import
 from millrace.model.names import Home
 from millrace.model.ops import HOLD_IMPORT, STOP_IMPORT
@@ -23,7 +23,7 @@ from millrace.store.quality_tables import chunk_quality
 MOST_PAST = 100
 
 
-def keep_facts(connection: Connection, verdicts: Iterable[Verdict]) -> None:
+def keep_facts(connection: Connection, verdicts: Iterable[ChunkVerdict]) -> None:
     rows = [
         {"import_id": verdict.import_id, "number": verdict.number, "facts": verdict.quality}
         for verdict in verdicts

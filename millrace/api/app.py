@@ -8,13 +8,12 @@ from functools import partial
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from millrace.api.audit import Audit, Audited
 from millrace.api.deps import within_quota
-from millrace.api.metering import keep_measured
+from millrace.api.jobs.metering import keep_measured
+from millrace.api.jobs.replaying import Replays
+from millrace.api.jobs.retention import keep_retention
 from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
-from millrace.api.replaying import Replays
-from millrace.api.retention import keep_retention
 from millrace.api.routes import (
     agreements,
     apps,
@@ -38,9 +37,10 @@ from millrace.api.routes import (
     tus,
     whatif,
 )
-from millrace.api.sessions import Sessions
-from millrace.api.streams import Streams
+from millrace.api.rows.senders import Streams
+from millrace.api.uploads.sessions import Sessions
 from millrace.api.watch import Watch
+from millrace.auth.audit import Audit, Audited
 from millrace.observe import seconds
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from millrace.api.declaring import agreement_of
-from millrace.api.tokens import Caller
+from millrace.auth.tokens import Caller
 from millrace.k8s.pods import usual_image
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Missing, Refused
 from millrace.model.names import Home
 from millrace.settings import KubernetesSettings
 from millrace.store import tables as t
+from millrace.store.agreements import agreement_of
 from millrace.store.tenancy_tables import departures
 
 # The managers speak every second; after so long they are not there.

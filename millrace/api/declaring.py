@@ -3,24 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from millrace.api.documents import find_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_document import target_document
 from millrace.model.declaration import parse_table
-from millrace.model.documents import Doubt
-from millrace.model.errors import Invalid, Missing, Refused
+from millrace.model.documents import DeclarationWarning
+from millrace.model.errors import Invalid, Missing
 from millrace.model.names import checked_name
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import TableDeclaration
-from millrace.model.table_doubts import table_doubts
-from millrace.sink.lake_places import placed
+from millrace.model.table_warnings import table_doubts
+from millrace.sink.delta.places import placed
 from millrace.sink.registry import refuse_unable
-from millrace.store import tables as t
+from millrace.store.agreements import agreement_of
 
 
-def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement, tuple[Doubt, ...]]:
+def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement, tuple[DeclarationWarning, ...]]:
     agreement, doubts = parse_agreement({"client": tenant, **document})
     if agreement.tenant != checked_name("tenant", tenant):
         raise Invalid(
@@ -29,20 +29,9 @@ def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement,
     return agreement, doubts
 
 
-def agreement_of(connection: Connection, tenant: str) -> Agreement | None:
-    """As it is in force; one from before a word was known counts by what can still be read."""
-    row = connection.execute(select(t.tenants.c.agreement).where(t.tenants.c.name == tenant)).first()
-    if row is None:
-        return None
-    try:
-        return parse_agreement({"client": tenant, **row.agreement})[0]
-    except Refused:
-        return Agreement(tenant)
-
-
 def read_table(
     connection: Connection, tenant: str, table: str, document: Mapping[str, Any]
-) -> tuple[TableDeclaration, tuple[Doubt, ...]]:
+) -> tuple[TableDeclaration, tuple[DeclarationWarning, ...]]:
     """A table that names no sinks has those of its tenant's agreement."""
     agreement = None if "sinks" in document else agreement_of(connection, tenant)
     if agreement is not None and agreement.sinks:

@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
-from millrace.api.access import ACCESS, caller_of, endpoint_of
 from millrace.api.platform import Platform
-from millrace.api.sessions import Sessions
-from millrace.api.tokens import Caller
+from millrace.api.uploads.sessions import Sessions
+from millrace.auth.access import ACCESS, caller_of, endpoint_of
+from millrace.auth.tokens import Caller
 
 
 def _platform(request: Request) -> Platform:

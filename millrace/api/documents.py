@@ -22,7 +22,7 @@ from millrace.model.imports import (
 from millrace.model.names import Home
 from millrace.model.ops import BEGIN_IMPORT, REPLAY_ERRORS
 from millrace.model.table import Definition
-from millrace.sink.lake_places import location_of
+from millrace.sink.delta.places import location_of
 from millrace.store import tables as t
 from millrace.store.records import to_import
 

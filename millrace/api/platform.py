@@ -11,14 +11,13 @@ from zlib import crc32
 from sqlalchemy import select, update
 
 from millrace.account.accountant import Accountant
-from millrace.api.declaring import agreement_of
-from millrace.api.quotas import Quotas
-from millrace.api.refreshing import Refreshing
+from millrace.api.jobs.refreshing import Refreshing
+from millrace.api.jobs.sink_watch import SinkWatch
+from millrace.api.jobs.sweeping import clear_staging, sweep
+from millrace.api.jobs.timing import due_ops
 from millrace.api.sealing import Sealing
-from millrace.api.sink_watch import SinkWatch
-from millrace.api.sweeping import clear_staging, sweep
-from millrace.api.timing import due_ops
-from millrace.api.tokens import USES_SECONDS, Tokens
+from millrace.auth.quotas import Quotas
+from millrace.auth.tokens import USES_SECONDS, Tokens
 from millrace.control.controller import Controller
 from millrace.control.definitions import DefinitionFiles
 from millrace.control.state import OPEN
@@ -32,6 +31,7 @@ from millrace.observe import log, observe
 from millrace.settings import Settings
 from millrace.sink.addresses import allow
 from millrace.store import tables as t
+from millrace.store.agreements import agreement_of
 from millrace.store.engine import Store, insert_new
 from millrace.store.records import find_by_key, find_open_imports
 from millrace.upload.flight import Flight

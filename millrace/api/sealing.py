@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from millrace.api.quotas import Quotas
+from millrace.auth.quotas import Quotas
 from millrace.lake.discard import discard_files
 from millrace.lake.store import Store
 from millrace.model.errors import KeyGone, Refused

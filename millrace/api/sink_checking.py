@@ -7,12 +7,12 @@ import threading
 from sqlalchemy import Connection
 
 from millrace.api.documents import find_table
-from millrace.model.documents import Doubt
+from millrace.deliver.probe import probe
+from millrace.model.documents import DeclarationWarning
 from millrace.model.errors import Missing
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.sink.addresses import refuse_private
-from millrace.sink.probing import probe
 from millrace.sink.registry import sink_class
 
 PROBE_SECONDS = 12.0
@@ -28,7 +28,7 @@ def sinks_to_try(connection: Connection, tenant: str, declaration: TableDeclarat
     return [target for target in declaration.targets if target.kind != DELTA_KIND and target not in known]
 
 
-def try_sinks(targets: list[SinkTarget], *, really: bool = True) -> tuple[Doubt, ...]:
+def try_sinks(targets: list[SinkTarget], *, really: bool = True) -> tuple[DeclarationWarning, ...]:
     """All at once, each for some seconds at most. Without `really` only what can be seen without a connection."""
     if not really:
         for target in targets:
@@ -54,10 +54,10 @@ class _Try:
         except Exception as error:
             self._failed = error
 
-    def outcome(self) -> Doubt | None:
+    def outcome(self) -> DeclarationWarning | None:
         field = f"sinks.{self._target.name}"
         if self.thread.is_alive():
-            return Doubt(field, f"did not answer within {PROBE_SECONDS:g} s.", WAITS)
+            return DeclarationWarning(field, f"did not answer within {PROBE_SECONDS:g} s.", WAITS)
         if self._failed is not None:
             raise self._failed
-        return None if self._said is None else Doubt(field, "is away.", self._said)
+        return None if self._said is None else DeclarationWarning(field, "is away.", self._said)

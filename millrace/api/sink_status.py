@@ -3,11 +3,11 @@
 from sqlalchemy import Connection
 
 from millrace.account.ledger import refused_rows
+from millrace.deliver.queue import Queue
 from millrace.model.imports import Import
 from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
-from millrace.sink.parking import Queue
 
 
 class SinkStatus:

@@ -9,7 +9,7 @@ from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
-from millrace.client.declaring import Difference, Doubt, apply_table, apply_tenant, diff_table, diff_tenant
+from millrace.client.declaring import DeclarationWarning, Difference, apply_table, apply_tenant, diff_table, diff_tenant
 from millrace.client.documents import Applied
 from millrace.model.errors import Refused
 
@@ -86,6 +86,6 @@ def _say(session: Session, declaration: Declaration, applied: Applied) -> None:
         print(f"  {printable(line)}", flush=True)
 
 
-def warning_lines(doubts: Iterable[Doubt]) -> Iterator[str]:
+def warning_lines(doubts: Iterable[DeclarationWarning]) -> Iterator[str]:
     for doubt in doubts:
         yield f"warning: {doubt['field']} {doubt['message']} {doubt['likely']}"

@@ -13,7 +13,7 @@ class Refusal(TypedDict):
     remedy: str
 
 
-class Doubt(TypedDict):
+class DeclarationWarning(TypedDict):
     """A value that can be read but hardly be meant."""
 
     field: str
@@ -29,7 +29,7 @@ class Difference(TypedDict):
     changes: list[str]
     ddl: list[str]
     refusal: Refusal | None
-    warnings: list[Doubt]
+    warnings: list[DeclarationWarning]
 
 
 def diff_table(

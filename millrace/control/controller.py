@@ -7,7 +7,7 @@ from typing import Any
 from millrace.control.definitions import DefinitionFiles
 from millrace.control.entities import load, save
 from millrace.control.outbox import Kept, Outbox
-from millrace.control.state import Publish
+from millrace.control.state import StoreDefinition
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
 from millrace.failpoint import reach
@@ -86,7 +86,7 @@ class Controller:
         save(working, before, outcome.state, at_us)
         kept.over += [i.id for i in outcome.state.imports.values() if i.is_over and i is not before.imports.get(i.id)]
         for number, (cause, effect) in enumerate(outcome.effects):
-            if isinstance(effect, Publish):
+            if isinstance(effect, StoreDefinition):
                 # Before the commit: nobody may be able to name a definition that a worker cannot read.
                 self._definitions.publish(effect.definition)
             else:

@@ -107,7 +107,7 @@ class Announce:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class StoreDefinition:
     """A definition that must be readable by the workers before anyone may name it."""
 
     definition: Definition
@@ -137,7 +137,7 @@ class Send:
     key: str | None = None
 
 
-Effect = Announce | Publish | Close | Send
+Effect = Announce | StoreDefinition | Close | Send
 Step = tuple[State, tuple[Effect, ...], dict[str, Any]]
 
 

@@ -84,7 +84,7 @@ def _flows(place: Home) -> bool:
 
 def _data_plane(place: Home, bootstrap: str) -> Child:
     place.data_plane.unlink(missing_ok=True)
-    argv = (sys.executable, "-m", "millrace.stream", bootstrap)
+    argv = (sys.executable, "-m", "millrace.plane", bootstrap)
     # Spark's launcher looks for Java in fewer places than we do.
     environ = {**_REUSE_MEMORY, "JAVA_HOME": str(find_java().home)}
     log = place.logs / "data-plane.log"

@@ -7,7 +7,7 @@ import threading
 from types import FrameType
 
 from millrace.client import Millrace
-from millrace.manage.keeper import Keeper
+from millrace.manage.managers import IngestionManagers
 from millrace.model.names import Home
 from millrace.observe import log_to_stderr
 from millrace.settings import Settings
@@ -18,7 +18,7 @@ def main() -> None:
     # The platform is asked every second.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     settings, stopping = Settings(), threading.Event()
-    keeper = Keeper(Home(settings.home), Millrace.from_home(settings.home), settings.apps, settings.kms)
+    keeper = IngestionManagers(Home(settings.home), Millrace.from_home(settings.home), settings.apps, settings.kms)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         stopping.set()

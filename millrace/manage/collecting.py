@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from millrace.manage.claiming import Claim, open_claims, still_open, take
+from millrace.manage.completion import Health, Seen
 from millrace.manage.deciding import BATCH
-from millrace.manage.importing import Group, Importer, Report, fault_of
+from millrace.manage.importing import ClaimGroup, Importer, Report, fault_of
 from millrace.manage.openrun import OpenRun, now_text
 from millrace.manage.outbox import Outbox
-from millrace.manage.ripening import Health, Seen
 from millrace.manage.tools import Tools
 from millrace.model.errors import Clash
 from millrace.model.names import new_id
@@ -106,10 +106,10 @@ class Collector:
     def _hand_over(self, run: OpenRun, span: str, claims: Sequence[Claim], *, is_new: bool = True) -> None:
         if claims:
             run.begin_group()
-            group = Group(run.run.id, span, tuple(claims), self._importer.turns.take_number(), is_new)
+            group = ClaimGroup(run.run.id, span, tuple(claims), self._importer.turns.take_number(), is_new)
             self._tools.workers.submit(self._bring, run, group)
 
-    def _bring(self, run: OpenRun, group: Group) -> None:
+    def _bring(self, run: OpenRun, group: ClaimGroup) -> None:
         """In a thread of its own, until every file of the group is where it belongs."""
         tries = 0
         while not self._tools.stopping.is_set():

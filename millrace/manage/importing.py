@@ -47,7 +47,7 @@ Ready = tuple[Claim, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ClaimGroup:
     """Files that are imported in one span. `is_new`: none of them was tried before. `turn`: its place among the groups."""
 
     run: str
@@ -88,7 +88,7 @@ class Importer:
         self._slots = threading.Semaphore(SENT_AT_ONCE)
         self.turns = Turns()
 
-    def bring(self, group: Group) -> list[str]:
+    def bring(self, group: ClaimGroup) -> list[str]:
         """Returns when every file of the group has been filed away: the spans that were begun for them."""
         claims = [self._closed_up(claim) for claim in group.claims]
         self.turns.wait(group.turn)

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from millrace.manage.ripening import Health, How, Seen, Verdict, judge
+from millrace.manage.completion import Completion, Health, How, Seen, decide
 from millrace.manage.watching import signature_of
 
 # A program may leave any number of files; those that are not kept in mind are found later.
@@ -47,13 +47,13 @@ class Outbox:
         take: list[str] = []
         refuse: list[str] = []
         for seen in list(self._seen.values()):
-            verdict = judge(seen, health, now)
-            if verdict is Verdict.WAIT or (verdict is Verdict.TAKE and len(take) >= most):
+            verdict = decide(seen, health, now)
+            if verdict is Completion.WAIT or (verdict is Completion.TAKE and len(take) >= most):
                 continue
-            if verdict is Verdict.TAKE and seen.how is How.FOUND and self._has_changed(seen):
+            if verdict is Completion.TAKE and seen.how is How.FOUND and self._has_changed(seen):
                 continue
             del self._seen[seen.path]
-            (take if verdict is Verdict.TAKE else refuse).append(seen.path)
+            (take if verdict is Completion.TAKE else refuse).append(seen.path)
         return take, refuse
 
     def _has_changed(self, seen: Seen) -> bool:

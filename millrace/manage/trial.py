@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millrace.manage.completion import may_be_finished
 from millrace.manage.confinement import PATH
 from millrace.manage.importing import table_of
-from millrace.manage.ripening import may_be_finished
 from millrace.model.errors import Invalid
 
 CLIENT = "client"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from millrace.manage.completion import How, Seen, Signature, may_be_finished
 from millrace.manage.inotify import CLOSED, CREATED, GONE, IS_FOLDER, MOVED_IN, OVERFLOW, Inotify, News, NoInotify
-from millrace.manage.ripening import How, Seen, Signature, may_be_finished
 from millrace.observe import log
 
 LOOK_SECONDS = 0.5

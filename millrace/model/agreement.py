@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from millrace.model.agreement_doubts import doubts_of
+from millrace.model.agreement_warnings import doubts_of
 from millrace.model.cron import parse_cron, parse_zone
-from millrace.model.documents import Doubt, flag, listed, mapping, one_of, text, whole
+from millrace.model.documents import DeclarationWarning, flag, listed, mapping, one_of, text, whole
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 from millrace.model.quantity import in_units, parse_quantity
@@ -109,7 +109,7 @@ AUTOSCALE_WORDS = ("min", "max", "target_cpu_percent")
 NOTIFICATION_WORDS = ("url", "events", "name")
 
 
-def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[Doubt, ...]]:
+def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[DeclarationWarning, ...]]:
     """Refuses what cannot be read; doubts what can be read but hardly be meant."""
     given = mapping("the agreement", document, WORDS)
     sinks, rules = given.get("sinks"), given.get("rules")

@@ -73,7 +73,7 @@ class ChunkHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChunkVerdict:
     """What became of a chunk's rows: rows = accepted + rejected + ignored. `failure` says why it could not be judged.
 
     `quality` is what it tells about the rules of its definition, where that has any: see model/quality.py."""

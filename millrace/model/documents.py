@@ -15,7 +15,7 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class DeclarationWarning:
     """A value that can be read but hardly be meant: a warning, or under `--strict` a refusal."""
 
     field: str
@@ -29,7 +29,7 @@ class Doubt:
         return {"field": self.field, "message": self.message, "likely": self.likely}
 
 
-def refuse_doubts(doubts: Collection[Doubt]) -> None:
+def refuse_doubts(doubts: Collection[DeclarationWarning]) -> None:
     """What `--strict` does with doubts."""
     for doubt in doubts:
         raise Invalid(f"{doubt.field} {doubt.message}", remedy=doubt.likely, code="doubtful")

@@ -18,8 +18,18 @@ from millrace.model.resolution import AVRO, SINKS, Problem, between, matched, pr
 from millrace.model.table import Definition, TableDeclaration, define
 
 __all__ = [
-    "AddColumn", "Change", "DropColumn", "RenameColumn", "Verdict", "WidenColumn", "changes", "check", "delta_ddl",
-    "describe", "path", "settings_changed",
+    "AddColumn",
+    "Change",
+    "ChangeVerdict",
+    "DropColumn",
+    "RenameColumn",
+    "WidenColumn",
+    "changes",
+    "check",
+    "delta_ddl",
+    "describe",
+    "path",
+    "settings_changed",
 ]  # fmt: skip
 
 NEW_GENERATION = (
@@ -30,7 +40,7 @@ _WIDER_KEYS = (("int", "long"), ("float", "double"))
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChangeVerdict:
     """An allowed declaration and what it changes in the columns; nothing for the sinks to do if that is empty."""
 
     changes: tuple[Change, ...]
@@ -64,7 +74,7 @@ def path(definitions: Callable[[str], Definition], before: Definition, after: De
     return tuple(change for step in reversed(steps) for change in step)
 
 
-def check(before: Definition, history: Sequence[Definition], after: TableDeclaration) -> Verdict:
+def check(before: Definition, history: Sequence[Definition], after: TableDeclaration) -> ChangeVerdict:
     """Whether `before` may become `after`, by the compatibility that `after` declares; `history` is of any order."""
     candidate = define(before.tenant, after, before.revision + 1, before.generation, before.floor, before.fingerprint)
     refuse_strange_defaults(candidate.columns)
@@ -80,7 +90,7 @@ def check(before: Definition, history: Sequence[Definition], after: TableDeclara
             raise Clash(
                 "; ".join(f"{policy}: {at}{text}" for text, _ in found) + ".", remedy=found[0][1], code="incompatible"
             )
-    return Verdict(changes(before, candidate))
+    return ChangeVerdict(changes(before, candidate))
 
 
 def _fields(definition: Definition) -> list[Field]:

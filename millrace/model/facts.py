@@ -3,12 +3,12 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[ChunkVerdict, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Durable:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RowsRefused:
     """How many rows of a chunk this sink will never take: (import, chunk, rows)."""
 
     sink: str
@@ -37,20 +37,24 @@ class Checkpointed:
     starts: dict[str, dict[str, int]]
 
 
-Fact = Judged | Durable | Refused | Checkpointed
+Fact = Judged | Durable | RowsRefused | Checkpointed
+
+
+# What a fact is called in `progress`. Records outlive a renaming of the classes.
+_WIRE_NAMES = {Judged: "Judged", Durable: "Durable", RowsRefused: "Refused", Checkpointed: "Checkpointed"}
 
 
 def to_dict(fact: Fact) -> dict[str, Any]:
-    return {"fact": type(fact).__name__, **asdict(fact)}
+    return {"fact": _WIRE_NAMES[type(fact)], **asdict(fact)}
 
 
 def from_dict(data: dict[str, Any]) -> Fact:
     match data["fact"]:
         case "Judged":
-            return Judged(tuple(Verdict(**verdict) for verdict in data["verdicts"]))
+            return Judged(tuple(ChunkVerdict(**verdict) for verdict in data["verdicts"]))
         case "Durable":
             return Durable(data["sink"], tuple((import_id, number) for import_id, number in data["chunks"]))
         case "Refused":
-            return Refused(data["sink"], tuple((one[0], one[1], one[2]) for one in data["chunks"]))
+            return RowsRefused(data["sink"], tuple((one[0], one[1], one[2]) for one in data["chunks"]))
         case _:
             return Checkpointed(data["query"], data["ends"], data["starts"])

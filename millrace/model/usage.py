@@ -6,6 +6,9 @@ from typing import Any
 
 from millrace.model.imports import ALTER, APPEND, DISCARD, TRUNCATE, Import
 
+# How often the storage of tables is measured.
+MEASURE_SECONDS = 60.0
+
 
 def day_of(microseconds: int) -> str:
     """The day in UTC, as usage is counted by."""

@@ -17,7 +17,7 @@ END, END_NUMBER = "end", -1
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class StagedGroup:
     """The chunks of one table that were judged together; `file` is None when none of their rows was accepted.
 
     Kinds other than `rows` have no file and one chunk, whose version is `version`: `prepare` brings the table to the
@@ -34,12 +34,12 @@ class Group:
     publish: str = "rolling"
 
     @staticmethod
-    def from_dict(data: dict[str, Any]) -> "Group":
+    def from_dict(data: dict[str, Any]) -> "StagedGroup":
         staged = None if data["file"] is None else StagedFile.from_dict(data["file"])
         chunks = tuple((import_id, number) for import_id, number in data["chunks"])
         # Records from before a field existed are still in the log.
         told = {name: data[name] for name in ("kind", "version", "publish") if name in data}
-        return Group(data["tenant"], data["table"], data["definition"], staged, chunks, **told)
+        return StagedGroup(data["tenant"], data["table"], data["definition"], staged, chunks, **told)
 
     @property
     def is_ageing(self) -> bool:
@@ -54,13 +54,13 @@ class Group:
 class Sink(Protocol):
     name: str
 
-    def write(self, groups: Sequence[Group]) -> Sequence[Group]:
+    def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
         """Makes the groups, all of one table, durable; returns those that are its own. The others are other sinks'."""
 
 
-def by_table(groups: Iterable[Group]) -> list[list[Group]]:
+def by_table(groups: Iterable[StagedGroup]) -> list[list[StagedGroup]]:
     """The groups of each table together, small tables first: what is quickly done should not wait for what is not."""
-    found: dict[tuple[str, str], list[Group]] = {}
+    found: dict[tuple[str, str], list[StagedGroup]] = {}
     for group in groups:
         found.setdefault((group.tenant, group.table), []).append(group)
     return sorted(found.values(), key=lambda of_table: sum(group.file.rows for group in of_table if group.file))

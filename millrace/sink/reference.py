@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from millrace.model.sinks import Abilities
-from millrace.sink.foreign import ForeignSink
+from millrace.sink.connector import Connector
 from millrace.sink.registry import OURS, sink_class
 
 NOTE = "<!-- Made by `make reference` from the sink's own schema; change that, not this page. -->"
@@ -75,7 +75,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _abilities(sink: type[ForeignSink]) -> Iterator[str]:
+def _abilities(sink: type[Connector]) -> Iterator[str]:
     able: Abilities = sink.abilities
     yield "| | |"
     yield "| --- | --- |"

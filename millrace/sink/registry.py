@@ -7,18 +7,18 @@ from importlib.metadata import entry_points
 from millrace.model.errors import Invalid
 from millrace.model.sinks import DELTA_KIND, Abilities, SinkTarget
 from millrace.model.table import TableDeclaration
-from millrace.sink.foreign import ForeignSink
+from millrace.sink.connector import Connector
 from millrace.sink.settings_rules import refuse_settings
 
 ENTRY_POINTS = "millrace.sinks"
 OURS = {
-    "delta-remote": "millrace.sink.delta_remote:DeltaRemoteSink",
-    "postgres": "millrace.sink.postgres:PostgresSink",
-    "cassandra": "millrace.sink.cassandra:CassandraSink",
-    "bigquery": "millrace.sink.bigquery:BigQuerySink",
-    "files": "millrace.sink.files:FilesSink",
-    "jdbc": "millrace.sink.jdbc:JdbcSink",
-    "kafka": "millrace.sink.kafka:KafkaSink",
+    "delta-remote": "millrace.sink.delta.remote:DeltaRemoteSink",
+    "postgres": "millrace.sink.postgres.sink:PostgresSink",
+    "cassandra": "millrace.sink.cassandra.sink:CassandraSink",
+    "bigquery": "millrace.sink.bigquery.sink:BigQuerySink",
+    "files": "millrace.sink.files.sink:FilesSink",
+    "jdbc": "millrace.sink.jdbc.sink:JdbcSink",
+    "kafka": "millrace.sink.kafka.sink:KafkaSink",
     "webhook": "millrace.sink.webhook:WebhookSink",
 }
 # Those whose driver is no part of the platform itself, and the extra that brings it.
@@ -30,20 +30,20 @@ def kinds() -> list[str]:
 
 
 @cache
-def sink_class(kind: str) -> type[ForeignSink]:
+def sink_class(kind: str) -> type[Connector]:
     if kind in OURS:
         return _our_class(kind)
     for point in entry_points(group=ENTRY_POINTS):
         if point.name == kind:
-            loaded: type[ForeignSink] = point.load()
+            loaded: type[Connector] = point.load()
             return loaded
     raise Invalid(f"There is no sink {kind!r}.", remedy=f"Choose one of: {', '.join(kinds())}.", code="no_sink")
 
 
-def _our_class(kind: str) -> type[ForeignSink]:
+def _our_class(kind: str) -> type[Connector]:
     module, _, name = OURS[kind].partition(":")
     try:
-        found: type[ForeignSink] = getattr(import_module(module), name)
+        found: type[Connector] = getattr(import_module(module), name)
     except ImportError as error:
         if kind not in EXTRAS:
             raise
@@ -70,7 +70,7 @@ def abilities_of(table: TableDeclaration, target: SinkTarget) -> Abilities:
     return able
 
 
-def _refuse(table: TableDeclaration, target: SinkTarget, sink: type[ForeignSink]) -> None:
+def _refuse(table: TableDeclaration, target: SinkTarget, sink: type[Connector]) -> None:
     refuse_settings(target, sink.settings_schema)
     able = abilities_of(table, target)
     lacking = None

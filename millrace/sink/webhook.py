@@ -26,9 +26,9 @@ from millrace.outbound.addresses import parse_target
 from millrace.outbound.sending import Answer, fetch, post
 from millrace.outbound.signing import signed_headers
 from millrace.sink.addresses import permitted
-from millrace.sink.foreign import Definitions, Work
-from millrace.sink.json_cells import json_rows
-from millrace.sink.kafka_records import as_read
+from millrace.sink.connector import Definitions, Work
+from millrace.sink.encoders.json_cells import json_rows
+from millrace.sink.kafka.records import as_read
 
 CONTENT_TYPE = "application/x-ndjson; charset=utf-8"
 REQUESTS_AT_ONCE = 4

@@ -7,7 +7,7 @@ from millrace.model.errors import MillraceError
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class AppendKey:
     """Whose rows may travel in one append."""
 
     tenant: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from millrace.model.errors import MillraceError
 from millrace.model.streamed import OUT_OF_STEP
 from millrace.observe import observe
-from millrace.upload.batch import Batch, Lane, Part, Placement, Source
+from millrace.upload.batch import AppendKey, Batch, Part, Placement, Source
 from millrace.upload.room import Room
 
 
@@ -31,7 +31,7 @@ class Limits:
     total_bytes: int = 64 << 20
 
 
-Append = Callable[[Lane, Batch], Awaitable[Placement]]
+Append = Callable[[AppendKey, Batch], Awaitable[Placement]]
 
 
 @dataclass(slots=True)
@@ -66,10 +66,10 @@ class Gatherer:
         self._append = append
         self._limits = limits or Limits()
         self._room = Room(self._limits.tenant_bytes, self._limits.total_bytes)
-        self._lanes: dict[Lane, _Gathered] = {}
+        self._lanes: dict[AppendKey, _Gathered] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def add(self, lane: Lane, source: Source, first_seq: int, rows: int, body: bytes) -> None:
+    async def add(self, lane: AppendKey, source: Source, first_seq: int, rows: int, body: bytes) -> None:
         """Takes rows as soon as there is room for them. They follow what the source added before."""
         await self._room.take(lane.tenant, len(body))
         gathered = self._lanes.setdefault(lane, _Gathered())
@@ -82,14 +82,14 @@ class Gatherer:
             gathered.size += len(body)
         self._go_on(lane, gathered, self._limits.linger_seconds)
 
-    def ended(self, lane: Lane) -> None:
+    def ended(self, lane: AppendKey) -> None:
         """One of the lane's appends has ended."""
         gathered = self._lanes.get(lane)
         if gathered is not None and gathered.unended:
             gathered.unended -= 1
             self._tidy(lane, gathered)
 
-    def forget(self, lane: Lane, source: Source) -> None:
+    def forget(self, lane: AppendKey, source: Source) -> None:
         """Drops what the source has waiting; what is under way goes on, but is not tried again."""
         gathered = self._lanes.get(lane)
         queue = gathered.queues.get(source) if gathered else None
@@ -106,7 +106,7 @@ class Gatherer:
         """How many have rows on their way."""
         return len(self._lanes)
 
-    def _go_on(self, lane: Lane, gathered: _Gathered, linger: float) -> None:
+    def _go_on(self, lane: AppendKey, gathered: _Gathered, linger: float) -> None:
         """Flushes what is full, and sees to it that the rest follows in time."""
         limits, loop = self._limits, asyncio.get_running_loop()
         while gathered.rows and gathered.flushes < limits.lane_flushes:
@@ -118,13 +118,13 @@ class Gatherer:
                 return
             self._flush(lane, gathered)
 
-    def _on_time(self, lane: Lane, gathered: _Gathered) -> None:
+    def _on_time(self, lane: AppendKey, gathered: _Gathered) -> None:
         gathered.timer = None
         if gathered.rows and gathered.flushes < self._limits.lane_flushes:
             self._flush(lane, gathered)
             self._go_on(lane, gathered, 0)
 
-    def _flush(self, lane: Lane, gathered: _Gathered) -> None:
+    def _flush(self, lane: AppendKey, gathered: _Gathered) -> None:
         if gathered.timer is not None:
             gathered.timer.cancel()
             gathered.timer = None
@@ -170,7 +170,7 @@ class Gatherer:
         queue.size -= size
         return Part(source, first_seq, rows, taken[0] if len(taken) == 1 else b"".join(taken))
 
-    async def _send(self, lane: Lane, gathered: _Gathered, batch: Batch) -> None:
+    async def _send(self, lane: AppendKey, gathered: _Gathered, batch: Batch) -> None:
         await self._deliver(lane, gathered, batch)
         gathered.flushes -= 1
         for part in batch.parts:
@@ -179,7 +179,7 @@ class Gatherer:
         self._go_on(lane, gathered, 0)
         self._tidy(lane, gathered)
 
-    async def _deliver(self, lane: Lane, gathered: _Gathered, batch: Batch) -> None:
+    async def _deliver(self, lane: AppendKey, gathered: _Gathered, batch: Batch) -> None:
         gathered.unended += 1
         try:
             placement = await self._append(lane, batch)
@@ -199,13 +199,13 @@ class Gatherer:
             for part in batch.parts:
                 part.source.placed(part, placement)
 
-    def _fail(self, lane: Lane, gathered: _Gathered, batch: Batch, error: MillraceError) -> None:
+    def _fail(self, lane: AppendKey, gathered: _Gathered, batch: Batch, error: MillraceError) -> None:
         for part in batch.parts:
             # What follows lost rows of a stream would leave a gap.
             self._drop(lane, gathered, gathered.queues[part.source])
             part.source.failed(error)
 
-    def _drop(self, lane: Lane, gathered: _Gathered, queue: _Queue) -> None:
+    def _drop(self, lane: AppendKey, gathered: _Gathered, queue: _Queue) -> None:
         if not queue.is_sending:
             gathered.rows -= queue.rows
             gathered.size -= queue.size
@@ -222,7 +222,7 @@ class Gatherer:
         if not queue.pieces:
             del gathered.queues[source]
 
-    def _tidy(self, lane: Lane, gathered: _Gathered) -> None:
+    def _tidy(self, lane: AppendKey, gathered: _Gathered) -> None:
         if gathered.queues or gathered.flushes or gathered.unended:
             return
         if gathered.timer is not None:

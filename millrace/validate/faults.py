@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.validate.errors_table import REASON
+from millrace.lake.errors_table import REASON
 
 MAX_VALUE = 200
 MAX_SHOWN = 80

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from millrace.model.chunk import ChunkHeader, Verdict
+from millrace.lake.errors_table import REJECTED_SCHEMA
+from millrace.model.chunk import ChunkHeader, ChunkVerdict
 from millrace.model.columns import stored_schema
 from millrace.model.table import Definition
 from millrace.validate.accepted import accepted_rows, numbered
 from millrace.validate.deletes import sort_out
-from millrace.validate.errors_table import REJECTED_SCHEMA
 from millrace.validate.faults import Fault, Rows, reasons_by_row, same
 from millrace.validate.from_arrow import parse_arrow
 from millrace.validate.from_avro import parse_avro
@@ -43,7 +43,7 @@ class Judged:
 
     accepted: pa.Table
     rejected: pa.Table | None
-    verdict: Verdict
+    verdict: ChunkVerdict
     keys: Keys = field(default_factory=dict)
 
 
@@ -82,7 +82,7 @@ def _rejected(header: ChunkHeader, parsed: Parsed, faults: list[Fault]) -> tuple
 
 def ignore(header: ChunkHeader, definition: Definition) -> Judged:
     """The verdict on a chunk whose import was stopped before its turn."""
-    verdict = Verdict(
+    verdict = ChunkVerdict(
         header.import_id, header.number, header.version, header.rows, 0, 0, header.rows, checksum=header.checksum
     )
     return Judged(_none_accepted(definition), None, verdict)
@@ -119,8 +119,8 @@ def _refused_whole(
     return Judged(_none_accepted(definition), pa.table(record, schema=REJECTED_SCHEMA), verdict)
 
 
-def _verdict(header: ChunkHeader, *, rejected: int, failure: str | None = None) -> Verdict:
-    return Verdict(
+def _verdict(header: ChunkHeader, *, rejected: int, failure: str | None = None) -> ChunkVerdict:
+    return ChunkVerdict(
         header.import_id,
         header.number,
         header.version,

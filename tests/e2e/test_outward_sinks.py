@@ -8,7 +8,7 @@ import polars as pl
 import pymysql
 
 from millrace.embed.broker import Broker
-from millrace.wire.outward import OutwardCluster
+from millrace.wire.external_kafka import OutwardCluster
 from tests.support.mariadb import DATABASE, USER, mariadb
 from tests.support.platform import RunningPlatform, record
 from tests.support.row_receiver import REFERENCE, RowReceiver, row_receiver

@@ -10,7 +10,7 @@ import pytest
 
 from millrace.model.sinks import SinkTarget
 from millrace.sink.addresses import allow
-from millrace.sink.foreign import ForeignSink
+from millrace.sink.connector import Connector
 from millrace.sink.registry import sink_class
 from millrace.sink.secrets import read_secret
 from tests.support import file_sinks, remote_delta, row_receiver
@@ -147,7 +147,7 @@ def target(request: pytest.FixtureRequest) -> SinkTarget:
 
 
 @pytest.fixture
-def sink(target: SinkTarget) -> Iterator[ForeignSink]:
+def sink(target: SinkTarget) -> Iterator[Connector]:
     opened = sink_class(target.kind)(target, no_secret)
     yield opened
     opened.close()

@@ -11,6 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace.deliver.backfill import ready_snapshot
+from millrace.deliver.backfilling import Backfiller
+from millrace.deliver.delivery import Order, deliver
+from millrace.deliver.members import Members
+from millrace.deliver.queue import Queue
+from millrace.deliver.roster import DONE, FROM_DELTA, FROM_LOG
 from millrace.lake import compact
 from millrace.lake.log import Snapshot, load
 from millrace.lake.read import scan, scan_files
@@ -22,18 +28,12 @@ from millrace.model.declaration import parse_table
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
-from millrace.sink.backfill import ready_snapshot
-from millrace.sink.contract import Group
-from millrace.sink.delivering import Order, deliver
-from millrace.sink.delta import DeltaSink
-from millrace.sink.foreign import ForeignSink
-from millrace.sink.parking import Queue
+from millrace.plane import backfilling
+from millrace.sink.connector import Connector
+from millrace.sink.contract import StagedGroup
+from millrace.sink.delta.sink import DeltaSink
+from millrace.sink.delta.upkeep import Upkeep
 from millrace.sink.registry import sink_class
-from millrace.sink.roster import DONE, FROM_DELTA, FROM_LOG
-from millrace.sink.upkeep import Upkeep
-from millrace.stream import backfilling
-from millrace.stream.backfilling import Backfiller
-from millrace.stream.members import Members
 from tests.sinks.conftest import no_secret, postgres_target
 from tests.support.lake import arrow_rows
 
@@ -50,8 +50,8 @@ class World:
         self.home, self.target, self.tenant, self.key = Home(root), target, tenant, key
         self.home.definitions.mkdir(parents=True)
         self.delta = DeltaSink(self.home, Upkeep())
-        self.sink: ForeignSink = sink_class(target.kind)(target, no_secret)
-        self.retained: list[Group] = []
+        self.sink: Connector = sink_class(target.kind)(target, no_secret)
+        self.retained: list[StagedGroup] = []
         self.before = self.define([{"kind": "delta", "name": "delta"}], 1, None)
         self.after = self.define(
             [{"kind": "delta", "name": "delta"}, {"kind": target.kind, "name": target.name, **target.settings}],
@@ -84,16 +84,18 @@ class World:
     def store(self) -> Store:
         return Store(self.home.table(self.tenant, "t"))
 
-    def rows(self, definition: Definition, version: int, *rows: tuple[int, bool], publish: str = "rolling") -> Group:
+    def rows(
+        self, definition: Definition, version: int, *rows: tuple[int, bool], publish: str = "rolling"
+    ) -> StagedGroup:
         table = arrow_rows([(key, version) for key, _ in rows])
         if self.key:
             table = table.append_column("_deleted", pa.array([deleted for _, deleted in rows]))
         chunk = StagedChunk(f"imp{version}/0", 0, len(rows), version)
         staged = write_data_file(self.store, table, self.key, f"imp{version}", (chunk,))
         chunks = ((f"imp{version}", 0),)
-        return Group(self.tenant, "t", definition.fingerprint, staged, chunks, publish=publish)
+        return StagedGroup(self.tenant, "t", definition.fingerprint, staged, chunks, publish=publish)
 
-    def keyless(self, definition: Definition, *chunks: Chunk) -> Group:
+    def keyless(self, definition: Definition, *chunks: Chunk) -> StagedGroup:
         """Whole chunks that were judged together."""
         staged, parts = [], []
         for import_id, version, ids in chunks:
@@ -104,13 +106,13 @@ class World:
             staged.append(StagedChunk(f"{import_id}/0", before, len(ids), version))
         file = write_data_file(self.store, pa.concat_tables(parts), (), chunks[0][0], staged)
         named = tuple((import_id, 0) for import_id, _, _ in chunks)
-        return Group(self.tenant, "t", definition.fingerprint, file, named)
+        return StagedGroup(self.tenant, "t", definition.fingerprint, file, named)
 
-    def change(self, definition: Definition, kind: str, version: int, import_id: str | None = None) -> Group:
+    def change(self, definition: Definition, kind: str, version: int, import_id: str | None = None) -> StagedGroup:
         chunks = ((import_id or f"imp{version}", 0 if import_id is None else 1),)
-        return Group(self.tenant, "t", definition.fingerprint, None, chunks, kind, version)
+        return StagedGroup(self.tenant, "t", definition.fingerprint, None, chunks, kind, version)
 
-    def park(self, group: Group) -> None:
+    def park(self, group: StagedGroup) -> None:
         """What the couriers do with a group."""
         definition = self._definition(group.definition)
         for name in self.members.takers(self.target.kind, definition):

@@ -18,9 +18,9 @@ from millrace.model.errors import Invalid
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
 from millrace.sink.addresses import allow, refuse_private
-from millrace.sink.bigquery import BigQuerySink
-from millrace.sink.bigquery_ddl import alter, create, dataset_name, merge, physical, quoted
-from millrace.sink.foreign import Work
+from millrace.sink.bigquery.ddl import alter, create, dataset_name, merge, physical, quoted
+from millrace.sink.bigquery.sink import BigQuerySink
+from millrace.sink.connector import Work
 from millrace.sink.registry import refuse_unable
 from tests.sinks.conftest import no_secret
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows

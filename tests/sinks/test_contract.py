@@ -12,7 +12,7 @@ import pytest
 from millrace.model.declaration import parse_table
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition, define
-from millrace.sink.foreign import ForeignSink, Rows, Work
+from millrace.sink.connector import Connector, Rows, Work
 from millrace.sink.registry import sink_class
 from tests.sinks.conftest import away, no_secret
 
@@ -72,7 +72,7 @@ def rows(table: Definition, values: Sequence[tuple[int, Any, int, bool]], chunk:
     return Rows(tuple(f"{chunk}@{version}" for version in versions), tuple(versions), lambda: iter([batch]))
 
 
-def stored(sink: ForeignSink, table: Definition) -> dict[int, tuple[Any, int]]:
+def stored(sink: Connector, table: Definition) -> dict[int, tuple[Any, int]]:
     found = sink.read_back(table).to_pylist()
     assert len({row["id"] for row in found}) == len(found), "a key at most once"
     return {row["id"]: (row["text"], row["_version"]) for row in found}
@@ -82,7 +82,7 @@ def known(*definitions: Definition) -> Any:
     return {one.fingerprint: one for one in definitions}.__getitem__
 
 
-def test_the_greatest_version_wins_in_any_order(sink: ForeignSink) -> None:
+def test_the_greatest_version_wins_in_any_order(sink: Connector) -> None:
     table = definition([ID, TEXT])
     sink.prepare(table, known(table))
     chance = random.Random(7)
@@ -100,7 +100,7 @@ def test_the_greatest_version_wins_in_any_order(sink: ForeignSink) -> None:
     assert stored(sink, table) == expected
 
 
-def test_several_groups_of_one_write_hold_the_same_key(sink: ForeignSink) -> None:
+def test_several_groups_of_one_write_hold_the_same_key(sink: Connector) -> None:
     table = definition([ID, TEXT])
     sink.prepare(table, known(table))
     sink.write(
@@ -109,7 +109,7 @@ def test_several_groups_of_one_write_hold_the_same_key(sink: ForeignSink) -> Non
     assert stored(sink, table) == {1: ("new", 9), 2: ("b", 4)}
 
 
-def test_a_raised_floor_takes_old_rows_and_keeps_late_ones_away(sink: ForeignSink) -> None:
+def test_a_raised_floor_takes_old_rows_and_keeps_late_ones_away(sink: Connector) -> None:
     table = definition([ID, TEXT])
     sink.prepare(table, known(table))
     sink.write(Work(table, [rows(table, [(1, "a", 1, False), (2, "b", 9, False)])]))
@@ -119,7 +119,7 @@ def test_a_raised_floor_takes_old_rows_and_keeps_late_ones_away(sink: ForeignSin
     assert stored(sink, table) == {2: ("b", 9), 4: ("new", 6)}
 
 
-def test_rows_without_a_key_are_appended_once(sink: ForeignSink) -> None:
+def test_rows_without_a_key_are_appended_once(sink: Connector) -> None:
     if not sink.abilities.exactly_once_append:
         pytest.skip("this sink refuses tables without a key")
     table = definition([ID, TEXT], key=())
@@ -133,7 +133,7 @@ def test_rows_without_a_key_are_appended_once(sink: ForeignSink) -> None:
     assert sorted(sink.read_back(table)["id"].to_pylist()) == [1, 1, 2]
 
 
-def test_every_type_and_any_name_survives(sink: ForeignSink) -> None:
+def test_every_type_and_any_name_survives(sink: Connector) -> None:
     fields = [ID, *({"name": name, "type": ["null", kind]} for name, kind, _ in EVERY_TYPE)]
     table = definition(fields)
     sink.prepare(table, known(table))
@@ -163,7 +163,7 @@ def test_every_type_and_any_name_survives(sink: ForeignSink) -> None:
     assert kept_as_json in ([], [{"a": "b"}, {}]), "a map is an object, also without anything in it"
 
 
-def test_a_table_takes_the_shape_of_its_newest_definition(sink: ForeignSink) -> None:
+def test_a_table_takes_the_shape_of_its_newest_definition(sink: Connector) -> None:
     first = definition([ID, TEXT])
     sink.prepare(first, known(first))
     sink.write(Work(first, [rows(first, [(1, "a", 1, False)])]))
@@ -176,7 +176,7 @@ def test_a_table_takes_the_shape_of_its_newest_definition(sink: ForeignSink) -> 
     assert sink.read_back(second).num_rows == 1, "an older definition changes nothing"
 
 
-def test_a_new_generation_begins_empty(sink: ForeignSink) -> None:
+def test_a_new_generation_begins_empty(sink: Connector) -> None:
     first = definition([ID, TEXT])
     sink.prepare(first, known(first))
     sink.write(Work(first, [rows(first, [(1, "a", 1, False)])]))
@@ -186,7 +186,7 @@ def test_a_new_generation_begins_empty(sink: ForeignSink) -> None:
     assert sink.read_back(second).num_rows == 0
 
 
-def test_a_text_is_kept_as_it_is_or_is_its_row_s_fault(sink: ForeignSink) -> None:
+def test_a_text_is_kept_as_it_is_or_is_its_row_s_fault(sink: Connector) -> None:
     table, odd = definition([ID, TEXT]), "nul \x00 in text"
     work = Work(table, [rows(table, [(1, odd, 1, False)])])
     sink.prepare(table, known(table))
@@ -200,7 +200,7 @@ def test_a_text_is_kept_as_it_is_or_is_its_row_s_fault(sink: ForeignSink) -> Non
     assert stored(sink, table) == {2: ("fine", 2)} | ({1: (odd, 1)} if sink.abilities.every_text else {})
 
 
-def test_the_check_leaves_nothing_behind(sink: ForeignSink) -> None:
+def test_the_check_leaves_nothing_behind(sink: Connector) -> None:
     sink.check()
     sink.check()
 

@@ -11,18 +11,18 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from millrace.deliver.couriers import Couriers
+from millrace.deliver.delivery import BUDGET_SECONDS, Delivered
+from millrace.deliver.queue import Queue, queue_facts, resume, waive
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.model.declaration import parse_table
-from millrace.model.facts import Durable, Refused, from_dict
+from millrace.model.facts import Durable, RowsRefused, from_dict
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
-from millrace.sink.contract import Group
-from millrace.sink.delivering import BUDGET_SECONDS, Delivered
-from millrace.sink.parking import Queue, queue_facts, resume, waive
-from millrace.sink.upkeep import Upkeep
-from millrace.stream.couriers import Couriers
+from millrace.sink.contract import StagedGroup
+from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.envelope import unpack
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS
 from tests.sinks.conftest import postgres_target
@@ -90,7 +90,7 @@ class World:
         chunk = StagedChunk(f"imp{number}/0", 0, len(texts), version)
         store = Store(self.home.table(self.tenant, "t"))
         staged = write_data_file(store, rows, ("id",), f"imp{number}", (chunk,))
-        group = Group(self.tenant, "t", self.definition.fingerprint, staged, ((f"imp{number}", 0),))
+        group = StagedGroup(self.tenant, "t", self.definition.fingerprint, staged, ((f"imp{number}", 0),))
         self.couriers.park("postgres", group)
 
     def folder(self, target: SinkTarget) -> Path:
@@ -128,8 +128,8 @@ def test_a_row_that_is_refused_is_counted_before_the_chunk_is_durable(
     world.park(0, "fine", "nul \x00 in it", "fine, too")
     wait_until(world.told.durable, 30, "the rest is durable")
     kinds = [type(fact).__name__ for fact in world.told.facts()]
-    assert kinds == ["Refused", "Durable"]
-    refused = next(fact for fact in world.told.facts() if isinstance(fact, Refused))
+    assert kinds == ["RowsRefused", "Durable"]
+    refused = next(fact for fact in world.told.facts() if isinstance(fact, RowsRefused))
     assert refused.chunks == (("imp0", 0, 1),)
     assert sum(topic == IMPORT_ERROR for topic, _ in world.told.records) == 1
     assert stored("courier_choosy") == [(0, "fine"), (2, "fine, too")]

@@ -10,8 +10,12 @@ import pytest
 from sqlalchemy import insert
 
 from millrace.account.ends import mark_end
-from millrace.api.ageing import ask_to_let_go
+from millrace.api.jobs.ageing import ask_to_let_go
 from millrace.control.definitions import DefinitionFiles
+from millrace.deliver.delivery import Order, deliver
+from millrace.deliver.ends import Ends
+from millrace.deliver.members import Members
+from millrace.deliver.queue import Queue, waive
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store as TableStore
 from millrace.model.declaration import parse_table
@@ -19,13 +23,9 @@ from millrace.model.imports import Import
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
-from millrace.sink.contract import Group
-from millrace.sink.delivering import Order, deliver
-from millrace.sink.parking import Queue, waive
+from millrace.sink.contract import StagedGroup
 from millrace.store import tables as t
 from millrace.store.engine import Store
-from millrace.stream.ends import Ends
-from millrace.stream.members import Members
 
 IMPORT = "imp_01"
 DAY_US = 86_400_000_000
@@ -62,7 +62,7 @@ class World:
         rows = pa.table({"id": [number], "_version": [100 + number], "_import": [IMPORT], "_row": [number + 1]})
         chunk = StagedChunk(f"{IMPORT}/{number}", 0, 1, 100 + number)
         staged = write_data_file(TableStore(root), rows, (), f"{IMPORT}-{number}", (chunk,))
-        group = Group("acme", "events", self.definition.fingerprint, staged, ((IMPORT, number),))
+        group = StagedGroup("acme", "events", self.definition.fingerprint, staged, ((IMPORT, number),))
         self.queue.put(group, root)
 
     def deliver(self) -> None:

@@ -12,10 +12,10 @@ from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.model.names import Home
 from millrace.settings import LakeSettings
-from millrace.sink.contract import Group
-from millrace.sink.delta import ErrorStore
-from millrace.sink.error_copies import copies_of_errors, delete_copies
-from millrace.sink.upkeep import COMMITS, Upkeep, tidy
+from millrace.sink.contract import StagedGroup
+from millrace.sink.delta.error_copies import copies_of_errors, delete_copies
+from millrace.sink.delta.sink import ErrorStore
+from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
 from tests.support.remote_delta import bucket_target, hdfs_target
 
 SCHEMA = pa.schema([("why", pa.string())])
@@ -29,11 +29,11 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return Home(tmp_path)
 
 
-def rejected(home: Home, number: int) -> Group:
+def rejected(home: Home, number: int) -> StagedGroup:
     rows = pa.table({"why": [f"bad {number}"], "_version": [number], "_import": ["imp"], "_row": [1]})
     chunk = StagedChunk(f"imp/{number}", 0, 1, number)
     staged = write_data_file(Store(home.table_errors("acme", "t")), rows, (), f"part-{number}", [chunk])
-    return Group("acme", "t", "any", staged, (("imp", number),))
+    return StagedGroup("acme", "t", "any", staged, (("imp", number),))
 
 
 def copied(home: Home) -> list[str]:

@@ -17,11 +17,11 @@ import psycopg.errors
 import pyarrow as pa
 import pytest
 
+from millrace.deliver.budget import TimeIsUp, within
+from millrace.deliver.probe import probe
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
-from millrace.sink.budget import TimeIsUp, within
-from millrace.sink.foreign import ForeignSink, Work
-from millrace.sink.probing import probe
+from millrace.sink.connector import Connector, Work
 from millrace.sink.registry import OURS, sink_class
 from tests.sinks.conftest import no_secret, postgres_target
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows
@@ -155,7 +155,7 @@ def test_a_full_disk_and_a_read_only_server_are_the_target_s_fault(
     sink.close()
 
 
-def met(sink: ForeignSink, table: Any) -> Fault:
+def met(sink: Connector, table: Any) -> Fault:
     with pytest.raises(psycopg.Error) as error:
         sink.write(Work(table, [rows(table, [(1, "a", 5, False)])]))
     return sink.classify(error.value)

@@ -17,8 +17,8 @@ from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.addresses import allow
-from millrace.sink.files import FilesSink
-from millrace.sink.foreign import Rows, Work
+from millrace.sink.connector import Rows, Work
+from millrace.sink.files.sink import FilesSink
 from millrace.sink.registry import refuse_unable
 from tests.sinks.conftest import no_secret
 from tests.support.file_sinks import bucket_target

@@ -20,10 +20,12 @@ import pytest
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink import addresses, jdbc_drivers, jdbc_link
-from millrace.sink.foreign import Rows, Work
-from millrace.sink.jdbc import JdbcSink
-from millrace.sink.jdbc_faults import JdbcFailed
+from millrace.sink import addresses
+from millrace.sink.connector import Rows, Work
+from millrace.sink.jdbc import drivers as jdbc_drivers
+from millrace.sink.jdbc import link as jdbc_link
+from millrace.sink.jdbc.faults import JdbcFailed
+from millrace.sink.jdbc.sink import JdbcSink
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
 from tests.support.mariadb import ADMINISTRATOR, GUARDED, PASSWORD, USER
 

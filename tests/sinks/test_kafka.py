@@ -14,11 +14,12 @@ from millrace.embed.broker import Broker
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink import addresses, kafka_journal
-from millrace.sink.foreign import Rows, Work
-from millrace.sink.kafka import KafkaSink
-from millrace.wire import outward
-from millrace.wire.outward import NotTaken, OutwardCluster, not_taken
+from millrace.sink import addresses
+from millrace.sink.connector import Rows, Work
+from millrace.sink.kafka import journal as kafka_journal
+from millrace.sink.kafka.sink import KafkaSink
+from millrace.wire import external_kafka as outward
+from millrace.wire.external_kafka import NotTaken, OutwardCluster, not_taken
 from tests.sinks import test_contract as contract
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
 

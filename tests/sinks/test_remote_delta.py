@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace.deliver.delivery import Delivered, Order, deliver
+from millrace.deliver.queue import Queue
 from millrace.lake import compact
 from millrace.lake.log import load
 from millrace.lake.remote import RemoteStore
@@ -20,15 +22,13 @@ from millrace.model.names import Home
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition, define
 from millrace.read.query import Limits, ReadableTable, run_query
-from millrace.sink import delta_remote
-from millrace.sink.contract import Group
-from millrace.sink.delivering import Delivered, Order, deliver
-from millrace.sink.delta_remote import DeltaRemoteSink
-from millrace.sink.foreign import Rows, Work
-from millrace.sink.lake_places import copies_of, table_store
-from millrace.sink.parking import Queue
+from millrace.sink.connector import Rows, Work
+from millrace.sink.contract import StagedGroup
+from millrace.sink.delta import remote as delta_remote
+from millrace.sink.delta.places import copies_of, table_store
+from millrace.sink.delta.remote import DeltaRemoteSink
+from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
 from millrace.sink.secrets import read_secret
-from millrace.sink.upkeep import COMMITS, Upkeep, tidy
 from tests.support.remote_delta import bucket_target
 
 
@@ -94,7 +94,9 @@ class Courier:
             chunks = (StagedChunk(f"{import_id}/{version}", 0, len(values), version),)
             staged = write_data_file(Store(place), told, ("id",), f"{import_id}-{version}", chunks)
         self._queue.put(
-            Group("acme", "notes", self._table.fingerprint, staged, ((import_id, version),), version=version, **more),
+            StagedGroup(
+                "acme", "notes", self._table.fingerprint, staged, ((import_id, version),), version=version, **more
+            ),
             place,
         )
 

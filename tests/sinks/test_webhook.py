@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from millrace.deliver import delivery as delivering
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.outbound.sending import Answer
-from millrace.sink import addresses, delivering, webhook
-from millrace.sink.foreign import Rows, Work
+from millrace.sink import addresses, webhook
+from millrace.sink.connector import Rows, Work
 from millrace.sink.webhook import WebhookSink, fault_of
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
 from tests.support.row_receiver import REFERENCE, SECRET, RowReceiver, row_receiver

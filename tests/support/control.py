@@ -5,7 +5,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from millrace.control.state import Announce, Close, Effect, Outcome, Publish, Send, Span, Table
+from millrace.control.state import Announce, Close, Effect, Outcome, Send, Span, StoreDefinition, Table
 from millrace.control.step import step
 from millrace.model import ops
 from millrace.model.declaration import parse_table
@@ -110,7 +110,7 @@ class TableLog:
         return [effect.import_id for _, effect in self.last.effects if isinstance(effect, Close)]
 
     def published(self) -> list[str]:
-        return [effect.definition.fingerprint for _, effect in self.last.effects if isinstance(effect, Publish)]
+        return [effect.definition.fingerprint for _, effect in self.last.effects if isinstance(effect, StoreDefinition)]
 
 
 def refusal(answer: Applied) -> str | None:

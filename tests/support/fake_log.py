@@ -19,19 +19,20 @@ import zstandard
 from fastapi import FastAPI
 
 from millrace.api.problems import add_problems
-from millrace.api.quotas import Quotas
 from millrace.api.routes import imports, rows
+from millrace.api.rows.senders import Streams
 from millrace.api.sealing import Sealing
-from millrace.api.streams import Streams
-from millrace.api.tokens import Tokens
 from millrace.api.watch import Watch
+from millrace.auth.quotas import Quotas
+from millrace.auth.tokens import Tokens
 from millrace.client import Millrace
 from millrace.embed.ports import free_ports
+from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.table import LakeTable
 from millrace.model import ops
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.declaration import parse_table
 from millrace.model.errors import Unavailable
 from millrace.model.imports import Counts, Import
@@ -44,7 +45,6 @@ from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
 from millrace.store.records import import_row
 from millrace.upload.gather import Limits
-from millrace.validate.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.wire.envelope import checksum
 
 TENANT, TABLE = "acme", "orders"
@@ -158,7 +158,7 @@ class FakeLog:
         reasons = [{"column": "id", "rule": "type", "message": "is bad", "value": None}]
         rejected = [{"row": n, "line": n, "raw": append.rows[n - 1], "reasons": reasons} for n in bad]
         table = pa.Table.from_pylist(rejected, REJECTED_SCHEMA)
-        stored = stored_rejected(Verdict(append.import_id, 0, append.version, len(bad), 0, len(bad)), table)
+        stored = stored_rejected(ChunkVerdict(append.import_id, 0, append.version, len(bad), 0, len(bad)), table)
         lake = LakeTable.open(self.home.table_errors(TENANT, append.table), TableSpec("errors", ERRORS_SCHEMA))
         described = [StagedChunk(chunk_id(append.import_id, 0), 0, len(bad), append.version)]
         lake.apply([write_data_file(lake.store, stored, (), f"{append.import_id}-00000000", described)])

@@ -59,7 +59,7 @@ class RunningPlatform:
         marks = {
             "kafka": "kafka.Kafka",
             "server": "millrace.api",
-            "data-plane": "millrace.stream",
+            "data-plane": "millrace.plane",
             "jvm": "SparkSubmit",
             "managers": "millrace.manage",
         }
@@ -78,7 +78,7 @@ class RunningPlatform:
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 parent = process.parent()
-                if parent is not None and "millrace.stream.daemon" in " ".join(parent.cmdline()):
+                if parent is not None and "millrace.plane.daemon" in " ".join(parent.cmdline()):
                     found.append(process)
             except psutil.Error:
                 continue

@@ -16,15 +16,15 @@ from fastapi import FastAPI
 
 from millrace.api.platform import raise_refusal
 from millrace.api.problems import add_problems
-from millrace.api.quotas import Quotas
 from millrace.api.routes import declarations, observing, spans, subscriptions
 from millrace.api.sealing import Sealing
-from millrace.api.tokens import Tokens
 from millrace.api.watch import Watch
+from millrace.auth.quotas import Quotas
+from millrace.auth.tokens import Tokens
 from millrace.control.definitions import DefinitionFiles
 from millrace.control.entities import load, save
 from millrace.control.outbox import Kept
-from millrace.control.state import Publish
+from millrace.control.state import StoreDefinition
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
 from millrace.model.names import Home, new_id
@@ -67,7 +67,7 @@ class SmallPlatform:
             save(working, before, outcome.state, at_us)
             working.write()
             for number, (cause, effect) in enumerate(outcome.effects):
-                if isinstance(effect, Publish):
+                if isinstance(effect, StoreDefinition):
                     self.definitions.publish(effect.definition)
                 else:
                     kept.keep(effect, cause, number, at_us)

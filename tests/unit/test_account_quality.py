@@ -15,7 +15,7 @@ from millrace.account.hashed_keys import repeated_keys
 from millrace.account.quality import keep_facts, with_quality
 from millrace.lake.store import Store as LakeStore
 from millrace.lake.table import LakeTable
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.declaration import parse_table
 from millrace.model.imports import APPEND, HELD, LOAD, PROCESSING, STOPPING, Counts, Import
 from millrace.model.names import Home
@@ -23,10 +23,10 @@ from millrace.model.ops import HOLD_IMPORT, SETTLE_IMPORT
 from millrace.model.quality import Measured, Totals, keys_folder, report, total
 from millrace.model.rules import parse_rules
 from millrace.model.table import Definition, define
+from millrace.plane.hashed_keys import keep_keys
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import import_row
-from millrace.stream.hashed_keys import keep_keys
 from tests.support.chunks import column, csv, table
 from tests.support.lake import KEYED, stage
 
@@ -75,7 +75,7 @@ def test_keys_repeat_over_chunks_however_many_there_are(tmp_path: Path, monkeypa
     chunks[4][-2] = chunks[4][-1]
     for number, keys in enumerate(chunks):
         for _ in range(2):
-            keep_keys(tmp_path, Verdict("imp_1", number, 0, 1000, 1000, 0), {"u": np.sort(keys)})
+            keep_keys(tmp_path, ChunkVerdict("imp_1", number, 0, 1000, 1000, 0), {"u": np.sort(keys)})
     folder = keys_folder(tmp_path, "imp_1")
     assert repeated_keys(folder, "u") == 11
     monkeypatch.setattr(hashed_keys, "KEYS_AT_ONCE", 700)
@@ -112,7 +112,7 @@ def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: S
     facts = {"rows": 10, "broken": {"ids": 2}, "samples": {"ids": [3, 4]}, "nulls": {}}
     for _ in range(2):
         with store.write() as connection:
-            keep_facts(connection, [Verdict("imp_1", n, 0, 10, 10, 0, quality=facts) for n in (0, 1)])
+            keep_facts(connection, [ChunkVerdict("imp_1", n, 0, 10, 10, 0, quality=facts) for n in (0, 1)])
     definition = ruled({"name": "ids", "column": "id", "min": 5, "action": "hold"})
     due = asked(store, imported(), definition, tmp_path)
     assert due is not None

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import insert
 
 from millrace.api.agreed_hooks import keep_agreed, refuse_strange_targets
-from millrace.api.sweeping import forget_keys
+from millrace.api.jobs.sweeping import forget_keys
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.errors import Invalid
 from millrace.model.imports import COMPLETED, PROCESSING, Import

@@ -11,14 +11,15 @@ import pytest
 from sqlalchemy import Connection, select, update
 from starlette.testclient import TestClient
 
-from millrace.api.erasing import clear_erased
-from millrace.api.retention import ERRORS_SPEC, let_go
+from millrace.api.jobs.erasing import clear_erased
+from millrace.api.jobs.retention import ERRORS_SPEC, let_go
+from millrace.lake.errors_table import REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model import ops
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.declaration import parse_table
 from millrace.model.errors import Unavailable
 from millrace.model.names import chunk_id, new_id
@@ -27,7 +28,6 @@ from millrace.model.table import TableDeclaration, define
 from millrace.read.error_pages import page
 from millrace.store import tables as t
 from millrace.store.tables import metadata
-from millrace.validate.errors_table import REJECTED_SCHEMA, stored_rejected
 from tests.support.lake import apply_rows, content
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
@@ -255,7 +255,7 @@ def rejected(platform: AppPlatform, import_id: str, version: int) -> None:
     """One rejected row of an import, as the data plane stores it."""
     table = LakeTable.open(platform.home.table_errors("acme", "orders"), ERRORS_SPEC)
     row = {"row": 1, "line": 2, "raw": b"x", "reasons": []}
-    rows = stored_rejected(Verdict(import_id, 0, version, 1, 0, 1), pa.Table.from_pylist([row], REJECTED_SCHEMA))
+    rows = stored_rejected(ChunkVerdict(import_id, 0, version, 1, 0, 1), pa.Table.from_pylist([row], REJECTED_SCHEMA))
     described = [StagedChunk(chunk_id(import_id, 0), 0, 1, version)]
     table.apply([write_data_file(table.store, rows, (), f"{import_id}-0", described)])
 

@@ -4,8 +4,8 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from millrace.api.options import OptionsDep
 from millrace.api.problems import add_problems
+from millrace.api.uploads.options import OptionsDep
 
 
 @pytest.fixture

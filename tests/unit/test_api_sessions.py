@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from millrace.api import sessions
-from millrace.api.sessions import Session
-from millrace.api.timing import due_ops
+from millrace.api.jobs.timing import due_ops
+from millrace.api.uploads import sessions
+from millrace.api.uploads.sessions import Session
 from millrace.model import ops
 from millrace.model.declaration import parse_table
 from millrace.model.errors import Unavailable

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from millrace.api.sweeping import EVENTS_KEPT, REQUESTS_KEPT, STOPS_KEPT, clear_staging, sweep
+from millrace.api.jobs.sweeping import EVENTS_KEPT, REQUESTS_KEPT, STOPS_KEPT, clear_staging, sweep
 from millrace.model.names import Home
 from millrace.store import tables as t
 from millrace.store.engine import Store

@@ -54,7 +54,7 @@ def test_a_definition_is_published_before_anyone_can_name_it(log: TableLog) -> N
     answer = log.apply(ops.DEFINE_TABLE, "others", {"declaration": declared("others")})
     assert log.published() == [answer.result["definition"]]
     first, *later = (type(effect).__name__ for _, effect in log.last.effects)
-    assert first == "Publish"
+    assert first == "StoreDefinition"
     assert "Send" in later
 
 

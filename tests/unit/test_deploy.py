@@ -80,7 +80,7 @@ def test_every_command_is_one_of_ours(name: str) -> None:
     probed = [probe["command"] for probe in named(containers(name), "exec")]
     commands = [*(container["args"] for container in containers(name)), *probed]
     modules = {command[2] for command in commands if command[:2] == ["python", "-m"]}
-    assert {"millrace.api", "millrace.stream", "millrace.manage"} <= modules
+    assert {"millrace.api", "millrace.plane", "millrace.manage"} <= modules
     assert [module for module in modules if find_spec(module) is None] == []
     for words in (command[1:] for command in commands if command[0] == "millrace"):
         ran = subprocess.run([sys.executable, "-m", "millrace.cli.main", *words, "--help"], check=False)

@@ -17,7 +17,7 @@ from sqlalchemy import insert
 
 from millrace.api.problems import add_problems
 from millrace.api.routes import agreements, declarations, diffing
-from millrace.api.tokens import Tokens
+from millrace.auth.tokens import Tokens
 from millrace.client import Millrace, Problem
 from millrace.client.declaring import diff_table, diff_tenant
 from millrace.model.declaration import parse_table

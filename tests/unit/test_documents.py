@@ -18,7 +18,7 @@ from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid
 from millrace.model.json_schemas import SCHEMAS
 from millrace.model.table_document import table_document_of
-from millrace.model.table_doubts import table_doubts
+from millrace.model.table_warnings import table_doubts
 
 ROOT = Path(__file__).parents[2]
 FIELDS = [

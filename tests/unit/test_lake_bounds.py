@@ -17,7 +17,7 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.tombstones import FAN_IN, TOMBSTONES_FOLDER, Tombstones
 from millrace.lake.vacuum import vacuum
-from millrace.sink.upkeep import COMMITS
+from millrace.sink.delta.upkeep import COMMITS
 from tests.support.lake import (
     KEYED,
     KEYLESS,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from millrace.api.client_apps import refuse_local_command
-from millrace.api.tokens import Caller
+from millrace.auth.tokens import Caller
 from millrace.manage.confinement import Confinement, launcher
 from millrace.manage.limits import Limiter, Limits
 from millrace.manage.logs import RotatedLog, gather_own_logs

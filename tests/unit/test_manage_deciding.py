@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from millrace.manage.deciding import Going, Skip, Standing, Start, Stop, decide, next_due, pause_after
-from millrace.manage.following import Followed
+from millrace.manage.schedule_position import SchedulePosition
 from millrace.model.agreement import Schedule
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -72,12 +72,12 @@ def test_a_year_of_missed_moments_is_bounded() -> None:
 
 def test_another_schedule_begins_anew_and_the_same_one_goes_on_behind_a_restart(tmp_path: Path) -> None:
     hourly, daily = Schedule("0 * * * *"), Schedule("0 0 * * *")
-    Followed(tmp_path / "schedule.json").follow(hourly, NOON)
-    again = Followed(tmp_path / "schedule.json")
+    SchedulePosition(tmp_path / "schedule.json").follow(hourly, NOON)
+    again = SchedulePosition(tmp_path / "schedule.json")
     again.follow(hourly, at(90))
     assert again.until == NOON
     again.follow(daily, at(90))
-    assert Followed(tmp_path / "schedule.json").until == at(90)
+    assert SchedulePosition(tmp_path / "schedule.json").until == at(90)
     again.follow(None, at(95))
     again.follow(daily, at(99))
     assert again.until == at(99)

@@ -10,9 +10,18 @@ import pytest
 
 from millrace.manage import claiming
 from millrace.manage.claiming import file_away, file_of, open_claims, safe_name, take, tried_again
+from millrace.manage.completion import (
+    SETTLE_SECONDS,
+    STABLE_SECONDS,
+    Completion,
+    Health,
+    How,
+    Seen,
+    decide,
+    may_be_finished,
+)
 from millrace.manage.importing import table_of
 from millrace.manage.outbox import MOST_SEEN, Outbox
-from millrace.manage.ripening import SETTLE_SECONDS, STABLE_SECONDS, Health, How, Seen, Verdict, judge, may_be_finished
 from millrace.manage.tidying import tidy
 from millrace.manage.watching import Watcher
 from millrace.model.errors import Invalid
@@ -41,23 +50,23 @@ def test_names_of_unfinished_files(name: str) -> None:
 def test_what_was_renamed_into_place_is_taken_at_once() -> None:
     broken = Health(False, True, 100.0, False)
     for health in (WELL, GONE, RUNNING_BATCH, broken):
-        assert judge(Seen("a", How.MOVED, 100.0), health, 100.0) is Verdict.TAKE
+        assert decide(Seen("a", How.MOVED, 100.0), health, 100.0) is Completion.TAKE
 
 
 def test_what_was_closed_is_taken_when_its_program_is_well_a_moment_later() -> None:
     seen = Seen("a", How.CLOSED, 100.0)
-    assert judge(seen, WELL, 100.1) is Verdict.WAIT
-    assert judge(seen, WELL, 100.0 + SETTLE_SECONDS) is Verdict.TAKE
-    assert judge(seen, Health(False, ended_at=100.1), 101.0) is Verdict.REFUSE
-    assert judge(seen, Health(False, ended_at=100.1, ended_well=True), 100.1) is Verdict.TAKE
-    assert judge(seen, Health(True, ended_at=99.0), 101.0) is Verdict.TAKE
+    assert decide(seen, WELL, 100.1) is Completion.WAIT
+    assert decide(seen, WELL, 100.0 + SETTLE_SECONDS) is Completion.TAKE
+    assert decide(seen, Health(False, ended_at=100.1), 101.0) is Completion.REFUSE
+    assert decide(seen, Health(False, ended_at=100.1, ended_well=True), 100.1) is Completion.TAKE
+    assert decide(seen, Health(True, ended_at=99.0), 101.0) is Completion.TAKE
 
 
 def test_what_a_batch_run_closed_waits_for_its_end() -> None:
     seen = Seen("a", How.CLOSED, 100.0)
-    assert judge(seen, RUNNING_BATCH, 999.0) is Verdict.WAIT
-    assert judge(seen, Health(False, True, 999.0, True), 999.0) is Verdict.TAKE
-    assert judge(seen, Health(False, True, 999.0, False), 999.0) is Verdict.REFUSE
+    assert decide(seen, RUNNING_BATCH, 999.0) is Completion.WAIT
+    assert decide(seen, Health(False, True, 999.0, True), 999.0) is Completion.TAKE
+    assert decide(seen, Health(False, True, 999.0, False), 999.0) is Completion.REFUSE
 
 
 def test_what_was_only_found_must_not_change_for_a_while(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from unittest.mock import Mock
 import pytest
 
 from millrace.client import Millrace, Problem
-from millrace.manage import keeper, openrun
+from millrace.manage import managers, openrun
 from millrace.manage.claiming import Claim, close_up, file_of, open_claims, refused, still_open, take
-from millrace.manage.importing import Group, Importer
-from millrace.manage.keeper import Keeper
+from millrace.manage.importing import ClaimGroup, Importer
+from millrace.manage.managers import IngestionManagers
 from millrace.manage.openrun import OpenRun, now_text
 from millrace.model.names import Home, new_id
 from millrace.seal.keyring import Keyring
@@ -41,9 +41,9 @@ class Scene:
             connection, senders, self.staging, lambda: self.keys, lambda run, report: self.reports.append(report)
         )
 
-    def group(self, *names: str, is_new: bool = True) -> Group:
+    def group(self, *names: str, is_new: bool = True) -> ClaimGroup:
         turn = self.importer.turns.take_number()
-        return Group(RUN, f"{RUN}.{turn}", tuple(map(self.claim, names)), turn, is_new)
+        return ClaimGroup(RUN, f"{RUN}.{turn}", tuple(map(self.claim, names)), turn, is_new)
 
     def claim(self, name: str, text: str | None = None, *, data_key: str = "") -> Claim:
         (self.staging.outbox / name).write_text(f"id\n{name}\n" if text is None else text)
@@ -115,7 +115,7 @@ def test_a_platform_that_is_away_loses_nothing(scene: Scene) -> None:
     with pytest.raises(Problem):
         scene.importer.bring(group)
     assert still_open(scene.staging, group.claims) == group.claims
-    scene.importer.bring(Group(group.run, group.span, group.claims, group.turn, is_new=False))
+    scene.importer.bring(ClaimGroup(group.run, group.span, group.claims, group.turn, is_new=False))
     assert scene.outcomes() == {"a.csv": "completed", "b.csv": "completed"}
     assert len(scene.fake.keys) == 2
     ended = [path for method, path in scene.fake.requests if method == "POST" and path.endswith("1%2E0/end")]
@@ -143,7 +143,7 @@ def test_a_sealed_file_is_sent_as_it_was_and_stays_sealed(scene: Scene, monkeypa
     claims = (scene.claim("a.csv", text, data_key="fil_1"), scene.claim("none.csv", "", data_key="fil_2"))
     # A connection that breaks goes on where the platform says, in the midst of a frame.
     scene.fake.patch_faults = [Cut(5000, 2345)]
-    scene.importer.bring(Group(RUN, RUN, claims, scene.importer.turns.take_number()))
+    scene.importer.bring(ClaimGroup(RUN, RUN, claims, scene.importer.turns.take_number()))
     assert sorted(bytes(body) for body in scene.fake.stored.values()) == [b"", text.encode()]
     assert {report["file"]: report["bytes"] for report in scene.reports} == {"a.csv": len(text), "none.csv": 0}
     kept = sorted(path.name for path in scene.staging.done.rglob("*.*"))
@@ -165,7 +165,7 @@ def test_what_is_refused_is_sealed_too_and_what_cannot_be_opened_is_refused(scen
     file_of(scene.staging, spoilt).with_name("spoilt.csv.sealed").write_bytes(b"x")
     # After a crash nothing but the claims is known.
     claims = tuple(open_claims(scene.staging))
-    scene.importer.bring(Group(RUN, RUN, claims, scene.importer.turns.take_number(), is_new=False))
+    scene.importer.bring(ClaimGroup(RUN, RUN, claims, scene.importer.turns.take_number(), is_new=False))
     spoilt_too = {"cut.csv": "corrupt", "spoilt.csv": "corrupt"}
     assert scene.outcomes() == {"half.csv": "half_written", "linked.csv": "invalid", **spoilt_too}
     assert scene.fake.stored == {}
@@ -182,7 +182,7 @@ def test_a_key_that_was_destroyed_before_the_plain_file_was_gone_costs_nothing(
         close_up(scene.staging, claim, scene.keys)
         file_of(scene.staging, claim).write_text("4012-8888")
     scene.keys.destroy("acme")
-    scene.importer.bring(Group(RUN, RUN, (claim,), scene.importer.turns.take_number()))
+    scene.importer.bring(ClaimGroup(RUN, RUN, (claim,), scene.importer.turns.take_number()))
     assert scene.outcomes() == {"a.csv": "completed"}
     assert [bytes(body) for body in scene.fake.stored.values()] == [b"4012-8888"]
     assert not _plain_below(scene.staging.home.root)
@@ -238,8 +238,8 @@ def test_one_tenants_trouble_ends_no_others_program(tmp_path: Path, monkeypatch:
 
     for tenant in ("first", "not_taken_up", "second"):
         (Home(tmp_path).handled(tenant) / "taken" / "1").mkdir(parents=True)
-    monkeypatch.setattr(keeper, "Tended", troubled)
+    monkeypatch.setattr(managers, "AppRunner", troubled)
     with fake_platform() as fake, Millrace(fake.url, TOKEN) as connection:
         fake.answers["GET", "/v1/apps"] = {"items": []}
-        Keeper(Home(tmp_path), connection, AppSettings(), KmsSettings()).run(stopping)
+        IngestionManagers(Home(tmp_path), connection, AppSettings(), KmsSettings()).run(stopping)
     assert rotated == ["first", "second"]

@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from millrace.lake.compact import Rewrite, run
+from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.table import LakeTable
-from millrace.model.chunk import Verdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Invalid
 from millrace.model.names import Home, chunk_id
 from millrace.read import error_pages, rejected
 from millrace.read.error_pages import page
 from millrace.read.export import export
-from millrace.validate.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 
 MINE = "imp_" + "a" * 26
 OTHER = "imp_" + "b" * 26
@@ -48,7 +48,7 @@ class Errors:
 
     def add_rows(self, rows: list[dict[str, Any]], chunk: int = 0) -> None:
         table = pa.Table.from_pylist(rows, REJECTED_SCHEMA)
-        stored = stored_rejected(Verdict(MINE, chunk, chunk, len(rows), 0, len(rows)), table)
+        stored = stored_rejected(ChunkVerdict(MINE, chunk, chunk, len(rows), 0, len(rows)), table)
         described = [StagedChunk(chunk_id(MINE, chunk), 0, len(rows), chunk)]
         self.table.apply([write_data_file(self.table.store, stored, (), f"{MINE}-{chunk:08d}", described)])
 
@@ -71,7 +71,7 @@ class Errors:
     def _chunk(self, number: int, import_id: str) -> pa.Table:
         rows = [row_of(number * ROWS_PER_CHUNK + n) for n in range(1, ROWS_PER_CHUNK + 1)]
         table = pa.Table.from_pylist(rows, REJECTED_SCHEMA)
-        return stored_rejected(Verdict(import_id, number, number, len(rows), 0, len(rows)), table)
+        return stored_rejected(ChunkVerdict(import_id, number, number, len(rows), 0, len(rows)), table)
 
 
 def row_of(row: int) -> dict[str, Any]:

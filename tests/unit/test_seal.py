@@ -16,28 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.api.sealing import Sealing
+from millrace.deliver.queue import Queue, where_staged
+from millrace.deliver.rows import ParkedRows
 from millrace.formats.spool import SEGMENT_BYTES, Spool
+from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.log import load
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.model.chunk import ChunkHeader, Verdict
+from millrace.model.chunk import ChunkHeader, ChunkVerdict
 from millrace.model.errors import Corrupt, KeyGone, Unavailable
 from millrace.model.names import Home, chunk_id, new_id
 from millrace.model.table import Definition
+from millrace.plane.task import _opened
 from millrace.read.error_pages import page
 from millrace.seal.cipher import NONCE_BYTES
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
 from millrace.seal.places import error_store, staging_store
-from millrace.sink.contract import Group
-from millrace.sink.delta import DeltaSink, ErrorStore
-from millrace.sink.parked_rows import ParkedRows
-from millrace.sink.parking import Queue, where_staged
-from millrace.sink.upkeep import Upkeep, drop_delivered, tidy
-from millrace.stream.task import _opened
-from millrace.validate.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
+from millrace.sink.contract import StagedGroup
+from millrace.sink.delta.sink import DeltaSink, ErrorStore
+from millrace.sink.delta.upkeep import Upkeep, drop_delivered, tidy
 from millrace.wire.envelope import checksum, compress, unpack_rows
 from tests.support.revisions import ID, Revisions, column, rows_of, stage_under
 
@@ -225,12 +225,12 @@ class Lake:
         self.home.definition(definition.fingerprint).write_bytes(definition.to_json())
         return definition
 
-    def group(self, version: int, *rows: dict[str, object], publish: str = "rolling") -> Group:
+    def group(self, version: int, *rows: dict[str, object], publish: str = "rolling") -> StagedGroup:
         seal = self.keyring.seal("acme", "t", self.key, f"imp{version}")
         staged = stage_under(staging_store(self.home, self.keyring, "acme", "t", seal), self.definition, version, rows)
         staged = replace(staged, sealed_by=self.key)
         chunks = ((f"imp{version}", 0),)
-        return Group("acme", "t", self.definition.fingerprint, staged, chunks, version=version, publish=publish)
+        return StagedGroup("acme", "t", self.definition.fingerprint, staged, chunks, version=version, publish=publish)
 
     def texts(self) -> dict[int, str | None]:
         table = LakeTable(Store(self.home.table("acme", "t")), self.revisions.open(self.home.root / "x").spec)
@@ -258,7 +258,7 @@ def test_rows_held_for_their_import_stay_sealed_until_it_is_published(lake: Lake
     lake.sink.write([lake.group(5, {"id": 1, "text": MARK.decode()}, publish="atomic")])
     assert plain_below(lake.home.root) == []
     fingerprint = lake.definition.fingerprint
-    lake.sink.write([Group("acme", "t", fingerprint, None, (("imp5", 1),), "publish", 6)])
+    lake.sink.write([StagedGroup("acme", "t", fingerprint, None, (("imp5", 1),), "publish", 6)])
     assert lake.texts() == {1: MARK.decode()}
 
 
@@ -276,7 +276,7 @@ def test_sealed_rows_go_when_they_are_old_and_nothing_as_old_is_under_way(lake: 
     drop_delivered(lake.home)
     left = {path for path in staged.rglob("*") if path.is_file()}
     assert left < there
-    lake.sink.write([Group("acme", "t", lake.definition.fingerprint, None, (("imp5", 1),), "publish", 6)])
+    lake.sink.write([StagedGroup("acme", "t", lake.definition.fingerprint, None, (("imp5", 1),), "publish", 6)])
     assert lake.texts() == {1: "a", 2: "held"}, "all that is held was kept"
 
 
@@ -306,15 +306,15 @@ def test_parked_rows_are_opened_when_they_are_delivered(lake: Lake, tmp_path: Pa
 # The error store
 
 
-def reject(home: Home, keyring: Keyring, import_id: str, rows: int = 3) -> Group:
+def reject(home: Home, keyring: Keyring, import_id: str, rows: int = 3) -> StagedGroup:
     seal = keyring.seal("acme", "t", keyring.new("acme", import_id), import_id)
     reason = {"column": "a", "rule": "type", "message": MARK.decode(), "value": MARK.decode()}
     texts = [{"row": n, "line": n, "raw": MARK, "reasons": [reason]} for n in range(1, rows + 1)]
-    stored = stored_rejected(Verdict(import_id, 0, 1, rows, 0, rows), pa.Table.from_pylist(texts, REJECTED_SCHEMA))
+    stored = stored_rejected(ChunkVerdict(import_id, 0, 1, rows, 0, rows), pa.Table.from_pylist(texts, REJECTED_SCHEMA))
     store = error_store(home, keyring, "acme", "t", seal)
     chunk = StagedChunk(chunk_id(import_id, 0), 0, rows, 1)
     staged = write_data_file(store, stored, (), f"{import_id}-00000000", (chunk,))
-    return Group("acme", "t", "none", staged, ((import_id, 0),))
+    return StagedGroup("acme", "t", "none", staged, ((import_id, 0),))
 
 
 def test_rejected_rows_stay_sealed_also_when_files_are_merged(home: Home, keyring: Keyring) -> None:
@@ -341,10 +341,10 @@ def test_rejected_rows_from_before_the_flag_are_read_beside_the_sealed(home: Hom
     plain, sealed = new_id("imp"), new_id("imp")
     reason = {"column": "a", "rule": "type", "message": "m", "value": "v"}
     row = pa.Table.from_pylist([{"row": 1, "line": 1, "raw": b"old", "reasons": [reason]}], REJECTED_SCHEMA)
-    stored = stored_rejected(Verdict(plain, 0, 1, 1, 0, 1), row)
+    stored = stored_rejected(ChunkVerdict(plain, 0, 1, 1, 0, 1), row)
     chunk = StagedChunk(chunk_id(plain, 0), 0, 1, 1)
     staged = write_data_file(Store(home.table_errors("acme", "t")), stored, (), f"{plain}-00000000", (chunk,))
-    errors.write([Group("acme", "t", "none", staged, ((plain, 0),)), reject(home, keyring, sealed, 1)])
+    errors.write([StagedGroup("acme", "t", "none", staged, ((plain, 0),)), reject(home, keyring, sealed, 1)])
     store = error_store(home, keyring, "acme", "t")
     assert [page(store, one, None, 10).items[0]["raw"] for one in (plain, sealed)] == ["old", MARK.decode()]
     keyring.destroy("acme")

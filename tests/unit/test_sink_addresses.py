@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from millrace.deliver.delivery import Order, deliver
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import SinkTarget
 from millrace.sink import addresses
 from millrace.sink.addresses import allow, permitted, places, refuse_private
-from millrace.sink.delivering import Order, deliver
 from millrace.sink.registry import OURS, sink_class
 
 POSTGRES = {"host": "127.0.0.1", "port": 1, "database": "d", "user": "u"}

@@ -22,8 +22,8 @@ from cassandra.cqltypes import (
 from cassandra.protocol import BatchMessage
 from cassandra.query import BatchType
 
-from millrace.sink import cassandra_frames
-from millrace.sink.cassandra_frames import EncodedBatch, by_partition, cells_of, cuts, lay_out, small_numbers
+from millrace.sink.cassandra import frames as cassandra_frames
+from millrace.sink.cassandra.frames import EncodedBatch, by_partition, cells_of, cuts, lay_out, small_numbers
 
 COLUMNS: list[tuple[pa.Array, Any]] = [
     (pa.array([1, None, -(2**63)], pa.int64()), LongType),

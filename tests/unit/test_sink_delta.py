@@ -23,10 +23,10 @@ from millrace.lake.vacuum import vacuum
 from millrace.model.names import Home
 from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink import delta
-from millrace.sink.contract import Group
-from millrace.sink.delta import DeltaSink, ErrorStore
-from millrace.sink.upkeep import COMMITS, Upkeep, tidy
+from millrace.sink.contract import StagedGroup
+from millrace.sink.delta import sink as delta
+from millrace.sink.delta.sink import DeltaSink, ErrorStore
+from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
 from tests.support.revisions import ID, Revisions, column, rows_of, stage_under
 
 TEXT = column("text", ["null", "string"])
@@ -48,13 +48,17 @@ class Lake:
         self.home.definition(definition.fingerprint).write_bytes(definition.to_json())
         return definition
 
-    def rows(self, definition: Definition, version: int, *rows: Mapping[str, Any], publish: str = "rolling") -> Group:
+    def rows(
+        self, definition: Definition, version: int, *rows: Mapping[str, Any], publish: str = "rolling"
+    ) -> StagedGroup:
         staged = stage_under(self.store, definition, version, rows) if rows else None
         chunks = ((f"imp{version}", 0),)
-        return Group("acme", "t", definition.fingerprint, staged, chunks, version=version, publish=publish)
+        return StagedGroup("acme", "t", definition.fingerprint, staged, chunks, version=version, publish=publish)
 
-    def control(self, definition: Definition, kind: str, version: int, import_id: str | None = None) -> Group:
-        return Group("acme", "t", definition.fingerprint, None, ((import_id or f"imp{version}", 0),), kind, version)
+    def control(self, definition: Definition, kind: str, version: int, import_id: str | None = None) -> StagedGroup:
+        return StagedGroup(
+            "acme", "t", definition.fingerprint, None, ((import_id or f"imp{version}", 0),), kind, version
+        )
 
     def texts(self) -> dict[int, str | None]:
         table = LakeTable(self.store, self.revisions.open(self.home.root / "x").spec)
@@ -171,13 +175,13 @@ def test_an_atomic_import_without_key_is_there_once_however_it_is_cut(tmp_path: 
     lake = Lake(tmp_path, key=())
     table = lake.define(ID, TEXT)
 
-    def group(prefix: str, *numbers: int) -> Group:
+    def group(prefix: str, *numbers: int) -> StagedGroup:
         rows = [stage_under(lake.store, table, 10 + number, [{"id": number}]) for number in numbers]
         chunks = [StagedChunk(f"imp1/{number}", place, 1, 10 + number) for place, number in enumerate(numbers)]
         parts = pa.concat_tables([pq.read_table(lake.store.path(file.path)) for file in rows])
         staged = write_data_file(lake.store, parts, (), prefix, chunks)
         told = tuple(("imp1", number) for number in numbers)
-        return Group("acme", "t", table.fingerprint, staged, told, publish="atomic")
+        return StagedGroup("acme", "t", table.fingerprint, staged, told, publish="atomic")
 
     lake.sink.write([group("a", 1, 2), group("b", 3)])
     lake.sink.write([group("c", 2, 3), lake.control(table, "publish", 20, "imp1"), group("d", 1)])
@@ -258,7 +262,7 @@ def test_rows_for_a_sink_elsewhere_that_is_called_the_same_are_not_its_own(lake:
 def test_records_from_before_there_were_kinds_still_parse() -> None:
     staged = {"path": "p", "size": 1, "rows": 1, "sidecar": None, "chunks": []}
     record = {"tenant": "a", "table": "t", "definition": "d", "file": staged, "chunks": [["imp", 0]]}
-    group = Group.from_dict(orjson.loads(orjson.dumps(record)))
+    group = StagedGroup.from_dict(orjson.loads(orjson.dumps(record)))
     assert (group.kind, group.version, group.publish) == ("rows", 0, "rolling")
     assert group.file is not None
     assert (group.file.tombstones, group.file.deleted_rows) == (None, 0)
@@ -270,7 +274,7 @@ def test_the_error_store_takes_rows_at_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "errors" / "acme" / "t")
     rows = pa.table({"why": ["bad"], "_version": [5], "_import": ["imp"], "_row": [1]})
     staged = write_data_file(store, rows, (), "part", [StagedChunk("imp/0", 0, 1, 5)])
-    group = Group("acme", "t", "any", staged, (("imp", 0),), publish="atomic")
+    group = StagedGroup("acme", "t", "any", staged, (("imp", 0),), publish="atomic")
     errors.write([group])
     errors.write([group])
     assert scan(store, load(store))["why"].to_pylist() == ["bad"]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pytest
 
-from millrace.sink.arrow_text import to_csv
-from millrace.sink.files_format import encode
-from millrace.sink.json_cells import json_rows
+from millrace.sink.encoders.arrow_text import to_csv
+from millrace.sink.encoders.json_cells import json_rows
+from millrace.sink.files.format import encode
 
 MAP = pa.map_(pa.string(), pa.string())
 AT = datetime(2024, 1, 31, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ from millrace.model.names import Home
 from millrace.model.sinks import REMOTE_DELTA_KIND
 from millrace.model.table import TableDeclaration, define
 from millrace.sink import addresses
-from millrace.sink.lake_places import copies_of, location_of, placed, table_objects, table_store
+from millrace.sink.delta.places import copies_of, location_of, placed, table_objects, table_store
 from millrace.sink.registry import refuse_unable
 
 KEYS = {"access_key": "env:MILLRACE_SECRET_A", "secret_key": "env:MILLRACE_SECRET_B"}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from millrace.deliver.queue import Queue, queue_facts, waive
 from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid, Missing
 from millrace.sink import registry
-from millrace.sink.contract import Group
-from millrace.sink.parking import Queue, queue_facts, waive
+from millrace.sink.contract import StagedGroup
 from millrace.sink.registry import EXTRAS, refuse_unable
 from millrace.sink.secrets import read_secret
 
@@ -47,10 +47,10 @@ def test_every_extra_can_be_installed() -> None:
     assert set(EXTRAS.values()) <= project["optional-dependencies"].keys()
 
 
-def group(number: int, version: int, **more: Any) -> Group:
+def group(number: int, version: int, **more: Any) -> StagedGroup:
     chunk = StagedChunk(f"imp_1/{number}", 0, 1, version)
     file = StagedFile(f"rows-{number}.parquet", 4, 1, None, (chunk,))
-    return Group("acme", "notes", "abc", file, (("imp_1", number),), **more)
+    return StagedGroup("acme", "notes", "abc", file, (("imp_1", number),), **more)
 
 
 def staged(folder: Path, number: int) -> Path:
@@ -79,7 +79,7 @@ def test_held_rows_wait_for_the_word_to_show_them(tmp_path: Path) -> None:
     staged(tmp_path, 0)
     queue.put(group(0, 10, publish="atomic"), tmp_path)
     assert queue.items() == []
-    queue.put(Group("acme", "notes", "abc", None, (("imp_1", 1),), "publish", 11), tmp_path)
+    queue.put(StagedGroup("acme", "notes", "abc", None, (("imp_1", 1),), "publish", 11), tmp_path)
     assert [item.version for item in queue.items()] == [10, 11]
 
 

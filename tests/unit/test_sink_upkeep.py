@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from millrace.lake.schema import TableSpec
-from millrace.sink import upkeep as upkeep_module
-from millrace.sink.upkeep import COMMITS, LARGE_COMMIT_ROWS, LONGEST_WAIT_SECONDS, PAUSE_SECONDS, ROWS, Upkeep
+from millrace.sink.delta import upkeep as upkeep_module
+from millrace.sink.delta.upkeep import COMMITS, LARGE_COMMIT_ROWS, LONGEST_WAIT_SECONDS, PAUSE_SECONDS, ROWS, Upkeep
 
 SPEC = TableSpec("t", pa.schema([("id", pa.int64())]), key=("id",))
 ROOT = Path("somewhere")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from millrace.api import sink_watch
-from millrace.api.sink_watch import SinkWatch
+from millrace.api.jobs import sink_watch
+from millrace.api.jobs.sink_watch import SinkWatch
+from millrace.deliver.queue import Queue
+from millrace.deliver.roster import Backfill, Member, write_member
 from millrace.model.errors import Clash
 from millrace.model.names import Home
 from millrace.model.ops import Op
 from millrace.model.sinks import SinkTarget
-from millrace.sink.parking import Queue
-from millrace.sink.roster import Backfill, Member, write_member
 
 
 class Watched:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from millrace.model.errors import Clash, MillraceError, Unavailable
-from millrace.upload.batch import Batch, Lane, Part, Placement
+from millrace.upload.batch import AppendKey, Batch, Part, Placement
 from millrace.upload.gather import Gatherer, Limits
 
-LANE = Lane("acme", "orders")
+LANE = AppendKey("acme", "orders")
 
 
 class Sender:
@@ -30,7 +30,7 @@ class Sender:
     def failed(self, error: MillraceError) -> None:
         self.errors.append(error)
 
-    async def send(self, gatherer: Gatherer, number: int = 1, lane: Lane = LANE, width: int = 10) -> None:
+    async def send(self, gatherer: Gatherer, number: int = 1, lane: AppendKey = LANE, width: int = 10) -> None:
         first, self.sent = self.sent + 1, self.sent + number
         body = b"".join(b"%0*d\n" % (width - 1, row) for row in range(first, first + number))
         await gatherer.add(lane, self, first, number, body)
@@ -40,15 +40,15 @@ class Log:
     """Keeps batches as they come; holds their answers while it is shut, refuses what it is told to."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[Lane, Batch]] = []
+        self.batches: list[tuple[AppendKey, Batch]] = []
         self.under_way = 0
         self.most_under_way = 0
         self.open = asyncio.Event()
         self.open.set()
         self.refuse: Callable[[Batch], MillraceError | None] = lambda batch: None
-        self.ends: Callable[[Lane], None] = lambda lane: None
+        self.ends: Callable[[AppendKey], None] = lambda lane: None
 
-    async def append(self, lane: Lane, batch: Batch) -> Placement:
+    async def append(self, lane: AppendKey, batch: Batch) -> Placement:
         self.batches.append((lane, batch))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -106,7 +106,12 @@ def test_rows_that_come_together_travel_together_and_keep_their_places() -> None
 def test_tables_and_spans_do_not_share_an_append() -> None:
     async def test(log: Log) -> None:
         gatherer, sender = gathering(log), Sender()
-        for lane in (LANE, Lane("acme", "orders", "night"), Lane("acme", "other"), Lane("zeta", "orders")):
+        for lane in (
+            LANE,
+            AppendKey("acme", "orders", "night"),
+            AppendKey("acme", "other"),
+            AppendKey("zeta", "orders"),
+        ):
             await sender.send(gatherer, lane=lane)
         await until(lambda: len(sender.parts) == 4)
         assert len({lane for lane, _ in log.batches}) == 4
@@ -237,7 +242,7 @@ def test_the_further_behind_the_ends_the_larger_the_batches() -> None:
             await asyncio.sleep(0)
         assert log.rows() == [1], "the next flush waits while the first has not ended"
         other = Sender()
-        await other.send(gatherer, lane=Lane("acme", "other"))
+        await other.send(gatherer, lane=AppendKey("acme", "other"))
         await until(lambda: other.parts)
         full = Sender("full")
         await full.send(gatherer, Limits().flush_rows, width=2)
@@ -253,7 +258,7 @@ def test_quiet_lanes_hold_nothing() -> None:
     async def test(log: Log) -> None:
         gatherer, sender = gathering(log), Sender()
         for number in range(500):
-            await sender.send(gatherer, lane=Lane("acme", f"t{number}"))
+            await sender.send(gatherer, lane=AppendKey("acme", f"t{number}"))
         assert gatherer.lanes == 500
         await until(lambda: len(sender.parts) == 500)
         await until(lambda: gatherer.lanes == 0)
@@ -274,7 +279,7 @@ def test_what_may_wait_is_bounded_per_tenant_and_others_go_on() -> None:
         log.open.clear()
         await greedy.send(gatherer, 10)
         adding = asyncio.create_task(greedy.send(gatherer, 1))
-        await modest.send(gatherer, 10, lane=Lane("zeta", "orders"))
+        await modest.send(gatherer, 10, lane=AppendKey("zeta", "orders"))
         await until(lambda: log.under_way == 2)
         assert not adding.done()
         log.open.set()

@@ -19,7 +19,7 @@ from sqlalchemy import insert
 
 from millrace.api.problems import add_problems
 from millrace.api.routes import whatif
-from millrace.api.tokens import Tokens
+from millrace.auth.tokens import Tokens
 from millrace.client import FileOptions, Millrace, Problem
 from millrace.client.whatif import WhatIf
 from millrace.model.declaration import parse_table

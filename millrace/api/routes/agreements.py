@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Body, Response
 from sqlalchemy import Connection, select
 
-from millrace.api.declaring import agreement_of, read_agreement
+from millrace.api.declaring import read_agreement
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import tables_of
 from millrace.api.routes.declarations import answer_to
@@ -18,6 +18,7 @@ from millrace.model.json_schemas import SCHEMAS, schema_named
 from millrace.model.names import checked_name
 from millrace.model.table_document import table_document_of
 from millrace.store import tables as t
+from millrace.store.agreements import agreement_of
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
 GRACE_DAYS = 7

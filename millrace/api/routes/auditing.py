@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from millrace.api.deps import CallerDep
-from millrace.api.options import MOST_STORED
+from millrace.api.uploads.options import MOST_STORED
 
 router = APIRouter(prefix="/v1", tags=["audit"])
 

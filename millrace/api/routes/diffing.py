@@ -15,7 +15,7 @@ from millrace.model.evolution import check, delta_ddl, describe, settings_change
 from millrace.model.names import checked_name
 from millrace.model.table import Definition, TableDeclaration, define
 from millrace.read.catalogue import table_status
-from millrace.sink.lake_places import table_store
+from millrace.sink.delta.places import table_store
 from millrace.sink.planned import sink_plans
 from millrace.sink.secrets import read_secret
 from millrace.store import tables as t

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from millrace.api.deps import CallerDep, PlatformDep
-from millrace.api.erasing import erase, receipt_of
+from millrace.api.jobs.erasing import erase, receipt_of
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 

@@ -8,9 +8,9 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
-from millrace.api.options import OptionsDep
-from millrace.api.replaying import Choice, amendment, discard, replay
+from millrace.api.jobs.replaying import Choice, amendment, discard, replay
 from millrace.api.routes.imports import MOST_LISTED, receive_whole, shown_import
+from millrace.api.uploads.options import OptionsDep
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_span
 from millrace.read.error_pages import page

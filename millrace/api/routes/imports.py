@@ -7,10 +7,10 @@ from fastapi import APIRouter, Header, Query, Request
 
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
 from millrace.api.documents import import_document, import_documents
-from millrace.api.options import AdmissionDep, OptionsDep
 from millrace.api.platform import Platform
-from millrace.api.sessions import Session, Sessions
-from millrace.api.tokens import Caller
+from millrace.api.uploads.options import AdmissionDep, OptionsDep
+from millrace.api.uploads.sessions import Session, Sessions
+from millrace.auth.tokens import Caller
 from millrace.model import ops
 from millrace.model.errors import Missing
 from millrace.model.imports import HELD, TERMINAL

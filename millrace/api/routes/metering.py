@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from millrace.api.declaring import agreement_of
 from millrace.api.deps import CallerDep, PlatformDep
-from millrace.api.metering import lag_of, quotas_document, usage_of, usage_of_all
+from millrace.api.jobs.metering import lag_of, quotas_document, usage_of, usage_of_all
 from millrace.model.errors import Missing
 from millrace.model.names import checked_name
+from millrace.store.agreements import agreement_of
 
 router = APIRouter(prefix="/v1", tags=["usage"])
 MOST_DAYS = 400

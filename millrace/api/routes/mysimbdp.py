@@ -9,12 +9,11 @@ from sqlalchemy import Connection
 from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
-from millrace.api.declaring import agreement_of
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
 from millrace.api.documents import import_documents, tables_of
 from millrace.api.platform import Platform
 from millrace.api.routes.imports import shown_import
-from millrace.api.sessions import PIECE_BYTES, Session
+from millrace.api.uploads.sessions import PIECE_BYTES, Session
 from millrace.control.rules.imports import DEFAULT_MAX_BYTES
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Invalid, Missing, TooLarge
@@ -23,6 +22,7 @@ from millrace.seal.keyring import Keyring
 from millrace.staging.arrivals import Arrival, waiting_files
 from millrace.staging.folders import Staging
 from millrace.staging.users import owner_of
+from millrace.store.agreements import agreement_of
 
 router = APIRouter(tags=["mysimbdp"])
 MOST_LISTED = 1000

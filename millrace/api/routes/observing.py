@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 
 from millrace.api.deps import CallerDep, PlatformDep
-from millrace.api.options import MOST_STORED
 from millrace.api.platform import Platform
-from millrace.api.tokens import Caller
+from millrace.api.uploads.options import MOST_STORED
+from millrace.auth.tokens import Caller
 from millrace.model.errors import MillraceError, Unavailable
 from millrace.store import tables as t
 from millrace.wire.topics import TABLE_OPS

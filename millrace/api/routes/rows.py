@@ -5,18 +5,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response, WebSocket
 
-from millrace.api.access import endpoint_of, refuse_unless_may
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
 from millrace.api.platform import Platform
 from millrace.api.problems import problem_of
-from millrace.api.row_request import post_rows
-from millrace.api.stream_session import Session
-from millrace.api.streams import Streams
+from millrace.api.rows.row_request import post_rows
+from millrace.api.rows.sender_session import Session
+from millrace.api.rows.senders import Streams
+from millrace.auth.access import endpoint_of, refuse_unless_may
 from millrace.model.errors import MillraceError, TooLarge
 from millrace.model.names import checked_name, checked_span, new_id
 from millrace.model.streamed import MAX_FRAME_BYTES, checked_stream, rows_of_body
-from millrace.upload.batch import Lane
+from millrace.upload.batch import AppendKey
 
 router = APIRouter(prefix="/v1", tags=["streamed rows"])
 
@@ -55,7 +55,7 @@ async def stream_rows(
         socket.state.caller = caller = platform.tokens.caller(socket.headers.get("authorization"))
         refuse_unless_may(caller, endpoint_of(socket), socket.path_params)
 
-    def admit() -> Lane:
+    def admit() -> AppendKey:
         check_token()
         return _lane(platform, tenant, table, span)
 
@@ -69,8 +69,8 @@ async def stream_rows(
     await Session(streams, socket, lane, name, check_token).serve()
 
 
-def _lane(platform: Platform, tenant: str, table: str, span: str | None) -> Lane:
-    lane = Lane(checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None)
+def _lane(platform: Platform, tenant: str, table: str, span: str | None) -> AppendKey:
+    lane = AppendKey(checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None)
     with platform.store.read() as connection:
         find_table(connection, lane.tenant, lane.table)
     return lane

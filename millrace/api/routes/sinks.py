@@ -11,11 +11,11 @@ from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
 from millrace.api.platform import Platform
 from millrace.api.sink_checking import try_sinks
+from millrace.deliver.queue import queue_facts, resume, waive
+from millrace.deliver.roster import Member, read_member
 from millrace.model import ops
 from millrace.model.errors import Missing
 from millrace.model.sinks import DELTA_KIND, SinkTarget
-from millrace.sink.parking import queue_facts, resume, waive
-from millrace.sink.roster import Member, read_member
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/tables/{table}/sinks", tags=["sinks"])
 NOTHING_WAITS = {"waiting": 0, "bytes": 0, "lag_seconds": None, "last_version": 0, "parked_since": None, "reason": None}

@@ -11,11 +11,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
 from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
-from millrace.api.options import AdmissionDep, OptionsDep
 from millrace.api.platform import Platform
 from millrace.api.problems import problem
 from millrace.api.routes.imports import shown_import
-from millrace.api.sessions import Session
+from millrace.api.uploads.options import AdmissionDep, OptionsDep
+from millrace.api.uploads.sessions import Session
 from millrace.model import ops
 from millrace.model.errors import Clash, Invalid, TooLarge
 from millrace.model.imports import ADMITTED, RECEIVING

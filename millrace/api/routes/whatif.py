@@ -13,8 +13,8 @@ from sqlalchemy import select
 
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
-from millrace.api.options import OptionsDep
 from millrace.api.platform import Platform
+from millrace.api.uploads.options import OptionsDep
 from millrace.infer.apart import WORK_SECONDS, Apart, what_if
 from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid, MillraceError

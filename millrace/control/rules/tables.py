@@ -5,7 +5,7 @@ from typing import Any
 
 from millrace.control.rules.admitting import change_of_table, reserve
 from millrace.control.rules.tenants import TWINS, refuse_departed
-from millrace.control.state import Announce, Publish, State, Step, Table, Tenant
+from millrace.control.state import Announce, State, Step, StoreDefinition, Table, Tenant
 from millrace.model.chunk import PREPARE
 from millrace.model.chunk import TRUNCATE as TRUNCATE_CHUNK
 from millrace.model.columns import parse_columns
@@ -83,7 +83,7 @@ def _defined_anew(state: State, op: Op, at_us: int, declaration: TableDeclaratio
     history = tuple(one for one in state.history if one.generation == definition.generation)
     defined = replace(state, table=table, history=(*history, definition))
     state, effects, imp = change_of_table(defined, op, ALTER, PREPARE, version, at_us)
-    return state, (Publish(definition), event, *effects), {**_defined(table, changed=True), "import": imp.id}
+    return state, (StoreDefinition(definition), event, *effects), {**_defined(table, changed=True), "import": imp.id}
 
 
 def _next_definition(

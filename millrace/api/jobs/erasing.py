@@ -1,0 +1,264 @@
+"""A tenant erased everywhere: its rows in every sink that answers, its part of the store, its files; a receipt out.
+
+Each step may happen again: asked for again after a crash, it goes on where it was."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, update
+
+from millrace.api.jobs.metering import folder_size
+from millrace.api.jobs.receipts import DEFINITIONS_DAYS, emptied, expiring, remaining
+from millrace.api.platform import Platform
+from millrace.model import ops
+from millrace.model.errors import Clash, MillraceError, Missing, Unavailable
+from millrace.model.imports import STOPPING, TERMINAL
+from millrace.model.moments import iso
+from millrace.model.names import Home
+from millrace.model.sinks import DELTA_KIND
+from millrace.model.table import Definition
+from millrace.sink.delta.error_copies import delete_copies
+from millrace.store import tables as t
+from millrace.store.engine import Store, upsert
+from millrace.store.erasing import fingerprints_of, is_known, rows_of
+from millrace.store.tenancy_tables import departures, erasures
+
+LOOK_SECONDS = 0.1
+
+
+async def erase(platform: Platform, tenant: str, *, now: bool, wait: float) -> dict[str, Any]:
+    """1. What is under way is stopped. 2. Every table is emptied in every sink; a sink that does not answer in time is
+    given up, and the receipt says so. 3. The store forgets the tenant, by an op of the log. 4. Files go."""
+    if not await asyncio.to_thread(_is_emptied, platform, tenant):
+        deleted_us = await asyncio.to_thread(_checked_departure, platform, tenant, now)
+        await _stop_imports(platform, tenant, wait)  # 1
+        left_in = await _empty_tables(platform, tenant, wait)  # 2
+        await asyncio.to_thread(_begin, platform, tenant, deleted_us, left_in)
+    if await asyncio.to_thread(_is_there, platform, tenant):
+        await platform.applied(ops.ERASE_TENANT, tenant, tenant, {"now": now})  # 3
+        platform.quotas.forget(tenant)
+    return await asyncio.to_thread(_finish, platform, tenant)  # 4
+
+
+def receipt_of(platform: Platform, tenant: str) -> dict[str, Any]:
+    with platform.store.read() as connection:
+        row = connection.execute(select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done)).first()
+    if row is None:
+        raise Missing(f"No tenant {tenant!r} was erased.", code="no_erasure")
+    receipt: dict[str, Any] = row.receipt
+    return receipt
+
+
+def _is_emptied(platform: Platform, tenant: str) -> bool:
+    """By an erasure that broke off. One of an earlier departure does not count: rows may have come since."""
+    begun = _begun(platform, tenant)
+    if begun is None or not _is_there(platform, tenant):
+        return begun is not None
+    gone = _departure(platform, tenant)
+    return gone is not None and begun.receipt.get("deleted_us") == gone.deleted_us
+
+
+def _begun(platform: Platform, tenant: str) -> Any:
+    """An erasure that did not get to its end."""
+    with platform.store.read() as connection:
+        wanted = select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done.is_(False))
+        return connection.execute(wanted).first()
+
+
+def _is_there(platform: Platform, tenant: str) -> bool:
+    with platform.store.read() as connection:
+        return is_known(connection, tenant)
+
+
+def _departure(platform: Platform, tenant: str) -> Any:
+    with platform.store.read() as connection:
+        return connection.execute(select(departures).where(departures.c.tenant == tenant)).first()
+
+
+def _checked_departure(platform: Platform, tenant: str, now: bool) -> int:
+    """When it was deleted. Refuses what the log would refuse in the end, before anything is emptied."""
+    if not _is_there(platform, tenant):
+        raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+    gone = _departure(platform, tenant)
+    if gone is None:
+        raise Clash(f"Tenant {tenant!r} was not deleted.", remedy="Delete it first.", code="not_deleted")
+    if not now and time.time_ns() // 1000 < gone.erase_us:
+        told = f"Tenant {tenant!r} can be restored until {iso(gone.erase_us)}."
+        raise Clash(told, remedy="Wait until then, or ask to erase it now.", code="grace_not_over")
+    return int(gone.deleted_us)
+
+
+async def _stop_imports(platform: Platform, tenant: str, wait: float) -> None:
+    for row in await asyncio.to_thread(_open, platform, tenant):
+        if row.state != STOPPING:
+            with suppress(MillraceError):
+                await platform.applied(ops.CANCEL_IMPORT, tenant, row.id, {})
+    await _until_over(platform, tenant, wait)
+
+
+async def _empty_tables(platform: Platform, tenant: str, wait: float) -> list[dict[str, str]]:
+    for table in await asyncio.to_thread(_tables, platform, tenant):
+        if table.dropped_us is None:
+            await platform.applied(ops.TRUNCATE_TABLE, tenant, table.name, {})
+        elif not table.is_purged:
+            await platform.applied(ops.PURGE_TABLE, tenant, table.name, {"dropped_us": table.dropped_us})
+    if await _until_over(platform, tenant, wait):
+        return []
+    late = await asyncio.to_thread(_late_sinks, platform, tenant)
+    for table, sink in late:
+        await platform.applied(ops.WAIVE_SINK, tenant, table, {"sink": sink, "is_draining": True})
+    if not await _until_over(platform, tenant, wait):
+        raise Unavailable(
+            f"Not everything of {tenant!r} is emptied yet.", remedy="Ask again; `millrace doctor` tells what is away."
+        )
+    return [{"table": table, "sink": sink} for table, sink in late]
+
+
+async def _until_over(platform: Platform, tenant: str, wait: float) -> bool:
+    ends = time.monotonic() + wait
+    while await asyncio.to_thread(_open, platform, tenant):
+        if time.monotonic() > ends:
+            return False
+        await asyncio.sleep(LOOK_SECONDS)
+    return True
+
+
+def _open(platform: Platform, tenant: str) -> list[Any]:
+    wanted = select(t.imports).where(t.imports.c.tenant == tenant, t.imports.c.state.not_in(TERMINAL))
+    with platform.store.read() as connection:
+        return list(connection.execute(wanted))
+
+
+def _tables(platform: Platform, tenant: str) -> list[Any]:
+    with platform.store.read() as connection:
+        return list(connection.execute(select(t.tables).where(t.tables.c.tenant == tenant)))
+
+
+def _late_sinks(platform: Platform, tenant: str) -> list[tuple[str, str]]:
+    """Those that have not emptied their tables, but for the platform's own."""
+    own = {
+        (table.name, target.name)
+        for table in _tables(platform, tenant)
+        for target in Definition.from_json(table.definition.encode()).table.targets
+        if target.kind == DELTA_KIND
+    }
+    late = {
+        (row.table_name, sink)
+        for row in _open(platform, tenant)
+        for sink in row.sinks
+        if row.durable.get(sink, 0) < row.counts["chunks"] and (row.table_name, sink) not in own
+    }
+    return sorted(late)
+
+
+def _begin(platform: Platform, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
+    """From here on it is carried to its end, whatever happens to this process."""
+    with platform.store.write() as connection:
+        sinks = [
+            _sinks_of(row.definition) for row in connection.execute(select(t.tables).where(t.tables.c.tenant == tenant))
+        ]
+        known = {"deleted_us": deleted_us, "rows": rows_of(connection, tenant), "sinks": sinks, "not_reached": left_in}
+        row = {"tenant": tenant, "begun_us": time.time_ns() // 1000, "is_done": False, "receipt": known}
+        upsert(connection, erasures, {**row, "definitions": fingerprints_of(connection, tenant)})
+
+
+def _sinks_of(definition: str) -> dict[str, Any]:
+    table = Definition.from_json(definition.encode()).table
+    return {"table": table.name, "sinks": [{"name": one.name, "kind": one.kind} for one in table.targets]}
+
+
+def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
+    begun = _begun(platform, tenant)
+    if begun is None:
+        return receipt_of(platform, tenant)
+    known = dict(begun.receipt)
+    # First the key: what is copied from here on cannot be read.
+    keys = _destroy_key(platform, tenant)
+    left = _delete_error_copies(platform, tenant, known["sinks"])
+    removed = [_removed(folder) for folder in _folders(platform.home, tenant) if folder.exists()]
+    files = [{"what": one[0], "bytes": one[1]} for one in removed]
+    receipt = {
+        "tenant": tenant,
+        "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "gone": {
+            "store_rows": known["rows"],
+            "folders": [*known.get("folders", ()), *files],
+            "emptied_sinks": emptied(known["sinks"], known["not_reached"]),
+            **keys,
+        },
+        "expires": expiring(platform.settings),
+        "remains": left + remaining(platform.settings, known["sinks"], known["not_reached"]),
+    }
+    with platform.store.write() as connection:
+        # A token or a hook that was made while the op was on its way.
+        connection.execute(delete(t.tokens).where(t.tokens.c.tenant == tenant))
+        row = {"tenant": tenant, "begun_us": begun.begun_us, "is_done": True, "receipt": receipt}
+        upsert(connection, erasures, {**row, "definitions": begun.definitions})
+    return receipt
+
+
+def _delete_error_copies(platform: Platform, tenant: str, tables: list[dict[str, Any]]) -> list[str]:
+    """What is left of them."""
+    left = []
+    for table in (known["table"] for known in tables):
+        try:
+            delete_copies(platform.home, tenant, table)
+        except (MillraceError, OSError) as error:
+            left.append(
+                f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."
+            )
+    return left
+
+
+def _destroy_key(platform: Platform, tenant: str) -> dict[str, Any]:
+    """What it sealed, in Kafka as well, nobody can read any more."""
+    keyring = platform.sealing.keyring
+    known = keyring.kms.describe(tenant)
+    if known is None:
+        return {}
+    certain = keyring.destroy(tenant)
+    return {"encryption_key": {**known, "destroyed": certain}}
+
+
+def clear_erased(store: Store, home: Home, now_us: int) -> None:
+    """Of tenants erased some time ago: their definitions, and what a batch that was tried again may have made anew."""
+    long_ago = (erasures.c.is_done, erasures.c.begun_us < now_us - DEFINITIONS_DAYS * 86_400_000_000)
+    with store.read() as connection:
+        tenants = [row.tenant for row in connection.execute(select(erasures).where(*long_ago)) if row.definitions]
+    for tenant in tenants:
+        # Looked at and deleted under the lock in which definitions are published: no name comes back in between.
+        with store.write() as connection:
+            row = connection.execute(select(erasures).where(*long_ago, erasures.c.tenant == tenant)).first()
+            if row is not None:
+                _clear(connection, home, tenant, row.definitions)
+                connection.execute(update(erasures).where(erasures.c.tenant == tenant).values(definitions=[]))
+
+
+def _clear(connection: Connection, home: Home, tenant: str, definitions: list[str]) -> None:
+    """A name that was declared anew has its folders, and may have the same definitions."""
+    for fingerprint in set(definitions).difference(fingerprints_of(connection, tenant)):
+        home.definition(fingerprint).unlink(missing_ok=True)
+    if not is_known(connection, tenant):
+        for folder in _folders(home, tenant):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folders(home: Home, tenant: str) -> Iterator[Path]:
+    yield from (home.lake / tenant, home.errors / tenant, home.root / "remote" / tenant, home.root / "staged" / tenant)
+    yield from sorted(home.parked.glob(f"*/{tenant}"))
+    yield from (home.source(tenant), home.handled(tenant), home.app_request(tenant), home.data_keys(tenant))
+
+
+def _removed(folder: Path) -> tuple[str, int]:
+    size = folder_size(folder) if folder.is_dir() else folder.stat().st_size
+    if folder.is_dir():
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
+    return f"{folder.parent.name}/{folder.name}", size

@@ -1,0 +1,97 @@
+"""What tenants used, read by day; what their tables take, measured; and whom their lag is to be laid to."""
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from millrace.model.agreement import QUOTAS, Agreement
+from millrace.model.imports import ADMITTED, ALTER, PROCESSING, PUBLISHING, STOPPING
+from millrace.model.names import Home
+from millrace.model.usage import MEASURE_SECONDS, day_of
+from millrace.store import tables as t
+from millrace.store.engine import Store
+from millrace.store.usage_tables import COUNTED, note_storage, usage
+
+_BY_PLATFORM = (PROCESSING, PUBLISHING, STOPPING)
+
+
+def usage_of(connection: Connection, tenant: str, days: int) -> list[dict[str, Any]]:
+    """The newest day first; days without any are left out."""
+    rows = connection.execute(
+        select(usage).where(usage.c.tenant == tenant, usage.c.day > _before(days)).order_by(usage.c.day.desc())
+    )
+    return [_document(row) for row in rows]
+
+
+def usage_of_all(connection: Connection, day: str) -> list[dict[str, Any]]:
+    rows = connection.execute(select(usage).where(usage.c.day == day).order_by(usage.c.tenant))
+    return [{"tenant": row.tenant, **_document(row)} for row in rows]
+
+
+def _before(days: int) -> str:
+    return (datetime.now(UTC).date() - timedelta(days=days)).isoformat()
+
+
+def _document(row: Any) -> dict[str, Any]:
+    counted = {name: getattr(row, name) for name in COUNTED}
+    return {"day": row.day, **counted, "storage_bytes": row.storage_bytes}
+
+
+def lag_of(connection: Connection, tenant: str, held: dict[str, float]) -> dict[str, Any]:
+    """Of the imports under way: how long the one that waited longest was held back by what was agreed, and how long the
+    platform has owed the end of the oldest that it has all of, or was not held back at all."""
+    wanted = select(t.imports.c.id, t.imports.c.state, t.imports.c.begun_us).where(
+        t.imports.c.tenant == tenant,
+        t.imports.c.state.in_((ADMITTED, *_BY_PLATFORM)),
+        t.imports.c.kind != ALTER,
+    )
+    now_us = time.time_ns() // 1000
+    rows = list(connection.execute(wanted))
+    late = [(now_us - row.begun_us) / 1e6 - held.get(row.id, 0.0) for row in rows if row.state in _BY_PLATFORM]
+    over = [held.get(row.id, 0.0) for row in rows]
+    return {
+        "open_imports": len(rows),
+        "over_quota_seconds": round(max(over, default=0.0), 1),
+        "platform_late_seconds": round(max(0.0, *late), 1) if late else 0.0,
+    }
+
+
+def quotas_document(agreement: Agreement) -> dict[str, int | None]:
+    return {name: getattr(agreement.quotas, name) for name in QUOTAS}
+
+
+def keep_measured(store: Store, home: Home, stopping: Event) -> None:
+    """Until the platform stops."""
+    while not stopping.wait(MEASURE_SECONDS):
+        measure_storage(store, home)
+
+
+def measure_storage(store: Store, home: Home) -> None:
+    """Of the tenants that used anything today: what their tables and rejected rows take here."""
+    today = day_of(time.time_ns() // 1000)
+    with store.read() as connection:
+        names = list(connection.execute(select(usage.c.tenant).where(usage.c.day == today)).scalars())
+    sizes = {tenant: sum(folder_size(root / tenant) for root in (home.lake, home.errors)) for tenant in names}
+    with store.write() as connection:
+        for tenant, size in sizes.items():
+            note_storage(connection, tenant, today, size)
+
+
+def folder_size(folder: Path) -> int:
+    """The bytes of its files, those below it too; what goes meanwhile is not counted."""
+    size = 0
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    size += folder_size(Path(entry.path))
+                elif entry.is_file(follow_symlinks=False):
+                    size += entry.stat(follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return size
+    return size

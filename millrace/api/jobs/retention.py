@@ -1,0 +1,138 @@
+"""What agreements let go with time: rejected rows after `data_retention_period_days`, rows in sinks after
+`sink_retention_days`. Staging is tidied by the ingestion managers, raw chunks go when they are processed.
+
+Rows go by their version, which is the time of their import; bytes go from the disk when no reader can want them."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from threading import Event
+
+from sqlalchemy import Connection, func, or_, select
+
+from millrace.api.documents import tables_of
+from millrace.api.jobs.ageing import DAY_US, ask_to_let_go
+from millrace.api.jobs.erasing import clear_erased
+from millrace.lake.checkpoint import LOG_FOLDER
+from millrace.lake.errors_table import ERRORS_SCHEMA
+from millrace.lake.schema import TableSpec, spec_of
+from millrace.lake.store import Store as Files
+from millrace.lake.table import LakeTable
+from millrace.lake.truncate import rows_up_to
+from millrace.lake.vacuum import RECORD, vacuum
+from millrace.model.agreement import Agreement
+from millrace.model.imports import DISCARD
+from millrace.model.names import Home
+from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND, SinkTarget
+from millrace.model.table import Definition
+from millrace.observe import log, observe
+from millrace.seal.keyring import Keyring, keyring_of
+from millrace.seal.places import error_store
+from millrace.settings import KEYS_HERE, KmsSettings
+from millrace.sink.delta.error_copies import copies_of_errors
+from millrace.sink.delta.places import remote_store
+from millrace.sink.delta.upkeep import REMOVED_FILES_KEPT, STAGED_FILES_KEPT
+from millrace.sink.secrets import read_secret
+from millrace.store import tables as t
+from millrace.store.agreements import agreement_of
+from millrace.store.engine import Store
+
+FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
+ERRORS_SPEC = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
+
+
+def keep_retention(store: Store, home: Home, kms: KmsSettings, stopping: Event) -> None:
+    """Until the platform stops, once an hour."""
+    wait = FIRST_SECONDS
+    while not stopping.wait(wait):
+        wait = EVERY_SECONDS
+        let_go(store, home, time.time_ns() // 1000, kms)
+        clear_erased(store, home, time.time_ns() // 1000)
+
+
+def let_go(store: Store, home: Home, now_us: int, kms: KmsSettings = KEYS_HERE) -> int:
+    """How many tables had something to let go."""
+    agreements: dict[str, Agreement] = {}
+    with store.read() as connection:
+        for tenant in connection.execute(select(t.tenants.c.name)).scalars():
+            agreements[tenant] = agreement_of(connection, tenant) or Agreement(tenant)
+        definitions = [one for one in tables_of(connection, None) if one.tenant in agreements]
+        errors = {
+            (one.tenant, one.table.name): _errors_over(connection, one, agreements[one.tenant], now_us)
+            for one in definitions
+        }
+    gone, keyring = 0, keyring_of(str(home.root), kms)
+    for definition in definitions:
+        named = definition.tenant, definition.table.name
+        where, days = "/".join(named), agreements[definition.tenant].sink_retention_days
+        gone += _tried(f"{where}, rejected", partial(_forget_rejected, home, keyring, definition, errors[named]))
+        _tried(f"{where}, copies of rejected", partial(_forget_copied, home, definition, errors[named]))
+        if days is None:
+            continue
+        kept_from = now_us - days * DAY_US
+        _tried(where, partial(ask_to_let_go, home, definition, kept_from))
+        for target in definition.table.targets:
+            gone += _tried(f"{where}, {target.name}", partial(_forget_rows, home, definition, target, kept_from))
+    return gone
+
+
+def _tried(where: str, work: Callable[[], bool]) -> bool:
+    """Whatever is wrong in one place, a secret that is gone or a damaged file, the others let go."""
+    try:
+        return work()
+    except Exception as error:
+        observe("trouble", kind="retention", error=f"{where}: {type(error).__name__}: {error}"[:500])
+        return False
+
+
+def _forget_rejected(home: Home, keyring: Keyring, definition: Definition, version: int) -> bool:
+    rejected = error_store(home, keyring, definition.tenant, definition.table.name)
+    return (rejected.root / LOG_FOLDER).is_dir() and _forget(LakeTable(rejected, ERRORS_SPEC), version)
+
+
+def _forget_copied(home: Home, definition: Definition, version: int) -> bool:
+    named = definition.tenant, definition.table.name
+    copies = copies_of_errors(home, *named) if home.table_errors(*named).is_dir() else None
+    return copies is not None and _forget(LakeTable(copies, ERRORS_SPEC), version)
+
+
+def _forget_rows(home: Home, definition: Definition, target: SinkTarget, version: int) -> bool:
+    named = definition.tenant, definition.table.name
+    if target.kind == DELTA_KIND and (home.table(*named) / LOG_FOLDER).is_dir():
+        return _forget(LakeTable(Files(home.table(*named)), spec_of(definition)), version)
+    if target.kind == REMOTE_DELTA_KIND:
+        files = remote_store(home, target.settings, *named, read_secret)
+        return _forget(LakeTable(files, spec_of(definition)), version)
+    return False
+
+
+def _errors_over(connection: Connection, definition: Definition, agreement: Agreement, now_us: int) -> int:
+    """The version up to which all imports ended longer ago than was agreed: an import that took long began long before."""
+    kept_from = now_us - agreement.data_retention_days * DAY_US
+    recent = select(func.min(t.imports.c.first_version)).where(
+        t.imports.c.tenant == definition.tenant,
+        t.imports.c.table_name == definition.table.name,
+        t.imports.c.kind != DISCARD,
+        or_(t.imports.c.ended_us.is_(None), t.imports.c.ended_us > kept_from),
+    )
+    oldest = connection.execute(recent).scalar()
+    return kept_from if oldest is None else min(kept_from, int(oldest) - 1)
+
+
+def _forget(table: LakeTable, version: int) -> bool:
+    snapshot = table.snapshot()
+    found = rows_up_to(table.store, snapshot, version)
+    if found:
+        table.apply([], floor=version)
+        log("rows_let_go", table=table.store.where, rows=sum(len(positions) for positions in found.values()))
+    if found or _has_unreferenced(table):
+        vacuum(table.store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+    return bool(found)
+
+
+def _has_unreferenced(table: LakeTable) -> bool:
+    """Files that a vacuum has seen and left for readers that may still hold them."""
+    try:
+        return len(table.store.read(RECORD)) > len(b"{}")
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,87 @@
+"""Rows of one request: gathered with those of others, answered when the log has them or when they have ended."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from millrace.api.rows.append_result import counts, rejected_pages
+from millrace.api.rows.endings import Ended
+from millrace.api.rows.senders import Streams
+from millrace.model.errors import Invalid, MillraceError, Unavailable
+from millrace.model.streamed import OUT_OF_STEP, count_rows
+from millrace.upload.batch import AppendKey, Part, Placement
+
+ANSWER_SECONDS = 30.0
+LONGEST_WAIT_SECONDS = 30.0
+MOST_LISTED = 1000
+
+
+async def post_rows(streams: Streams, lane: AppendKey, rows: bytes, key: str | None, wait: float) -> dict[str, Any]:
+    """Where the rows went; with `wait`, also what became of them if they end in time."""
+    if not rows:
+        raise Invalid("There are no rows in the body.", remedy="Send JSON Lines, or a JSON array of objects.")
+    await streams.pace(lane.tenant, len(rows))
+    sender = _Sender(streams, key, wants_end=wait > 0)
+    if key is None:
+        return await sender.send(lane, rows, wait)
+    async with streams.held(lane, key):
+        try:
+            return await sender.send(lane, rows, wait)
+        except MillraceError as error:
+            if error.code != OUT_OF_STEP:
+                raise
+        opened = await streams.appends.open_stream(lane, key)
+        return {"rows": opened["seq"], "repeated": True}
+
+
+class _Sender:
+    """The request as a source of rows. A key makes it a stream whose rows begin at 1: sent again, it is out of step."""
+
+    def __init__(self, streams: Streams, key: str | None, *, wants_end: bool) -> None:
+        self.stream = key
+        self.wants_end = wants_end
+        self._streams = streams
+        self._place: asyncio.Future[tuple[Part, Placement]] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[Ended] | None = None
+
+    def placed(self, part: Part, placement: Placement) -> None:
+        if self._place.done():
+            return
+        if self.wants_end:
+            self._ended = self._streams.appends.endings.ended(placement.import_id)
+        self._place.set_result((replace(part, body=b""), placement))
+
+    def failed(self, error: MillraceError) -> None:
+        if not self._place.done():
+            self._place.set_exception(error)
+
+    async def send(self, lane: AppendKey, rows: bytes, wait: float) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._streams.gatherer.add(lane, self, 1, count_rows(rows), rows)
+                part, placement = await self._place
+        except TimeoutError:
+            raise Unavailable(
+                "The rows could not be placed in time; they may still be.",
+                remedy="Send them again with the same Idempotency-Key, or wait until the table's turn comes.",
+            ) from None
+        finally:
+            self._streams.gatherer.forget(lane, self)
+        answer = {"import": placement.import_id, "version": placement.version, "rows": part.rows}
+        if self._ended is None:
+            return answer
+        await asyncio.wait([self._ended], timeout=min(wait, LONGEST_WAIT_SECONDS))
+        if not self._ended.done():
+            self._ended.cancel()
+            return answer
+        return {**answer, **await self._judged(lane, part, placement.import_id, self._ended.result())}
+
+    async def _judged(self, lane: AppendKey, part: Part, import_id: str, ended: Ended) -> dict[str, Any]:
+        listed: list[dict[str, Any]] = []
+        if ended.rejected:
+            async for page in rejected_pages(self._streams.errors(lane), import_id, part):
+                listed += page
+        for row in listed:
+            row["row"] -= part.first_row - 1
+        told = counts(part, ended, len(listed))
+        return {"state": ended.state, **told, "errors": listed[:MOST_LISTED], "error": ended.error}

@@ -1,0 +1,40 @@
+"""The sinks that a process holds open: one per target, each with its connections; the one not used for longest goes first."""
+
+from collections import OrderedDict
+from contextlib import suppress
+
+from millrace.model.sinks import SinkTarget
+from millrace.sink.addresses import refuse_private
+from millrace.sink.connector import Connector
+from millrace.sink.registry import sink_class
+from millrace.sink.secrets import read_secret
+
+
+class Opened:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._sinks: OrderedDict[str, Connector] = OrderedDict()
+
+    def get(self, target: SinkTarget) -> Connector:
+        """The same settings are the same connection. Where the target may be is judged anew for each."""
+        key = repr(target)
+        sink = self._sinks.pop(key, None)
+        if sink is None:
+            sink_type = sink_class(target.kind)
+            refuse_private(target, sink_type.settings_schema)
+            sink = sink_type(target, read_secret)
+        self._sinks[key] = sink
+        if len(self._sinks) > self._most:
+            _close(self._sinks.popitem(last=False)[1])
+        return sink
+
+    def forget(self, target: SinkTarget) -> None:
+        """After a failure nothing is known of the connection; the other targets keep theirs."""
+        sink = self._sinks.pop(repr(target), None)
+        if sink is not None:
+            _close(sink)
+
+
+def _close(sink: Connector) -> None:
+    with suppress(Exception):
+        sink.close()

@@ -1,0 +1,219 @@
+"""The two ingestion managers in one loop: the platform's agreements in, programs run and their files imported out.
+
+One thread decides and looks after processes; imports have threads of their own, so that no tenant waits for another's."""
+
+import json
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from millrace.client import Millrace
+from millrace.client.apps import Apps
+from millrace.manage.app_runner import AppRunner
+from millrace.manage.confinement import possible_confinement
+from millrace.manage.limits import Limiter
+from millrace.manage.openrun import now_text
+from millrace.manage.tidying import seal_left_logs, tidy
+from millrace.manage.tools import Tools
+from millrace.manage.watching import Watcher
+from millrace.model.agreement import Agreement, parse_agreement
+from millrace.model.errors import MillraceError
+from millrace.model.names import Home
+from millrace.observe import log, observe
+from millrace.seal.keyring import keyring_of
+from millrace.settings import AppSettings, KmsSettings
+from millrace.staging.folders import Staging
+
+REFRESH_SECONDS = 1.0
+# Of the time, at most so much is spent on asking: thousands of agreements are read less often.
+REFRESH_SHARE = 0.05
+BUSY_SECONDS, IDLE_SECONDS = 0.1, 0.5
+STATUS_SECONDS = 1.0
+TIDY_SECONDS, LOG_SECONDS = 600.0, 60.0
+# Threads that mostly wait: a tenant whose sinks are away keeps a few of them for as long.
+WORKERS = 256
+STOP_SECONDS = 8.0
+
+
+class IngestionManagers:
+    def __init__(self, home: Home, connection: Millrace, settings: AppSettings, kms: KmsSettings) -> None:
+        self._home = home
+        self._apps = Apps(connection)
+        self._waking, self._wake_end = os.pipe()
+        os.set_blocking(self._waking, False)
+        confinement = possible_confinement(home, settings.network)
+        self._tools = Tools(
+            home,
+            connection,
+            confinement,
+            Limiter(own_user=confinement.own_user),
+            Watcher(),
+            ThreadPoolExecutor(WORKERS, "import"),
+            ThreadPoolExecutor(WORKERS, "send"),
+            timedelta(seconds=settings.longest_run_seconds),
+            partial(keyring_of, str(home.root), kms),
+            self.wake,
+        )
+        self._tended: dict[str, AppRunner] = {}
+        self._tidying: Future[None] | None = None
+        self._every = {name: _Every(seconds) for name, seconds in _INTERVALS.items()}
+        if confinement.warning:
+            log("app_confinement", warning=confinement.warning)
+
+    def wake(self) -> None:
+        with suppress(OSError):
+            os.write(self._wake_end, b"!")
+
+    def run(self, stopping: threading.Event) -> None:
+        """Until it is told to stop; then every program is ended, and what is under way waits for the next start."""
+        self._take_up_left_overs()
+        while not stopping.is_set():
+            if self._every["refresh"].is_due():
+                self._refresh()
+                self._every["refresh"].pause(REFRESH_SHARE)
+            self._look()
+            if self._every["status"].is_due():
+                self._tell()
+            if self._every["tidy"].is_due():
+                self._tidy()
+            if self._every["logs"].is_due():
+                self._rotate_logs()
+            self._rest()
+        self._shut_down()
+
+    def _take_up_left_overs(self) -> None:
+        """Tenants whose files were on their way, whether they have a program still or not."""
+        handled = self._home.handled("any").parent
+        for folder in sorted(handled.iterdir()) if handled.is_dir() else ():
+            if (folder / "taken").is_dir() and any((folder / "taken").iterdir()):
+                with _apart(folder.name):
+                    self._tended[folder.name] = AppRunner(self._tools, folder.name)
+
+    def _refresh(self) -> None:
+        """A platform that does not answer now changes nothing."""
+        try:
+            declared = {item["tenant"]: item for item in self._apps.all()["items"]}
+        except MillraceError as failed:
+            log("agreements_unknown", error=str(failed))
+            return
+        for tenant in declared.keys() - self._tended.keys():
+            with _apart(tenant):
+                self._tended[tenant] = AppRunner(self._tools, tenant)
+        for tenant, tended in list(self._tended.items()):
+            item = declared.get(tenant)
+            try:
+                agreement = None if item is None else parse_agreement({"client": tenant, **item["agreement"]})[0]
+            except MillraceError as refused:
+                log("agreement_unreadable", tenant=tenant, error=str(refused))
+                continue
+            tended.agree(agreement, 0 if item is None else item["revision"])
+            if agreement is None and tended.is_idle:
+                tended.leave()
+                del self._tended[tenant]
+
+    def _look(self) -> None:
+        for tenant, seen in self._tools.watcher.read():
+            self._tended[tenant].note(seen)
+        asked = self._asked()
+        for tenant, tended in self._tended.items():
+            with _apart(tenant):
+                if tended.has_to_be_looked_at(now := datetime.now(UTC), asked):
+                    tended.tick(now)
+
+    def _asked(self) -> set[str]:
+        try:
+            return set(os.listdir(self._home.app_request("any").parent))
+        except FileNotFoundError:
+            return set()
+
+    def _rest(self) -> None:
+        busy = any(tended.is_busy for tended in self._tended.values())
+        heard = [self._waking, *([self._tools.watcher.descriptor] if self._tools.watcher.descriptor else [])]
+        ready, _, _ = select.select(heard, [], [], BUSY_SECONDS if busy else IDLE_SECONDS)
+        if self._waking in ready:
+            with suppress(BlockingIOError):
+                os.read(self._waking, 4096)
+
+    def _tell(self) -> None:
+        said = {
+            "confinement": self._tools.confinement.as_json(),
+            "limits": self._tools.limiter.means,
+            "watching": self._tools.watcher.means,
+            "tenants": {tenant: tended.status() for tenant, tended in self._tended.items()},
+        }
+        unfinished = self._home.apps.with_suffix(".new")
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(json.dumps({"pid": os.getpid(), "at": now_text(), **said}))
+        unfinished.replace(self._home.apps)
+
+    def _rotate_logs(self) -> None:
+        for tenant, tended in self._tended.items():
+            with _apart(tenant):
+                tended.rotate_logs()
+
+    def _tidy(self) -> None:
+        """In a thread of its own, which may wait for the keeper of the keys; one at a time."""
+        if self._tidying is None or self._tidying.done():
+            agreed = [(one.staging, one.agreement) for one in self._tended.values() if one.agreement is not None]
+            self._tidying = self._tools.workers.submit(self._tidy_all, agreed)
+
+    def _tidy_all(self, agreed: Sequence[tuple[Staging, Agreement]]) -> None:
+        for staging, agreement in agreed:
+            if self._tools.stopping.is_set():
+                return
+            with _apart(staging.tenant):
+                gone = tidy(staging, agreement.data_retention_days)
+                if gone:
+                    log("app_files_expired", tenant=staging.tenant, files=gone)
+            with _apart(staging.tenant):
+                seal_left_logs(staging, self._tools.keys)
+
+    def _shut_down(self) -> None:
+        self._tools.stopping.set()
+        for tended in self._tended.values():
+            tended.stop()
+        ends = time.monotonic() + STOP_SECONDS
+        running = list(self._tended.values())
+        while running:
+            running = [tended for tended in running if not tended.has_stopped(by_force=time.monotonic() > ends)]
+            time.sleep(0.02)
+        self._home.apps.unlink(missing_ok=True)
+
+
+@contextmanager
+def _apart(tenant: str) -> Iterator[None]:
+    """One tenant's trouble is not another's; what is to be done is still to be done at the next look."""
+    try:
+        yield
+    except Exception as error:
+        observe("trouble", kind="client_app", tenant=tenant, error=f"{type(error).__name__}: {error}"[:1000])
+
+
+_INTERVALS = {"refresh": REFRESH_SECONDS, "status": STATUS_SECONDS, "tidy": TIDY_SECONDS, "logs": LOG_SECONDS}
+
+
+class _Every:
+    """True once per interval, the first time at once."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._due = self._began = clock()
+
+    def pause(self, share: float) -> None:
+        """So long that what was done since it was due takes no more than its share."""
+        now = self._clock()
+        self._due = max(self._due, now + (now - self._began) / share)
+
+    def is_due(self) -> bool:
+        if self._clock() < self._due:
+            return False
+        self._began = self._clock()
+        self._due = self._began + self._seconds
+        return True

@@ -1,0 +1,134 @@
+"""What an agreement says that can be read but hardly be meant: the field, what is odd, and what was likely meant."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from millrace.model.cron import next_after
+from millrace.model.documents import DeclarationWarning
+from millrace.model.quantity import bytes_text, millis_text
+
+if TYPE_CHECKING:
+    from millrace.model.agreement import Agreement, Amounts
+
+MANY_CORES_MILLIS = 1_024_000
+LITTLE_MEMORY_BYTES = 4 << 20
+MUCH_MEMORY_BYTES = 64 << 40
+# Any moment will do: a schedule either fires within five years of it or never.
+_SOME_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def doubts_of(agreement: "Agreement", given: Mapping[str, Any]) -> tuple[DeclarationWarning, ...]:
+    return (
+        *_retention(agreement),
+        *_schedule(agreement),
+        *_resources(agreement, given),
+        *_app(agreement),
+        *_quotas(agreement),
+    )
+
+
+def _retention(agreement: "Agreement") -> Iterator[DeclarationWarning]:
+    if agreement.data_retention_days == 0:
+        yield DeclarationWarning(
+            "data_retention_period_days",
+            "is 0: files, raw chunks and rejected rows would go as soon as they are processed.",
+            "Likely 1 or more.",
+        )
+    if agreement.sink_retention_days == 0:
+        yield DeclarationWarning(
+            "sink_retention_days",
+            "is 0: rows would go as soon as they are written.",
+            "Leave it out to keep rows for ever.",
+        )
+
+
+def _schedule(agreement: "Agreement") -> Iterator[DeclarationWarning]:
+    schedule = agreement.schedule
+    if schedule is None:
+        return
+    if next_after(schedule.cron, schedule.time_zone, _SOME_MOMENT) is None:
+        yield DeclarationWarning(
+            "schedule",
+            f"is {schedule.cron!r}, which never fires.",
+            "Likely another day: the day of month must exist in the month.",
+        )
+    if agreement.app is not None and agreement.app.mode == "stream":
+        yield DeclarationWarning(
+            "schedule", "is ignored: the app's mode is stream.", "Likely mode: batch, or no schedule."
+        )
+
+
+def _resources(agreement: "Agreement", given: Mapping[str, Any]) -> Iterator[DeclarationWarning]:
+    resources = agreement.resources
+    for kind, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+        words = (given.get("resources") or {}).get(kind) or {}
+        yield from _cpu(f"resources.{kind}.cpu", amounts, words.get("cpu"))
+        yield from _memory(f"resources.{kind}.memory", amounts, words.get("memory"))
+    yield from _below(resources.requests, resources.limits)
+
+
+def _cpu(field: str, amounts: "Amounts", spelled: object) -> Iterator[DeclarationWarning]:
+    millis = amounts.cpu_millis
+    if millis == 0:
+        yield DeclarationWarning(field, f"is {spelled}: no time at all.", "Likely 100m.")
+    elif millis is not None and millis > MANY_CORES_MILLIS:
+        likely = str(spelled).rstrip("KMGTPEkim")
+        binary = str(spelled).endswith("i")
+        meant = f"Likely {likely}, or a limit of memory." if binary and likely else f"Likely {likely or 1}."
+        yield DeclarationWarning(field, f"is {spelled}: {millis // 1000:,} cores.", meant)
+
+
+def _memory(field: str, amounts: "Amounts", spelled: object) -> Iterator[DeclarationWarning]:
+    octets = amounts.memory_bytes
+    if octets is None:
+        return
+    if octets < LITTLE_MEMORY_BYTES:
+        digits = str(spelled).rstrip("numkKi")
+        yield DeclarationWarning(
+            field, f"is {spelled}: {octets:,} bytes, too little for any program.", f"Likely {digits}Mi."
+        )
+    elif octets > MUCH_MEMORY_BYTES:
+        yield DeclarationWarning(
+            field, f"is {spelled}: {bytes_text(octets)}, more than a machine has.", "Likely a smaller unit: Mi, Gi."
+        )
+
+
+def _below(requests: "Amounts", limits: "Amounts") -> Iterator[DeclarationWarning]:
+    cpu, most_cpu = requests.cpu_millis, limits.cpu_millis
+    if cpu is not None and most_cpu is not None and most_cpu < cpu:
+        message = f"is {millis_text(most_cpu)}, below the request of {millis_text(cpu)}: Kubernetes would refuse it."
+        yield DeclarationWarning("resources.limits.cpu", message, f"Likely {millis_text(cpu)} or more.")
+    memory, most_memory = requests.memory_bytes, limits.memory_bytes
+    if memory is not None and most_memory is not None and most_memory < memory:
+        message = (
+            f"is {bytes_text(most_memory)}, below the request of {bytes_text(memory)}: Kubernetes would refuse it."
+        )
+        yield DeclarationWarning("resources.limits.memory", message, f"Likely {bytes_text(memory)} or more.")
+
+
+def _app(agreement: "Agreement") -> Iterator[DeclarationWarning]:
+    app = agreement.app
+    if app is None:
+        return
+    if app.replicas == 0:
+        yield DeclarationWarning("app.replicas", "is 0: the app would never run.", "Likely 1.")
+    if app.mode == "batch" and agreement.schedule is None:
+        yield DeclarationWarning(
+            "app", "runs in batches and has no schedule: it would never run.", "Likely a schedule is missing."
+        )
+    if app.mode == "batch" and (app.replicas > 1 or app.max_replicas is not None):
+        yield DeclarationWarning("app.replicas", "is ignored: a batch runs once per turn.", "Likely mode: stream.")
+    if app.max_replicas is not None and agreement.resources.requests.cpu_millis is None:
+        yield DeclarationWarning(
+            "app.autoscale",
+            "has nothing to measure against: resources.requests.cpu is missing.",
+            "Likely a request of cpu is missing.",
+        )
+
+
+def _quotas(agreement: "Agreement") -> Iterator[DeclarationWarning]:
+    quotas = agreement.quotas
+    for name in ("bytes_per_second", "requests_per_second", "open_imports", "rows_per_day", "storage_bytes"):
+        if getattr(quotas, name) == 0:
+            yield DeclarationWarning(f"quotas.{name}", "is 0: nothing could be imported.", "Leave it out for no limit.")

@@ -1,0 +1,58 @@
+"""What a table's document says that can be read but hardly be meant: the field, what is odd, and what was likely meant."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from millrace.model.columns import parse_columns
+from millrace.model.documents import DeclarationWarning
+from millrace.model.rules import HOLD
+from millrace.model.table import TableDeclaration
+
+LITTLE_FILE_BYTES = 1024
+_DATES = {"date": '{"type": "int", "logicalType": "date"}'}
+_TIMES = ("timestamp-millis", "timestamp-micros", "time-millis", "time-micros")
+
+
+def table_doubts(table: TableDeclaration, document: Mapping[str, Any]) -> tuple[DeclarationWarning, ...]:
+    return (*_columns(table), *_sizes(table, document), *_policies(table, document), *_rules(table))
+
+
+def _columns(table: TableDeclaration) -> Iterator[DeclarationWarning]:
+    for column in parse_columns(table.schema):
+        given = column.avro.get("logicalType") if isinstance(column.avro, dict) else None
+        if given is not None and column.logical is None:
+            of_long = f'{{"type": "long", "logicalType": "{given}"}}'
+            likely = _DATES.get(given) or (of_long if given in _TIMES else None)
+            yield DeclarationWarning(
+                f"schema.{column.name}.logicalType",
+                f"is {given!r} on a {column.kind}, which Avro ignores: values are kept as {column.kind}.",
+                f"Likely {likely}." if likely else "Leave it out.",
+            )
+
+
+def _sizes(table: TableDeclaration, document: Mapping[str, Any]) -> Iterator[DeclarationWarning]:
+    if table.max_file_bytes is not None and table.max_file_bytes < LITTLE_FILE_BYTES:
+        message = f"is {document.get('max_file_size_mb')}: {table.max_file_bytes:,} bytes."
+        yield DeclarationWarning("max_file_size_mb", message, "It counts megabytes: likely a number of 1 or more.")
+    if table.budget.percent == 100:
+        yield DeclarationWarning(
+            "max_rejected_percent", "is 100, which never stops an import.", "Likely a smaller share."
+        )
+
+
+def _policies(table: TableDeclaration, document: Mapping[str, Any]) -> Iterator[DeclarationWarning]:
+    if table.file_type != "csv" and ("csv" in document or "csv.first.row.as.header" in document):
+        yield DeclarationWarning(
+            "csv", f"is ignored unless a file of {table.file_type} is sent as CSV.", "Likely file_type: csv."
+        )
+
+
+def _rules(table: TableDeclaration) -> Iterator[DeclarationWarning]:
+    if table.publish == "rolling":
+        for rule in table.rules:
+            if rule.action == HOLD:
+                yield DeclarationWarning(
+                    f"rules.{rule.name}",
+                    "holds an import whose rows can be read before it is released: the table publishes as rows come.",
+                    "Likely publish: atomic.",
+                )

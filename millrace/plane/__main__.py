@@ -1,0 +1,95 @@
+"""`python -m millrace.plane BOOTSTRAP`: the data plane, until it is told to stop."""
+
+import json
+import sys
+import time
+from functools import partial
+
+from millrace.deliver.couriers import Couriers
+from millrace.embed.jars import spark_jars
+from millrace.lake.errors_table import ERRORS_SCHEMA
+from millrace.model.errors import Unavailable
+from millrace.model.names import Home
+from millrace.observe import log, log_to_stderr
+from millrace.plane.flow import Flow
+from millrace.plane.jvm import outlive_none, remember
+from millrace.plane.plane import DataPlane, serve_metrics
+from millrace.plane.reports import retained_groups
+from millrace.plane.session import open_session
+from millrace.plane.tidying import keep_tidy
+from millrace.plane.warm import warm_up
+from millrace.seal.keyring import keyring_of
+from millrace.settings import Settings
+from millrace.sink.delta.sink import DeltaSink, ErrorStore
+from millrace.sink.delta.upkeep import Upkeep
+from millrace.wire.client import Appender, Cluster, Topics
+from millrace.wire.topics import RAW_INPUT
+
+TOPICS_SECONDS = 60.0
+
+
+def main() -> None:
+    log_to_stderr()
+    settings = Settings()
+    home = Home(settings.home)
+    options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
+    cluster = Cluster(sys.argv[1], options)
+    outlive_none(home)
+    scratch = home.root / "scratch"
+    scratch.mkdir(parents=True, exist_ok=True)
+    home.stops.mkdir(parents=True, exist_ok=True)
+    spark = open_session(settings.spark, spark_jars(), scratch)
+    remember(home, spark)
+    warm_up(spark)
+    appender = Appender(cluster)
+    upkeep = Upkeep()
+    keyring = keyring_of(str(home.root), settings.kms)
+    couriers = Couriers(
+        spark,
+        home,
+        appender,
+        upkeep,
+        settings.api.private_targets,
+        partial(retained_groups, cluster),
+        settings.kms,
+    )
+    flow = Flow(
+        spark=spark,
+        cluster=cluster,
+        home=home,
+        settings=settings.spark,
+        raw_partitions=_wait_for_topics(cluster),
+        accepted=DeltaSink(home, upkeep, keyring),
+        rejected=ErrorStore(home, ERRORS_SCHEMA, upkeep, keyring),
+        couriers=couriers,
+        appender=appender,
+        kms=settings.kms,
+    )
+    port = serve_metrics(0)
+
+    def ready() -> None:
+        home.data_plane.parent.mkdir(exist_ok=True)
+        home.data_plane.write_text(json.dumps({"metrics_port": port}))
+        log("data_plane_ready", metrics_port=port)
+
+    keep_tidy(spark, home, upkeep, settings.kms)
+    couriers.start()
+    DataPlane(flow.queries, home, appender).run(ready)
+    spark.stop()
+    appender.close()
+
+
+def _wait_for_topics(cluster: Cluster) -> int:
+    """The server makes the topics; it starts at the same time."""
+    topics, deadline = Topics(cluster), time.monotonic() + TOPICS_SECONDS
+    while True:
+        try:
+            return topics.partitions(RAW_INPUT)
+        except Unavailable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""THE data path, top to bottom. raw-input -> judge -> validated-input / import-error -> sinks -> progress.
+
+Each query has its own checkpoint and may run any batch again; identity and versions make that harmless."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import orjson
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from millrace.deliver.couriers import Couriers, used_kinds
+from millrace.failpoint import reach
+from millrace.model.facts import Durable, to_dict
+from millrace.model.names import Home
+from millrace.plane.reports import group_in
+from millrace.plane.task import OUTPUT_DDL, JudgeChunks
+from millrace.settings import KmsSettings, SparkSettings
+from millrace.sink.contract import Sink, StagedGroup, by_table
+from millrace.wire.client import Appender, Cluster
+from millrace.wire.envelope import pack
+from millrace.wire.topics import (
+    IMPORT_ERROR,
+    MAX_RECORD_BYTES,
+    PROGRESS,
+    RAW_INPUT,
+    VALIDATED_INPUT,
+    bulk_partitions,
+    quick_partitions,
+)
+
+TELL_SECONDS = 150.0
+Start = Callable[[], StreamingQuery]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Everything the queries are made of."""
+
+    spark: SparkSession
+    cluster: Cluster
+    home: Home
+    settings: SparkSettings
+    raw_partitions: int
+    accepted: Sink
+    rejected: Sink
+    couriers: Couriers
+    appender: Appender
+    kms: KmsSettings
+
+    def queries(self) -> dict[str, Start]:
+        """Small imports and large ones are judged by queries of their own, so that neither waits for the other."""
+        quick, bulk = quick_partitions(), bulk_partitions(self.raw_partitions)
+        return {
+            "validate-quick": lambda: self._validate("validate-quick", quick, self.settings.quick_chunks_per_batch),
+            "validate-bulk": lambda: self._validate("validate-bulk", bulk, self.settings.bulk_chunks_per_batch),
+            "sink-delta": lambda: self._sink("sink-delta", VALIDATED_INPUT, self.accepted),
+            "sink-errors": lambda: self._sink("sink-errors", IMPORT_ERROR, self.rejected),
+            **{f"sink-{kind}": partial(self._park, kind) for kind in used_kinds(self.home)},
+        }
+
+    def _validate(self, name: str, partitions: list[int], chunks_per_batch: int) -> StreamingQuery:
+        # 1. Chunks, as bytes, from this lane's partitions.
+        chunks = self._read({"assign": orjson.dumps({RAW_INPUT: partitions}).decode()}, chunks_per_batch)
+        # 2. Judged in the workers; what comes back are reports: which file holds which chunks' rows.
+        reports = chunks.select("value").mapInArrow(JudgeChunks(str(self.home.root), name, self.kms), OUTPUT_DDL)
+        # 3. Each report goes to the topic it names.
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        return self._start(name, reports.writeStream.format("kafka").options(**self._client_options(), **_PRODUCER))
+
+    def _sink(self, name: str, topic: str, sink: Sink) -> StreamingQuery:
+        def deliver(batch: DataFrame, _batch_id: int) -> None:
+            # 4. The reports of this batch.
+            groups = _groups(topic, batch)
+            told = []
+            for of_table in by_table(groups):
+                # 5. Durable in the sink: one commit per table.
+                reach("before_sink_commit")
+                kept = sink.write(of_table)
+                reach("after_sink_commit")
+                # 6. Only then the fact that they are; of a sink elsewhere that is called the same, its couriers tell.
+                if kept:
+                    fact = Durable(sink.name, tuple(chunk for group in kept for chunk in group.chunks))
+                    told.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
+            # 7. The batch is over when Kafka has every fact.
+            for fact_told in told:
+                fact_told.result(TELL_SECONDS)
+            reach("after_progress")
+
+        reports = self._read({"subscribe": topic}, 2000).select("value")
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+        return self._start(name, reports.writeStream.foreachBatch(deliver))
+
+    def _park(self, kind: str) -> StreamingQuery:
+        """Every other kind of sink has its own offsets, which never wait for a target: couriers take it from there."""
+
+        def park(batch: DataFrame, _batch_id: int) -> None:
+            for group in _groups(VALIDATED_INPUT, batch):
+                self.couriers.park(kind, group)
+
+        reports = self._read({"subscribe": VALIDATED_INPUT}, 2000).select("value")
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"sink-{kind}")
+        return self._start(f"sink-{kind}", reports.writeStream.foreachBatch(park))
+
+    def _read(self, which: dict[str, str], records_per_batch: int) -> DataFrame:
+        options = {**self._client_options(), **_CONSUMER, **which, "maxOffsetsPerTrigger": str(records_per_batch)}
+        return self.spark.readStream.format("kafka").options(**options).load()
+
+    def _client_options(self) -> dict[str, str]:
+        return {f"kafka.{name}": str(value) for name, value in self.cluster.client_config().items()}
+
+    def _start(self, name: str, writer: object) -> StreamingQuery:
+        # Looking for new records costs the broker and the JVM; only the paths of small imports are worth a quick look.
+        self.spark.conf.set("spark.sql.streaming.pollingDelay", "25ms" if name in _QUICK else "100ms")
+        located = writer.queryName(name).option("checkpointLocation", str(self.home.checkpoints / name))  # type: ignore[attr-defined]
+        query: StreamingQuery = located.start()
+        return query
+
+
+def _groups(topic: str, batch: DataFrame) -> list[StagedGroup]:
+    read = (group_in(topic, row.value) for row in batch.collect())
+    return [group for group in read if group is not None]
+
+
+_QUICK = ("validate-quick", "sink-delta")
+_CONSUMER = {
+    "startingOffsets": "earliest",
+    "failOnDataLoss": "true",
+    # Each task asks the broker for its range; without this it waits out the broker's 500 ms when the range is short.
+    "kafka.fetch.max.wait.ms": "5",
+    # What is fetched lies in the JVM until it is used; a larger record still comes, alone.
+    "kafka.max.partition.fetch.bytes": str(8 << 20),
+    "kafka.fetch.max.bytes": str(16 << 20),
+}
+_PRODUCER = {"kafka.acks": "all", "kafka.linger.ms": "0", "kafka.max.request.size": str(MAX_RECORD_BYTES)}

@@ -1,0 +1,63 @@
+"""Judges a chunk in a process of its own, with limits: what kills or hangs it spoils that chunk only."""
+
+import multiprocessing
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+from millrace.failpoint import die_if_poisoned
+from millrace.model.chunk import ChunkHeader
+from millrace.model.table import Definition
+from millrace.validate.judge import Judged, fail, judge
+
+TRIES = 2
+SECONDS = 60
+MEMORY_BYTES = 4 << 30
+# Children fork from a server that has imported everything and run nothing: quick to start, and no thread is cut in two.
+_CLEAN = multiprocessing.get_context("forkserver")
+_CLEAN.set_forkserver_preload(["millrace.plane.isolate"])
+
+
+@contextmanager
+def doomed_after(seconds: float) -> Iterator[None]:
+    """Ends this process if the block takes longer, even inside native code: its task is then tried again, with care."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def judge_alone(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
+    for _ in range(TRIES):
+        judged = _attempt(header, body, definition)
+        if judged is not None:
+            return judged
+    return fail(header, body, definition, f"Chunk {header.number} kills or hangs the process that judges it.")
+
+
+def _attempt(header: ChunkHeader, body: bytes, definition: Definition) -> Judged | None:
+    ours, theirs = _CLEAN.Pipe(duplex=False)
+    child = _CLEAN.Process(target=_judge_and_send, args=(theirs, header, body, definition), daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        # Also true when the child is gone: then there is nothing to receive.
+        if ours.poll(SECONDS):
+            judged: Judged = ours.recv()
+            return judged
+    except EOFError:
+        pass
+    finally:
+        child.kill()
+        child.join()
+        ours.close()
+    return None
+
+
+def _judge_and_send(pipe: Connection, header: ChunkHeader, body: bytes, definition: Definition) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    die_if_poisoned(body)
+    pipe.send(judge(header, body, definition))

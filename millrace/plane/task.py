@@ -1,0 +1,222 @@
+"""What a Spark task does with its share of raw-input: judge each chunk, stage what it holds, report by reference.
+
+Records of raw-input in; records for validated-input, import-error and progress out. Rows never leave the worker."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from millrace.failpoint import die_if_poisoned, reach
+from millrace.lake.errors_table import stored_rejected
+from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
+from millrace.lake.store import Store
+from millrace.model.chunk import ROWS, ChunkHeader, ChunkVerdict
+from millrace.model.errors import Corrupt, KeyGone
+from millrace.model.facts import Judged as JudgedFact
+from millrace.model.facts import to_dict
+from millrace.model.names import Home, chunk_id
+from millrace.model.table import Definition
+from millrace.plane.checkpoints import Stops
+from millrace.plane.hashed_keys import keep_keys
+from millrace.plane.isolate import SECONDS, doomed_after, judge_alone
+from millrace.seal.keyring import Keyring, keyring_of
+from millrace.seal.places import staging_store, store_for_rejects
+from millrace.settings import KEYS_HERE, KmsSettings
+from millrace.validate.judge import Judged, fail, ignore, judge
+from millrace.wire.envelope import pack, understood, unpack_rows, unpack_stamp
+from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, VALIDATED_INPUT
+
+GROUP_ROWS = 200_000
+# As Spark names what it tells every task of a streaming query.
+BATCH_ID = "streaming.sql.batchId"
+OUTPUT = pa.schema([("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())])
+OUTPUT_DDL = "topic string, key binary, value binary"
+_NOT_OURS = (None, memoryview(b""))
+
+
+@dataclass(frozen=True)
+class JudgeChunks:
+    """The function Spark maps over raw-input's records."""
+
+    home: str
+    query: str
+    kms: KmsSettings = KEYS_HERE
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        home, keyring = Home(Path(self.home)), keyring_of(self.home, self.kms)
+        context = TaskContext.get()
+        assert context is not None
+        cautious = context.attemptNumber() > 0
+        batch = context.getLocalProperty(BATCH_ID)
+        assert batch is not None, "only streaming queries are judged here"
+        stops = Stops(home, self.query, batch)
+        groups: dict[tuple[str, str, str | None], ChunkGroup] = {}
+        for records in batches:
+            for record in records.column("value"):
+                header, payload = understood(RAW_INPUT, record.as_py(), unpack_stamp) or _NOT_OURS
+                if header is None:
+                    continue
+                definition = _definition(self.home, header.definition)
+                if header.kind != ROWS:
+                    yield ChunkGroup(home, keyring, definition).pass_on(header)
+                    continue
+                # What is held until its import is whole cannot share a file with another import's rows, nor what has another
+                # data key.
+                key = header.definition, header.import_id if header.publish == "atomic" else "", header.key
+                group = groups.setdefault(key, ChunkGroup(home, keyring, definition, header.publish, header.key))
+                group.add(_judge(header, payload, definition, stops, cautious, keyring))
+                if group.rows >= GROUP_ROWS:
+                    yield from groups.pop(key).stage()
+        for group in groups.values():
+            yield from group.stage()
+
+
+def _judge(
+    header: ChunkHeader, payload: memoryview, definition: Definition, stops: Stops, cautious: bool, keyring: Keyring
+) -> Judged:
+    if stops.include(header.import_id):
+        return ignore(header, definition)
+    try:
+        body = unpack_rows(header, payload, lambda sealed: _opened(header, sealed, definition, keyring))
+    except (Corrupt, KeyGone) as error:
+        return fail(header, b"", definition, str(error))
+    # A task that is tried again may hold a chunk that kills its worker: then each is judged in a process of its own.
+    if cautious:
+        return judge_alone(header, body, definition)
+    die_if_poisoned(body)
+    with doomed_after(SECONDS):
+        return judge(header, body, definition)
+
+
+def _opened(header: ChunkHeader, payload: memoryview, definition: Definition, keyring: Keyring) -> bytes | memoryview:
+    if header.key is None:
+        return payload
+    seal = keyring.seal(definition.tenant, definition.table.name, header.key, header.import_id)
+    return seal.open(payload, str(header.number))
+
+
+@lru_cache(maxsize=4096)
+def _definition(home: str, fingerprint: str) -> Definition:
+    return Definition.from_json(Home(Path(home)).definition(fingerprint).read_bytes())
+
+
+class ChunkGroup:
+    """The judged chunks of one definition that will share a staged file, sealed by the data key if there is one."""
+
+    def __init__(
+        self, home: Home, keyring: Keyring, definition: Definition, publish: str = "rolling", key: str | None = None
+    ) -> None:
+        self._home = home
+        self._keyring = keyring
+        self._definition = definition
+        self._publish = publish
+        self._key = key
+        self._judged: list[Judged] = []
+        self.rows = 0
+
+    def add(self, judged: Judged) -> None:
+        self._judged.append(judged)
+        # A rejected row weighs several accepted ones, with its text and its reasons; every chunk takes room in the report.
+        self.rows += judged.verdict.accepted + 4 * judged.verdict.rejected + 1000
+
+    def stage(self) -> Iterator[pa.RecordBatch]:
+        """1. Accepted rows into a file of the table. 2. Rejected rows into a file of the error store. 3. The report."""
+        verdicts = [judged.verdict for judged in self._judged]
+        self._keep_keys()
+        accepted = self._stage_accepted()
+        records = [(VALIDATED_INPUT, self._report(accepted, verdicts))]
+        for verdicts_of_import, staged in self._stage_rejected():
+            records.append((IMPORT_ERROR, self._report(staged, verdicts_of_import)))
+        records.append((PROGRESS, pack(to_dict(JudgedFact(tuple(verdicts))))))
+        reach("before_validate_produce")
+        yield self._batch(records)
+
+    def pass_on(self, header: ChunkHeader) -> pa.RecordBatch:
+        """A change of the table itself: nothing to judge, the sinks make it at the chunk's version."""
+        verdict = ChunkVerdict(header.import_id, header.number, header.version, 0, 0, 0, checksum=header.checksum)
+        report = self._report(None, [verdict], kind=header.kind, version=header.version)
+        return self._batch([(VALIDATED_INPUT, report), (PROGRESS, pack(to_dict(JudgedFact((verdict,)))))])
+
+    def _batch(self, records: list[tuple[str, bytes]]) -> pa.RecordBatch:
+        key = f"{self._definition.tenant}/{self._definition.table.name}".encode()
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([topic for topic, _ in records], pa.string()),
+                pa.array([key] * len(records), pa.binary()),
+                pa.array([value for _, value in records], pa.binary()),
+            ],
+            schema=OUTPUT,
+        )
+
+    def _stage_accepted(self) -> StagedFile | None:
+        holding = [judged for judged in self._judged if judged.accepted.num_rows]
+        if not holding:
+            return None
+        table = self._definition.table
+        # Only chunks with deletes say of each row whether it is one.
+        rows = pa.concat_tables([judged.accepted for judged in holding], promote_options="default")
+        first = holding[0].verdict
+        store = self._accepted_store(first.import_id)
+        staged = write_data_file(store, rows, table.primary_key, _prefix(first), _chunks(holding, "accepted"))
+        return replace(staged, sealed_by=self._key)
+
+    def _accepted_store(self, owner: str) -> Store:
+        """The table's own folder, where they can stay; sealed rows wait beside it."""
+        tenant, table = self._definition.tenant, self._definition.table.name
+        if self._key is None:
+            return Store(self._home.table(tenant, table))
+        seal = self._keyring.seal(tenant, table, self._key, owner)
+        return staging_store(self._home, self._keyring, tenant, table, seal)
+
+    def _keep_keys(self) -> None:
+        """Before the verdicts: whoever reads them finds the keys. Judged again, a chunk has the same."""
+        for judged in self._judged:
+            if judged.keys:
+                keep_keys(self._home.root, judged.verdict, judged.keys)
+
+    def _stage_rejected(self) -> Iterable[tuple[list[ChunkVerdict], StagedFile]]:
+        by_import: dict[str, list[Judged]] = {}
+        for judged in self._judged:
+            if judged.rejected is not None:
+                by_import.setdefault(judged.verdict.import_id, []).append(judged)
+        tenant, table = self._definition.tenant, self._definition.table.name
+        for import_id, rejecting in by_import.items():
+            store = store_for_rejects(self._home, self._keyring, tenant, table, self._key, import_id)
+            rows = pa.concat_tables([stored_rejected(judged.verdict, judged.rejected) for judged in rejecting])
+            staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
+            yield [judged.verdict for judged in rejecting], staged
+
+    def _report(
+        self, staged: StagedFile | None, verdicts: list[ChunkVerdict], kind: str = ROWS, version: int = 0
+    ) -> bytes:
+        return pack(
+            {
+                "tenant": self._definition.tenant,
+                "table": self._definition.table.name,
+                "definition": self._definition.fingerprint,
+                "file": None if staged is None else staged.to_dict(),
+                "chunks": [[verdict.import_id, verdict.number] for verdict in verdicts],
+                "kind": kind,
+                "version": version,
+                "publish": self._publish,
+            }
+        )
+
+
+def _prefix(verdict: ChunkVerdict) -> str:
+    return f"{verdict.import_id}-{verdict.number:08d}"
+
+
+def _chunks(judged: list[Judged], which: str) -> tuple[StagedChunk, ...]:
+    chunks, position = [], 0
+    for one in judged:
+        rows = getattr(one, which).num_rows
+        chunks.append(
+            StagedChunk(chunk_id(one.verdict.import_id, one.verdict.number), position, rows, one.verdict.version)
+        )
+        position += rows
+    return tuple(chunks)

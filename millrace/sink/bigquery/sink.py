@@ -1,0 +1,242 @@
+"""BigQuery: a load job into a staging table and one guarded MERGE, so that the greatest version of each key stays.
+
+A dataset per tenant. Deleted keys stay as rows marked so in the table; readers have a view without them. What the table was
+prepared for and its floor are labels of the table."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from google.api_core.client_options import ClientOptions
+from google.api_core.exceptions import BadRequest, Conflict, GoogleAPIError, NotFound
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import GoogleAuthError
+from google.cloud import bigquery
+from google.resumable_media import DataCorruption, InvalidResponse
+
+from millrace.model.errors import Invalid, Unavailable
+from millrace.model.evolution import path
+from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.table import Definition, TableDeclaration
+from millrace.sink.bigquery.ddl import (
+    DEFINITION_LABEL,
+    FLOOR_LABEL,
+    alter,
+    create,
+    create_view,
+    dataset_name,
+    merge,
+    quoted,
+    table_name,
+    type_of,
+)
+from millrace.sink.bigquery.stage import AGAIN, JOB_SECONDS, REQUEST_SECONDS, find_table, newest, stage
+from millrace.sink.connector import Definitions, Work
+from millrace.sink.google_account import service_account
+
+SCOPES = ("https://www.googleapis.com/auth/bigquery",)
+
+
+class BigQuerySink:
+    kind: ClassVar[str] = "bigquery"
+    abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True, survives="power")
+    settings_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["project"],
+        "properties": {
+            "project": {
+                "type": "string",
+                "examples": ["acme-analytics"],
+                "description": "The project that holds the datasets and runs the jobs.",
+            },
+            "dataset": {
+                "type": "string",
+                "default": "millrace",
+                "description": "How the tenant's dataset begins: its name is this, an underscore and the tenant's name.",
+            },
+            "location": {"type": "string", "default": "US", "description": "Where the dataset is made."},
+            "credentials": {
+                "type": "string",
+                "format": "secret",
+                "description": "A reference to a service account's key file (env:…, file:… or k8s:…). The account may make "
+                "datasets and tables, and run jobs. Needed but with an endpoint of your own.",
+            },
+            "endpoint": {
+                "type": "string",
+                "format": "uri",
+                "description": "An address that speaks BigQuery's protocol, if not Google's own.",
+            },
+        },
+    }
+
+    @classmethod
+    def declared(cls, _table: TableDeclaration, target: SinkTarget) -> Abilities:
+        """Refuses settings that could never work, when they are declared."""
+        _checked_prefix(str(target.settings.get("dataset", "millrace")))
+        _refuse_without_account(target.settings)
+        return cls.abilities
+
+    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
+        given = target.settings
+        self._prefix = _checked_prefix(str(given.get("dataset", "millrace")))
+        self._location = str(given.get("location", "US"))
+        self._client = bigquery.Client(
+            project=str(given["project"]),
+            credentials=_credentials(given, secret),
+            location=self._location,
+            client_options=ClientOptions(api_endpoint=given["endpoint"]) if "endpoint" in given else None,
+        )
+        self._prepared: dict[tuple[str, str], str] = {}
+
+    def check(self) -> None:
+        place = f"{self._client.project}.{self._prefix}_check_{uuid.uuid4().hex[:12]}"
+        dataset = bigquery.Dataset(place)
+        dataset.location = self._location
+        self._client.create_dataset(dataset, retry=AGAIN, timeout=REQUEST_SECONDS)
+        try:
+            self._run(f"CREATE TABLE `{place}.t` (k INT64)")
+        finally:
+            self._client.delete_dataset(dataset, delete_contents=True, not_found_ok=True, timeout=REQUEST_SECONDS)
+
+    def prepare(self, definition: Definition, definitions: Definitions) -> None:
+        known = definition.tenant, definition.table.name
+        if self._prepared.get(known) == definition.fingerprint:
+            return
+        dataset = bigquery.Dataset(self._dataset(definition))
+        dataset.location = self._location
+        self._client.create_dataset(dataset, exists_ok=True, retry=AGAIN, timeout=REQUEST_SECONDS)
+        place = self._place(definition)
+        there = self._found(place)
+        before = None if there is None else self._prepared_for(there, definitions)
+        if before is None or before.generation < definition.generation:
+            if there is not None:
+                self._run(f"DROP TABLE `{place}`")
+            self._run(create(place, definition))
+            self._label(place, {DEFINITION_LABEL: definition.fingerprint, FLOOR_LABEL: str(definition.floor)})
+        elif before.revision < definition.revision:
+            assert there is not None
+            for statement in alter(
+                place, [field.name for field in there.schema], path(definitions, before, definition)
+            ):
+                self._run(statement)
+            self._label(place, {DEFINITION_LABEL: definition.fingerprint})
+        else:
+            definition = before
+        self._run(create_view(self._view(definition), place, definition))
+        self._raise_floor(place, definition.floor)
+        self._prepared[known] = definition.fingerprint
+
+    def _prepared_for(self, there: bigquery.Table, definitions: Definitions) -> Definition | None:
+        """None for a table whose making was interrupted."""
+        if DEFINITION_LABEL in there.labels:
+            return definitions(there.labels[DEFINITION_LABEL])
+        if there.num_rows:
+            raise SinkFailed(
+                f"The table {there.table_id} has rows, but not the label {DEFINITION_LABEL}.",
+                Fault.TABLE,
+                remedy="Put the label back, or remove the table.",
+            )
+        return None
+
+    def write(self, work: Work) -> None:
+        place = self._place(work.definition)
+        floor = self._raise_floor(place, work.floor)
+        batches = [batch for rows in work.rows for batch in rows.open()]
+        if not batches:
+            return
+        table = newest(pa.Table.from_batches(batches), work.definition, floor)
+        if not table.num_rows:
+            return
+        staging = stage(self._client, self._dataset(work.definition), work.definition, table)
+        self._run(merge(place, staging, work.definition))
+        self._client.delete_table(staging, not_found_ok=True, retry=AGAIN, timeout=REQUEST_SECONDS)
+
+    def _raise_floor(self, place: str, floor: int) -> int:
+        """The table's floor from now on. The rows go before the label says so: what is interrupted is done again."""
+        there = self._found(place)
+        if there is None:
+            raise SinkFailed(f"The table {place} is gone.", Fault.TABLE, remedy="Declare a new generation.")
+        known = int(there.labels.get(FLOOR_LABEL, 0))
+        if floor > known:
+            self._run(f"DELETE FROM `{place}` WHERE `_version` <= {int(floor)}")
+            self._label(place, {FLOOR_LABEL: str(floor)})
+        return max(floor, known)
+
+    def classify(self, error: BaseException) -> Fault:
+        match error:
+            case SinkFailed():
+                return error.fault
+            case NotFound() | BadRequest() | Conflict():
+                return Fault.TABLE
+            # Quotas, permissions, time-outs and servers that fail: not this table's doing.
+            case GoogleAPIError() | GoogleAuthError() | Invalid() | Unavailable():
+                return Fault.SINK
+            case OSError() | FutureTimeout() | DataCorruption() | InvalidResponse():
+                return Fault.SINK
+        return Fault.TABLE
+
+    def read_back(self, definition: Definition) -> pa.Table:
+        shown = [
+            f"TO_JSON_STRING({quoted(column.name)})" if type_of(column.arrow) == "JSON" else quoted(column.name)
+            for column in definition.columns
+        ]
+        found = self._ask(f"SELECT {', '.join([*shown, '`_version`'])} FROM `{self._view(definition)}`")
+        names = [*(column.name for column in definition.columns), "_version"]
+        rows = [[None if cell == "null" else cell for cell in row.values()] for row in found]
+        return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+
+    def close(self) -> None:
+        self._client.close()  # type: ignore[no-untyped-call]
+
+    def _dataset(self, definition: Definition) -> str:
+        return f"{self._client.project}.{dataset_name(self._prefix, definition.tenant)}"
+
+    def _place(self, definition: Definition) -> str:
+        return f"{self._dataset(definition)}.{table_name(definition.table.name)}"
+
+    def _view(self, definition: Definition) -> str:
+        return f"{self._dataset(definition)}.{definition.table.name}"
+
+    def _found(self, place: str) -> bigquery.Table | None:
+        return find_table(self._client, place)
+
+    def _label(self, place: str, labels: Mapping[str, str]) -> None:
+        """Fails if the table changed since it was read: two writers cannot undo each other's floor."""
+        table = self._client.get_table(place, retry=AGAIN, timeout=REQUEST_SECONDS)
+        table.labels = {**table.labels, **labels}
+        self._client.update_table(table, ["labels"], retry=AGAIN, timeout=REQUEST_SECONDS)
+
+    def _run(self, statement: str) -> None:
+        self._ask(statement)
+
+    def _ask(self, statement: str) -> list[Any]:
+        # An id by chance: what a statement does once more changes nothing, but one that did nothing must run again.
+        job = self._client.query(
+            statement, job_id_prefix="millrace-", retry=AGAIN, job_retry=None, timeout=REQUEST_SECONDS
+        )
+        return list(job.result(retry=AGAIN, job_retry=None, timeout=JOB_SECONDS))
+
+
+def _credentials(settings: Mapping[str, Any], secret: Callable[[str], str]) -> Any:
+    """The tenant's own service account, never the platform's. Its tokens are signed here: nothing is asked for them."""
+    if "credentials" in settings:
+        return service_account(secret(str(settings["credentials"])), SCOPES)
+    _refuse_without_account(settings)
+    return AnonymousCredentials()  # type: ignore[no-untyped-call]
+
+
+def _refuse_without_account(settings: Mapping[str, Any]) -> None:
+    """Only an address of the tenant's own may do without; else the library would look for the platform's account."""
+    if "credentials" not in settings and "endpoint" not in settings:
+        raise Invalid(
+            "A BigQuery sink needs credentials.", remedy="Give a reference to a secret of yours.", code="no_credentials"
+        )
+
+
+def _checked_prefix(prefix: str) -> str:
+    if not prefix.replace("_", "a").isalnum() or not prefix.isascii():
+        raise Invalid(f"{prefix!r:.60} cannot begin a dataset's name.", remedy="Use letters, digits and '_'.")
+    return prefix

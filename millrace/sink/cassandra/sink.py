@@ -1,0 +1,308 @@
+"""Cassandra: every mutation carries its version as its timestamp, and every column, so that the last one wins whole.
+
+Rows of one partition travel in one unlogged batch; a window of batches is under way at a time."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, ClassVar
+
+import cassandra.protocol
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from cassandra import (
+    ConsistencyLevel,
+    DriverException,
+    InvalidRequest,
+    RequestValidationException,
+)
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
+from cassandra.connection import ConnectionBusy, ConnectionException
+from cassandra.policies import DCAwareRoundRobinPolicy, HostFilterPolicy, TokenAwarePolicy
+from cassandra.protocol import ErrorMessage
+from cassandra.util import Date
+
+from millrace.model.changes import AddColumn, DropColumn, RenameColumn, WidenColumn
+from millrace.model.columns import DELETED_COLUMN
+from millrace.model.defaults import stored_default
+from millrace.model.errors import MillraceError
+from millrace.model.evolution import path
+from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.table import Definition
+from millrace.sink.addresses import is_allowed, permitted
+from millrace.sink.cassandra.ddl import (
+    META,
+    alterations,
+    columns_of,
+    create,
+    key_of,
+    keyspace,
+    place,
+    quoted,
+    type_of,
+    wire_columns,
+)
+from millrace.sink.cassandra.frames import by_partition, cells_of, small_numbers
+from millrace.sink.cassandra.window import REQUEST_SECONDS, Window
+from millrace.sink.connector import Definitions, Work
+
+DAY_SECONDS = 86_400
+
+
+class CassandraSink:
+    kind: ClassVar[str] = "cassandra"
+    abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True)
+    settings_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["hosts"],
+        "properties": {
+            "hosts": {
+                "type": "array",
+                "items": {"type": "string", "format": "hostname"},
+                "description": "Some of the cluster's nodes.",
+            },
+            "port": {"type": "integer", "default": 9042, "description": "Of the native protocol."},
+            "user": {"type": "string", "description": "Who writes; needs CREATE, ALTER, SELECT and MODIFY."},
+            "password": {
+                "type": "string",
+                "format": "secret",
+                "description": "A reference to the secret: env:…, file:… or k8s:….",
+            },
+            "local_dc": {"type": "string", "description": "The data centre to write to; else the first node's."},
+            "consistency": {
+                "type": "string",
+                "enum": ["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"],
+                "default": "LOCAL_QUORUM",
+                "description": "How many replicas must have a write before it counts as durable.",
+            },
+            "replication": {
+                "type": "object",
+                "default": {"class": "SimpleStrategy", "replication_factor": 1},
+                "description": "Of the keyspaces that are made, as Cassandra writes it.",
+            },
+            "sink_retention_days": {"type": "integer", "description": "Rows live so long, counted from their version."},
+        },
+    }
+
+    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
+        self._settings = given = target.settings
+        auth = PlainTextAuthProvider(given["user"], secret(str(given["password"]))) if "user" in given else None
+        policy = TokenAwarePolicy(DCAwareRoundRobinPolicy(given.get("local_dc", "")))
+        profile = ExecutionProfile(
+            consistency_level=getattr(ConsistencyLevel, given.get("consistency", "LOCAL_QUORUM")),
+            request_timeout=REQUEST_SECONDS,
+            # Nodes that the cluster names itself are judged as those that the tenant named.
+            load_balancing_policy=HostFilterPolicy(policy, lambda host: is_allowed(str(host.address))),
+        )
+        self._cluster = Cluster(
+            [address for host in given["hosts"] for address in permitted(str(host))],
+            port=int(given.get("port", 9042)),
+            auth_provider=auth,
+            execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            connect_timeout=10,
+        )
+        self._session: Session | None = None
+        self._prepared: dict[str, str] = {}
+
+    @staticmethod
+    def plan(before: Definition | None, after: Definition) -> list[str]:
+        known = {one.fingerprint: one for one in (before, after) if one is not None}
+        return [create(after)] if before is None else alterations(after, path(known.__getitem__, before, after))
+
+    def check(self) -> None:
+        self._run("CREATE KEYSPACE IF NOT EXISTS millrace_check WITH replication = " + _map(self._replication()))
+        self._run("CREATE TABLE IF NOT EXISTS millrace_check.t (k bigint PRIMARY KEY)")
+        self._run("INSERT INTO millrace_check.t (k) VALUES (1) USING TIMESTAMP 1")
+        self._run("DROP KEYSPACE millrace_check")
+
+    def prepare(self, definition: Definition, definitions: Definitions) -> None:
+        if self._prepared.get(place(definition)) == definition.fingerprint:
+            return
+        space = quoted(keyspace(definition.tenant, definition.table.key_space))
+        self._run(f"CREATE KEYSPACE IF NOT EXISTS {space} WITH replication = {_map(self._replication())}")
+        self._run(f"CREATE TABLE IF NOT EXISTS {space}.{META} (name text PRIMARY KEY, definition text, floor bigint)")
+        found = self._ask(f"SELECT definition FROM {space}.{META} WHERE name = %s", [definition.table.name])
+        before = definitions(found[0].definition) if found and found[0].definition else None
+        if before is None or before.generation < definition.generation:
+            if before is not None:
+                self._run(f"DROP TABLE IF EXISTS {place(definition)}")
+            self._run(create(definition))
+        elif before.revision < definition.revision:
+            self._reshape(before, definition, definitions)
+        else:
+            definition = before
+        insert = f"INSERT INTO {space}.{META} (name, definition) VALUES (%s, %s)"
+        self._run(insert, [definition.table.name, definition.fingerprint])
+        self._raise_floor(definition, definition.floor)
+        self._prepared[place(definition)] = definition.fingerprint
+
+    def _reshape(self, before: Definition, after: Definition, definitions: Definitions) -> None:
+        table = place(after)
+        for change in path(definitions, before, after):
+            match change:
+                case AddColumn(column):
+                    self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {quoted(column.name)} {type_of(column)}")
+                    default = stored_default(column)
+                    if default is not None:
+                        self._fill(after, column.name, partial(_constant, default))
+                case DropColumn(name):
+                    self._run(f"ALTER TABLE {table} DROP IF EXISTS {quoted(name)}")
+                case RenameColumn(old, new) if new in after.table.primary_key:
+                    self._run(f"ALTER TABLE {table} RENAME IF EXISTS {quoted(old)} TO {quoted(new)}")
+                case RenameColumn(old, new):
+                    column = next(column for column in after.columns if column.name == new)
+                    self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {quoted(new)} {type_of(column)}")
+                    self._fill(after, new, itemgetter(old), also=old)
+                    self._run(f"ALTER TABLE {table} DROP IF EXISTS {quoted(old)}")
+                case WidenColumn(name, was, becomes) if type_of(was) != type_of(becomes):
+                    raise SinkFailed(
+                        f"Cassandra cannot make {name!r} a {type_of(becomes)}: it is a {type_of(was)}.",
+                        Fault.TABLE,
+                        remedy="Ask for a new generation of the table, or waive this sink.",
+                    )
+
+    def _fill(
+        self, definition: Definition, name: str, value: Callable[[dict[str, Any]], Any], also: str | None = None
+    ) -> None:
+        """Gives the rows that are there a cell of the new column, under their own versions."""
+        partition, clustering = key_of(definition)
+        keys = [*partition, *clustering]
+        wanted = list(dict.fromkeys([*keys, "_version", *([also] if also else [])]))
+        where = " AND ".join(f"{quoted(key)} = ?" for key in keys)
+        statement = self._connected().prepare(
+            f"UPDATE {place(definition)} USING TIMESTAMP ? SET {quoted(name)} = ? WHERE {where}"
+        )
+        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
+        for found in self._ask(f"SELECT {', '.join(map(quoted, wanted))} FROM {place(definition)}", []):
+            row = dict(zip(wanted, found, strict=True))
+            window.send_one(statement.bind([row["_version"], value(row), *(row[key] for key in keys)]))
+        window.finish()
+
+    def _raise_floor(self, definition: Definition, floor: int) -> int:
+        """The table's floor from now on; rows at or below a raised one go, partition by partition."""
+        space = quoted(keyspace(definition.tenant, definition.table.key_space))
+        found = self._ask(f"SELECT floor FROM {space}.{META} WHERE name = %s", [definition.table.name])
+        known = int(found[0].floor or 0) if found else 0
+        if floor <= known:
+            return known
+        partition, _ = key_of(definition)
+        listed = ", ".join(map(quoted, partition))
+        where = " AND ".join(f"{quoted(name)} = ?" for name in partition)
+        delete = self._connected().prepare(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
+        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
+        for key in self._ask(f"SELECT DISTINCT {listed} FROM {place(definition)}", []):
+            window.send_one(delete.bind([floor, *key]))
+        window.finish()
+        self._run(f"UPDATE {space}.{META} SET floor = %s WHERE name = %s", [floor, definition.table.name])
+        return floor
+
+    def write(self, work: Work) -> None:
+        definition = work.definition
+        floor = self._raise_floor(definition, work.floor)
+        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
+        for rows in work.rows:
+            for batch in rows.open():
+                fresh = batch.filter(pc.greater(batch["_version"], floor))
+                is_deleted = fresh[DELETED_COLUMN]
+                self._upsert(window, definition, fresh.filter(pc.invert(is_deleted)))
+                self._delete(window, definition, fresh.filter(is_deleted))
+        window.finish()
+
+    def _upsert(self, window: Window, definition: Definition, batch: pa.RecordBatch) -> None:
+        days = self._settings.get("sink_retention_days")
+        if days:
+            batch = batch.filter(pa.array(_seconds_left(batch, days) > 0))
+        if not batch.num_rows:
+            return
+        names, partition = columns_of(definition), key_of(definition)[0]
+        using = "USING TIMESTAMP ?" + (" AND TTL ?" if days else "")
+        marks = ", ".join("?" * len(names))
+        statement = self._prepared_statement(
+            f"INSERT INTO {place(definition)} ({', '.join(map(quoted, names))}) VALUES ({marks}) {using}"
+        )
+        order, partitions = by_partition([batch[name] for name in partition])
+        batch = batch.take(pa.array(order))
+        cells = [cells_of(column) for column in wire_columns(batch, definition)]
+        cells.append(cells[names.index("_version")])
+        if days:
+            cells.append(small_numbers(_seconds_left(batch, days)))
+        window.send(statement.query_id, cells, partitions, [names.index(name) for name in partition])
+
+    def _delete(self, window: Window, definition: Definition, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        partition, clustering = key_of(definition)
+        names, keys = columns_of(definition), [*partition, *clustering]
+        where = " AND ".join(f"{quoted(key)} = ?" for key in keys)
+        statement = self._prepared_statement(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
+        order, partitions = by_partition([batch[name] for name in partition])
+        columns = wire_columns(batch.take(pa.array(order)), definition)
+        cells = [cells_of(columns[names.index(name)]) for name in ("_version", *keys)]
+        window.send(statement.query_id, cells, partitions, list(range(1, len(partition) + 1)))
+
+    def _prepared_statement(self, text: str) -> Any:
+        try:
+            return self._connected().prepare(text)
+        except InvalidRequest as error:
+            # No row was looked at yet: it is the table that is not as it should be.
+            raise SinkFailed(f"{error}", Fault.TABLE) from error
+
+    def classify(self, error: BaseException) -> Fault:
+        match error:
+            case SinkFailed():
+                return error.fault
+            case MillraceError() | NoHostAvailable() | ConnectionException() | ConnectionBusy() | OSError():
+                return Fault.SINK
+            case InvalidRequest() | TypeError() | ValueError() | OverflowError():
+                return Fault.ROW
+            case RequestValidationException() | cassandra.protocol.RequestValidationException():
+                return Fault.TABLE
+            case DriverException() | ErrorMessage():
+                return Fault.SINK
+        return Fault.TABLE
+
+    def read_back(self, definition: Definition) -> pa.Table:
+        names = [column.name for column in definition.columns] + ["_version"]
+        found = list(self._ask(f"SELECT {', '.join(map(quoted, names))} FROM {place(definition)}", []))
+        return pa.table({name: [_plain(row[at]) for row in found] for at, name in enumerate(names)})
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+    def _replication(self) -> dict[str, Any]:
+        given: dict[str, Any] = self._settings.get("replication", {"class": "SimpleStrategy", "replication_factor": 1})
+        return given
+
+    def _connected(self) -> Session:
+        if self._session is None:
+            self._session = self._cluster.connect()
+        return self._session
+
+    def _run(self, statement: str, values: Sequence[Any] | None = None) -> None:
+        self._connected().execute(statement, values)
+
+    def _ask(self, statement: str, values: Sequence[Any]) -> Any:
+        found = self._connected().execute(statement, values or None)
+        return list(found)
+
+
+def _plain(cell: Any) -> Any:
+    return cell.date() if isinstance(cell, Date) else cell
+
+
+def _constant(value: Any, _row: dict[str, Any]) -> Any:
+    return value
+
+
+def _seconds_left(batch: pa.RecordBatch, days: int) -> npt.NDArray[np.int64]:
+    ages = batch["_version"].to_numpy() // 1_000_000 + days * DAY_SECONDS - int(time.time())
+    return np.asarray(ages, dtype=np.int64)
+
+
+def _map(values: dict[str, Any]) -> str:
+    return "{" + ", ".join(f"'{name}': '{value}'" for name, value in values.items()) + "}"

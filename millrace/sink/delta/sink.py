@@ -1,0 +1,158 @@
+"""The Delta sink: staged files become part of their tables, one commit per batch and table, the last version winning."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from millrace.lake.batch import Batch, Definitions, Delivery, Publication, age
+from millrace.lake.checkpoint import LOG_FOLDER
+from millrace.lake.held import held_files, hold, release
+from millrace.lake.schema import TableSpec, spec_of
+from millrace.lake.state import NO_FLOOR
+from millrace.lake.store import Store
+from millrace.lake.table import LakeTable
+from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
+from millrace.model.errors import KeyGone
+from millrace.model.imports import ERROR_STORE
+from millrace.model.names import Home
+from millrace.model.sinks import DELTA_KIND
+from millrace.model.table import Definition
+from millrace.observe import log
+from millrace.seal.keyring import Keyring, keyring_of
+from millrace.seal.places import error_store, staging_store, unseal
+from millrace.settings import KEYS_HERE, Settings
+from millrace.sink.contract import StagedGroup
+from millrace.sink.delta.error_copies import ErrorCopies
+from millrace.sink.delta.upkeep import Upkeep
+
+OPEN_TABLES = 2048
+
+
+class DeltaSink:
+    """Accepted rows, at lake/<tenant>/<table>."""
+
+    name = "delta"
+
+    def __init__(self, home: Home, upkeep: Upkeep, keyring: Keyring | None = None) -> None:
+        self._home = home
+        self._keyring = keyring or keyring_of(str(home.root), KEYS_HERE)
+        self._tables = OpenTables(upkeep)
+
+    def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
+        """1. Hold what is to be seen as a whole. 2. Unseal the rest, and what is published now. 3. Commit it at once.
+        4. Let go what was held. Each step may happen again."""
+        groups = [group for group in groups if _is_kept_here(self._definition(group.definition))]
+        if not groups:
+            return groups
+        newest = max((self._definition(group.definition) for group in groups), key=age)
+        root = self._home.table(newest.tenant, newest.table.name)
+        table = self._tables.get(root, spec_of(newest), self._definition)
+        publications = tuple(Publication(group.import_id, group.version) for group in groups if group.kind == PUBLISH)
+        visible = self._hold(table, [group for group in groups if group.kind == ROWS])  # 1
+        for publication in publications:
+            visible += held_files(table.store, publication.import_id, self._definition)
+        sealed = [delivery for delivery in visible if not self._is_open(delivery, newest, table)]  # 2
+        floor = max((group.version for group in groups if group.kind == TRUNCATE), default=NO_FLOOR)
+        readable = tuple(delivery for delivery in visible if delivery not in sealed)
+        self._tables.write(root, Batch(readable, floor, newest, publications))  # 3
+        for publication in publications:
+            release(table.store, publication.import_id)  # 4
+        return _without(groups, sealed)
+
+    def _hold(self, table: LakeTable, groups: Iterable[StagedGroup]) -> list[Delivery]:
+        """The files that need not be held, those of imports that were published before among them."""
+        visible, published = [], None
+        for group in groups:
+            if group.file is None:
+                continue
+            delivery = Delivery(group.file, self._definition(group.definition))
+            if group.publish == "atomic":
+                published = table.snapshot().transactions if published is None else published
+                if Publication(group.import_id, 0).transaction_id not in published:
+                    hold(table.store, group.import_id, delivery)
+                    continue
+            visible.append(delivery)
+        return visible
+
+    def _is_open(self, delivery: Delivery, newest: Definition, table: LakeTable) -> bool:
+        """Whether its rows can be read, now that they are unsealed. The platform destroys a key only when all imports are
+        over; if somebody else did, nobody is told that the rows are durable."""
+        if delivery.file.sealed_by is None:
+            return True
+        staged = staging_store(self._home, self._keyring, newest.tenant, newest.table.name)
+        try:
+            unseal(staged, delivery.file, table.store)
+        except KeyGone as error:
+            log("sealed_rows_passed_over", file=delivery.file.path, reason=str(error))
+            return False
+        return True
+
+    def _definition(self, fingerprint: str) -> Definition:
+        return _definition(self._home.root, fingerprint)
+
+
+class ErrorStore:
+    """Rejected rows, at errors/<tenant>/<table>."""
+
+    name = ERROR_STORE
+
+    def __init__(self, home: Home, schema: pa.Schema, upkeep: Upkeep, keyring: Keyring | None = None) -> None:
+        self._home = home
+        self._keyring = keyring or keyring_of(str(home.root), KEYS_HERE)
+        self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
+        self._tables = OpenTables(upkeep)
+        self._copies = ErrorCopies(home, self._spec, upkeep) if Settings().lake.errors_location else None
+
+    def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
+        tenant, table = groups[0].tenant, groups[0].table
+        store = error_store(self._home, self._keyring, tenant, table)
+        files = [group.file for group in groups if group.file is not None]
+        if self._copies is not None:
+            self._copies.write(store, tenant, table, files)
+        self._tables.get(store.root, self._spec, store=store)
+        self._tables.write(store.root, Batch(tuple(Delivery(file) for file in files)))
+        return groups
+
+
+class OpenTables:
+    """Handles on the tables written last; a handle holds its table's log position, so a commit costs what it adds."""
+
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._upkeep = upkeep
+        self._open: OrderedDict[Path, LakeTable] = OrderedDict()
+
+    def get(
+        self, root: Path, spec: TableSpec, definitions: Definitions | None = None, store: Store | None = None
+    ) -> LakeTable:
+        table = self._open.pop(root, None)
+        if table is None or not (root / LOG_FOLDER).is_dir():
+            # Also one that was erased meanwhile: what its handle remembers is of the table that is gone.
+            table = LakeTable(store or Store(root), spec, definitions=definitions)
+        self._open[root] = table
+        if len(self._open) > OPEN_TABLES:
+            self._open.popitem(last=False)
+        return table
+
+    def write(self, root: Path, batch: Batch) -> None:
+        table = self._open[root]
+        table.write(batch)
+        rows = sum(delivery.file.rows + delivery.file.deleted_rows for delivery in batch.files)
+        self._upkeep.note(root, table.spec, rows)
+
+
+def _without(groups: Sequence[StagedGroup], sealed: Sequence[Delivery]) -> Sequence[StagedGroup]:
+    """The groups of other imports than those whose rows nobody can read."""
+    lost = {chunk.chunk_id.partition("/")[0] for delivery in sealed for chunk in delivery.file.chunks}
+    return [group for group in groups if lost.isdisjoint(import_id for import_id, _ in group.chunks)]
+
+
+def _is_kept_here(definition: Definition) -> bool:
+    return any(target.kind == DELTA_KIND for target in definition.table.targets)
+
+
+@lru_cache(maxsize=4096)
+def _definition(home: Path, fingerprint: str) -> Definition:
+    return Definition.from_json(Home(home).definition(fingerprint).read_bytes())

@@ -1,0 +1,159 @@
+"""Which tables have had so many commits that merging their small files and key files pays, and the merging itself.
+Roots and specs of written tables in, the ones that are due out."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from millrace.lake.held import held_names
+from millrace.lake.schema import TableSpec
+from millrace.lake.state import NO_FLOOR
+from millrace.lake.store import Store
+from millrace.lake.table import LakeTable
+from millrace.lake.vacuum import RECORD, vacuum
+from millrace.model.imports import REPLAYABLE_US
+from millrace.model.names import Home
+from millrace.seal.keyring import keyring_of
+from millrace.seal.places import error_store
+from millrace.settings import KEYS_HERE, KmsSettings, Settings
+from millrace.sink.delta.places import remote_store
+from millrace.sink.secrets import read_secret
+
+COMMITS = 20
+ROWS = 2_000_000
+# Merging while a large file loads takes a quarter of the cores from it: wait for a pause, but not for ever.
+LARGE_COMMIT_ROWS = 50_000
+PAUSE_SECONDS = 10.0
+LONGEST_WAIT_SECONDS = 600.0
+# A reader may still hold a version this old.
+REMOVED_FILES_KEPT = timedelta(days=1)
+# A staged file this old belongs to no batch that could still be tried again.
+STAGED_FILES_KEPT = timedelta(days=7)
+# A replay keeps the versions of days ago: what would beat it must not be forgotten, nor the floor be above it.
+REPLAYED_WITHIN = timedelta(microseconds=REPLAYABLE_US) + timedelta(days=1)
+VACUUM_SECONDS = 600.0
+# A copy of a file that lives elsewhere.
+COPIES_KEPT = timedelta(days=7)
+
+
+class Due(NamedTuple):
+    """A table by its folder; one that lives elsewhere also by the settings of its target."""
+
+    root: Path
+    spec: TableSpec
+    settings: Mapping[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class _Wear:
+    spec: TableSpec
+    settings: Mapping[str, Any] | None
+    since: float
+    commits: int = 0
+    rows: int = 0
+
+    @property
+    def is_heavy(self) -> bool:
+        return self.commits >= COMMITS or self.rows >= ROWS
+
+
+class Upkeep:
+    """Told of every commit by the sinks; asked by the data plane, from another thread, what is due."""
+
+    def __init__(self) -> None:
+        self._worn: dict[Path, _Wear] = {}
+        self._busy_until = 0.0
+        self._lock = threading.Lock()
+
+    def note(self, root: Path, spec: TableSpec, rows: int, settings: Mapping[str, Any] | None = None) -> None:
+        now = time.monotonic()
+        with self._lock:
+            if rows >= LARGE_COMMIT_ROWS:
+                self._busy_until = now + PAUSE_SECONDS
+            wear = self._worn.setdefault(root, _Wear(spec, settings, now))
+            wear.spec, wear.settings = spec, settings
+            wear.commits += 1
+            wear.rows += rows
+
+    def take_due(self) -> list[Due]:
+        now = time.monotonic()
+        with self._lock:
+            pausing = now > self._busy_until
+            worn = [(root, wear) for root, wear in self._worn.items() if wear.is_heavy]
+            waited = [root for root, wear in worn if pausing or now - wear.since > LONGEST_WAIT_SECONDS]
+            due = [Due(root, self._worn[root].spec, self._worn[root].settings) for root in waited]
+            for root in waited:
+                del self._worn[root]
+        return due
+
+
+def tidy(
+    root: Path, spec: TableSpec, settings: Mapping[str, Any] | None = None, *, kms: KmsSettings = KEYS_HERE
+) -> None:
+    """Merges the table's small files and key files, forgets what late writes can no longer need, and deletes what no reader
+    and no retry can want. Writers go on."""
+    if settings is not None:
+        _tidy_elsewhere(root, spec, settings)
+        return
+    store = _store(root, kms)
+    LakeTable(store, spec).maintain(_safe_version(root))
+    if _is_vacuum_due(root):
+        vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+
+
+def _store(root: Path, kms: KmsSettings) -> Store:
+    """A table's folder is <home>/<lake or errors>/<tenant>/<table>."""
+    home = Home(root.parents[2])
+    if root.parents[1] != home.errors:
+        return Store(root)
+    return error_store(home, keyring_of(str(home.root), kms), root.parent.name, root.name)
+
+
+def drop_delivered(home: Home) -> None:
+    """Sealed rows of all tables that every sink has by now: they are old, and so are all imports that are under way."""
+    before = time.time() - STAGED_FILES_KEPT.total_seconds()
+    for staged in home.staged_tables():
+        root = home.lake.joinpath(*staged.parts[-2:])
+        held, safe = held_names(Store(root)), _safe_version(root) / 1e6
+        for path in staged.rglob("*"):
+            is_old = path.is_file() and path.stat().st_mtime < min(before, safe)
+            if is_old and str(path.relative_to(staged)) not in held:
+                path.unlink(missing_ok=True)
+
+
+def _tidy_elsewhere(root: Path, spec: TableSpec, settings: Mapping[str, Any]) -> None:
+    """Of such a table, copies are here (<home>/remote/<tenant>/<table>.<place>), and what was staged for it."""
+    home, tenant, table = Home(root.parents[2]), root.parent.name, root.name.rpartition(".")[0]
+    store = remote_store(home, settings, tenant, table, read_secret)
+    LakeTable(store, spec).maintain(_safe_version(root))
+    if _is_vacuum_due(root):
+        vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+        vacuum(Store(home.table(tenant, table)), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+    store.trim(Settings().lake.copies_mb << 20, COPIES_KEPT)
+
+
+def _safe_version(root: Path) -> int:
+    """Of the home that the table is in: <home>/<lake or errors>/<tenant>/<table>."""
+    return safe_version(Home(root.parents[2])) if len(root.parents) > 2 else NO_FLOOR
+
+
+def safe_version(home: Home) -> int:
+    """What the accountant says, and at most the time before which rejected rows are not replayed: versions are
+    microseconds."""
+    replayed_since = (time.time_ns() // 1000) - REPLAYED_WITHIN // timedelta(microseconds=1)
+    try:
+        return min(int(home.safe_version.read_text()), replayed_since)
+    except (FileNotFoundError, ValueError):
+        return NO_FLOOR
+
+
+def _is_vacuum_due(root: Path) -> bool:
+    """Listing a busy table's folder costs more than a few minutes' files are worth."""
+    try:
+        return (root / RECORD).stat().st_mtime <= time.time() - VACUUM_SECONDS
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,137 @@
+"""Rows as files of one of four formats: a table and a format in, a file out whose bytes follow from the rows alone; and back.
+
+Text formats: bytes are hexadecimal digits (CSV: after \\x), decimals and moments are text, nested values JSON; null is in CSV
+an empty cell without quotes. JSON has no NaN and no infinity: they are text."""
+
+import csv
+import hashlib
+import io
+from collections.abc import Iterator
+from typing import IO, Any
+
+import fastavro
+import orjson
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from millrace.sink.encoders.arrow_text import to_csv
+from millrace.sink.encoders.json_cells import json_text
+from millrace.sink.files.avro import avro_names, container
+
+FORMATS = ("parquet", "avro", "jsonl", "csv")
+_BATCH_ROWS = 32_768
+
+
+def encode(table: pa.Table, form: str, name: str, out: IO[bytes]) -> None:
+    """`name` is the table's; rows keep their order."""
+    match form:
+        case "parquet":
+            pq.write_table(table, out, compression="zstd")
+        case "avro":
+            sync = hashlib.blake2b(repr((name, table.num_rows, table.schema.names)).encode(), digest_size=16).digest()
+            out.writelines(container(table.combine_chunks(), name, sync))
+        case "jsonl":
+            out.writelines(_json_lines(table))
+        case _:
+            out.writelines(_csv(table))
+
+
+def _csv(table: pa.Table) -> Iterator[bytes | memoryview]:
+    header = io.StringIO()
+    csv.writer(header, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(table.column_names)
+    yield header.getvalue().encode()
+    for batch in table.to_batches(_BATCH_ROWS):
+        yield to_csv(batch)
+
+
+def _json_lines(table: pa.Table) -> Iterator[bytes]:
+    for batch in table.to_batches(_BATCH_ROWS):
+        if not batch.num_rows:
+            continue
+        parts: list[pl.Expr] = []
+        cells: dict[str, pl.Series] = {}
+        for place, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
+            begins = ("{" if place == 0 else ",") + orjson.dumps(name).decode() + ":"
+            cells[str(place)] = _json_texts(column)
+            parts += [pl.lit(begins), pl.col(str(place))]
+        lines = pl.DataFrame(cells).select(pl.concat_str([*parts, pl.lit("}\n")]))
+        yield b"".join(lines.to_series().cast(pl.Binary).to_list())
+
+
+def _json_texts(column: pa.Array) -> pl.Series:
+    """Each cell as JSON has it."""
+    kind = column.type
+    if pa.types.is_nested(kind):
+        return pl.Series(json_text(column)).fill_null("null")
+    if pa.types.is_floating(kind):
+        return _numbers(pl.Series(column))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return pl.Series(column).cast(pl.String).fill_null("null")
+    if pa.types.is_binary(kind):
+        return _quoted(pl.Series(column).bin.encode("hex"))
+    if pa.types.is_timestamp(kind):
+        return _quoted(pl.Series(column).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
+    return _quoted(pl.Series(column.cast(pa.string())))
+
+
+def _numbers(cells: pl.Series) -> pl.Series:
+    number = pl.col("x")
+    words = pl.when(number.is_nan()).then(pl.lit('"NaN"')).when(number > 0)
+    told = words.then(pl.lit('"Infinity"')).otherwise(pl.lit('"-Infinity"'))
+    chosen = pl.when(number.is_finite()).then(number.cast(pl.String)).when(number.is_null()).then(pl.lit("null"))
+    return pl.DataFrame({"x": cells}).select(chosen.otherwise(told)).to_series()
+
+
+def _quoted(cells: pl.Series) -> pl.Series:
+    framed = pl.DataFrame({"x": cells}).select(pl.struct("x").struct.json_encode()).to_series()
+    return framed.str.strip_prefix('{"x":').str.strip_suffix("}")
+
+
+def decode(body: bytes, form: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a file, for checks: row by row where the format is."""
+    match form:
+        case "parquet":
+            return pq.read_table(pa.BufferReader(body)).select(schema.names).cast(schema)
+        case "avro":
+            names = avro_names(schema.names)
+            records: Any = fastavro.reader(io.BytesIO(body))
+            found: list[Any] = [[row[name] for name in names] for row in records]
+        case "jsonl":
+            found = [[orjson.loads(line)[name] for name in schema.names] for line in body.splitlines()]
+        case _:
+            found = list(
+                zip(*(column.to_pylist() for column in _texts_of_csv(body, schema.names).columns), strict=True)
+            )
+    columns = [[row[place] for row in found] for place in range(len(schema))]
+    return pa.table([_column(cells, field) for cells, field in zip(columns, schema, strict=True)], schema=schema)
+
+
+def _texts_of_csv(body: bytes, names: list[str]) -> pa.Table:
+    options = pcsv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        include_columns=names,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parsing = pcsv.ParseOptions(newlines_in_values=True)
+    reading = pcsv.ReadOptions(block_size=max(1 << 20, len(body)))
+    return pcsv.read_csv(pa.BufferReader(body), reading, parsing, options)
+
+
+def _column(cells: list[Any], field: pa.Field) -> pa.Array:
+    kind = field.type
+    if pa.types.is_floating(kind):
+        return pa.array([None if cell is None else float(cell) for cell in cells], kind)
+    texts = [cell for cell in cells if cell is not None]
+    if not texts or not all(isinstance(cell, str) for cell in texts) or pa.types.is_string(kind):
+        return pa.array(
+            [list(cell.items()) if isinstance(cell, dict) and pa.types.is_map(kind) else cell for cell in cells], kind
+        )
+    if pa.types.is_binary(kind):
+        return pa.array([None if cell is None else bytes.fromhex(cell.removeprefix("\\x")) for cell in cells], kind)
+    if pa.types.is_nested(kind):
+        return _column([None if cell is None else orjson.loads(cell) for cell in cells], field)
+    return pa.array(cells, pa.string()).cast(kind)

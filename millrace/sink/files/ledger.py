@@ -1,0 +1,179 @@
+"""What a table's files hold: for each import the parts that were written, and when all of it is there its manifest.
+
+A part is some chunks of one import. Its record is written before its files, so a chunk is there if a record names it and
+every file of that record is there, whole: whatever comes twice, or cut differently, is written once."""
+
+import hashlib
+import io
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from millrace.model.names import checked_name
+from millrace.model.sinks import Fault, SinkFailed
+from millrace.sink.files.store import FileStore
+
+# Readers of folders pass over names that begin with an underscore.
+OWN, MANIFESTS = "_millrace", "_manifests"
+IMPORTS_REMEMBERED = 64
+BACKFILL = "backfill"
+_END = "end.json"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """One file as its readers find it; `path` is relative to the table's folder."""
+
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+    partition: dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some chunks of one import; `definition` is the shape of the rows, whose versions lie between the first and the last."""
+
+    import_id: str
+    chunks: tuple[str, ...]
+    versions: tuple[int, ...]
+    definition: str
+    first_version: int
+    last_version: int
+    files: tuple[KeptFile, ...]
+
+    @property
+    def name(self) -> str:
+        return part_name(self.first_version, self.chunks)
+
+    @staticmethod
+    def from_json(body: bytes) -> "Part":
+        data = orjson.loads(body)
+        files = tuple(KeptFile(**file) for file in data.pop("files"))
+        return Part(**{**data, "chunks": tuple(data["chunks"]), "versions": tuple(data["versions"]), "files": files})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the table was prepared for last; rows at or below `floor` are gone for good."""
+
+    definition: str
+    generation: int
+    revision: int
+    floor: int
+
+
+class Ledger:
+    def __init__(self, store: FileStore, tenant: str, below: str, table: str) -> None:
+        self._store = store
+        parts = (checked_name("tenant", tenant), below, checked_name("table", table))
+        self.folder = "/".join(part for part in parts if part)
+        # Records never change: those of the imports under way need not be read again.
+        self._records: OrderedDict[str, dict[str, Part]] = OrderedDict()
+        self._ended: set[str] = set()
+
+    def shape(self) -> Shape | None:
+        body = self._store.read(f"{self.folder}/{OWN}/table.json")
+        return None if body is None else Shape(**orjson.loads(body))
+
+    def save_shape(self, shape: Shape) -> None:
+        self._put(f"{OWN}/table.json", asdict(shape))
+
+    def imports(self) -> list[str]:
+        """Those that have left something here."""
+        below = f"{self.folder}/{OWN}/parts/"
+        return sorted({name.removeprefix(below).partition("/")[0] for name in self._store.list(below.rstrip("/"))})
+
+    def parts(self, import_id: str) -> list[Part]:
+        """Also those that are not whole."""
+        names = self._store.list(f"{self.folder}/{OWN}/parts/{import_id}")
+        if any(name.endswith(_END) for name in names):
+            self._ended.add(import_id)
+        known = self._records.pop(import_id, {})
+        found = {name: known.get(name) or self._read_part(name) for name in sorted(names) if not name.endswith(_END)}
+        self._records[import_id] = {name: part for name, part in found.items() if part is not None}
+        if len(self._records) > IMPORTS_REMEMBERED:
+            self._records.popitem(last=False)
+        return list(self._records[import_id].values())
+
+    def _read_part(self, name: str) -> Part | None:
+        body = self._store.read(name)
+        return None if body is None else Part.from_json(body)
+
+    def is_whole(self, part: Part) -> bool:
+        return all(self._store.size(f"{self.folder}/{file.path}") == file.bytes for file in part.files)
+
+    def whole_parts(self, import_id: str) -> list[Part]:
+        return [part for part in self.parts(import_id) if self.is_whole(part)]
+
+    def record(self, part: Part) -> None:
+        self._put(_place(part), asdict(part))
+
+    def forget(self, part: Part) -> None:
+        """The files first: as long as one may be there, the record is."""
+        self._store.delete(self._manifest(part.import_id))
+        for file in part.files:
+            self._store.delete(f"{self.folder}/{file.path}")
+        self._store.delete(f"{self.folder}/{_place(part)}")
+
+    def end(self, import_id: str, chunks: Sequence[str]) -> None:
+        """The import has ended, and these are the chunks of it that hold rows."""
+        self._put(f"{OWN}/parts/{import_id}/{_END}", {"chunks": list(chunks)})
+        self._ended.add(import_id)
+
+    def conclude(self, import_id: str) -> None:
+        """Writes the import's manifest if it has ended and everything of it is here."""
+        body = self._store.read(f"{self.folder}/{OWN}/parts/{import_id}/{_END}") if import_id in self._ended else None
+        if body is None:
+            return
+        parts = self.whole_parts(import_id)
+        if set(orjson.loads(body)["chunks"]) <= {chunk for part in parts for chunk in part.chunks}:
+            self._put(f"{MANIFESTS}/{import_id}.json", manifest(import_id, parts))
+            self._ended.discard(import_id)
+
+    def _manifest(self, import_id: str) -> str:
+        return f"{self.folder}/{MANIFESTS}/{import_id}.json"
+
+    def _put(self, name: str, document: dict[str, Any]) -> None:
+        body = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+        self._store.put(f"{self.folder}/{name}", io.BytesIO(body), len(body))
+
+
+def manifest(import_id: str, parts: Iterable[Part]) -> dict[str, Any]:
+    files = sorted(
+        (
+            {**asdict(file), "first_version": part.first_version, "last_version": part.last_version}
+            | {"definition": part.definition, "chunks": list(part.chunks)}
+            for part in parts
+            for file in part.files
+        ),
+        key=lambda file: str(file["path"]),
+    )
+    return {
+        "import": import_id,
+        "rows": sum(file["rows"] for file in files),
+        "bytes": sum(file["bytes"] for file in files),
+        "files": files,
+    }
+
+
+def part_name(first_version: int, chunks: Sequence[str]) -> str:
+    """The same rows of the same chunks, the same name; names are in the order of versions."""
+    digest = hashlib.blake2b("\n".join(sorted(chunks)).encode(), digest_size=10).hexdigest()
+    return f"{first_version:020d}-{digest}"
+
+
+def import_of(chunk: str) -> str:
+    """The import a chunk is of, as part of a path; what was there before the sink was is of none."""
+    import_id = chunk.rpartition("/")[0] or BACKFILL
+    if not import_id.replace("_", "").replace("-", "").isalnum() or not import_id.isascii():
+        raise SinkFailed(f"{chunk!r:.60} is not the name of a chunk.", Fault.TABLE)
+    return import_id
+
+
+def _place(part: Part) -> str:
+    return f"{OWN}/parts/{part.import_id}/{part.name}.json"

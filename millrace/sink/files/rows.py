@@ -1,0 +1,40 @@
+"""Rows of a sink's work as one table: to which chunk each belongs, and which of them count."""
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.columns import DELETED_COLUMN, stored_schema
+from millrace.model.table import Definition
+from millrace.sink.connector import Rows
+
+CHUNK = "_chunk"
+
+
+def with_chunks(rows: Rows, definition: Definition) -> pa.Table:
+    """Each row with its chunk: that of its import and version; else, for rows that were there before the sink was, that of
+    its version, or the only one there is. No row is without."""
+    batches = list(rows.open())
+    empty = pa.schema([*stored_schema(definition.columns), pa.field(DELETED_COLUMN, pa.bool_())]).empty_table()
+    table = pa.Table.from_batches(batches) if batches else empty
+    pairs = pl.DataFrame(
+        {CHUNK: rows.chunks, "_version": rows.versions}, schema={CHUNK: pl.String, "_version": pl.Int64}
+    )
+    exact = pairs.with_columns(_import=pl.col(CHUNK).str.replace(r"/[^/]*$", ""))
+    found = (
+        pl.DataFrame({name: pl.Series(table[name]) for name in ("_import", "_version")})
+        .join(exact, on=["_import", "_version"], how="left", maintain_order="left")
+        .join(pairs.unique("_version", keep="first"), on="_version", how="left", maintain_order="left", suffix="_else")
+        .select(pl.coalesce(CHUNK, f"{CHUNK}_else", pl.lit(rows.chunks[0])))
+    )
+    return table.append_column(CHUNK, found.to_series().to_arrow().cast(pa.string()))
+
+
+def latest(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """Of each key the row of the greatest version, unless that is a delete."""
+    if not key:
+        return table
+    numbered = pl.from_arrow(table.select([*key, "_version"])).with_row_index("_place")  # type: ignore[union-attr]
+    last = numbered.sort("_version").unique(list(key), keep="last")["_place"].sort()
+    chosen = table.take(last.to_arrow())
+    return chosen.filter(pc.invert(chosen[DELETED_COLUMN]))

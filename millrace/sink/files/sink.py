@@ -1,0 +1,259 @@
+"""Files: Parquet, Avro, JSON Lines or CSV in a folder, a bucket or HDFS; each chunk once, and a manifest of each import.
+
+Files are only added. A table with a key must say `mode: changelog`: older versions of a row stay beside newer ones, deletes
+are rows whose `_deleted` is true, and of each key the row with the greatest `_version` is the one that counts."""
+
+import hashlib
+import io
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import IO, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.lake.target import Lineage
+from millrace.model.columns import DELETED_COLUMN, stored_schema
+from millrace.model.errors import Invalid, Unavailable
+from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.table import Definition, TableDeclaration
+from millrace.sink.connector import Definitions, Rows, Work
+from millrace.sink.files.format import decode, encode
+from millrace.sink.files.layout import Layout
+from millrace.sink.files.ledger import KeptFile, Ledger, Part, Shape, import_of, part_name
+from millrace.sink.files.rows import CHUNK, latest, with_chunks
+from millrace.sink.files.settings import CHANGELOG, SETTINGS
+from millrace.sink.files.store import below_tenant, check_path, open_store
+
+SPOOLED_BYTES = 8 << 20
+Pairs = list[tuple[str, int]]
+_POWER_SAFE = ("s3://", "gs://")
+
+
+class FilesSink:
+    kind: ClassVar[str] = "files"
+    abilities: ClassVar[Abilities] = Abilities(upsert=False, delete=False, nested_types=True, exactly_once_append=True)
+    settings_schema: ClassVar[dict[str, Any]] = SETTINGS
+
+    @classmethod
+    def declared(cls, table: TableDeclaration, target: SinkTarget) -> Abilities:
+        """What this target can do, set up as it is; refuses settings that do not fit the table."""
+        check_path(target.settings)
+        Layout.of(target.settings).refuse_unfit(table)
+        is_changelog = target.settings.get("mode") == CHANGELOG
+        if table.primary_key and not is_changelog:
+            raise Invalid(
+                f"Sink {target.name!r} (files) of {table.name} cannot replace rows by key: files are only added.",
+                remedy="Give it mode: changelog, and let readers take the greatest _version of each key; or another sink.",
+                code="sink_unable",
+            )
+        survives = "power" if _is_bucket(target.settings) else "process"
+        return replace(cls.abilities, upsert=is_changelog, delete=is_changelog, survives=survives)
+
+    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
+        given = target.settings
+        self._format = str(given.get("format", "parquet"))
+        self._layout = Layout.of(given)
+        self._is_changelog = given.get("mode") == CHANGELOG
+        self._store = open_store(given, secret)
+        self._below = below_tenant(given)
+        self._definitions: Definitions = _unknown
+        self._ledgers: dict[tuple[str, str], Ledger] = {}
+
+    def check(self) -> None:
+        name, body = f".millrace-check-{uuid.uuid4().hex}", b"ok"
+        self._store.put(name, io.BytesIO(body), len(body))
+        self._store.delete(name)
+
+    def prepare(self, definition: Definition, definitions: Definitions) -> None:
+        self._definitions = definitions
+        ledger = self._ledger(definition)
+        known = ledger.shape()
+        if known is None or (known.generation, known.revision) < (definition.generation, definition.revision):
+            floor = max(definition.floor, known.floor if known else 0)
+            self._cut(ledger, floor if known is None or floor > known.floor else 0)
+            ledger.save_shape(Shape(definition.fingerprint, definition.generation, definition.revision, floor))
+
+    def write(self, work: Work) -> None:
+        ledger = self._ledger(work.definition)
+        floor = self._raise_floor(ledger, work.floor)
+        touched = [import_id for rows in work.rows for import_id in self._add(ledger, work.definition, rows, floor)]
+        for import_id, chunks in work.ended:
+            ledger.end(import_of(f"{import_id}/"), chunks)
+            touched.append(import_id)
+        for import_id in dict.fromkeys(touched):
+            ledger.conclude(import_id)
+
+    def _raise_floor(self, ledger: Ledger, floor: int) -> int:
+        shape = ledger.shape()
+        if shape is None:
+            raise SinkFailed("The table's folder has not been prepared, or was emptied.", Fault.TABLE)
+        if floor > shape.floor:
+            self._cut(ledger, floor)
+            ledger.save_shape(replace(shape, floor=floor))
+        return max(floor, shape.floor)
+
+    def _cut(self, ledger: Ledger, floor: int) -> None:
+        """Rows of versions up to the floor go: whole files, but for those that hold newer rows, too."""
+        imports = ledger.imports() if floor else []
+        for part in [part for import_id in imports for part in ledger.parts(import_id)]:
+            if part.first_version > floor:
+                continue
+            if part.last_version > floor and ledger.is_whole(part):
+                rows = self._read(ledger, part)
+                kept = _above(list(zip(part.chunks, part.versions, strict=True)), floor)
+                newer = rows.filter(pc.greater(rows["_version"], floor))
+                self._write_part(ledger, self._definitions(part.definition), part.import_id, kept, newer)
+            ledger.forget(part)
+
+    def _add(self, ledger: Ledger, definition: Definition, rows: Rows, floor: int) -> list[str]:
+        """Writes what is not there yet of each import's chunks; the imports."""
+        of_import: dict[str, Pairs] = {}
+        for chunk, version in zip(rows.chunks, rows.versions, strict=True):
+            of_import.setdefault(import_of(chunk), []).append((chunk, version))
+        table: pa.Table | None = None
+        for import_id, pairs in of_import.items():
+            new = self._missing(ledger, import_id, _above(pairs, floor))
+            if not new:
+                continue
+            table = with_chunks(rows, definition) if table is None else table
+            own = pc.is_in(table[CHUNK], pa.array([chunk for chunk, _ in new]))
+            wanted = pc.and_(own, pc.greater(table["_version"], floor))
+            self._write_part(ledger, definition, import_id, new, table.filter(wanted))
+        return list(of_import)
+
+    def _missing(self, ledger: Ledger, import_id: str, pairs: Pairs) -> Pairs:
+        """The chunks that are not there; what an interrupted write left of them is cleared away."""
+        asked = {chunk for chunk, _ in pairs}
+        there: set[str] = set()
+        for part in ledger.parts(import_id):
+            if asked.isdisjoint(part.chunks):
+                continue
+            if ledger.is_whole(part):
+                there.update(part.chunks)
+            else:
+                ledger.forget(part)
+        return [pair for pair in pairs if pair[0] not in there]
+
+    def _write_part(
+        self, ledger: Ledger, definition: Definition, import_id: str, pairs: Pairs, table: pa.Table
+    ) -> None:
+        """1. The files, here. 2. The record of what will be there. 3. The files, there."""
+        chunks, versions = tuple(chunk for chunk, _ in pairs), tuple(version for _, version in pairs)
+        found = (
+            pc.min_max(table["_version"]).as_py() if table.num_rows else {"min": min(versions), "max": max(versions)}
+        )
+        table = table.select([field.name for field in self._schema(definition)])
+        name = f"{part_name(found['min'], chunks)}-{import_id}.{self._format}"
+        with _spools() as spools:
+            files = []
+            for folder, partition, rows in self._layout.split(table, import_id, found["min"]):
+                spool = spools()
+                encode(rows, self._format, definition.table.name, spool)  # 1
+                size, digest = _measured(spool)
+                files.append((KeptFile(f"{folder}/{name}", rows.num_rows, size, digest, partition), spool))
+            kept = tuple(file for file, _ in files)
+            ledger.record(
+                Part(import_id, chunks, versions, definition.fingerprint, found["min"], found["max"], kept)
+            )  # 2
+            for file, spool in files:
+                spool.seek(0)
+                self._store.put(f"{ledger.folder}/{file.path}", spool, file.bytes)  # 3
+
+    def classify(self, error: BaseException) -> Fault:
+        match error:
+            case SinkFailed():
+                return error.fault
+            case Invalid() | Unavailable() | pa.ArrowCancelled():
+                return Fault.SINK
+            case pa.ArrowException():
+                return Fault.TABLE
+            # What pyarrow, httpx2 and the file system say of a place that does not take a file.
+            case OSError() | MemoryError():
+                return Fault.SINK
+        return Fault.SINK if type(error).__module__.startswith(("httpx2", "google.")) else Fault.TABLE
+
+    def read_back(self, definition: Definition) -> pa.Table:
+        """What a reader of the changelog sees, as it is meant to be read."""
+        ledger = self._ledger(definition)
+        lineage = Lineage(self._definitions)
+        found = []
+        for part in [part for import_id in ledger.imports() for part in ledger.whole_parts(import_id)]:
+            written, rows = self._definitions(part.definition), self._read(ledger, part)
+            if written.fingerprint != definition.fingerprint:
+                rows = _reshaped(lineage, written, definition, rows)
+            found.append(rows.select([column.name for column in definition.columns] + ["_version", DELETED_COLUMN]))
+        shown = [column.name for column in definition.columns] + ["_version"]
+        empty = self._schema(definition).empty_table().select(shown)
+        table = pa.concat_tables(found, promote_options="permissive") if found else empty
+        return latest(table, definition.table.primary_key).select(shown) if found else empty
+
+    def close(self) -> None:
+        self._store.close()
+
+    def _read(self, ledger: Ledger, part: Part) -> pa.Table:
+        schema = self._schema(self._definitions(part.definition))
+        bodies = [self._store.read(f"{ledger.folder}/{file.path}") for file in part.files]
+        tables = [decode(body, self._format, schema) for body in bodies if body is not None]
+        rows = pa.concat_tables(tables) if tables else schema.empty_table()
+        if DELETED_COLUMN not in rows.column_names:
+            rows = rows.append_column(DELETED_COLUMN, pa.repeat(pa.scalar(False), rows.num_rows))
+        return rows
+
+    def _schema(self, definition: Definition) -> pa.Schema:
+        loose = [pa.field(field.name, field.type) for field in stored_schema(definition.columns)]
+        return pa.schema([*loose, pa.field(DELETED_COLUMN, pa.bool_())] if self._is_changelog else loose)
+
+    def _ledger(self, definition: Definition) -> Ledger:
+        known = definition.tenant, definition.table.name
+        if known not in self._ledgers:
+            self._ledgers[known] = Ledger(self._store, definition.tenant, self._below, definition.table.name)
+        return self._ledgers[known]
+
+
+def _unknown(fingerprint: str) -> Definition:
+    raise SinkFailed(f"Nobody has told of the definition {fingerprint}.", Fault.TABLE)
+
+
+def _is_bucket(settings: Mapping[str, Any]) -> bool:
+    return str(settings["path"]).startswith(_POWER_SAFE)
+
+
+def _above(pairs: Pairs, floor: int) -> Pairs:
+    """A chunk without a version of its own is one of rows that were there before the sink was."""
+    return [(chunk, version) for chunk, version in pairs if version > floor or version == 0]
+
+
+@contextmanager
+def _spools() -> Iterator[Callable[[], IO[bytes]]]:
+    """Temporary files, in memory while they are small, that go together."""
+    opened: list[IO[bytes]] = []
+
+    def spool() -> IO[bytes]:
+        opened.append(tempfile.SpooledTemporaryFile(SPOOLED_BYTES))  # noqa: SIM115
+        return opened[-1]
+
+    try:
+        yield spool
+    finally:
+        for one in opened:
+            one.close()
+
+
+def _measured(spool: IO[bytes]) -> tuple[int, str]:
+    size = spool.tell()
+    spool.seek(0)
+    digest = hashlib.sha256()
+    while piece := spool.read(1 << 20):
+        digest.update(piece)
+    return size, digest.hexdigest()
+
+
+def _reshaped(lineage: Lineage, written: Definition, newest: Definition, rows: pa.Table) -> pa.Table:
+    marks = rows[DELETED_COLUMN]
+    return (
+        lineage.reshape(written, newest).rows(rows.drop_columns([DELETED_COLUMN])).append_column(DELETED_COLUMN, marks)
+    )

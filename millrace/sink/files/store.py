@@ -1,0 +1,175 @@
+"""Where a tenant's files are put: a path the tenant declared in, a place for whole files out.
+
+Local paths must lie below the folder that the operator allows (MILLRACE_FILES_ROOT); buckets are reached with the tenant's
+own keys, never with those of the platform; every host is judged as a webhook's is."""
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.fs as pafs
+
+from millrace.model.errors import Invalid
+from millrace.sink.addresses import permitted
+from millrace.sink.files.gcs import GoogleFiles
+from millrace.sink.files.webhdfs import WebHdfs
+
+ROOT_VARIABLE = "MILLRACE_FILES_ROOT"
+SCHEMES = ("file", "s3", "gs", "webhdfs", "swebhdfs")
+CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 60.0
+COPY_BYTES = 1 << 20
+
+
+class FileStore(Protocol):
+    """Names are relative to the store's root, parts joined by '/'."""
+
+    def put(self, name: str, body: IO[bytes], size: int) -> None:
+        """The file is there whole when it returns, or as it was before; replaces."""
+
+    def read(self, name: str) -> bytes | None:
+        """None if there is no such file."""
+
+    def size(self, name: str) -> int | None: ...
+
+    def list(self, folder: str) -> dict[str, int]:
+        """Every file below the folder, with its size."""
+
+    def delete(self, name: str) -> None:
+        """Nothing happens if it is not there."""
+
+    def close(self) -> None: ...
+
+
+class ArrowStore:
+    """A file system that pyarrow knows. Where a file could be seen half written, it is written beside and renamed."""
+
+    def __init__(self, opened: Callable[[], pafs.FileSystem], root: str, renames: bool = False) -> None:
+        self._opened = opened
+        self._root = root.rstrip("/")
+        self._renames = renames
+
+    @property
+    def _files(self) -> pafs.FileSystem:
+        return self._opened()
+
+    def put(self, name: str, body: IO[bytes], size: int) -> None:
+        place = self._place(name)
+        written = f"{os.path.dirname(place)}/.{uuid.uuid4().hex}.partial" if self._renames else place
+        if self._renames:
+            self._files.create_dir(os.path.dirname(place), recursive=True)
+        # Not a `with`: leaving it by an error would close the stream, which completes an upload that is not whole.
+        out = self._files.open_output_stream(written)
+        while piece := body.read(COPY_BYTES):
+            out.write(piece)
+        out.close()
+        if self._renames:
+            self._files.move(written, place)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            with self._files.open_input_stream(self._place(name)) as stream:
+                body: bytes = stream.read()
+                return body
+        except FileNotFoundError:
+            return None
+
+    def size(self, name: str) -> int | None:
+        found = self._files.get_file_info(self._place(name))
+        return int(found.size) if found.type == pafs.FileType.File else None
+
+    def list(self, folder: str) -> dict[str, int]:
+        chosen = pafs.FileSelector(self._place(folder), allow_not_found=True, recursive=True)
+        found = self._files.get_file_info(chosen)
+        cut = len(self._root) + 1
+        return {one.path[cut:]: int(one.size) for one in found if one.type == pafs.FileType.File}
+
+    def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._files.delete_file(self._place(name))
+
+    def close(self) -> None:
+        pass
+
+    def _place(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def below_tenant(settings: Mapping[str, Any]) -> str:
+    """Where, in a tenant's folder, its tables are. Tenants share the operator's folder and have one each right in it, so that
+    no path leads into another's; a bucket is the tenant's own, and its path is in front."""
+    parts = urlsplit(str(settings["path"]))
+    if parts.scheme != "file":
+        return ""
+    relative = _local_path(parts.path).relative_to(_allowed_root()).as_posix()
+    return "" if relative == "." else relative
+
+
+def check_path(settings: Mapping[str, Any]) -> None:
+    """Refuses a declared path that could never be written to."""
+    parts = urlsplit(str(settings["path"]))
+    if parts.scheme not in SCHEMES:
+        remedy = "Write webhdfs://HOST:9870/PATH." if parts.scheme == "hdfs" else f"Begin with {', '.join(SCHEMES)}."
+        raise Invalid(f"{settings['path']!r:.80} is no path of a kind that is known.", remedy=remedy, code="bad_path")
+    if parts.scheme == "file":
+        _local_path(parts.path)
+        return
+    if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc or ".." in parts.path.split("/"):
+        raise Invalid(f"{settings['path']!r:.80} cannot be read.", remedy="Write s3://BUCKET/PATH.", code="bad_path")
+    needed = {"s3": ("access_key", "secret_key"), "gs": ("credentials",)}.get(parts.scheme, ())
+    for name in needed:
+        if name not in settings:
+            raise Invalid(
+                f"A {parts.scheme}:// path needs {name}.",
+                remedy="Give a reference to a secret of yours: env:…, file:… or k8s:….",
+                code="no_credentials",
+            )
+
+
+def open_store(settings: Mapping[str, Any], secret: Callable[[str], str]) -> FileStore:
+    check_path(settings)
+    parts = urlsplit(str(settings["path"]))
+    match parts.scheme:
+        case "file":
+            return ArrowStore(pafs.LocalFileSystem, str(_allowed_root()), renames=True)
+        case "s3":
+            bucket = _s3(settings, secret)
+            return ArrowStore(lambda: bucket, parts.netloc + parts.path)
+        case "gs":
+            return ArrowStore(GoogleFiles(settings, secret).opened, parts.netloc + parts.path)
+    return WebHdfs(parts, settings, secret)
+
+
+def _allowed_root() -> Path:
+    allowed = os.environ.get(ROOT_VARIABLE)
+    if not allowed:
+        raise Invalid(
+            "No local folder is open to file sinks.", remedy=f"Have the operator set {ROOT_VARIABLE}.", code="bad_path"
+        )
+    return Path(allowed).resolve()
+
+
+def _local_path(path: str) -> Path:
+    wanted = Path(unquote(path)).resolve()
+    if not wanted.is_relative_to(_allowed_root()):
+        raise Invalid(f"{path!r:.80} is not below the folder that is open to file sinks.", code="bad_path")
+    return wanted
+
+
+def _s3(settings: Mapping[str, Any], secret: Callable[[str], str]) -> pafs.S3FileSystem:
+    endpoint = settings.get("endpoint")
+    if endpoint is not None:
+        permitted(urlsplit(str(endpoint)).hostname or "")
+    return pafs.S3FileSystem(
+        access_key=secret(str(settings["access_key"])),
+        secret_key=secret(str(settings["secret_key"])),
+        region=str(settings.get("region", "us-east-1")),
+        endpoint_override=endpoint,
+        # A small file is one request instead of three.
+        allow_delayed_open=True,
+        connect_timeout=CONNECT_SECONDS,
+        request_timeout=REQUEST_SECONDS,
+    )

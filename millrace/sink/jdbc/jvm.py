@@ -1,0 +1,141 @@
+"""A link through a JDBC driver that the operator registered, in a JVM inside this process.
+
+A row never becomes a Java object: batches are written as INSERT statements of a megabyte of text, a call each."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jpype
+import pyarrow as pa
+
+from millrace.embed.java import find_java
+from millrace.model.errors import Invalid
+from millrace.settings import JdbcDriver
+from millrace.sink.addresses import permitted
+from millrace.sink.jdbc import mysql
+from millrace.sink.jdbc.faults import JdbcFailed
+from millrace.sink.jdbc.link import STATEMENT_SECONDS, Login, insert
+
+HEAP_MB = 128
+# java.sql.Types
+_WHOLE, _FLOATING, _DECIMAL = (-6, 5, 4, -5), (6, 7, 8), (2, 3)
+_TRUTH, _BYTES = (-7, 16), (-2, -3, -4, 2004)
+
+
+class JvmLink:
+    def __init__(self, driver: JdbcDriver, login: Login) -> None:
+        _start_jvm()
+        properties = jpype.JClass("java.util.Properties")()
+        given = {"user": login.user, "password": login.password, **_tls(driver, login.tls)}
+        for name, value in given.items():
+            properties.setProperty(name, value)
+        # With a certificate the name proves who answers; else the address that was judged is the one that is used.
+        host = login.host if login.tls == "verify" and permitted(login.host) else permitted(login.host)[0]
+        url = driver.url.format(host=f"[{host}]" if ":" in host else host, port=login.port)
+        with _translated():
+            self._connection = _driver(driver.jars, driver.class_name).connect(url, properties)
+            if self._connection is None:
+                raise Invalid(f"The driver {driver.class_name} does not take its own address.", code="bad_driver")
+            self._connection.setAutoCommit(False)
+        for statement in mysql.SESSION:
+            self.run(statement)
+
+    def run(self, statement: str) -> None:
+        with _translated(), self._statement() as made:
+            made.execute(statement)
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        with _translated(), self._statement() as made:
+            found = made.executeQuery(statement)
+            kinds = [found.getMetaData().getColumnType(at) for at in range(1, found.getMetaData().getColumnCount() + 1)]
+            rows = []
+            while found.next():
+                rows.append(tuple(_cell(found, at, kind) for at, kind in enumerate(kinds, 1)))
+            return rows
+
+    def load(self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]) -> None:
+        insert(self, table, columns, batches)
+
+    def commit(self) -> None:
+        with _translated():
+            self._connection.commit()
+
+    def close(self) -> None:
+        with contextlib.suppress(jpype.JException):
+            self._connection.close()
+
+    @property
+    def is_open(self) -> bool:
+        return not self._connection.isClosed()
+
+    @contextlib.contextmanager
+    def _statement(self) -> Iterator[Any]:
+        made = self._connection.createStatement()
+        try:
+            # Braces and question marks in a text are no JDBC.
+            made.setEscapeProcessing(False)
+            made.setQueryTimeout(STATEMENT_SECONDS)
+            yield made
+        finally:
+            with contextlib.suppress(jpype.JException):
+                made.close()
+
+
+def _tls(driver: JdbcDriver, wish: str) -> dict[str, str]:
+    if wish in driver.tls:
+        return driver.tls[wish]
+    if wish == "prefer":
+        return {}
+    raise Invalid(f"This driver is not set up for tls: {wish}.", remedy="Ask the operator.", code="bad_sink")
+
+
+def _cell(found: Any, at: int, kind: int) -> Any:
+    if kind in _BYTES:
+        raw = found.getBytes(at)
+        return None if raw is None else bytes(raw)
+    text = found.getString(at)
+    if text is None:
+        return None
+    if kind in _WHOLE:
+        return int(str(text))
+    if kind in _FLOATING:
+        return float(str(text))
+    if kind in _TRUTH:
+        return bool(found.getBoolean(at))
+    return Decimal(str(text)) if kind in _DECIMAL else str(text)
+
+
+def _start_jvm() -> None:
+    """The JVM lives as long as this process, leaves its signals alone, and is as small as statements allow."""
+    if not jpype.isJVMStarted():
+        library = next(find_java().executable.resolve().parent.parent.rglob("libjvm.so"))
+        jpype.startJVM(str(library), "-Xrs", f"-Xmx{HEAP_MB}m", "-XX:+UseSerialGC", convertStrings=False)
+
+
+@cache
+def _driver(jars: tuple[Path, ...], class_name: str) -> Any:
+    """Each registered driver has a class loader of its own: two of them may need different versions of a library."""
+    urls = [jpype.JClass("java.io.File")(str(jar)).toURI().toURL() for jar in jars]
+    missing = [jar for jar in jars if not jar.is_file()]
+    if missing:
+        raise Invalid(f"The driver's {missing[0].name} is not there.", remedy="Ask the operator.", code="bad_driver")
+    loader = jpype.JClass("java.net.URLClassLoader")(jpype.JArray(jpype.JClass("java.net.URL"))(urls))
+    return jpype.JClass("java.lang.Class").forName(class_name, True, loader).getDeclaredConstructor().newInstance()
+
+
+class _translated:
+    """What the driver raises as ours: with the vendor's code and the SQLSTATE where it has them."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, jpype.JClass("java.sql.SQLException")):
+            raise JdbcFailed(
+                int(error.getErrorCode()), str(error.getSQLState() or ""), str(error.getMessage())
+            ) from None
+        if isinstance(error, jpype.JException):
+            raise JdbcFailed(0, "", str(error)) from None

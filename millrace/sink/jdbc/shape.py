@@ -1,0 +1,93 @@
+"""A tenant's database and its tables brought to a definition, from whatever they were prepared for before.
+
+MySQL cannot take DDL back, so each table says in its comment which definition it has, or which it is on its way to and how
+many steps are done: in the same statement that does the step."""
+
+from collections.abc import Callable, Sequence
+
+from millrace.model.changes import Change
+from millrace.model.evolution import path
+from millrace.model.sinks import Fault, SinkFailed
+from millrace.model.table import Definition
+from millrace.sink.connector import Definitions
+from millrace.sink.jdbc import mysql
+from millrace.sink.jdbc.link import Link
+
+MARK = "millrace"
+
+
+def shape(link: Link, place: mysql.Place, definition: Definition, definitions: Definitions) -> None:
+    _make_database(link, place)
+    _bring(link, place, place.name, mysql.stored_columns, definition, definitions)
+    if definition.table.primary_key:
+        graves = mysql.tombstones(definition.table.name)
+        _bring(link, place, graves, mysql.key_columns, definition, definitions)
+
+
+def _make_database(link: Link, place: mysql.Place) -> None:
+    collation = mysql.collation(str(link.ask("SELECT VERSION()")[0][0]))
+    link.run(f"CREATE DATABASE IF NOT EXISTS {mysql.quoted(place.database)} {collation}")
+    link.run(f"CREATE TABLE IF NOT EXISTS {place.meta} (name VARCHAR(64) PRIMARY KEY, floor BIGINT NOT NULL)")
+    link.run(
+        f"CREATE TABLE IF NOT EXISTS {place.chunks} (name VARCHAR(64), chunk VARCHAR(255), PRIMARY KEY (name, chunk))"
+    )
+
+
+def _bring(
+    link: Link,
+    place: mysql.Place,
+    name: str,
+    columns_of: Callable[[Definition], dict[str, str]],
+    definition: Definition,
+    definitions: Definitions,
+) -> None:
+    """One table to the definition, from wherever its comment says that it is."""
+    table = place.of(name)
+    found = link.ask(
+        "SELECT table_comment FROM information_schema.tables WHERE "
+        f"table_schema = {mysql.literal(place.database)} AND table_name = {mysql.literal(name)}"
+    )
+    if found:
+        before, goal, done = _progress(str(found[0][0]), name, definitions)
+        if goal is not None:
+            _alter(link, table, before, goal, columns_of, definitions, done)
+            before = goal
+        if before.generation == definition.generation and before.revision < definition.revision:
+            _alter(link, table, before, definition, columns_of, definitions)
+        if before.generation >= definition.generation:
+            return
+        link.run(f"DROP TABLE {table}")
+    comment = f"{MARK} {definition.fingerprint}"
+    link.run(mysql.create_table(table, columns_of(definition), definition.table.primary_key, comment))
+
+
+def _alter(
+    link: Link,
+    table: str,
+    before: Definition,
+    after: Definition,
+    columns_of: Callable[[Definition], dict[str, str]],
+    definitions: Definitions,
+    done: int = 0,
+) -> None:
+    steps: Sequence[Change] = path(definitions, before, after)
+    for at, change in enumerate(steps):
+        clause = mysql.alteration(change, after, columns_of(after)) if at >= done else None
+        if clause is not None:
+            comment = f"{MARK} {before.fingerprint} {after.fingerprint} {at + 1}"
+            link.run(f"ALTER TABLE {table} {clause}, COMMENT = {mysql.literal(comment)}")
+    link.run(f"ALTER TABLE {table} COMMENT = {mysql.literal(f'{MARK} {after.fingerprint}')}")
+
+
+def _progress(comment: str, name: str, definitions: Definitions) -> tuple[Definition, Definition | None, int]:
+    """What the table was, what it is becoming, and how many steps of that are done."""
+    match comment.split():
+        case [mark, fingerprint] if mark == MARK:
+            return definitions(fingerprint), None, 0
+        case [mark, before, after, done] if mark == MARK:
+            return definitions(before), definitions(after), int(done)
+    raise SinkFailed(
+        f"There is a table {name!r} that Millrace did not make.",
+        Fault.TABLE,
+        remedy="Rename it, or name another database.",
+    )

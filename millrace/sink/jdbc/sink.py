@@ -1,0 +1,225 @@
+"""Databases behind drivers that the operator registered, in the dialect of MySQL and MariaDB: bulk load into a staging table
+and one guarded insert, so that the greatest version of each key stays.
+
+A database per tenant. Deleted keys stay as tombstones in a table beside. DDL cannot be taken back there, so each table says
+in its comment how far it was brought, in the same statement that brings it: whoever comes next goes on from there."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from millrace.model.columns import DELETED_COLUMN
+from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.table import Definition
+from millrace.sink.connector import Definitions, Rows, Work
+from millrace.sink.jdbc import mysql
+from millrace.sink.jdbc.drivers import DEFAULT_DRIVER, checked_database, checked_host, opener
+from millrace.sink.jdbc.faults import fault_of
+from millrace.sink.jdbc.link import Link, Login, committed
+from millrace.sink.jdbc.read import table_of
+from millrace.sink.jdbc.shape import MARK, shape
+from millrace.sink.jdbc.text import not_finite, plain
+
+
+class JdbcSink:
+    kind: ClassVar[str] = "jdbc"
+    abilities: ClassVar[Abilities] = Abilities(
+        atomic_publish=True, nested_types=True, exactly_once_append=True, survives="power"
+    )
+    settings_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["host", "database", "user"],
+        "properties": {
+            "driver": {
+                "type": "string",
+                "default": DEFAULT_DRIVER,
+                "description": "mariadb speaks to MariaDB and MySQL itself; others are those that the operator registered.",
+            },
+            "host": {"type": "string", "format": "hostname", "description": "The server's name or address."},
+            "port": {"type": "integer", "default": 3306, "description": "Its port."},
+            "database": {
+                "type": "string",
+                "description": "What databases are called: each tenant gets one of its own, DATABASE$TENANT.",
+            },
+            "user": {"type": "string", "description": "Who writes; needs all privileges on those databases."},
+            "password": {
+                "type": "string",
+                "format": "secret",
+                "description": "A reference to the secret: env:…, file:… or k8s:….",
+            },
+            "tls": {
+                "type": "string",
+                "enum": ["disable", "prefer", "require", "verify"],
+                "default": "prefer",
+                "description": "Whether to encrypt; verify also checks the server's certificate against its name.",
+            },
+        },
+    }
+
+    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
+        given = target.settings
+        self._base = checked_database(str(given["database"]))
+        self._login = Login(
+            host=checked_host(str(given["host"])),
+            port=int(given.get("port", 3306)),
+            user=str(given["user"]),
+            password=secret(str(given["password"])) if "password" in given else "",
+            tls=str(given.get("tls", "prefer")),
+        )
+        self._open = opener(str(given.get("driver", DEFAULT_DRIVER)))
+        self._link: Link | None = None
+        self._prepared: dict[tuple[str, str], str] = {}
+
+    def check(self) -> None:
+        link = self._connected()
+        name = mysql.quoted(mysql.database(self._base, "_check"))
+        with self._alone(link):
+            try:
+                link.run(f"CREATE DATABASE IF NOT EXISTS {name}")
+                link.run(f"CREATE TABLE {name}.t (k BIGINT PRIMARY KEY, v BIGINT)")
+                link.run(f"CREATE TEMPORARY TABLE {name}.s (k BIGINT, v BIGINT)")
+                columns = [("k", pa.int64()), ("v", pa.int64())]
+                link.load(f"{name}.s", columns, iter([pa.RecordBatch.from_pydict({"k": [1], "v": [1]})]))
+                link.run(f"INSERT INTO {name}.t SELECT k, v FROM {name}.s AS new ON DUPLICATE KEY UPDATE v = new.v")
+                link.run(f"DROP TEMPORARY TABLE {name}.s")
+                link.commit()
+            finally:
+                if link.is_open:
+                    link.run(f"DROP DATABASE IF EXISTS {name}")
+
+    def prepare(self, definition: Definition, definitions: Definitions) -> None:
+        link = self._connected()
+        known = definition.tenant, definition.table.name
+        if self._prepared.get(known) == definition.fingerprint:
+            return
+        place = mysql.Place(self._base, definition)
+        with self._alone(link):
+            shape(link, place, definition, definitions)
+            link.run(
+                f"INSERT INTO {place.meta} (name, floor) VALUES ({mysql.literal(place.name)}, {definition.floor}) "
+                "ON DUPLICATE KEY UPDATE floor = GREATEST(floor, VALUES(floor))"
+            )
+            link.commit()
+        self._prepared[known] = definition.fingerprint
+
+    def write(self, work: Work) -> None:
+        link = self._connected()
+        place = mysql.Place(self._base, work.definition)
+        with committed(link):
+            link.run(f"USE {mysql.quoted(place.database)}")
+            floor = _raise_floor(link, place, work)
+            for rows in work.rows:
+                if work.definition.table.primary_key:
+                    _upsert(link, place, work.definition, rows, floor)
+                else:
+                    _append(link, place, work.definition, rows, floor)
+
+    def classify(self, error: BaseException) -> Fault:
+        return fault_of(error)
+
+    def read_back(self, definition: Definition) -> pa.Table:
+        link = self._connected()
+        names = [column.name for column in definition.columns] + ["_version", mysql.NOT_FINITE]
+        place = mysql.Place(self._base, definition)
+        with committed(link):
+            return table_of(definition, names, link.ask(f"SELECT {mysql.listed(names)} FROM {place.rows}"))
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+
+    def _connected(self) -> Link:
+        if self._link is None or not self._link.is_open:
+            self._prepared.clear()
+            self._link = self._open(self._login)
+        return self._link
+
+    @contextmanager
+    def _alone(self, link: Link) -> Iterator[None]:
+        """Two platforms, or two workers, changing tables of one server take turns."""
+        name = mysql.literal(f"{MARK} {self._base}"[: mysql.MOST_NAME])
+        if link.ask(f"SELECT GET_LOCK({name}, {mysql.LOCK_SECONDS})")[0][0] != 1:
+            raise SinkFailed("Somebody else is changing tables there.", Fault.SINK)
+        try:
+            yield
+        except BaseException:
+            # Which also gives the lock back.
+            link.close()
+            raise
+        link.run(f"DO RELEASE_LOCK({name})")
+
+
+def _raise_floor(link: Link, place: mysql.Place, work: Work) -> int:
+    """The table's floor from now on; what lies at or below a raised one goes."""
+    name = mysql.literal(place.name)
+    known = int(link.ask(f"SELECT floor FROM {place.meta} WHERE name = {name} FOR UPDATE")[0][0])
+    if work.floor <= known:
+        return known
+    link.run(f"UPDATE {place.meta} SET floor = {work.floor} WHERE name = {name}")
+    for table in (place.rows, place.graves) if work.definition.table.primary_key else (place.rows,):
+        link.run(f'DELETE FROM {table} WHERE "_version" <= {work.floor}')
+    return work.floor
+
+
+def _upsert(link: Link, place: mysql.Place, definition: Definition, rows: Rows, floor: int) -> None:
+    key = definition.table.primary_key
+    batches = (_fresh(batch, floor, is_deleted=False) for batch in rows.open())
+    with _staged(link, place, mysql.stored_columns(definition), definition, batches):
+        link.run(mysql.upsert(place, definition))
+    deletes = [batch for batch in (_fresh(batch, floor, is_deleted=True) for batch in rows.open()) if batch.num_rows]
+    if deletes:
+        with _staged(link, place, mysql.key_columns(definition), definition, iter(deletes)):
+            for statement in mysql.delete(place, key):
+                link.run(statement)
+
+
+def _append(link: Link, place: mysql.Place, definition: Definition, rows: Rows, floor: int) -> None:
+    """Each chunk once: the chunks that are there are recorded with their rows."""
+    if not rows.chunks:
+        return
+    name, wanted = mysql.literal(place.name), ", ".join(map(mysql.literal, rows.chunks))
+    known = {
+        row[0] for row in link.ask(f"SELECT chunk FROM {place.chunks} WHERE name = {name} AND chunk IN ({wanted})")
+    }
+    new = {chunk: version for chunk, version in zip(rows.chunks, rows.versions, strict=True) if chunk not in known}
+    if not new:
+        return
+    versions = pa.array(list(new.values()), pa.int64())
+    fresh = (_fresh(batch, floor, is_deleted=False) for batch in rows.open())
+    only_new = (batch.filter(pc.is_in(batch["_version"], versions)) for batch in fresh)
+    _load(link, place.rows, mysql.stored_columns(definition), definition, only_new)
+    values = ", ".join(f"({name}, {mysql.literal(chunk)})" for chunk in new)
+    link.run(f"INSERT INTO {place.chunks} (name, chunk) VALUES {values}")
+
+
+@contextmanager
+def _staged(
+    link: Link, place: mysql.Place, columns: dict[str, str], definition: Definition, batches: Iterator[pa.RecordBatch]
+) -> Iterator[None]:
+    link.run(mysql.create_staging(place, columns))
+    _load(link, place.staging, columns, definition, batches)
+    yield
+    link.run(f"DROP TEMPORARY TABLE {place.staging}")
+
+
+def _load(
+    link: Link, table: str, columns: dict[str, str], definition: Definition, batches: Iterator[pa.RecordBatch]
+) -> None:
+    kinds = {column.name: column.arrow for column in definition.columns}
+    described = [(name, kinds.get(name, pa.string())) for name in columns]
+    key = definition.table.primary_key
+
+    def shaped(batch: pa.RecordBatch) -> pa.RecordBatch:
+        cells = [not_finite(batch, key) if name == mysql.NOT_FINITE else plain(batch[name]) for name in columns]
+        return pa.RecordBatch.from_arrays(cells, names=list(columns))
+
+    link.load(table, described, (shaped(batch) for batch in batches if batch.num_rows))
+
+
+def _fresh(batch: pa.RecordBatch, floor: int, *, is_deleted: bool) -> pa.RecordBatch:
+    deleted = batch[DELETED_COLUMN]
+    return batch.filter(pc.and_(deleted if is_deleted else pc.invert(deleted), pc.greater(batch["_version"], floor)))

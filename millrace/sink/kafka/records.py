@@ -1,0 +1,118 @@
+"""Rows as Kafka records: a batch in, a key and a value per row out, as JSON or Avro; and back again.
+
+The key is a JSON object of the key columns, whatever the format. Avro values are in single-object encoding: two bytes, the
+schema's fingerprint, the datum."""
+
+import hashlib
+import io
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+from millrace.model.columns import Column
+from millrace.model.defaults import stored_default
+from millrace.model.table import Definition
+from millrace.sink.encoders.json_cells import json_rows, nested
+
+OWN = ("_version", "_import", "_row")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_MARK = b"\xc3\x01"
+_HEAD_BYTES = 10
+
+
+class Encoder:
+    """`schema` and its fingerprint are None where values are JSON."""
+
+    def __init__(self, definition: Definition, form: str) -> None:
+        self._definition = definition
+        self._names = [column.name for column in definition.columns] + list(OWN)
+        self.schema: dict[str, Any] | None = None
+        self.schema_id = ""
+        if form == "avro":
+            self.schema = _avro_schema(definition)
+            self._parsed = parse_schema(self.schema)
+            self.schema_id = fingerprint(to_parsing_canonical_form(self.schema), "CRC-64-AVRO")
+            self._head = _MARK + bytes.fromhex(self.schema_id)
+
+    def keys(self, batch: pa.RecordBatch) -> list[bytes | None]:
+        key = self._definition.table.primary_key
+        return list(json_rows(batch.select(list(key)))) if key else [None] * batch.num_rows
+
+    def values(self, batch: pa.RecordBatch) -> list[bytes]:
+        chosen = batch.select(self._names)
+        return json_rows(chosen) if self.schema is None else self._avro(chosen)
+
+    def _avro(self, batch: pa.RecordBatch) -> list[bytes]:
+        kinds = {column.name: column.arrow for column in self._definition.columns}
+        columns = [
+            [nested(cell, kinds[name], lambda scalar: scalar) for cell in column.to_pylist()]
+            if name in kinds and pa.types.is_nested(kinds[name])
+            else column.to_pylist()
+            for name, column in zip(self._names, batch.columns, strict=True)
+        ]
+        names = [avro_name(name) for name in self._names]
+        made = []
+        for row in zip(*columns, strict=True):
+            body = io.BytesIO()
+            body.write(self._head)
+            schemaless_writer(body, self._parsed, dict(zip(names, row, strict=True)))
+            made.append(body.getvalue())
+        return made
+
+
+def avro_name(name: str) -> str:
+    """As Avro allows it: letters, digits and underscores stay; a name that had others gets a digest."""
+    if _NAME.fullmatch(name):
+        return name
+    digest = hashlib.blake2b(name.encode(), digest_size=3).hexdigest()
+    return f"_{re.sub(r'[^A-Za-z0-9_]', '_', name)}_{digest}"
+
+
+def _avro_schema(definition: Definition) -> dict[str, Any]:
+    fields = [
+        {"name": avro_name(column.name), "type": ["null", column.avro] if column.nullable else column.avro}
+        for column in definition.columns
+    ]
+    own = [
+        {"name": "_version", "type": "long"},
+        {"name": "_import", "type": "string"},
+        {"name": "_row", "type": "long"},
+    ]
+    return {"type": "record", "name": avro_name(definition.table.name), "fields": [*fields, *own]}
+
+
+def decoded(value: bytes, schemas: Mapping[str, Any]) -> dict[str, Any]:
+    """`schemas` by their fingerprint. Names are as they were written."""
+    if not value.startswith(_MARK):
+        found: dict[str, Any] = orjson.loads(value)
+        return found
+    schema = schemas[value[len(_MARK) : _HEAD_BYTES].hex()]
+    datum: Any = schemaless_reader(io.BytesIO(value[_HEAD_BYTES:]), schema, None)
+    return dict(datum)
+
+
+def as_read(rows: list[dict[str, Any]], definition: Definition) -> pa.Table:
+    """Rows as a reader of the definition resolves them: former names count, what is missing takes its default."""
+    columns = {column.name: [_cell(row, column) for row in rows] for column in definition.columns}
+    return pa.table({**columns, "_version": pa.array([row["_version"] for row in rows], pa.int64())})
+
+
+def _cell(row: dict[str, Any], column: Column) -> Any:
+    for name in (column.name, *column.aliases):
+        for spelled in (name, avro_name(name)):
+            if spelled in row:
+                return _typed(row[spelled], column.arrow)
+    return stored_default(column)
+
+
+def _typed(cell: Any, kind: pa.DataType) -> Any:
+    if isinstance(cell, str) and pa.types.is_binary(kind):
+        return bytes.fromhex(cell)
+    if isinstance(cell, str) and pa.types.is_floating(kind):
+        return float(cell)
+    return cell

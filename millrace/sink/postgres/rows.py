@@ -1,0 +1,177 @@
+"""Rows into a PostgreSQL table, in a transaction of the caller: appended once, or by key, the greatest version staying."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from millrace.model.columns import DELETED_COLUMN
+from millrace.model.table import Definition
+from millrace.sink.connector import Rows
+from millrace.sink.encoders.arrow_text import to_csv
+from millrace.sink.encoders.key_order import in_key_order
+from millrace.sink.postgres.ddl import CHUNKS, OWN, identifier, physical, tombstones
+
+STAGING = "_millrace_staging"
+Connection = psycopg.Connection[Any]
+
+
+class RowWriter:
+    def __init__(self) -> None:
+        # Tables in which a key came again: there, a row is looked for before it is written.
+        self._met_twice: set[tuple[str, str]] = set()
+
+    def write(self, connection: Connection, schema: str, definition: Definition, rows: Rows, floor: int) -> None:
+        """Rows at or below the floor are left out."""
+        if definition.table.primary_key:
+            self._upsert(connection, schema, definition, rows, floor)
+        else:
+            _append(connection, schema, definition, rows, floor)
+
+    def _upsert(self, connection: Connection, schema: str, definition: Definition, rows: Rows, floor: int) -> None:
+        place = _Place.of(schema, definition)
+        deleted: list[pa.RecordBatch] = []
+        if not self._copy_new(connection, (schema, definition.table.name), place, rows, floor, deleted):
+            deleted.clear()
+            _merge(connection, place, in_key_order(_split(rows, floor, deleted), place.key))
+        if deleted:
+            _delete(connection, place, deleted)
+
+    def _copy_new(
+        self,
+        connection: Connection,
+        name: tuple[str, str],
+        place: "_Place",
+        rows: Rows,
+        floor: int,
+        deleted: list[pa.RecordBatch],
+    ) -> bool:
+        """Straight into the table, as long as it has met no key twice and nothing was deleted from it. False if it has now:
+        then nothing happened."""
+        has_graves = sql.SQL("SELECT 1 FROM {} LIMIT 1").format(place.graves)
+        if name in self._met_twice or connection.execute(has_graves).fetchone() is not None:
+            return False
+        try:
+            with connection.transaction():
+                _copy(connection, place.table, place.names, in_key_order(_split(rows, floor, deleted), place.key))
+            return True
+        except psycopg.errors.UniqueViolation:
+            self._met_twice.add(name)
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A table with a key, and the one beside it that remembers what was deleted."""
+
+    table: sql.Identifier
+    graves: sql.Identifier
+    key: tuple[str, ...]
+    names: list[str]
+
+    @staticmethod
+    def of(schema: str, definition: Definition) -> "_Place":
+        name = definition.table.name
+        table, graves = sql.Identifier(schema, physical(name)), sql.Identifier(schema, tombstones(name))
+        return _Place(table, graves, definition.table.primary_key, _names(definition))
+
+
+def _merge(connection: Connection, place: _Place, batches: Iterator[pa.RecordBatch]) -> None:
+    _stage(connection, place.table, place.names, batches)
+    changed = sql.SQL(", ").join(
+        [sql.SQL("{0} = excluded.{0}").format(identifier(name)) for name in place.names if name not in place.key]
+    )
+    statement = sql.SQL(
+        "INSERT INTO {table} AS there ({columns}) SELECT {columns} FROM {staging} AS new WHERE NOT EXISTS "
+        "(SELECT 1 FROM {graves} AS gone WHERE {same} AND gone._version >= new._version) "
+        "ON CONFLICT ({keys}) DO UPDATE SET {changed} WHERE excluded._version > there._version"
+    ).format(
+        table=place.table,
+        columns=_listed(place.names),
+        staging=sql.Identifier(STAGING),
+        graves=place.graves,
+        same=_same(place.key, "gone", "new"),
+        keys=_listed(place.key),
+        changed=changed,
+    )
+    connection.execute(statement)
+    connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(STAGING)))
+
+
+def _delete(connection: Connection, place: _Place, deletes: list[pa.RecordBatch]) -> None:
+    names, staging = [*place.key, "_version"], sql.Identifier(STAGING)
+    _stage(connection, place.graves, names, iter(deletes))
+    gone = sql.SQL("DELETE FROM {} AS there USING {} AS gone WHERE {} AND there._version <= gone._version")
+    connection.execute(gone.format(place.table, staging, _same(place.key, "there", "gone")))
+    remembered = sql.SQL(
+        "INSERT INTO {graves} AS there ({columns}) SELECT {columns} FROM {staging} ON CONFLICT ({keys}) "
+        "DO UPDATE SET _version = excluded._version WHERE excluded._version > there._version"
+    )
+    connection.execute(
+        remembered.format(graves=place.graves, columns=_listed(names), staging=staging, keys=_listed(place.key))
+    )
+    connection.execute(sql.SQL("DROP TABLE {}").format(staging))
+
+
+def _append(connection: Connection, schema: str, definition: Definition, rows: Rows, floor: int) -> None:
+    """Each chunk once: the chunks that are there are recorded with their rows."""
+    chunks, name = sql.Identifier(schema, CHUNKS), definition.table.name
+    question = sql.SQL("SELECT chunk FROM {} WHERE name = %s AND chunk = ANY(%s)").format(chunks)
+    known = {row[0] for row in connection.execute(question, [name, list(rows.chunks)])}
+    new = [version for chunk, version in zip(rows.chunks, rows.versions, strict=True) if chunk not in known]
+    if not new:
+        return
+    wanted = pa.array(new, pa.int64())
+    batches = (_upserts(batch, floor) for batch in rows.open())
+    fresh = (batch.filter(pc.is_in(batch["_version"], wanted)) for batch in batches)
+    _copy(connection, sql.Identifier(schema, physical(name)), _names(definition), fresh)
+    recorded = sql.SQL("INSERT INTO {} (name, chunk) SELECT %s, unnest(%s::text[]) ON CONFLICT DO NOTHING")
+    connection.execute(recorded.format(chunks), [name, list(rows.chunks)])
+
+
+def _stage(
+    connection: Connection, like: sql.Identifier, names: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> None:
+    made = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false")
+    connection.execute(made.format(sql.Identifier(STAGING), _listed(names), like))
+    _copy(connection, sql.Identifier(STAGING), names, batches)
+
+
+def _copy(
+    connection: Connection, table: sql.Identifier, names: Sequence[str], batches: Iterator[pa.RecordBatch]
+) -> None:
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(table, _listed(names))
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        for batch in batches:
+            if batch.num_rows:
+                copy.write(to_csv(batch.select(list(names))))
+
+
+def _names(definition: Definition) -> list[str]:
+    return [column.name for column in definition.columns] + [own for own, _ in OWN]
+
+
+def _upserts(batch: pa.RecordBatch, floor: int) -> pa.RecordBatch:
+    return batch.filter(pc.and_(pc.invert(batch[DELETED_COLUMN]), pc.greater(batch["_version"], floor)))
+
+
+def _split(rows: Rows, floor: int, deleted: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that are to be there; those that are to go are put aside on the way."""
+    for batch in rows.open():
+        gone = batch.filter(pc.and_(batch[DELETED_COLUMN], pc.greater(batch["_version"], floor)))
+        if gone.num_rows:
+            deleted.append(gone)
+        yield _upserts(batch, floor)
+
+
+def _listed(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join([identifier(name) for name in names])
+
+
+def _same(key: Sequence[str], left: str, right: str) -> sql.Composed:
+    pairs = [(sql.Identifier(left, physical(name)), sql.Identifier(right, physical(name))) for name in key]
+    return sql.SQL(" AND ").join([sql.SQL("{} = {}").format(*pair) for pair in pairs])

@@ -1,0 +1,198 @@
+"""PostgreSQL: COPY into a staging table and one guarded insert, so that the greatest version of each key stays.
+
+As long as every key is new to the table, COPY goes straight into it. A schema per tenant. Deleted keys stay as tombstones in
+a table beside, which readers need not know."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import psycopg
+import pyarrow as pa
+from psycopg import sql
+
+from millrace.model.errors import MillraceError
+from millrace.model.evolution import path
+from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.table import Definition
+from millrace.sink.addresses import permitted
+from millrace.sink.connector import Definitions, Work
+from millrace.sink.postgres.ddl import CHUNKS, META, alter, create, drop, identifier, physical, tombstones
+from millrace.sink.postgres.rows import RowWriter
+
+CONNECT_SECONDS = 10
+STATEMENT_MS = 600_000
+# Two platforms, or two workers, preparing the same table take turns.
+LOCK = 0x6D696C6C
+
+
+class PostgresSink:
+    kind: ClassVar[str] = "postgres"
+    abilities: ClassVar[Abilities] = Abilities(
+        atomic_publish=True, nested_types=True, exactly_once_append=True, every_text=False, survives="power"
+    )
+    settings_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["host", "database", "user"],
+        "properties": {
+            "host": {"type": "string", "format": "hostname", "description": "The server's name or address."},
+            "port": {"type": "integer", "default": 5432, "description": "Its port."},
+            "database": {"type": "string", "description": "The database; each tenant gets a schema of its own in it."},
+            "user": {"type": "string", "description": "Who writes; needs CREATE on the database."},
+            "password": {
+                "type": "string",
+                "format": "secret",
+                "description": "A reference to the secret: env:…, file:… or k8s:….",
+            },
+            "sslmode": {
+                "type": "string",
+                "enum": ["disable", "prefer", "require", "verify-ca", "verify-full"],
+                "default": "prefer",
+                "description": "As libpq knows it.",
+            },
+        },
+    }
+
+    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
+        given = target.settings
+        self._place: dict[str, Any] = {
+            "port": int(given.get("port", 5432)),
+            "dbname": str(given["database"]),
+            "user": str(given["user"]),
+            "sslmode": str(given.get("sslmode", "prefer")),
+            "connect_timeout": CONNECT_SECONDS,
+            "options": f"-c statement_timeout={STATEMENT_MS} -c timezone=UTC",
+        }
+        self._host = str(given["host"])
+        if "password" in given:
+            self._place["password"] = secret(str(given["password"]))
+        self._connection: psycopg.Connection[Any] | None = None
+        self._prepared: dict[tuple[str, str], str] = {}
+        self._rows = RowWriter()
+
+    @staticmethod
+    def plan(before: Definition | None, after: Definition) -> list[str]:
+        known = {one.fingerprint: one for one in (before, after) if one is not None}
+        made = _statements(physical(after.tenant), before, after, known.__getitem__)
+        return [statement.as_string(None) for statement in made]
+
+    def check(self) -> None:
+        with self._connected().transaction(force_rollback=True):
+            self._run(sql.SQL("CREATE SCHEMA _millrace_check"))
+            self._run(sql.SQL("CREATE TABLE _millrace_check.t (k bigint PRIMARY KEY)"))
+            self._run(sql.SQL("INSERT INTO _millrace_check.t VALUES (1) ON CONFLICT (k) DO NOTHING"))
+
+    def prepare(self, definition: Definition, definitions: Definitions) -> None:
+        known = definition.tenant, definition.table.name
+        if self._prepared.get(known) == definition.fingerprint:
+            return
+        schema, table = physical(definition.tenant), definition.table.name
+        with self._connected().transaction():
+            self._run(sql.SQL("SELECT pg_advisory_xact_lock({})").format(sql.Literal(LOCK)))
+            self._make_schema(schema)
+            found = self._ask(
+                sql.SQL("SELECT definition FROM {} WHERE name = %s").format(sql.Identifier(schema, META)), [table]
+            )
+            before = definitions(found[0][0]) if found else None
+            for statement in _statements(schema, before, definition, definitions):
+                self._run(statement)
+            if before is None or _age(before) < _age(definition):
+                self._run(
+                    sql.SQL(
+                        "INSERT INTO {} (name, definition, floor) VALUES (%s, %s, %s) ON CONFLICT (name) "
+                        "DO UPDATE SET definition = excluded.definition, floor = greatest({}.floor, excluded.floor)"
+                    ).format(sql.Identifier(schema, META), sql.Identifier(META)),
+                    [table, definition.fingerprint, definition.floor],
+                )
+        self._prepared[known] = definition.fingerprint
+
+    def _make_schema(self, schema: str) -> None:
+        self._run(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        self._run(
+            sql.SQL(
+                "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, definition text NOT NULL, floor bigint NOT NULL)"
+            ).format(sql.Identifier(schema, META))
+        )
+        self._run(
+            sql.SQL("CREATE TABLE IF NOT EXISTS {} (name text, chunk text, PRIMARY KEY (name, chunk))").format(
+                sql.Identifier(schema, CHUNKS)
+            )
+        )
+
+    def write(self, work: Work) -> None:
+        schema = physical(work.definition.tenant)
+        with self._connected().transaction():
+            floor = self._raise_floor(schema, work.definition, work.floor)
+            for rows in work.rows:
+                self._rows.write(self._connected(), schema, work.definition, rows, floor)
+
+    def _raise_floor(self, schema: str, definition: Definition, floor: int) -> int:
+        """The table's floor from now on; what lies at or below a raised one goes, deletes included."""
+        meta, table = sql.Identifier(schema, META), definition.table.name
+        known: int = self._ask(sql.SQL("SELECT floor FROM {} WHERE name = %s FOR UPDATE").format(meta), [table])[0][0]
+        if floor > known:
+            self._run(sql.SQL("UPDATE {} SET floor = %s WHERE name = %s").format(meta), [floor, table])
+            emptied = [physical(table), *([tombstones(table)] if definition.table.primary_key else [])]
+            for name in emptied:
+                self._run(sql.SQL("DELETE FROM {} WHERE _version <= %s").format(sql.Identifier(schema, name)), [floor])
+        return max(floor, known)
+
+    def classify(self, error: BaseException) -> Fault:
+        match error:
+            case SinkFailed():
+                return error.fault
+            case MillraceError():
+                return Fault.SINK
+            case psycopg.errors.DataError() | psycopg.errors.IntegrityError():
+                return Fault.ROW
+            case psycopg.OperationalError() | psycopg.InterfaceError() | OSError():
+                return Fault.SINK
+            case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InvalidAuthorizationSpecification():
+                return Fault.SINK
+        return Fault.TABLE
+
+    def read_back(self, definition: Definition) -> pa.Table:
+        names = [column.name for column in definition.columns] + ["_version"]
+        table = sql.Identifier(physical(definition.tenant), physical(definition.table.name))
+        nested = {column.name for column in definition.columns if pa.types.is_nested(column.arrow)}
+        shown = [sql.SQL("{}::text" if name in nested else "{}").format(identifier(name)) for name in names]
+        rows = self._ask(sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown), table), [])
+        return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _connected(self) -> "psycopg.Connection[Any]":
+        if self._connection is None or self._connection.closed:
+            self._prepared.clear()
+            self._connection = psycopg.connect(**self._place, **self._judged(), autocommit=True)
+        return self._connection
+
+    def _judged(self) -> dict[str, Any]:
+        """The very addresses that were judged, under the name that certificates are checked against."""
+        addresses = permitted(self._host)
+        return {"host": ",".join([self._host] * len(addresses)), "hostaddr": ",".join(addresses)}
+
+    def _run(self, statement: sql.SQL | sql.Composed, values: Sequence[Any] | None = None) -> None:
+        self._connected().execute(statement, values)
+
+    def _ask(self, statement: sql.SQL | sql.Composed, values: Sequence[Any]) -> list[Any]:
+        found: list[Any] = self._connected().execute(statement, values).fetchall()
+        return found
+
+
+def _statements(
+    schema: str, before: Definition | None, after: Definition, definitions: Definitions
+) -> Sequence[sql.Composed]:
+    if before is None:
+        return create(schema, after)
+    if _age(before) >= _age(after):
+        return []
+    if before.generation < after.generation:
+        return [*drop(schema, after.table.name), *create(schema, after)]
+    return alter(schema, after, path(definitions, before, after))
+
+
+def _age(definition: Definition) -> tuple[int, int]:
+    return definition.generation, definition.revision

@@ -1,0 +1,133 @@
+"""Every role against every endpoint, and what strangers learn: at the whole application's surface."""
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from httpx2 import Response
+from starlette.testclient import TestClient
+
+from millrace.auth.access import ACCESS
+from millrace.model import ops
+from millrace.model.declaration import parse_table
+from millrace.model.names import new_id
+from millrace.model.roles import LIMITABLE, OPERATOR, ROLES, may
+from tests.support.platform import record
+from tests.support.whole_app import TOKEN, AppPlatform, endpoints, whole_app
+
+# Names of what is not there: what is allowed ends in "missing" or "invalid" instead of doing something.
+NOWHERE = {
+    "table": "nowhere", "import_id": "imp_" + "0" * 26, "name": "nothing", "name:path": "nothing", "sink": "none",
+    "run": "none", "op_id": "op_none",
+}  # fmt: skip
+Tokens = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AppPlatform, TestClient]]:
+    with whole_app(tmp_path_factory.mktemp("access")) as (platform, client):
+        for tenant in ("acme", "acme2", "other"):
+            platform.apply(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
+        declaration = parse_table(record("notes", ("id", "long"), key=("id",))).to_dict()
+        platform.apply(ops.DEFINE_TABLE, "acme", "notes", {"declaration": declaration})
+        platform.apply(ops.DEFINE_TABLE, "other", "notes", {"declaration": declaration})
+        yield platform, client
+
+
+@pytest.fixture(scope="module")
+def client(scene: tuple[AppPlatform, TestClient]) -> TestClient:
+    return scene[1]
+
+
+@pytest.fixture(scope="module")
+def platform(scene: tuple[AppPlatform, TestClient]) -> AppPlatform:
+    return scene[0]
+
+
+@pytest.fixture(scope="module")
+def tokens(platform: AppPlatform) -> Tokens:
+    """A token of each role of tenant acme, the operator's own, and one of each limitable role limited to `notes`."""
+    made = {role: platform.tokens.make(role, "acme", role) for role in ROLES if role != OPERATOR}
+    limited = {f"{r}:notes": platform.tokens.make(f"{r}-notes", "acme", r, tables=["notes"]) for r in LIMITABLE}
+    return {OPERATOR: TOKEN, **made, **limited}
+
+
+def ask(client: TestClient, endpoint: str, token: str | None, tenant: str, **names: str) -> Response:
+    method, _, path = endpoint.partition(" ")
+    filled = {**NOWHERE, "tenant": tenant, "tenant_id": tenant, **names}
+    url = re.sub(r"{([^}]*)}", lambda part: filled[part[1]], path)
+    # Follows for ever when it is allowed: there the page says the same.
+    url = url.replace("/events/stream", "/events?limit=1") if token else url
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return client.request(method, url, headers=headers, json={} if method in ("PUT", "POST", "PATCH") else None)
+
+
+def test_every_route_is_in_the_table_and_every_row_of_it_is_a_route(client: TestClient) -> None:
+    there = set(endpoints(client.app.routes))  # type: ignore[attr-defined]
+    assert there - ACCESS.keys() == set()
+    assert ACCESS.keys() - there == set()
+
+
+@pytest.mark.parametrize("endpoint", [name for name in ACCESS if not name.startswith("WS")])
+def test_each_endpoint_is_open_to_the_roles_of_the_table_and_to_no_other(
+    client: TestClient, tokens: Tokens, endpoint: str
+) -> None:
+    access = ACCESS[endpoint]
+    if access.least is None:
+        assert ask(client, endpoint, None, "acme").status_code not in (401, 403)
+        return
+    assert ask(client, endpoint, None, "acme").status_code == 401
+    assert ask(client, endpoint, "mr_guessed", "acme").status_code == 401
+    for held, token in tokens.items():
+        role, _, limit = held.partition(":")
+        allowed = may(role, access.least) and (not limit or access.by_table)
+        status = ask(client, endpoint, token, "acme").status_code
+        assert (status != 403) == allowed, f"{held} at {endpoint}: {status}"
+        assert status != 401
+        if held in ("viewer", "admin", "writer:notes"):
+            _looks_missing(client, endpoint, token)
+
+
+def _looks_missing(client: TestClient, endpoint: str, token: str) -> None:
+    """Another's tenant, one whose name begins with ours, and none at all: the same answer."""
+    if "{tenant" not in endpoint:
+        return
+    answers = [ask(client, endpoint, token, tenant) for tenant in ("other", "acme2", "nobody")]
+    assert {answer.status_code for answer in answers} == {404}, endpoint
+    if not endpoint.startswith("HEAD"):
+        told = {
+            answer.text.replace(name, "X") for answer, name in zip(answers, ("other", "acme2", "nobody"), strict=True)
+        }
+        assert len(told) == 1
+        assert json.loads(answers[0].text)["code"] == "no_tenant"
+
+
+def test_a_stream_is_opened_by_writers_of_the_tenant_alone(client: TestClient, tokens: Tokens) -> None:
+    def opened(token: str, tenant: str, table: str) -> int:
+        headers = {"Authorization": f"Bearer {token}"}
+        try:
+            with client.websocket_connect(f"/v1/tenants/{tenant}/tables/{table}/stream", headers=headers):
+                return 101
+        except Exception as refused:
+            return int(getattr(refused, "status_code", 0))
+
+    assert opened(tokens["reader"], "acme", "notes") == 403
+    assert opened(tokens["writer"], "other", "notes") == 404
+    assert opened(tokens["writer:notes"], "acme", "elsewhere") == 404
+    assert opened(tokens["writer"], "acme", "notes") == 101
+
+
+def test_a_token_limited_to_tables_sees_nothing_of_the_others(
+    platform: AppPlatform, client: TestClient, tokens: Tokens
+) -> None:
+    declaration = parse_table(record("ledger", ("id", "long"), key=("id",))).to_dict()
+    platform.apply(ops.DEFINE_TABLE, "acme", "ledger", {"declaration": declaration})
+    begun = platform.apply(ops.BEGIN_IMPORT, "acme", "ledger", {}, new_id("imp")).result["import"]
+    seen = platform.apply(ops.BEGIN_IMPORT, "acme", "notes", {}, new_id("imp")).result["import"]
+    headers = {"Authorization": f"Bearer {tokens['viewer:notes']}"}
+    tables = client.get("/v1/tenants/acme/tables", headers=headers).json()["items"]
+    assert [table["table"] for table in tables] == ["notes"]
+    assert client.get("/v1/tenants/acme/tables/ledger", headers=headers).json()["code"] == "no_table"
+    assert client.get(f"/v1/imports/{begun}", headers=headers).json()["code"] == "no_import"
+    assert [one["id"] for one in client.get("/v1/imports", headers=headers).json()["items"]] == [seen]

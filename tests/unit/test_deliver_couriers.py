@@ -1,0 +1,146 @@
+"""Couriers without Spark, Kafka and servers: what they deliver to a folder, and what they let go."""
+
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millrace.deliver import couriers
+from millrace.deliver.queue import Queue, waive
+from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
+from millrace.model.chunk import PUBLISH
+from millrace.model.declaration import parse_table
+from millrace.model.facts import Durable, from_dict
+from millrace.model.names import Home
+from millrace.model.table import define
+from millrace.sink.contract import StagedGroup
+from millrace.sink.delta.upkeep import Upkeep
+from millrace.wire.envelope import unpack
+from tests.support.waiting import wait_until
+
+# Ids are ordered by time.
+EARLIER, LATER = "imp_" + 26 * "0", "imp_" + 26 * "z"
+
+
+class Here:
+    """What the couriers ask of Spark, in this process."""
+
+    def setLocalProperty(self, *_: Any) -> None: ...
+
+    def parallelize(self, items: list[Any], _slices: int) -> Any:
+        return SimpleNamespace(map=lambda work: SimpleNamespace(collect=lambda: [work(item) for item in items]))
+
+
+class World:
+    """A table whose sink writes files."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = Home(root)
+        schema = {"type": "record", "name": "events", "fields": [{"name": "id", "type": "long"}]}
+        target = {"kind": "files", "name": "export", "path": (root / "exports").as_uri()}
+        self.definition = define("acme", parse_table({"schema": schema, "sinks": [target]}), 1)
+        self.home.definitions.mkdir(parents=True)
+        self.home.definition(self.definition.fingerprint).write_bytes(self.definition.to_json())
+        self.queue = Queue(self.home.queue("files", "acme", "events", "export"))
+        self.durable: list[tuple[str, int]] = []
+        spark: Any = SimpleNamespace(sparkContext=Here())
+        appender: Any = self
+        self.couriers = couriers.Couriers(spark, self.home, appender, Upkeep())
+
+    def append(self, _topic: str, _key: bytes, value: bytes, _partition: int) -> "Future[None]":
+        fact = from_dict(unpack(value))
+        assert isinstance(fact, Durable)
+        self.durable += fact.chunks
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def park(self, *imports: tuple[str, int], **more: Any) -> None:
+        """One group, a row of each import, by its version."""
+        ids, versions = [one for one, _ in imports], [version for _, version in imports]
+        table = Store(self.home.table("acme", "events"))
+        rows = pa.table({"id": versions, "_version": versions, "_import": ids, "_row": [1 for _ in ids]})
+        chunks = tuple(StagedChunk(f"{one}/0", place, 1, version) for place, (one, version) in enumerate(imports))
+        staged = write_data_file(table, rows, (), ids[0], chunks)
+        self._park(
+            StagedGroup("acme", "events", self.definition.fingerprint, staged, tuple((one, 0) for one in ids), **more)
+        )
+
+    def hold(self, import_id: str, version: int) -> None:
+        self.park((import_id, version), publish="atomic")
+
+    def show(self, import_id: str, version: int) -> None:
+        fingerprint = self.definition.fingerprint
+        self._park(StagedGroup("acme", "events", fingerprint, None, ((import_id, 1),), PUBLISH, version))
+
+    def settle(self, version: int) -> None:
+        self.home.safe_version.parent.mkdir(parents=True, exist_ok=True)
+        self.home.safe_version.write_text(str(version))
+
+    def waiting(self) -> list[int]:
+        return [item.version for item in self.queue.waiting()]
+
+    def rows_here(self) -> list[Path]:
+        return list(self.queue.folder.glob("*.parquet"))
+
+    def _park(self, group: StagedGroup) -> None:
+        self.couriers.park("files", group)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("MILLRACE_FILES_ROOT", str(tmp_path / "exports"))
+    return World(tmp_path)
+
+
+def test_what_is_waived_is_passed_over_and_not_told_as_durable(world: World) -> None:
+    waive(world.queue.folder, 500)
+    world.park((EARLIER, 100))
+    world.show(EARLIER, 101)
+    assert (world.waiting(), world.durable) == ([], [])
+
+
+def test_a_replay_after_a_waive_is_delivered_under_its_old_versions(world: World) -> None:
+    waive(world.queue.folder, 500)
+    world.park((LATER, 100))
+    world.couriers.start()
+    wait_until(lambda: world.durable == [(LATER, 0)], 20, "it is durable")
+
+
+def test_a_group_is_not_given_up_for_the_older_of_its_imports(world: World) -> None:
+    waive(world.queue.folder, 500)
+    world.park((EARLIER, 100), (EARLIER[:-1] + "1", 501))
+    assert world.waiting() == [100]
+
+
+def test_who_waives_gives_up_what_is_held_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.couriers.start()
+    world.hold(EARLIER, 100)
+    wait_until(lambda: not world.couriers._rounds, 20, "nobody delivers from the queue")
+    waive(world.queue.folder, 500)
+    monkeypatch.setattr(couriers, "TAKE_UP_SECONDS", 0.0)
+    wait_until(lambda: not world.queue.holds_anything, 20, "nothing is held")
+    wait_until(lambda: not world.rows_here(), 20, "nor on the disk")
+
+
+def test_what_is_held_for_an_import_that_was_never_shown_goes_once_it_is_over(world: World) -> None:
+    world.hold(EARLIER, 100)
+    world.hold(LATER, 201)
+    world.settle(200)
+    world.couriers.start()
+    wait_until(lambda: world.waiting() == [201], 20, "only the one under way is held")
+    wait_until(lambda: len(world.rows_here()) == 1, 20, "and on the disk")
+
+
+def test_what_is_held_is_delivered_if_the_word_is_there_however_old_it_is(world: World) -> None:
+    world.hold(EARLIER, 100)
+    world.show(EARLIER, 101)
+    world.settle(200)
+    world.durable.clear()
+    world.couriers.start()
+    wait_until(lambda: world.durable == [(EARLIER, 1)], 20, "it is shown")
+    assert len(list(Path(world.home.root, "exports").rglob("*.parquet"))) == 1
