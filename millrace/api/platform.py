@@ -19,8 +19,9 @@ from millrace.api.sealing import Sealing
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import USES_SECONDS, Tokens
 from millrace.control.controller import Controller
-from millrace.control.definitions import DefinitionFiles
 from millrace.control.state import OPEN
+from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.stops import StopFiles
 from millrace.failpoint import reach
 from millrace.model.errors import REFUSALS, Exceeded, Refused, Unavailable
 from millrace.model.imports import TERMINAL
@@ -214,7 +215,9 @@ class Platform:
         return self._pinned[tenant]
 
     def _run_controller(self) -> None:
-        controller = Controller(self.store, self.cluster, self.appender, self.definitions, self._on_applied)
+        controller = Controller(
+            self.store, self.cluster, self.appender, self.definitions, StopFiles(self.home), self._on_applied
+        )
         controller.run(self._stopping)
 
     def _on_applied(self, applied: list[Applied]) -> None:

@@ -4,12 +4,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from millrace.control.definitions import DefinitionFiles
 from millrace.control.entities import load, save
 from millrace.control.outbox import Kept, Outbox
 from millrace.control.state import StoreDefinition
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
+from millrace.exchange.definitions import DefinitionStore
+from millrace.exchange.stops import StopList
 from millrace.failpoint import reach
 from millrace.model import ops
 from millrace.model.ops import Applied, Op
@@ -33,14 +34,15 @@ class Controller:
         store: Store,
         cluster: Cluster,
         appender: Appender,
-        definitions: DefinitionFiles,
+        definitions: DefinitionStore,
+        stops: StopList,
         on_applied: Callable[[list[Applied]], None],
     ) -> None:
         self._store = store
         self._cluster = cluster
         self._definitions = definitions
         self._on_applied = on_applied
-        self._outbox = Outbox(store, appender, definitions, Topics(cluster).partitions(RAW_INPUT))
+        self._outbox = Outbox(store, appender, stops, Topics(cluster).partitions(RAW_INPUT))
 
     def run(self, stopping: threading.Event) -> None:
         with self._store.read() as connection:

@@ -7,9 +7,9 @@ from zlib import crc32
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from millrace.control.definitions import DefinitionFiles
 from millrace.control.entities import forget_facts
 from millrace.control.state import Announce, Close, Effect, Send
+from millrace.exchange.stops import StopList
 from millrace.model.chunk import ChunkHeader
 from millrace.model.ops import Op
 from millrace.store import tables as t
@@ -65,10 +65,10 @@ class Kept:
 class Outbox:
     """Relays what waits in the store; asked again after a crash, it relays again what may already be there."""
 
-    def __init__(self, store: Store, appender: Appender, definitions: DefinitionFiles, raw_partitions: int) -> None:
+    def __init__(self, store: Store, appender: Appender, stops: StopList, raw_partitions: int) -> None:
         self._store = store
         self._appender = appender
-        self._definitions = definitions
+        self._stops = stops
         self._raw_partitions = raw_partitions
 
     def relay(self) -> None:
@@ -106,7 +106,7 @@ class Outbox:
 
     def _mark_closed(self, import_id: str) -> None:
         """First the workers' stop list, then the markers: whatever is judged behind a marker is ignored."""
-        self._definitions.stop(import_id)
+        self._stops.stop(import_id)
         record = pack_close(import_id)
         futures = [self._appender.append(RAW_INPUT, import_id.encode(), record, n) for n in range(self._raw_partitions)]
         markers = {str(done.partition): done.offset for done in (future.result() for future in futures)}

@@ -16,8 +16,9 @@ from sqlalchemy import select
 from millrace.api.documents import import_document
 from millrace.api.platform import Platform
 from millrace.control.controller import Controller
-from millrace.control.definitions import DefinitionFiles
 from millrace.embed.broker import Broker
+from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.stops import StopFiles
 from millrace.model import ops
 from millrace.model.declaration import parse_table
 from millrace.model.errors import Clash, Missing, Unavailable
@@ -190,8 +191,9 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
 ) -> None:
     one = platform("alone", controller=False)
     applied: list[Applied] = []
-    files = DefinitionFiles(Home(tmp_path / "alone"))
-    controllers = [Controller(one.store, one.cluster, one.appender, files, applied.extend) for _ in range(2)]
+    home = Home(tmp_path / "alone")
+    shared = DefinitionFiles(home), StopFiles(home)
+    controllers = [Controller(one.store, one.cluster, one.appender, *shared, applied.extend) for _ in range(2)]
     stopped = threading.Event()
     stopped.set()
     for controller in controllers:

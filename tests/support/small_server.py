@@ -21,12 +21,12 @@ from millrace.api.sealing import Sealing
 from millrace.api.watch import Watch
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
-from millrace.control.definitions import DefinitionFiles
 from millrace.control.entities import load, save
 from millrace.control.outbox import Kept
 from millrace.control.state import StoreDefinition
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
+from millrace.exchange.definitions import DefinitionFiles
 from millrace.model.names import Home, new_id
 from millrace.model.ops import Applied, Op
 from millrace.notify.notifier import Notifier

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from millrace.control.definitions import DefinitionFiles
 from millrace.control.entities import load
 from millrace.control.outbox import Kept, Outbox
 from millrace.control.state import Send
 from millrace.control.working_set import WorkingSet
+from millrace.exchange.stops import StopFiles
 from millrace.model import ops
 from millrace.model.chunk import TRUNCATE
 from millrace.model.names import Home
@@ -49,7 +49,7 @@ def test_any_number_of_chunks_is_sent_once(store: Store, tmp_path: Path) -> None
         kept.keep(Send(f"imp_{number}", 0, number, "d", TRUNCATE), op, number, 1)
     with store.write() as connection:
         kept.write(connection)
-    outbox = Outbox(store, log, DefinitionFiles(Home(tmp_path)), 4)  # type: ignore[arg-type]
+    outbox = Outbox(store, log, StopFiles(Home(tmp_path)), 4)  # type: ignore[arg-type]
     outbox.relay()
     outbox.relay()
     assert log.appended == MANY

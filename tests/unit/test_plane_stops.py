@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.control.definitions import DefinitionFiles
+from millrace.exchange.stops import StopFiles
 from millrace.model.names import Home
 from millrace.plane.checkpoints import Stops
 
@@ -38,7 +38,7 @@ def test_a_mark_without_a_moment_is_older_than_any_batch(home: Home) -> None:
 
 
 def test_a_stop_asked_for_again_keeps_its_moment(home: Home) -> None:
-    files = DefinitionFiles(home)
+    files = StopFiles(home)
     (home.stops / "imp_a").write_text(str(PLANNED_MS - 5))
     files.stop("imp_a")
     assert passed_over(home, "imp_a")

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from sqlalchemy import delete, func, select
 
+from millrace.exchange.stops import StopFiles
 from millrace.model.imports import APPEND
 from millrace.model.names import Home
 from millrace.model.quality import keys_folder
@@ -38,9 +39,7 @@ def sweep(store: Store, home: Home) -> None:
         unsent = select(func.count()).select_from(t.events).where(t.events.c.published.is_(False))
         gauge("unsent_events", connection.execute(unsent).scalar_one())
     forget_keys(store, home)
-    for mark in home.stops.iterdir():
-        if mark.stat().st_mtime < now - STOPS_KEPT.total_seconds():
-            mark.unlink(missing_ok=True)
+    StopFiles(home).forget_older_than(STOPS_KEPT)
 
 
 def forget_keys(store: Store, home: Home) -> None:

@@ -1,0 +1,5 @@
+"""Every channel between the platform's processes other than Kafka, one module each.
+
+A module holds a Protocol, which is what callers see, and its embedded back end, which keeps the records in files below the
+home. Its docstring says who writes, who reads, and what happens if the records are lost. Back ends are small values that can
+be pickled: Spark ships them to the workers."""

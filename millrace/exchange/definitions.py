@@ -1,0 +1,50 @@
+"""Definitions of tables, by fingerprint. A definition never changes.
+
+The controller writes one before the op that made it commits. The server, the accountant, the data plane, its workers and the
+couriers read it. If a file is lost, tasks that need it fail and are tried again; the control store still holds it in
+`revisions`, so an operator can put it back."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+from millrace.atomic import replace_file
+from millrace.exchange.sink_kinds import SinkKindFiles
+from millrace.model.names import Home
+from millrace.model.table import Definition
+
+MOST_CACHED = 4096
+
+
+class DefinitionStore(Protocol):
+    def publish(self, definition: Definition) -> None:
+        """Every process can read it when this returns."""
+        ...
+
+    def read(self, fingerprint: str) -> Definition:
+        """Raises FileNotFoundError where nobody published it. Cached in each process."""
+        ...
+
+    def forget(self, fingerprint: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionFiles:
+    home: Home
+
+    def publish(self, definition: Definition) -> None:
+        path = self.home.definition(definition.fingerprint)
+        if not path.exists():
+            replace_file(path, definition.to_json())
+        SinkKindFiles(self.home).note(definition)
+
+    def read(self, fingerprint: str) -> Definition:
+        return _read(self.home, fingerprint)
+
+    def forget(self, fingerprint: str) -> None:
+        self.home.definition(fingerprint).unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=MOST_CACHED)
+def _read(home: Home, fingerprint: str) -> Definition:
+    return Definition.from_json(home.definition(fingerprint).read_bytes())
