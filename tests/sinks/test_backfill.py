@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace.deliver import backfilling
 from millrace.deliver.backfill import ready_snapshot
 from millrace.deliver.backfilling import Backfiller
 from millrace.deliver.delivery import Order, deliver
@@ -28,7 +29,6 @@ from millrace.model.declaration import parse_table
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
-from millrace.plane import backfilling
 from millrace.sink.connector import Connector
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.sink import DeltaSink
