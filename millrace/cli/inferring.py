@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer
-import yaml
 
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import Session
+from millrace.cli.yaml_text import to_yaml
 from millrace.infer.proposing import Proposal, propose
 
 _FORMATS = (".yaml", ".yml", ".json")
@@ -38,8 +38,7 @@ def _written(proposal: Proposal, path: Path, *, as_json: bool) -> str:
     if as_json:
         return json.dumps(proposal.document, indent=2) + "\n"
     comments = [f"# Proposed from {path.name!r}.", *(f"# {remark}" for remark in _remarks(proposal))]
-    text = yaml.safe_dump(proposal.document, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
-    return "\n".join(map(printable, comments)) + "\n" + text
+    return "\n".join(map(printable, comments)) + "\n" + to_yaml(proposal.document, compact=True)
 
 
 def _remarks(proposal: Proposal) -> Iterator[str]:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import typer
-import yaml
 
 from millrace.cli.printing import print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.yaml_text import to_yaml
 from millrace.client import Millrace
 from millrace.client.tenants import delete_tenant, erase_tenant, export_tenant, restore_tenant
 from millrace.model.json_schemas import schema_named
@@ -49,7 +49,7 @@ def erase(session: Session, tenant: str, confirm: str | None, now: bool, wait: f
         return EXIT_FAILED
     with Millrace.from_home(session.home) as connection:
         receipt = erase_tenant(connection, tenant, confirm=confirm, now=now, wait=wait)
-    print_json(receipt) if session.json else print(yaml.safe_dump(receipt, sort_keys=False, allow_unicode=True), end="")
+    print_json(receipt) if session.json else print(to_yaml(receipt), end="")
     return 0
 
 
@@ -70,7 +70,7 @@ def export(session: Session, tenant: str, out: Path | None) -> None:
         for document in documents.values():
             print_json(document)
     elif out is None:
-        print(yaml.safe_dump_all(documents.values(), sort_keys=False, allow_unicode=True), end="")
+        print(to_yaml(*documents.values()), end="")
     else:
         _write(out, documents)
 
@@ -79,7 +79,7 @@ def _write(out: Path, documents: dict[str, dict[str, Any]]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name, document in documents.items():
         path = out / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        path.write_text(to_yaml(document), encoding="utf-8")
         print(path)
 
 

@@ -2,6 +2,7 @@
 
 Every likely pair of delimiter and quote is tried with the judge's own parser: the one under which the rows agree wins."""
 
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -121,20 +122,30 @@ def cells_of(text: bytes, layout: TextLayout, wanted: tuple[str, ...] | None = N
 
 
 def _apostrophes(text: bytes, found: Written) -> Written:
-    """Where every cell of a column stands in apostrophes, these are the quotes."""
+    """Apostrophes are the quotes where every cell of a column stands in them, or where they hold a cell of several lines."""
     if found.quote != '"' or b"'" not in text:
         return found
     rival = _tried(text, found.delimiter, "'")
     cells = cells_of(text, layout_of(len(found.first_row), found.delimiter, '"'))
     if cells is None or len(rival.first_row) != len(found.first_row) or rival.strays > found.strays:
         return found
-    return rival if any(_stand_in_apostrophes(column) for column in cells.columns.values()) else found
+    if any(_stand_in_apostrophes(column) for column in cells.columns.values()):
+        return rival
+    return rival if _span_lines_in_apostrophes(text, found.delimiter) else found
 
 
 def _stand_in_apostrophes(cells: pa.Array) -> bool:
     present = cells.drop_null()
     ends = pc.and_(pc.starts_with(present, "'"), pc.ends_with(present, "'"))
     return len(present) > 0 and bool(pc.all(pc.and_(ends, pc.greater(pc.binary_length(present), 1))).as_py())
+
+
+def _span_lines_in_apostrophes(text: bytes, delimiter: str) -> bool:
+    """Whether a quoted cell holds a line end, and every apostrophe of the text belongs to a quoted cell."""
+    edges = rb"\r\n" + re.escape(delimiter.encode())
+    quoted = re.compile(rb"(?<![^%b])'(?:[^']++|'')*+'(?![^%b])" % (edges, edges))
+    spans_lines = any(b"\n" in cell or b"\r" in cell for cell in quoted.findall(text))
+    return spans_lines and b"'" not in quoted.sub(b"", text)
 
 
 def null_text_of(text: bytes, written: Written) -> str:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 import zstandard
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from millrace.cli.inferring import _written
@@ -105,6 +105,9 @@ def csv_files(draw: st.DrawFn) -> tuple[bytes, int, int]:
 
 @MANY
 @given(csv_files())
+@example((b"'\n'\n", 1, 1))
+@example((b"id\r\n'\r\n'\r\n", 2, 1))
+@example((b"',\n',\n", 1, 2))
 def test_every_row_of_a_csv_file_passes_by_its_own_proposal(file: tuple[bytes, int, int]) -> None:
     body, rows, columns = file
     proposal, trial = inferred(body)
@@ -155,6 +158,8 @@ fields = st.sampled_from(["id", "a", "b", "B", "c", "_row", ""])
 
 @MANY
 @given(st.lists(st.dictionaries(fields, values, max_size=5), min_size=1, max_size=20), st.sampled_from(["", "gzip"]))
+@example([{"id": {"\x85": None}}], "")
+@example([{"id": {"a\n\x85b": "\u2028"}}], "")
 def test_every_json_object_passes_by_its_own_proposal(objects: list[dict[str, Any]], how: str) -> None:
     body = "\n".join(json.dumps(each) for each in objects).encode()
     found = proposed(packed(body, how), "orders.jsonl")
