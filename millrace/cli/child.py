@@ -17,7 +17,8 @@ from millrace.embed import leash
 from millrace.model.errors import Unavailable
 
 READY_SECONDS = 180.0
-STOP_SECONDS = 60.0
+STOP_SECONDS = 30.0
+REAP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def _wait_ready(process: subprocess.Popen[str], home: Path) -> str:
         if line.startswith("ready "):
             return line.split()[1]
         if not line:
-            raise _not_ready(home, f"ended with code {process.wait()} before it was ready")
+            raise _not_ready(home, f"ended with code {process.wait(REAP_SECONDS)} before it was ready")
 
 
 def _drain(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
@@ -89,4 +90,4 @@ def _stop(process: subprocess.Popen[str]) -> None:
         process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+        process.wait(REAP_SECONDS)

@@ -4,6 +4,7 @@ A child dies with the thread that started it; what an earlier, killed run left b
 """
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -105,15 +106,15 @@ class Child:
                 raise ChildFailed(self.name, f"was not ready within {limit:g} s", self.launch.log)
             time.sleep(PROBE_PAUSE_SECONDS)
 
-    def stop(self) -> None:
-        """Ask it to end, then kill what is left of its group."""
+    def stop(self, most_seconds: float = math.inf) -> None:
+        """Ask it to end, then kill what is left of its group. It gets its own `stop_seconds`, or `most_seconds` if less."""
         process = self._process
         if process is None:
             return
         if process.poll() is None:
             process.send_signal(self.launch.stop_signal)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(self.launch.stop_seconds)
+                process.wait(min(self.launch.stop_seconds, most_seconds))
         self.kill()
 
     def kill(self) -> None:

@@ -3,20 +3,21 @@
 Which children, and what an event means to the user, is the caller's business. Gives up when a child's restarts run out.
 """
 
-import signal
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import FrameType
 
 from millrace.embed.errors import ChildFailed
 from millrace.embed.process import Child
+from millrace.stopping import StopRequest
 
 WATCH_PAUSE_SECONDS = 0.1
+# All children together get so long to stop. Of it, each child that stops later has some reserved.
+STOP_SECONDS = 16.0
+RESERVED_SECONDS = 1.5
 
 
 class Happening(StrEnum):
@@ -80,11 +81,11 @@ class Supervisor:
         self._watched = [_Watched(child) for child in children]
         self._policy = policy
         self._on_event = on_event
-        self._stopping = threading.Event()
+        self._stop_request = StopRequest()
 
     def request_stop(self) -> None:
         """From any thread or signal handler; `run` then stops all children and returns."""
-        self._stopping.set()
+        self._stop_request.make()
 
     def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Start all in order, each when the one before is ready; call `on_ready`; keep them until asked to stop.
@@ -92,12 +93,12 @@ class Supervisor:
         Blocks. SIGINT and SIGTERM are requests to stop when called in the main thread. Raises ChildFailed when a child
         does not start or dies too often; whatever the end, nothing is left running.
         """
-        with self._signals_stop():
+        with self._stop_request.heeding_signals():
             try:
                 self._start_all()
-                if not self._stopping.is_set():
+                if not self._stop_request.is_made():
                     on_ready()
-                while not self._stopping.wait(WATCH_PAUSE_SECONDS):
+                while not self._stop_request.wait(WATCH_PAUSE_SECONDS):
                     for watched in self._watched:
                         self._tend(watched)
             finally:
@@ -107,7 +108,7 @@ class Supervisor:
         for watched in self._watched:
             self._start(watched)
             while watched.ready_by is not None:
-                if self._stopping.wait(WATCH_PAUSE_SECONDS):
+                if self._stop_request.wait(WATCH_PAUSE_SECONDS):
                     return
                 for earlier in self._watched:
                     if earlier.child.pid is not None:
@@ -151,32 +152,17 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         """The stack unwinds in reverse, and to its end even when one child cannot be ended."""
+        ends_at = time.monotonic() + STOP_SECONDS
+        started = [watched for watched in self._watched if watched.child.pid is not None]
         with ExitStack() as stops:
-            for watched in self._watched:
-                if watched.child.pid is not None:
-                    stops.callback(self._stop, watched)
+            for before, watched in enumerate(started):
+                stops.callback(self._stop, watched, ends_at - before * RESERVED_SECONDS)
 
-    def _stop(self, watched: _Watched) -> None:
-        watched.child.stop()
+    def _stop(self, watched: _Watched, ends_at: float) -> None:
+        watched.child.stop(max(RESERVED_SECONDS, ends_at - time.monotonic()))
         self._tell(watched, Happening.STOPPED)
 
     def _tell(
         self, watched: _Watched, happening: Happening, exit_code: int | None = None, retry_seconds: float | None = None
     ) -> None:
         self._on_event(Event(watched.child.name, happening, watched.child.pid, exit_code, retry_seconds))
-
-    @contextmanager
-    def _signals_stop(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(number: int, frame: FrameType | None) -> None:
-            self.request_stop()
-
-        former = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)

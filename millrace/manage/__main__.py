@@ -2,31 +2,28 @@
 
 import logging
 import os
-import signal
-import threading
-from types import FrameType
 
 from millrace.client import Millrace
 from millrace.manage.managers import IngestionManagers
 from millrace.model.names import Home
 from millrace.observe import log_to_stderr
 from millrace.settings import Settings
+from millrace.stopping import StopRequest
+
+STOP_SECONDS = 12.0
 
 
 def main() -> None:
     log_to_stderr()
     # The platform is asked every second.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    settings, stopping = Settings(), threading.Event()
-    keeper = IngestionManagers(Home(settings.home), Millrace.from_home(settings.home), settings.apps, settings.kms)
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-        keeper.wake()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    keeper.run(stopping)
+    stop_request = StopRequest()
+    stop_request.heed_signals()
+    # A platform that does not answer keeps a request waiting for longer than that.
+    stop_request.exit_within(STOP_SECONDS)
+    settings = Settings()
+    managers = IngestionManagers(Home(settings.home), Millrace.from_home(settings.home), settings.apps, settings.kms)
+    managers.run(stop_request)
     # Imports under way wait in their threads for answers that nobody needs any more.
     os._exit(0)
 

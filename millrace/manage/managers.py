@@ -5,7 +5,6 @@ One thread decides and looks after processes; imports have threads of their own,
 import json
 import os
 import select
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,6 +28,7 @@ from millrace.observe import log, observe
 from millrace.seal.keyring import keyring_of
 from millrace.settings import AppSettings, KmsSettings
 from millrace.staging.folders import Staging
+from millrace.stopping import StopRequest
 
 REFRESH_SECONDS = 1.0
 # Of the time, at most so much is spent on asking: thousands of agreements are read less often.
@@ -47,6 +47,7 @@ class IngestionManagers:
         self._apps = Apps(connection)
         self._waking, self._wake_end = os.pipe()
         os.set_blocking(self._waking, False)
+        os.set_blocking(self._wake_end, False)
         confinement = possible_confinement(home, settings.network)
         self._tools = Tools(
             home,
@@ -70,10 +71,10 @@ class IngestionManagers:
         with suppress(OSError):
             os.write(self._wake_end, b"!")
 
-    def run(self, stopping: threading.Event) -> None:
+    def run(self, stop_request: StopRequest) -> None:
         """Until it is told to stop; then every program is ended, and what is under way waits for the next start."""
         self._take_up_left_overs()
-        while not stopping.is_set():
+        while not stop_request.is_made():
             if self._every["refresh"].is_due():
                 self._refresh()
                 self._every["refresh"].pause(REFRESH_SHARE)
@@ -84,7 +85,7 @@ class IngestionManagers:
                 self._tidy()
             if self._every["logs"].is_due():
                 self._rotate_logs()
-            self._rest()
+            self._rest(stop_request)
         self._shut_down()
 
     def _take_up_left_overs(self) -> None:
@@ -132,9 +133,13 @@ class IngestionManagers:
         except FileNotFoundError:
             return set()
 
-    def _rest(self) -> None:
+    def _rest(self, stop_request: StopRequest) -> None:
         busy = any(tended.is_busy for tended in self._tended.values())
-        heard = [self._waking, *([self._tools.watcher.descriptor] if self._tools.watcher.descriptor else [])]
+        heard = [
+            self._waking,
+            stop_request.descriptor,
+            *([self._tools.watcher.descriptor] if self._tools.watcher.descriptor else []),
+        ]
         ready, _, _ = select.select(heard, [], [], BUSY_SECONDS if busy else IDLE_SECONDS)
         if self._waking in ready:
             with suppress(BlockingIOError):

@@ -22,14 +22,20 @@ from millrace.seal.keyring import keyring_of
 from millrace.settings import Settings
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Upkeep
+from millrace.stopping import StopRequest
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT
 
 TOPICS_SECONDS = 60.0
+STOP_SECONDS = 12.0
 
 
 def main() -> None:
     log_to_stderr()
+    stop_request = StopRequest()
+    stop_request.heed_signals()
+    # A query may wait for a broker that is gone. Whatever it leaves undone, the next start does.
+    stop_request.exit_within(STOP_SECONDS)
     settings = Settings()
     home = Home(settings.home)
     options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
@@ -40,7 +46,10 @@ def main() -> None:
     home.stops.mkdir(parents=True, exist_ok=True)
     spark = open_session(settings.spark, spark_jars(), scratch)
     remember(home, spark)
-    warm_up(spark)
+    # PySpark has set a SIGINT handler of its own.
+    stop_request.heed_signals()
+    if not stop_request.is_made():
+        warm_up(spark)
     appender = Appender(cluster)
     upkeep = Upkeep()
     keyring = keyring_of(str(home.root), settings.kms)
@@ -58,7 +67,7 @@ def main() -> None:
         cluster=cluster,
         home=home,
         settings=settings.spark,
-        raw_partitions=_wait_for_topics(cluster),
+        raw_partitions=_wait_for_topics(cluster, stop_request),
         accepted=DeltaSink(home, upkeep, keyring),
         rejected=ErrorStore(home, ERRORS_SCHEMA, upkeep, keyring),
         couriers=couriers,
@@ -74,21 +83,22 @@ def main() -> None:
 
     keep_tidy(spark, home, upkeep, settings.kms)
     couriers.start()
-    DataPlane(flow.queries, home, appender).run(ready)
+    DataPlane(flow.queries, home, appender).run(stop_request, ready)
     spark.stop()
     appender.close()
 
 
-def _wait_for_topics(cluster: Cluster) -> int:
-    """The server makes the topics; it starts at the same time."""
+def _wait_for_topics(cluster: Cluster, stop_request: StopRequest) -> int:
+    """The server makes the topics; it starts at the same time. Without partitions there are no queries to stop either."""
     topics, deadline = Topics(cluster), time.monotonic() + TOPICS_SECONDS
     while True:
         try:
             return topics.partitions(RAW_INPUT)
         except Unavailable:
+            if stop_request.wait(0.2):
+                sys.exit(0)
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The data plane process: one Spark session, the queries of the flow, each started again when it fails."""
 
-import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ from millrace.model.facts import Checkpointed, to_dict
 from millrace.model.names import Home
 from millrace.observe import gauge, log, observe, seconds
 from millrace.plane.checkpoints import CheckpointWatch
+from millrace.stopping import StopRequest
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
 from millrace.wire.topics import PROGRESS
@@ -44,15 +43,12 @@ class DataPlane:
         self._queries: dict[str, Running] = {}
         self._watches: list[CheckpointWatch] = []
         self._appender = appender
-        self._stopping = threading.Event()
 
-    def run(self, on_ready: Callable[[], None]) -> None:
-        for sign in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(sign, lambda *_: self._stopping.set())
+    def run(self, stop_request: StopRequest, on_ready: Callable[[], None]) -> None:
         looked = told = 0.0
         self._keep_running()
         on_ready()
-        while not self._stopping.wait(LOOK_SECONDS):
+        while not stop_request.wait(LOOK_SECONDS):
             # Told again now and then: a ledger that was restarted knows nothing of positions that no longer move.
             again = time.monotonic() - told > TELL_AGAIN_SECONDS
             told = time.monotonic() if again else told

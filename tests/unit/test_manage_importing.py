@@ -24,6 +24,7 @@ from millrace.settings import AppSettings, KmsSettings
 from millrace.staging import sealed
 from millrace.staging.folders import Staging
 from millrace.staging.runs import RUNNING, Run
+from millrace.stopping import StopRequest
 from tests.support.fake_platform import TOKEN, Cut, FakePlatform, Refuse, fake_platform
 
 RUN = "run_1"
@@ -221,13 +222,13 @@ def test_a_log_that_cannot_be_kept_holds_up_no_run(tmp_path: Path, monkeypatch: 
 
 
 def test_one_tenants_trouble_ends_no_others_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopping, rotated = threading.Event(), list[str]()
+    stop_request, rotated = StopRequest(), list[str]()
 
     def troubled(_: object, tenant: str) -> Mock:
         def rotate() -> None:
             rotated.append(tenant)
             if len(rotated) == 2:
-                stopping.set()
+                stop_request.make()
             raise OSError(errno.ENAMETOOLONG, "File name too long")
 
         if tenant == "not_taken_up":
@@ -241,5 +242,5 @@ def test_one_tenants_trouble_ends_no_others_program(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(managers, "AppRunner", troubled)
     with fake_platform() as fake, Millrace(fake.url, TOKEN) as connection:
         fake.answers["GET", "/v1/apps"] = {"items": []}
-        IngestionManagers(Home(tmp_path), connection, AppSettings(), KmsSettings()).run(stopping)
+        IngestionManagers(Home(tmp_path), connection, AppSettings(), KmsSettings()).run(stop_request)
     assert rotated == ["first", "second"]
