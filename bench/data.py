@@ -1,9 +1,6 @@
-"""Tenant A's rows as files, made once by the shared generator and kept under build/; the limit by the shared script.
-
-Refuses to guess: without the two scripts it says where to put them."""
+"""Tenant A's rows as files, made once and kept under build/; and what pyarrow alone reaches with them."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,23 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 
-from millrace.model.errors import Missing
+from bench.onu import write_rows
 
 REPOSITORY = Path(__file__).parents[1]
 ALL_ROWS = 5_000_000
 # How warm the JVMs and the workers are decides a lot: what is measured is a platform that has been at work.
 WARMING_ROWS = 1_000_000
-
-
-def scripts_folder() -> Path:
-    """MILLRACE_BENCH_DATA, else ../shared/bench beside the repository."""
-    named = os.environ.get("MILLRACE_BENCH_DATA")
-    folder = Path(named) if named else REPOSITORY.parent / "shared" / "bench"
-    if not (folder / "onu.py").is_file() or not (folder / "limit.py").is_file():
-        raise Missing(
-            f"{folder} does not hold onu.py and limit.py.", remedy="Set MILLRACE_BENCH_DATA to the folder that does."
-        )
-    return folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +30,7 @@ class Data:
         if not path.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(".partial")
-            subprocess.run([sys.executable, scripts_folder() / "onu.py", str(count), partial, str(first)], check=True)
+            write_rows(count, partial, first)
             partial.rename(path)
         return path
 
@@ -84,8 +70,9 @@ class Data:
 
 def limit_rows_per_second(path: Path) -> float:
     """What pyarrow alone reaches on every core of this machine, now."""
-    command = [sys.executable, str(scripts_folder() / "limit.py"), str(path)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    # A process of its own: what this one has loaded must not slow its workers.
+    command = [sys.executable, "-m", "bench.limit", str(path)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPOSITORY, timeout=600).stdout
     return float(json.loads(printed)["rows_per_second"])
 
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.table import LakeTable
 from tests.support.revisions import ID, Revisions, column, rows_of, write_under
+from tests.support.spark import end_session
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +30,11 @@ def spark(jars: Callable[[str], list[Path]]) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()
     )
+    gateway = SparkContext._gateway
+    assert gateway is not None
     yield session
-    session.stop()
+    end_session(session)
+    assert gateway.proc.poll() is not None, "the JVM still runs"
 
 
 def commit(table: LakeTable, version: int, ids: range, text: str) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import deltalake
-import duckdb
 import polars as pl
 import pyarrow as pa
 
@@ -14,6 +13,7 @@ from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
+from tests.support.duckdb_delta import delta_scan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 KEYED = TableSpec("keyed", SCHEMA, key=("id",))
@@ -97,10 +97,8 @@ def read_by_deltalake(root: Path, version: int | None = None) -> list[tuple[int,
 
 
 def read_by_duckdb(root: Path, version: int | None = None) -> list[tuple[int, int]]:
-    live = pa.table(deltalake.DeltaTable(str(root), version=version).scan().read_all())
-    with duckdb.connect() as connection:
-        connection.register("live", live)
-        return sorted(connection.execute("select id, _version from live").fetchall())
+    """By its own `delta_scan`."""
+    return sorted((int(str(key)), int(str(at))) for key, at in delta_scan(root, version, "id", "_version"))
 
 
 def read_by_query(root: Path, version: int | None = None) -> list[tuple[int, int]]:
