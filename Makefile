@@ -21,12 +21,12 @@ demo: setup
 	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
 
 test: setup lint
-	@scripts/setup test_jars postgres mariadb
+	@scripts/setup test_jars postgres mariadb duckdb_delta
 	@$(ALONE) $(BIN)/pytest -m "not slow"
 
 # The same tests, measured; every process they start is slower for it.
 coverage: setup
-	@scripts/setup test_jars postgres mariadb
+	@scripts/setup test_jars postgres mariadb duckdb_delta
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(ALONE) $(BIN)/coverage run -m pytest -m "not slow"
 
@@ -75,7 +75,7 @@ bench-log: setup
 	@$(ALONE) $(BIN)/python -m bench log $(BENCH)
 
 bench-sinks: setup
-	@scripts/setup test_jars postgres mariadb
+	@scripts/setup test_jars postgres mariadb duckdb_delta
 	@$(ALONE) $(BIN)/python -m bench sinks $(BENCH)
 
 bench-tenants: setup
