@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from pyroaring import BitMap64
 
+from millrace.declare.table import parse_table
 from millrace.model.chunk import ROWS
-from millrace.model.declaration import parse_table
 from millrace.model.table import Definition
 
 KEYS = 6

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Connection
 
 from millrace.api.documents import find_table
+from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_document import target_document
-from millrace.model.declaration import parse_table
 from millrace.model.documents import DeclarationWarning
 from millrace.model.errors import Invalid, Missing
 from millrace.model.names import checked_name

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
 
 from millrace.api.sink_status import SinkStatus
+from millrace.arrow.types import arrow_type
 from millrace.model.errors import Missing
 from millrace.model.imports import (
     ADMITTED,
@@ -65,7 +66,7 @@ def table_document(definition: Definition, home: Home) -> dict[str, Any]:
         "generation": definition.generation,
         "definition": definition.fingerprint,
         "location": location_of(home, definition),
-        "columns": [{"name": c.name, "type": str(c.arrow), "nullable": c.nullable} for c in definition.columns],
+        "columns": [{"name": c.name, "type": str(arrow_type(c)), "nullable": c.nullable} for c in definition.columns],
         "primary_key": list(table.primary_key),
         "declaration": table.to_dict(),
     }

@@ -12,7 +12,7 @@ from millrace.cli.session import EXIT_FAILED, Session
 from millrace.cli.yaml_text import to_yaml
 from millrace.client import Millrace
 from millrace.client.tenants import delete_tenant, erase_tenant, export_tenant, restore_tenant
-from millrace.model.json_schemas import schema_named
+from millrace.declare.json_schemas import schema_named
 
 
 def show(session: Session) -> None:

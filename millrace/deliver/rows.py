@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
+from millrace.arrow.types import stored_schema
 from millrace.deliver.queue import Item, Queue
 from millrace.lake.batch import age
 from millrace.lake.keyhash import hash_keys
@@ -23,7 +24,7 @@ from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.lake.target import Lineage
 from millrace.lake.tombstones import Tombstones
-from millrace.model.columns import DELETED_COLUMN, stored_schema
+from millrace.model.columns import DELETED_COLUMN
 from millrace.model.names import Home
 from millrace.model.table import Definition
 from millrace.seal.files import open_part

@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pyarrow.types as pat
 
-from millrace.model.columns import arrow_type
+from millrace.arrow.types import arrow_of
 from millrace.model.fields import Field, assigned
+from millrace.model.stored_types import stored_type
 
 
 def suits(given: pa.DataType, field: Field) -> bool:
@@ -15,7 +16,7 @@ def suits(given: pa.DataType, field: Field) -> bool:
     if field.kind == "map":
         return pat.is_map(given) and suits(given.item_type, field.element())
     try:
-        pa.array([], given).cast(arrow_type(field.avro, field.name))
+        pa.array([], given).cast(arrow_of(stored_type(field.avro, field.name)))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
         return False
     return True

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from fastavro.schema import expand_schema
 
-from millrace.model.columns import MAX_DEPTH, Avro
 from millrace.model.errors import Invalid
+from millrace.model.stored_types import MAX_DEPTH, Avro
 
 _HELD = {
     "null": pa.null(),

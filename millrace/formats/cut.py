@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from millrace.declare.table import ENCODINGS, FILE_TYPES
 from millrace.formats.avro_cut import AvroCutter
 from millrace.formats.csv_cut import csv_cutter
 from millrace.formats.decompress import Decompress
@@ -11,7 +12,6 @@ from millrace.formats.parquet_cut import ParquetCutter
 from millrace.formats.pieces import Cut, Cutter, Limits, ResumePoint, UploadOptions
 from millrace.formats.pipeline import Meter, Pipeline, Stage
 from millrace.formats.transcode import Transcode
-from millrace.model.declaration import ENCODINGS, FILE_TYPES
 from millrace.model.errors import Invalid
 from millrace.model.table import CsvDialect, Definition
 

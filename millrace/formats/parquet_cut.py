@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from millrace.arrow.types import arrow_schema, arrow_type
 from millrace.formats.arrow_match import suits
 from millrace.formats.matching import readable_columns, refuse_mismatch, unknown
 from millrace.formats.pieces import Cut, Limits, ResumePoint, UploadOptions
 from millrace.formats.spool import Spool
 from millrace.model.chunk import Oversize
-from millrace.model.columns import DELETED_COLUMN, arrow_schema
+from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid, TooLarge, Unavailable
 from millrace.model.fields import assigned, field_of
 from millrace.model.table import Definition
@@ -110,7 +111,7 @@ class ParquetCutter:
         names = assigned(schema.names, columns)
         known = {names[column.name]: column for column in columns if column.name in names}
         wrong = [
-            f"{name!r} is {schema.field(name).type}, the table has {column.arrow}"
+            f"{name!r} is {schema.field(name).type}, the table has {arrow_type(column)}"
             for name, column in known.items()
             if not suits(schema.field(name).type, field_of(column))
         ]

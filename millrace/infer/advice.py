@@ -7,7 +7,8 @@ from millrace.infer.avro import shown_type
 from millrace.infer.choose import fitting
 from millrace.infer.observing import Observed
 from millrace.infer.tally import ReasonCount
-from millrace.model.columns import Avro, Column
+from millrace.model.columns import Column
+from millrace.model.stored_types import Avro
 from millrace.model.table import Definition
 
 _EMPTY = ("required", "primary_key")

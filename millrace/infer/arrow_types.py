@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from millrace.infer.avro import MAX_PRECISION, avro_type, decimal_type
-from millrace.model.columns import Avro
+from millrace.model.stored_types import Avro
 
 _INT_BITS = 32
 _UNSIGNED_LONG_DIGITS = 20

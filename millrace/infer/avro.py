@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from millrace.model.columns import Avro, Column, arrow_type
+from millrace.model.stored_types import Avro
 
 MAX_PRECISION = 38
 
@@ -22,10 +22,6 @@ def avro_type(name: str) -> Avro:
 
 def decimal_type(precision: int, scale: int) -> Avro:
     return {"type": "bytes", "logicalType": "decimal", "precision": max(1, precision), "scale": scale}
-
-
-def column_of(name: str, avro: Avro, nullable: bool = False) -> Column:
-    return Column(name, avro, nullable, arrow_type(avro, name))
 
 
 def shown_type(avro: Avro) -> str:

@@ -16,8 +16,9 @@ from millrace.infer.column_names import unusable
 from millrace.infer.draft import Draft, Looked, with_key
 from millrace.infer.keys import KeyWatch, may_be_key
 from millrace.infer.sampling import plain_bytes
-from millrace.model.columns import Avro, Column, parse_columns
+from millrace.model.columns import Column, logical_type, parse_columns
 from millrace.model.errors import Invalid
+from millrace.model.stored_types import Avro
 
 READ_BYTES = 256 << 20
 _HEAD_ROWS = 100_000
@@ -93,7 +94,7 @@ def _is_foreign(avro: Avro) -> bool:
     if not isinstance(avro, dict):
         return False
     logical, kind = avro.get("logicalType"), avro.get("type")
-    known = Column("", avro, False, pa.null()).logical if isinstance(kind, str) else logical
+    known = logical_type(avro) if isinstance(kind, str) else logical
     if logical is not None and known is None and f"{kind}-{logical}" in LOGICAL_READERS:
         return True
     inner = [avro.get(key) for key in ("items", "values")] + ([kind] if isinstance(kind, dict) else [])

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from millrace.formats.cut import UploadOptions
 from millrace.infer.advice import Advice
-from millrace.infer.avro import column_of
 from millrace.infer.draft import Draft
 from millrace.infer.tally import ReasonCount
 from millrace.infer.trial import Bounds, Trial, try_file
-from millrace.model.columns import Column
+from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid
 
 CHECKED_BYTES = 256 << 20

@@ -3,7 +3,7 @@
 from millrace.infer.avro import MAX_PRECISION, avro_type, decimal_type
 from millrace.infer.digits import DOUBLE_DIGITS
 from millrace.infer.evidence import MOMENTS, Evidence
-from millrace.model.columns import Avro
+from millrace.model.stored_types import Avro
 
 # So many digits survive the way into a float and back.
 FLOAT_DIGITS = 6

@@ -10,7 +10,7 @@ from millrace.infer.choose import fitting
 from millrace.infer.column_names import unusable
 from millrace.infer.csv_dialect import Written, cells_of, layout_of
 from millrace.infer.evidence import bytes_evidence, text_evidence
-from millrace.model.columns import Avro
+from millrace.model.stored_types import Avro
 
 _LIKE_A_NAME = re.compile(r"[^\W\d][\w .\-/()#%:+&']{0,99}")
 _TEXT = ("string", "bytes")

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from millrace.infer.avro import column_of
+from millrace.declare.table import parse_table
 from millrace.infer.choose import fitting
 from millrace.infer.column_names import avro_name
 from millrace.infer.evidence import Evidence
 from millrace.infer.keys import KeyWatch, may_be_key
-from millrace.model.columns import Avro, Column
-from millrace.model.declaration import parse_table
+from millrace.model.columns import Column, column_of
+from millrace.model.stored_types import Avro
 from millrace.model.table import CsvDialect, Definition, define
 
 

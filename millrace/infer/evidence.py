@@ -8,8 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.infer.avro import avro_type, column_of
+from millrace.infer.avro import avro_type
 from millrace.infer.digits import NO_DIGITS, Digits, digits_of_integers, digits_of_texts, is_spelled, octet_range
+from millrace.model.columns import column_of
 from millrace.validate.text import typed_text
 
 NUMBERS = frozenset({"int", "long", "decimal", "float", "double"})

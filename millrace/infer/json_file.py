@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from millrace.infer.avro import column_of
 from millrace.infer.column_names import avro_name, unusable
 from millrace.infer.draft import Draft, Looked, proposed, with_key
 from millrace.infer.encodings import UTF8, UTF16, as_utf8, encoding_of
 from millrace.infer.json_shape import LongNumber, Object, Shape, object_shape, objects_of
 from millrace.infer.keys import KeyWatch
 from millrace.infer.sampling import Sample
-from millrace.model.columns import Avro, Column
+from millrace.model.columns import Column, column_of
+from millrace.model.stored_types import Avro
 
 _AT_ONCE = 1 << 20
 _MOST_FIELDS = 200

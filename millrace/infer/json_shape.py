@@ -23,7 +23,8 @@ from millrace.infer.evidence import (
     only,
     text_evidence,
 )
-from millrace.model.columns import MAX_COLUMNS, MAX_DEPTH
+from millrace.model.columns import MAX_COLUMNS
+from millrace.model.stored_types import MAX_DEPTH
 
 _NEVER_TEXT = (NUMBERS - {"decimal"}) | {"boolean"}
 _LONG_LIMIT = float(1 << 63)

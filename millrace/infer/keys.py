@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from millrace.infer.avro import shown_type
-from millrace.model.columns import Avro, Column
+from millrace.model.columns import Column
+from millrace.model.stored_types import Avro
 
 MOST_ROWS = 1_000_000
 MOST_COLUMNS = 100

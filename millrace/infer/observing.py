@@ -12,7 +12,8 @@ from millrace.infer.arrow_types import avro_of_arrow
 from millrace.infer.evidence import NOTHING, TEXTS, Evidence, bytes_evidence
 from millrace.infer.json_shape import LongNumber, Object, Shape, objects_of, shape_of
 from millrace.model.chunk import ChunkHeader
-from millrace.model.columns import RESCUED_COLUMN, Avro, Column
+from millrace.model.columns import RESCUED_COLUMN, Column
+from millrace.model.stored_types import Avro
 from millrace.validate.cells import is_utf8
 from millrace.validate.csv_cells import read_cells
 

@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millrace.infer.arrow_types import avro_of_arrow
-from millrace.infer.avro import column_of
 from millrace.infer.column_names import avro_name, unusable
 from millrace.infer.draft import Draft, Looked, with_key
 from millrace.infer.keys import KeyWatch, may_be_key
 from millrace.infer.sampling import compression_of, plain_bytes
-from millrace.model.columns import Column
+from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid
 
 _GROUPS = 16

@@ -2,8 +2,8 @@
 
 import pyarrow as pa
 
+from millrace.arrow.types import OWN_COLUMNS
 from millrace.model.chunk import ChunkHeader, ChunkVerdict
-from millrace.model.columns import OWN_COLUMNS
 
 # Of a row that was accepted and then refused by the sink whose name follows; its bytes are not kept.
 SINK_RULE = "sink:"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millrace.arrow.types import arrow_type
 from millrace.lake.schema import SYSTEM_COLUMNS
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column
@@ -37,24 +38,24 @@ class _Origin:
             return name in names or stored_default(self.added) is not None
         if self.source != name:
             return self.source in names or name in names
-        if name not in names or all(step.before.arrow == step.after.arrow for step in self.steps):
+        if name not in names or all(arrow_type(step.before) == arrow_type(step.after) for step in self.steps):
             return False
         kind = stored.field(name).type
-        return kind != self.column.arrow and (kind, self.column.arrow) not in READ_AS_WIDER
+        return kind != arrow_type(self.column) and (kind, arrow_type(self.column)) not in READ_AS_WIDER
 
     def cells(self, rows: pa.Table) -> Any:
         cells = self._first_cells(rows)
         for step in self.steps:
-            cells = _fitted(cells, field_of(step.before), field_of(step.after), step.after.arrow)
-        return _cast(cells, self.column.arrow)
+            cells = _fitted(cells, field_of(step.before), field_of(step.after), arrow_type(step.after))
+        return _cast(cells, arrow_type(self.column))
 
     def _first_cells(self, rows: pa.Table) -> Any:
         if self.added is not None:
             # What the default is now is for rows to come: those already there got what it was then.
-            return _repeated(stored_default(self.added), self.added.arrow, rows.num_rows)
+            return _repeated(stored_default(self.added), arrow_type(self.added), rows.num_rows)
         if self.source in rows.column_names:
             return rows[self.source].combine_chunks()
-        return pa.nulls(rows.num_rows, self.column.arrow)
+        return pa.nulls(rows.num_rows, arrow_type(self.column))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import orjson
 import pyarrow as pa
 
-from millrace.model.columns import arrow_schema as columns_as_stored
+from millrace.arrow.types import arrow_schema as columns_as_stored
 from millrace.model.errors import Clash, Invalid
 from millrace.model.table import Definition
 

@@ -1,31 +1,22 @@
-"""Changes of a table in, lines for people out: what changes, and what the sinks do to the rows that are already there."""
+"""Changes of a table in, lines for people out."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
-from millrace.model.columns import RESCUED_COLUMN, Column, parse_columns
+from millrace.model.columns import Column, parse_columns
 from millrace.model.defaults import stored_default
 from millrace.model.fields import field_of
 from millrace.model.rules import rule_document
 from millrace.model.table import TableDeclaration
 
 _SHOWN = 60
-# What every reader of a Delta table casts while it reads.
-_READ_AS_WIDER = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def describe(changes: Sequence[Change]) -> list[str]:
     """One line per change, in the words of the declaration."""
     return [_described(change) for change in changes]
-
-
-def delta_ddl(changes: Sequence[Change], files: int | None = None) -> list[str]:
-    """One line per change that the Delta sink makes; `files` is how many data files the table has, where it is known."""
-    return [f"delta: {line}" for change in changes if (line := _delta(change, files))]
 
 
 def settings_changed(before: TableDeclaration, after: TableDeclaration) -> list[str]:
@@ -46,7 +37,7 @@ def words_changed(was: Mapping[str, Any], becomes: Mapping[str, Any]) -> list[st
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             lines += [f"{name}.{line}" for line in words_changed(before, after)]
         elif before != after:
-            lines.append(f"{name}: {_shown(before)} -> {_shown(after)}")
+            lines.append(f"{name}: {shown_value(before)} -> {shown_value(after)}")
     return lines
 
 
@@ -62,30 +53,12 @@ def _described(change: Change) -> str:
             return f"change column {name} from {_typed(before)} to {_typed(after)}"
 
 
-def _delta(change: Change, files: int | None) -> str | None:
-    rewrites = "rewrites the table's files" if files is None else f"rewrites {files} file{'s' * (files != 1)}"
-    match change:
-        case AddColumn(column) if stored_default(column) is not None:
-            return f"add column {column.name} {column.arrow}, existing rows get {_shown(column.default)} ({rewrites})"
-        case AddColumn(column):
-            return f"add column {column.name} {column.arrow}, existing rows have null (metadata only)"
-        case DropColumn(name):
-            what = "what was rescued is gone" if name == RESCUED_COLUMN else "its values are gone"
-            return f"drop column {name}, {what} (metadata only)"
-        case RenameColumn(old, new):
-            return f"rename column {old} to {new} ({rewrites})"
-        case WidenColumn(name, before, after) if before.arrow != after.arrow:
-            how = "metadata only" if (before.arrow, after.arrow) in _READ_AS_WIDER else rewrites
-            return f"change column {name} from {before.arrow} to {after.arrow} ({how})"
-    return None
-
-
 def _typed(column: Column) -> str:
     return field_of(column).spelled()
 
 
 def _default(column: Column) -> str:
-    return "" if stored_default(column) is None else f", default {_shown(column.default)}"
+    return "" if stored_default(column) is None else f", default {shown_value(column.default)}"
 
 
 def _settings(table: TableDeclaration) -> dict[str, Any]:
@@ -109,6 +82,6 @@ def _said_of_columns(table: TableDeclaration) -> dict[str, dict[str, Any]]:
     return {column.name: {"default": column.default, "aliases": list(column.aliases)} for column in columns}
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

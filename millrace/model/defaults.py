@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
-from millrace.model.columns import Column
+from millrace.model.columns import Column, logical_type
 from millrace.model.errors import Invalid
-from millrace.model.fields import Field, field_of, logical_of, spelled
+from millrace.model.fields import Field, field_of, spelled
 
 _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -26,7 +26,7 @@ _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 def stored_default(column: Column) -> Any:
-    """The column's default as `pyarrow.array` takes it for `column.arrow`; None where there is none of its type."""
+    """The column's default as `pyarrow.array` takes it for the column's Arrow type; None where there is none of its type."""
     field = field_of(column)
     try:
         return None if field.default is None else stored_value(field, field.default)
@@ -55,7 +55,7 @@ def stored_value(field: Field, value: Any) -> Any:
     if value is None and field.nullable:
         return None
     try:
-        return _READERS.get(logical_of(field.avro) or field.kind, _strange)(field, value)
+        return _READERS.get(logical_type(field.avro) or field.kind, _strange)(field, value)
     except (ValueError, OverflowError, InvalidOperation) as error:
         where = f" of {field.name!r}" if field.name else ""
         raise Invalid(

@@ -6,15 +6,14 @@ declared `compatibility`. Code `needs_generation`: no sink can do it to stored r
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
-from millrace.model.change_words import delta_ddl, describe, settings_changed
+from millrace.model.change_words import describe, settings_changed
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column
 from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.errors import Clash, Corrupt
 from millrace.model.fields import Field, field_of
 from millrace.model.resolution import AVRO, SINKS, Problem, between, matched, problems
+from millrace.model.stored_types import DECIMAL
 from millrace.model.table import Definition, TableDeclaration, define
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "WidenColumn",
     "changes",
     "check",
-    "delta_ddl",
     "describe",
     "path",
     "settings_changed",
@@ -151,7 +149,8 @@ def _key_column_changes(before: Column, after: Column) -> Iterator[str]:
 
 
 def _finds_its_rows(before: Column, after: Column) -> bool:
-    return before.arrow == after.arrow or pa.types.is_decimal(before.arrow) or (before.kind, after.kind) in _WIDER_KEYS
+    same = before.stored == after.stored or before.stored.kind == DECIMAL
+    return same or (before.kind, after.kind) in _WIDER_KEYS
 
 
 def _incompatibilities(policy: str, known: Definition, after: Definition) -> Iterator[tuple[str, str]]:

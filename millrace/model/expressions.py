@@ -28,7 +28,7 @@ _RESERVED = ("and", "or", "not", "is", "in", "null", "true", "false")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnName:
     name: str
 
 
@@ -45,7 +45,7 @@ class Call:
     parts: tuple["Expression", ...]
 
 
-Expression = Column | Literal | Call
+Expression = ColumnName | Literal | Call
 
 
 def parse_expression(text: str) -> Expression:
@@ -55,7 +55,7 @@ def parse_expression(text: str) -> Expression:
 
 def columns_of(expression: Expression) -> Iterator[str]:
     match expression:
-        case Column(name):
+        case ColumnName(name):
             yield name
         case Call(_, parts):
             for part in parts:
@@ -195,8 +195,8 @@ class _Parser:
             case "text":
                 return Literal(token[1:-1].replace("''", "'"))
             case "quoted":
-                return Column(token[1:-1])
-        return self._called(token) if self._peek("(") else Column(token)
+                return ColumnName(token[1:-1])
+        return self._called(token) if self._peek("(") else ColumnName(token)
 
     def _number(self, token: str) -> int | float:
         value = int(token) if token.isdigit() else float(token)

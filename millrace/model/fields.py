@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
-from millrace.model.columns import Avro, Column
+from millrace.model.columns import Column, logical_type
+from millrace.model.stored_types import Avro
 
 _SHOWN = 6
 
@@ -94,12 +93,8 @@ def kind_of(avro: Avro) -> str:
     return avro if isinstance(avro, str) else str(avro["type"])
 
 
-def logical_of(avro: Avro) -> str | None:
-    return Column("", avro, False, pa.null()).logical
-
-
 def spelled(avro: Avro) -> str:
-    logical = logical_of(avro)
+    logical = logical_type(avro)
     if logical == "decimal":
         return f"decimal({avro['precision']},{avro.get('scale', 0)})"
     return logical or _spelled_kind(Field("", avro, False, False))

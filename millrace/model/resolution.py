@@ -5,8 +5,9 @@ Two readings: `AVRO`, by the rules of schema resolution, and `SINKS`, by what ca
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from millrace.model.columns import Avro
-from millrace.model.fields import Field, assigned, kind_of, logical_of, spelled
+from millrace.model.columns import logical_type
+from millrace.model.fields import Field, assigned, kind_of, spelled
+from millrace.model.stored_types import Avro
 
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
@@ -81,11 +82,11 @@ def _keepable(written: Avro, read: Avro) -> bool:
 
 
 def _are_plain(written: Avro, read: Avro) -> bool:
-    return logical_of(written) is None and logical_of(read) is None
+    return logical_type(written) is None and logical_type(read) is None
 
 
 def _same_family(written: Avro, read: Avro) -> bool:
-    logical = logical_of(written), logical_of(read)
+    logical = logical_type(written), logical_type(read)
     if logical == ("uuid", None):
         return kind_of(read) == "string"
     return logical[0] == logical[1] and (logical[0] == "decimal" or kind_of(written) == kind_of(read))
@@ -93,7 +94,7 @@ def _same_family(written: Avro, read: Avro) -> bool:
 
 def _within(written: Avro, read: Avro, *, defaults: bool) -> bool:
     """Whether one type's values are all among another's of its family; an enum's default may stand in for the others."""
-    if logical_of(read) == "decimal":
+    if logical_type(read) == "decimal":
         return bool(written.get("scale", 0) == read.get("scale", 0) and written["precision"] <= read["precision"])
     if kind_of(read) == "enum":
         return set(written["symbols"]) <= set(read["symbols"]) or (defaults and "default" in read)

@@ -9,7 +9,7 @@ from typing import Any
 
 from millrace.model.columns import RESCUED, Column, parse_columns
 from millrace.model.rules import Rule
-from millrace.model.rules_fit import in_force
+from millrace.model.rules_in_force import in_force
 from millrace.model.sinks import DELTA, SinkTarget
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from millrace.declare.table import parse_table
 from millrace.lake.sidecar import encode_parquet
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.declaration import parse_table
 from millrace.model.table import define
 from millrace.validate.judge import judge
 

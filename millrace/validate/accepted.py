@@ -5,8 +5,9 @@ Their last column says which of them delete their key, where some do: of those o
 import numpy as np
 import pyarrow as pa
 
+from millrace.arrow.types import arrow_type, stored_schema
 from millrace.model.chunk import ChunkHeader
-from millrace.model.columns import DELETED_COLUMN, stored_schema
+from millrace.model.columns import DELETED_COLUMN
 from millrace.model.table import Definition
 from millrace.validate.deletes import Flags
 from millrace.validate.faults import Rows
@@ -58,7 +59,7 @@ def _columns(parsed: Parsed, reading: Reading, definition: Definition, entries: 
     if len(found) == len(definition.columns):
         return found
     by_name = dict(zip((column.name for column in reading.columns), parsed.columns, strict=True))
-    return [by_name.get(column.name, pa.nulls(entries, column.arrow)) for column in definition.columns]
+    return [by_name.get(column.name, pa.nulls(entries, arrow_type(column))) for column in definition.columns]
 
 
 def _keys_alone(columns: pa.Table, keys: tuple[str, ...], deleted: Flags) -> list[pa.ChunkedArray]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.model.fields import field_of
 from millrace.validate.cells import holds_bytes, is_nested, typed_cells
@@ -66,7 +67,7 @@ def as_text(cells: pa.Array) -> pa.Array:
 def _impossible(column: Column, given: pa.Array) -> Outcome:
     rows = indices(pc.is_valid(given))
     why = f"of type {given.type} cannot become {called(meaning(column))}"
-    return pa.nulls(len(given), column.arrow), _refused(column, given, rows, why)
+    return pa.nulls(len(given), arrow_type(column)), _refused(column, given, rows, why)
 
 
 def _each(column: Column, given: pa.Array, target: pa.DataType) -> Outcome:
@@ -86,13 +87,13 @@ def _cast(column: Column, name: str, given: pa.Array) -> Outcome:
         return _impossible(column, given)
     if name == "decimal" and pat.is_floating(source):
         return typed_cells(column, given.cast(pa.string()).view(pa.binary()), clean=True, has_nul=False)
-    if column.arrow == pa.string():
+    if arrow_type(column) == pa.string():
         text, faults = _each(column, given, pa.string())
         values, found = typed_cells(column, text.view(pa.binary()), clean=True, has_nul=False)
         return values, faults + found
     if pat.is_temporal(source):
         return _impossible(column, given)
-    values, faults = _each(column, given, column.arrow)
+    values, faults = _each(column, given, arrow_type(column))
     return _finite(column, given, values, faults) if name == "float" else (values, faults)
 
 
@@ -120,13 +121,13 @@ def _moment(column: Column, name: str, given: pa.Array) -> Outcome:
 
 def _nested(column: Column, given: pa.Array) -> Outcome:
     """Cast with every inner value optional, so that a missing one is found by its path and not as a cast that failed."""
-    values, faults = _each(column, conformed(given, field_of(column)), _optional(column.arrow))
+    values, faults = _each(column, conformed(given, field_of(column)), _optional(arrow_type(column)))
     inside = broken_inside(column.name, column.avro, values)
     broken = np.zeros(len(values), np.bool_)
     for fault in inside:
         broken[fault.rows] = True
     kept = values.take(pa.array(np.arange(len(values)), mask=broken))
-    return declared(kept, column.arrow), faults + inside
+    return declared(kept, arrow_type(column)), faults + inside
 
 
 def _optional(kind: pa.DataType) -> pa.DataType:

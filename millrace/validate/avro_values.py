@@ -13,7 +13,7 @@ import pyarrow.types as pat
 from fastavro.read import LOGICAL_READERS
 
 from millrace.formats.avro_types import alone, held_type, is_decimal, kind_and_logical
-from millrace.model.columns import Avro
+from millrace.model.stored_types import Avro
 
 # How fastavro keeps the octets that are no UTF-8.
 ESCAPED = "surrogateescape"

@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.validate.faults import Fault, Found, Rows, indices, listed, lossy, same
 from millrace.validate.json_values import Misfit, as_text, fit
@@ -96,4 +97,4 @@ def one_by_one(column: Column, given: Sequence[Any], read: Callable[[Any], objec
         except Misfit as misfit:
             values.append(None)
             bad.append(Found(row, column.name, misfit.rule, misfit.message, as_text(value)))
-    return pa.array(values, column.arrow), listed(bad)
+    return pa.array(values, arrow_type(column)), listed(bad)

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from millrace.arrow.types import arrow_of
 from millrace.formats.arrow_match import is_list
-from millrace.model.columns import arrow_type
 from millrace.model.defaults import stored_value
 from millrace.model.errors import Invalid
 from millrace.model.fields import Field, assigned
+from millrace.model.stored_types import stored_type
 
 
 def conformed(array: pa.Array, field: Field) -> pa.Array:
@@ -55,7 +56,7 @@ def _record(array: pa.Array, field: Field) -> pa.Array:
             place = array.type.get_field_index(names[part.name])
             children[part.name] = _conformed(pc.struct_field(array, [place]), part)
         elif (value := _default(part)) is not None:
-            children[part.name] = pa.repeat(pa.scalar(value, arrow_type(part.avro, part.name)), len(array))
+            children[part.name] = pa.repeat(pa.scalar(value, arrow_of(stored_type(part.avro, part.name))), len(array))
     if not children:
         return array
     return pa.StructArray.from_arrays(list(children.values()), list(children), mask=pc.is_null(array))

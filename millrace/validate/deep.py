@@ -5,7 +5,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.model.columns import Avro, Column
+from millrace.model.columns import column_of
+from millrace.model.stored_types import Avro
 from millrace.validate.cells import typed_cells
 from millrace.validate.encoded import is_encoded, typed_integers
 from millrace.validate.faults import Fault, Rows, indices
@@ -62,7 +63,7 @@ def _child(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
 
 
 def _in_leaf(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
-    leaf = Column(where, avro, True, array.type)
+    leaf = column_of(where, avro, nullable=True)
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         faults = typed_cells(leaf, array.view(pa.binary()), clean=False, has_nul=True)[1]
     elif is_encoded(name := meaning(leaf)):

@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.validate.faults import indices, worded
 from millrace.validate.text import Outcome, called, meaning
@@ -45,8 +46,8 @@ def typed_integers(column: Column, numbers: pa.Array, counted_as: str | None = N
         )
         numbers = pc.if_else(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)), numbers, _null())
     scaled = pc.multiply(numbers, 1000) if name == "timestamp-millis" else numbers
-    narrow = scaled.cast(pa.int32()) if column.arrow.bit_width == 32 else scaled
-    return narrow.cast(column.arrow), faults
+    narrow = scaled.cast(pa.int32()) if arrow_type(column).bit_width == 32 else scaled
+    return narrow.cast(arrow_type(column)), faults
 
 
 def _null() -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.model.expression_types import read_time
-from millrace.model.expressions import Call, Column, Expression, Literal
+from millrace.declare.expression_types import read_time
+from millrace.model.expressions import Call, ColumnName, Expression, Literal
 
 MOST_DIGITS = 38
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
@@ -32,7 +32,7 @@ _FINDING: dict[str, Callable[..., Any]] = {
 def evaluate(expression: Expression, columns: Mapping[str, pa.Array]) -> Any:
     """An Arrow array along the columns, or a scalar where no column is named."""
     match expression:
-        case Column(name):
+        case ColumnName(name):
             return columns[name]
         case Literal(value):
             return literal(value)

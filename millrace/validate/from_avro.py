@@ -11,9 +11,10 @@ from millrace.formats.avro_container import Reader, read_header
 from millrace.formats.avro_types import field_type, fields_of, without_logical_types
 from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader
-from millrace.model.columns import DELETED_COLUMN, Avro
+from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid
 from millrace.model.fields import assigned
+from millrace.model.stored_types import Avro
 from millrace.validate.avro_values import ESCAPED, array_of, readable, spoken
 from millrace.validate.faults import Fault, Found, listed
 from millrace.validate.from_arrow import parse_table

@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.types as pat
 
+from millrace.arrow.types import arrow_type
 from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import Column
@@ -28,7 +29,7 @@ from millrace.validate.text import Outcome
 def parse_jsonl(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     spans = line_spans(body)
     lines = [body[start:end] for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)]
-    has_decimal = any(_holds_decimal(column.arrow) for column in reading.columns)
+    has_decimal = any(_holds_decimal(arrow_type(column)) for column in reading.columns)
     objects, faults = _objects(lines, _exact if has_decimal else orjson.loads)
     positions = None
     if faults:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.validate.cells import blanked, is_nested, one_by_one, without_nul
 from millrace.validate.encoded import is_encoded, typed_integers
@@ -87,7 +88,7 @@ def _text(column: Column, values: Sequence[Any]) -> Outcome:
 
 def _integers(column: Column, values: Sequence[Any]) -> Outcome:
     try:
-        return pa.array(values, column.arrow), []
+        return pa.array(values, arrow_type(column)), []
     except (OverflowError, pa.ArrowInvalid):
         return one_by_one(column, values, lambda value: fit(column.avro, value))
 
@@ -96,7 +97,7 @@ def _floats(column: Column, values: Sequence[Any]) -> Outcome:
     if not set(map(type, values)) <= {float, type(None)}:
         values = [None if value is None else _float(value) for value in values]
     wide = pa.array(values, pa.float64())
-    narrow = wide.cast(column.arrow)
+    narrow = wide.cast(arrow_type(column))
     overflown = indices(pc.is_inf(narrow).fill_null(False))
     if not len(overflown):
         return narrow, []

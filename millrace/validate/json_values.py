@@ -11,10 +11,11 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from millrace.model.columns import Avro, Column, arrow_type
+from millrace.model.columns import column_of, logical_type
 from millrace.model.fields import bare
+from millrace.model.stored_types import Avro
 from millrace.validate.encoded import is_encoded, typed_integers
-from millrace.validate.text import Outcome, called, meaning, typed_text
+from millrace.validate.text import Outcome, called, typed_text
 
 _INTEGERS = {"int": 31, "long": 63}
 # What rounds to infinity: half a step beyond the largest number.
@@ -51,10 +52,9 @@ def unwrapped(avro: Avro) -> tuple[Avro, bool]:
 def fit(avro: Avro, value: Any, where: str = "") -> Any:
     """The value as `pa.array` wants it for the type's Arrow type. `where` is the path inside the cell, for messages."""
     kind = avro if isinstance(avro, str) else avro["type"]
-    column = Column(where, avro, False, pa.null())
-    name = meaning(column)
+    name = logical_type(avro) or kind
     if name in _AS_TEXT:
-        return _logical(column, name, value, where)
+        return _logical(avro, name, value, where)
     return _KINDS[kind](avro, value, where)
 
 
@@ -124,8 +124,8 @@ def _boolean(avro: Avro, value: Any, where: str) -> bool:
     return value
 
 
-def _logical(column: Column, name: str, value: Any, where: str) -> Any:
-    typed = Column(where, column.avro, False, arrow_type(column.avro, where))
+def _logical(avro: Avro, name: str, value: Any, where: str) -> Any:
+    typed = column_of(where, avro)
     if is_encoded(name) and isinstance(value, int) and not isinstance(value, bool):
         return _sole(typed_integers(typed, pa.array([_integer("long", value, where)])), where)
     if name == "decimal" and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):

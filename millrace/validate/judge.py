@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from millrace.arrow.types import stored_schema
 from millrace.lake.errors_table import REJECTED_SCHEMA
 from millrace.model.chunk import ChunkHeader, ChunkVerdict
-from millrace.model.columns import stored_schema
 from millrace.model.table import Definition
 from millrace.validate.accepted import accepted_rows, numbered
 from millrace.validate.deletes import sort_out

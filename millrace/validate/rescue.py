@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from millrace.model.columns import Column
+from millrace.model.columns import column_of
 from millrace.validate.arrow_columns import as_text, plain
 from millrace.validate.cells import without_broken_text
 from millrace.validate.faults import Fault
@@ -42,7 +42,7 @@ def text_parts(name: str, cells: pa.Array, *, clean: bool) -> Outcome:
     """Cells of a CSV column as JSON strings; `clean`: all are known to be UTF-8."""
     faults: list[Fault] = []
     if not clean:
-        cells, faults = without_broken_text(Column(name, "string", True, pa.string()), cells)
+        cells, faults = without_broken_text(column_of(name, "string", nullable=True), cells)
     return _quoted(cells.view(pa.string())), faults
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.arrow.types import arrow_type
+from millrace.declare.rules_fit import stored
 from millrace.model.columns import Column
 from millrace.model.expressions import Expression, parse_expression
 from millrace.model.rules import OF_ROWS, REJECT, Rule
-from millrace.model.rules_fit import stored
 from millrace.model.table import Definition
 from millrace.validate.deletes import Flags
 from millrace.validate.expressions import comparable, evaluate, literal
@@ -99,7 +100,7 @@ def _range(rule: Rule, column: Column, values: pa.Array) -> pa.Array:
 
 def _scalar(column: Column, value: Any) -> pa.Scalar:
     known = stored(column, value)
-    return pa.scalar(known, column.arrow) if pa.types.is_temporal(column.arrow) else literal(known)
+    return pa.scalar(known, arrow_type(column)) if pa.types.is_temporal(arrow_type(column)) else literal(known)
 
 
 def _set(rule: Rule, column: Column, values: pa.Array) -> pa.Array:

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.validate import moments
 from millrace.validate.faults import Fault, Rows, indices, lossy, same, worded
@@ -117,7 +118,7 @@ def _all_plain(text: pa.Array, target: pa.DataType) -> pa.Array | None:
 
 
 def _integer(column: Column, text: pa.Array) -> Outcome:
-    plain = _all_plain(text, column.arrow)
+    plain = _all_plain(text, arrow_type(column))
     if plain is not None:
         return plain, []
     values, bad = _trimming(_polars(pl.Int32 if column.kind == "int" else pl.Int64), text)
@@ -147,12 +148,12 @@ def _boolean(column: Column, text: pa.Array) -> Outcome:
 
 def _decimal(column: Column, text: pa.Array) -> Outcome:
     try:
-        return pc.cast(text, column.arrow), []
+        return pc.cast(text, arrow_type(column)), []
     except pa.ArrowInvalid:
         trimmed = pc.utf8_trim(text, " \t")
     numeric = pc.match_substring_regex(trimmed, _NUMBER)
-    values, _ = cast_each(pc.if_else(numeric, trimmed, pa.scalar(None, pa.string())), column.arrow)
-    precision, scale = column.arrow.precision, column.arrow.scale
+    values, _ = cast_each(pc.if_else(numeric, trimmed, pa.scalar(None, pa.string())), arrow_type(column))
+    precision, scale = arrow_type(column).precision, arrow_type(column).scale
     limits = f"decimal({precision},{scale}): {precision - scale} digits before and {scale} after the point"
     return values, _unfit(column, text, lost(text, values), _NUMBER, limits)
 

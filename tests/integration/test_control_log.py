@@ -16,11 +16,11 @@ from sqlalchemy import select
 from millrace.api.documents import import_document
 from millrace.api.platform import Platform
 from millrace.control.controller import Controller
+from millrace.declare.table import parse_table
 from millrace.embed.broker import Broker
 from millrace.exchange.definitions import DefinitionFiles
 from millrace.exchange.stops import StopFiles
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Clash, Missing, Unavailable
 from millrace.model.names import Home, new_id
 from millrace.model.ops import Applied

@@ -13,12 +13,12 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from millrace.arrow.types import OWN_COLUMNS
 from millrace.lake.read import live_files
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.model.columns import OWN_COLUMNS
 from millrace.model.errors import Invalid, MillraceError, TooLarge
 from millrace.model.names import Home
 from millrace.read import query as query_module

@@ -14,8 +14,8 @@ import pytest
 from millrace.client import Millrace, Problem
 from millrace.client.spans import Spans
 from millrace.client.subscriptions import Webhooks
+from millrace.declare.table import parse_table
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Clash, Invalid
 from millrace.model.names import new_id
 from tests.support.hook_target import HookTarget, hook_target

@@ -9,7 +9,7 @@ from fastavro.schema import parse_schema
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from millrace.model.declaration import parse_table
+from millrace.declare.table import parse_table
 from millrace.model.defaults import stored_default
 from millrace.model.errors import Clash
 from millrace.model.evolution import AddColumn, Change, DropColumn, RenameColumn, changes, check, path

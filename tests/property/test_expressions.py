@@ -8,9 +8,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millrace.arrow.types import arrow_type
+from millrace.declare.expression_types import NULL, TRUTH, kind_of, kind_of_column
 from millrace.model.columns import parse_columns
 from millrace.model.errors import Invalid
-from millrace.model.expression_types import NULL, TRUTH, kind_of, kind_of_column
 from millrace.model.expressions import COMPARISONS, parse_expression
 from millrace.validate.expressions import evaluate
 
@@ -41,7 +42,7 @@ VALUES = {
     "day": [date(1, 1, 1), date(9999, 12, 31), None],
     "f": [True, False, None],
 }
-ROWS = {column.name: pa.array(VALUES[column.name], column.arrow) for column in COLUMNS}
+ROWS = {column.name: pa.array(VALUES[column.name], arrow_type(column)) for column in COLUMNS}
 LITERALS = (
     "0", "1", "2.5", ".5", "1e40", "99999999999999999999", "123456789012345678901234567890123456789012345", "'x'", "''",
     "'2024-01-01'", "'2024-01-01T00:00:00+02:00'", "true", "false", "null",

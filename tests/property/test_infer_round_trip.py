@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from millrace.cli.inferring import _written
+from millrace.declare.table import parse_table
 from millrace.formats.cut import UploadOptions
 from millrace.infer.proposing import Proposal, propose
 from millrace.infer.trial import Bounds, Trial, try_file
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Refused
 from millrace.model.table import define
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace.declare.table import parse_table
 from millrace.deliver import backfilling
 from millrace.deliver.backfill import ready_snapshot
 from millrace.deliver.backfilling import Backfiller
@@ -25,7 +26,6 @@ from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.model.declaration import parse_table
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define

@@ -11,9 +11,9 @@ import pytest
 import requests
 from google.resumable_media import InvalidResponse
 
+from millrace.declare.table import parse_table
 from millrace.model.changes import AddColumn, RenameColumn
 from millrace.model.columns import parse_columns
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition

@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millrace.model.declaration import parse_table
+from millrace.arrow.types import arrow_type
+from millrace.declare.table import parse_table
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.connector import Connector, Rows, Work
@@ -142,7 +143,7 @@ def test_every_type_and_any_name_survives(sink: Connector) -> None:
     columns = {column.name: column for column in table.columns}
     values: dict[str, Any] = {"id": pa.array([1, 2, 3], pa.int64())}
     for name, _, cells in EVERY_TYPE:
-        kind = columns[name].arrow
+        kind = arrow_type(columns[name])
         textual = pa.types.is_decimal(kind) or pa.types.is_temporal(kind)
         values[name] = pa.array(cells, pa.string()).cast(kind) if textual else pa.array(cells, kind)
     values |= {

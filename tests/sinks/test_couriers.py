@@ -11,12 +11,12 @@ import psycopg
 import pyarrow as pa
 import pytest
 
+from millrace.declare.table import parse_table
 from millrace.deliver.couriers import Couriers
 from millrace.deliver.delivery import BUDGET_SECONDS, Delivered
 from millrace.deliver.queue import Queue, queue_facts, resume, waive
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
-from millrace.model.declaration import parse_table
 from millrace.model.facts import Durable, RowsRefused, from_dict
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget

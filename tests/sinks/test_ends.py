@@ -11,6 +11,7 @@ from sqlalchemy import insert
 
 from millrace.account.ends import mark_end
 from millrace.api.jobs.ageing import ask_to_let_go
+from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Order, deliver
 from millrace.deliver.ends import Ends
 from millrace.deliver.members import Members
@@ -18,7 +19,6 @@ from millrace.deliver.queue import Queue, waive
 from millrace.exchange.definitions import DefinitionFiles
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store as TableStore
-from millrace.model.declaration import parse_table
 from millrace.model.imports import Import
 from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from millrace.model.declaration import parse_table
+from millrace.declare.table import parse_table
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition, define

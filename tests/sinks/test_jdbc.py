@@ -17,6 +17,7 @@ import pyarrow as pa
 import pymysql
 import pytest
 
+from millrace.arrow.types import arrow_type
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
@@ -47,7 +48,7 @@ def one_column(kind: Any, cells: list[Any], *, is_key: bool = False) -> tuple[De
     table = definition([ID, field], key=("value",) if is_key else ("id",))
     columns = {
         "id": pa.array(range(len(cells)), pa.int64()),
-        "value": pa.array(cells, table.columns[1].arrow),
+        "value": pa.array(cells, arrow_type(table.columns[1])),
         "_version": pa.array([7] * len(cells), pa.int64()),
         "_import": pa.array(["imp_1"] * len(cells)),
         "_row": pa.array(range(len(cells)), pa.int64()),
@@ -165,8 +166,8 @@ def test_columns_are_widened_with_what_they_hold(
     sink.prepare(first, known(first))
     columns = {
         "id": pa.array([1], pa.int64()),
-        "k": pa.array([value], first.columns[1].arrow),
-        "v": pa.array([value], first.columns[1].arrow),
+        "k": pa.array([value], arrow_type(first.columns[1])),
+        "v": pa.array([value], arrow_type(first.columns[1])),
         "_version": pa.array([5], pa.int64()),
         "_import": pa.array(["imp_1"]),
         "_row": pa.array([1], pa.int64()),

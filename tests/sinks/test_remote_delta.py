@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace.arrow.types import stored_schema
+from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Delivered, Order, deliver
 from millrace.deliver.queue import Queue
 from millrace.lake import compact
@@ -15,8 +17,6 @@ from millrace.lake.remote import RemoteStore
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
-from millrace.model.columns import stored_schema
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid, TooLarge
 from millrace.model.names import Home
 from millrace.model.sinks import Fault, SinkTarget

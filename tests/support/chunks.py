@@ -7,8 +7,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
+from millrace.declare.table import parse_table
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.declaration import parse_table
 from millrace.model.table import Definition, define
 from millrace.validate.judge import Judged, judge
 

@@ -7,8 +7,8 @@ from pyroaring import BitMap64
 
 from millrace.control.state import Announce, Close, Effect, Outcome, Send, Span, StoreDefinition, Table
 from millrace.control.step import step
+from millrace.declare.table import parse_table
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.model.imports import Import
 from millrace.model.ops import Applied, Op
 from simulate.memory import Memory, MemoryTransaction

@@ -26,6 +26,7 @@ from millrace.api.watch import Watch
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
 from millrace.client import Millrace
+from millrace.declare.table import parse_table
 from millrace.embed.ports import free_ports
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
@@ -33,7 +34,6 @@ from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.table import LakeTable
 from millrace.model import ops
 from millrace.model.chunk import ChunkVerdict
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Unavailable
 from millrace.model.imports import Counts, Import
 from millrace.model.names import Home, chunk_id

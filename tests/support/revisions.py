@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from millrace.arrow.types import arrow_type
 from millrace.lake.batch import Batch, Delivery
 from millrace.lake.log import load
 from millrace.lake.read import scan
@@ -68,7 +69,8 @@ def row_table(
 ) -> tuple[pa.Table, StagedChunk]:
     """A chunk's accepted rows, with `_deleted` if a row says so, and their place in a file."""
     columns = {
-        column.name: pa.array([row.get(column.name) for row in rows], column.arrow) for column in definition.columns
+        column.name: pa.array([row.get(column.name) for row in rows], arrow_type(column))
+        for column in definition.columns
     }
     own = {
         "_version": pa.array([version] * len(rows), pa.int64()),

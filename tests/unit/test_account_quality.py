@@ -13,10 +13,10 @@ from sqlalchemy import insert
 from millrace.account import hashed_keys
 from millrace.account.hashed_keys import repeated_keys
 from millrace.account.quality import keep_facts, with_quality
+from millrace.declare.table import parse_table
 from millrace.lake.store import Store as LakeStore
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
-from millrace.model.declaration import parse_table
 from millrace.model.imports import APPEND, HELD, LOAD, PROCESSING, STOPPING, Counts, Import
 from millrace.model.names import Home
 from millrace.model.ops import HOLD_IMPORT, SETTLE_IMPORT

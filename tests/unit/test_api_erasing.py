@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from millrace.api.jobs.erasing import clear_erased
 from millrace.api.jobs.retention import ERRORS_SPEC, let_go
+from millrace.declare.table import parse_table
 from millrace.lake.errors_table import REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
@@ -20,7 +21,6 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model import ops
 from millrace.model.chunk import ChunkVerdict
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Unavailable
 from millrace.model.names import chunk_id, new_id
 from millrace.model.ops import Applied

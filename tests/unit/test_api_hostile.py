@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from millrace.declare.table import parse_table
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid
 from millrace.model.names import Home, checked_name, checked_span
 from tests.support.hostile import NAME_RULE, Attempt, attempts, got_through, in_path, names, paths_below

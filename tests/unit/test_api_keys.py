@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from millrace.declare.table import parse_table
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.model.names import new_id
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app

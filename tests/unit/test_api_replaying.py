@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from millrace.declare.table import parse_table
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.table import LakeTable
 from millrace.model import ops
 from millrace.model.chunk import ChunkVerdict
-from millrace.model.declaration import parse_table
 from millrace.model.names import chunk_id, new_id
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app

@@ -13,8 +13,8 @@ from sqlalchemy import select
 from millrace.api.jobs.timing import due_ops
 from millrace.api.uploads import sessions
 from millrace.api.uploads.sessions import Session
+from millrace.declare.table import parse_table
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Unavailable
 from millrace.model.names import new_id
 from millrace.store import tables as t

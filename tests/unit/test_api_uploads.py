@@ -10,8 +10,8 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from millrace.control.entities import forget_facts
+from millrace.declare.table import parse_table
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.upload.flight import Flight
 from millrace.wire.client import Appended
 from millrace.wire.topics import QUICK_PARTITIONS

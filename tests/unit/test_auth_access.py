@@ -9,8 +9,8 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from millrace.auth.access import ACCESS
+from millrace.declare.table import parse_table
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.model.names import new_id
 from millrace.model.roles import LIMITABLE, OPERATOR, ROLES, may
 from tests.support.platform import record

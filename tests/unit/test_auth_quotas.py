@@ -8,9 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from millrace.auth.quotas import Quotas
+from millrace.declare.table import parse_table
 from millrace.model import ops
 from millrace.model.bucket import Bucket
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Exceeded
 from millrace.model.names import new_id
 from millrace.model.usage import day_of

@@ -8,8 +8,8 @@ import pytest
 from millrace.control.entities import load, save
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
+from millrace.declare.table import parse_table
 from millrace.model import ops
-from millrace.model.declaration import parse_table
 from millrace.model.ops import Applied, Op
 from millrace.store.engine import Store
 from tests.support.platform import record

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace.declare.table import parse_table
 from millrace.deliver import couriers
 from millrace.deliver.queue import Queue, waive
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import PUBLISH
-from millrace.model.declaration import parse_table
 from millrace.model.facts import Durable, from_dict
 from millrace.model.names import Home
 from millrace.model.table import define

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from millrace.declare.table import parse_table
 from millrace.deliver.members import Members
-from millrace.model.declaration import parse_table
 from millrace.model.names import Home
 from millrace.model.table import Definition, define
 

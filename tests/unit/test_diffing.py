@@ -20,7 +20,7 @@ from millrace.api.routes import agreements, declarations, diffing
 from millrace.auth.tokens import Tokens
 from millrace.client import Millrace, Problem
 from millrace.client.declaring import diff_table, diff_tenant
-from millrace.model.declaration import parse_table
+from millrace.declare.table import parse_table
 from millrace.model.names import Home
 from millrace.model.table import Definition, define
 from millrace.store import tables as t

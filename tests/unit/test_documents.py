@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millrace.declare.json_schemas import SCHEMAS
+from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_document import document_of
 from millrace.model.cron import next_after
-from millrace.model.declaration import parse_table
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid
-from millrace.model.json_schemas import SCHEMAS
 from millrace.model.table_document import table_document_of
 from millrace.model.table_warnings import table_doubts
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from millrace.model.declaration import parse_table
+from millrace.declare.table import parse_table
+from millrace.lake.ddl_words import delta_ddl
 from millrace.model.errors import Clash, Corrupt, Invalid
 from millrace.model.evolution import (
     AddColumn,
@@ -14,7 +15,6 @@ from millrace.model.evolution import (
     WidenColumn,
     changes,
     check,
-    delta_ddl,
     describe,
     path,
     settings_changed,

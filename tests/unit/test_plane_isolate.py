@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from millrace.declare.table import parse_table
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.declaration import parse_table
 from millrace.model.table import define
 from millrace.plane import isolate
 from millrace.plane.isolate import doomed_after, judge_alone

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from millrace.model.declaration import parse_table
+from millrace.declare.table import parse_table
 from millrace.model.errors import Clash, Invalid, Unavailable
 from millrace.model.names import Home
 from millrace.model.sinks import REMOTE_DELTA_KIND

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from millrace.model.declaration import parse_table
+from millrace.declare.table import parse_table
 from millrace.model.table import Definition, define
 from millrace.sink.planned import sink_plans
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from millrace.declare.table import parse_table
 from millrace.deliver.queue import Queue, queue_facts, waive
 from millrace.lake.sidecar import StagedChunk, StagedFile
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid, Missing
 from millrace.sink import registry
 from millrace.sink.contract import StagedGroup

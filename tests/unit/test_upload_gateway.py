@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from millrace.declare.table import parse_table
 from millrace.formats.cut import UploadOptions, open_cutter
 from millrace.model.chunk import ChunkHeader
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Clash, TooLarge
 from millrace.model.imports import ADMITTED, Import
 from millrace.model.table import define

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace.arrow.types import stored_schema
+from millrace.declare.table import parse_table
 from millrace.lake.errors_table import REJECTED_SCHEMA, STORED_REJECTED_SCHEMA, stored_rejected
 from millrace.model.chunk import ChunkHeader, Oversize, TextLayout
-from millrace.model.columns import stored_schema
-from millrace.model.declaration import parse_table
 from millrace.model.table import Definition, define
 from millrace.validate.judge import Judged, ignore, judge
 

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millrace.model.columns import stored_schema
+from millrace.arrow.types import stored_schema
 from millrace.model.table import Definition
 from millrace.validate.judge import Judged
 from tests.support.chunks import arrow, avro, column, csv, jsonl, reasons, table

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from millrace.arrow.types import stored_schema
+from millrace.declare.table import parse_table
 from millrace.model.chunk import ChunkHeader
-from millrace.model.columns import stored_schema
-from millrace.model.declaration import parse_table
 from millrace.model.table import Definition, define
 from millrace.validate.judge import Judged, judge
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millrace.arrow.types import stored_schema
 from millrace.model.chunk import TextLayout
-from millrace.model.columns import stored_schema
 from millrace.model.table import Definition
 from millrace.validate.judge import Judged
 from tests.support.chunks import arrow, avro, column, csv, jsonl, judged, reasons, table

@@ -22,7 +22,7 @@ from millrace.api.routes import whatif
 from millrace.auth.tokens import Tokens
 from millrace.client import FileOptions, Millrace, Problem
 from millrace.client.whatif import WhatIf
-from millrace.model.declaration import parse_table
+from millrace.declare.table import parse_table
 from millrace.model.names import Home
 from millrace.model.table import define
 from millrace.store import tables as t

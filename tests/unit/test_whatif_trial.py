@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from millrace.declare.table import parse_table
 from millrace.formats.cut import UploadOptions
 from millrace.infer import tally
 from millrace.infer.apart import what_if
 from millrace.infer.trial import Bounds, Trial, try_file
 from millrace.model.chunk import PREPARE, ChunkHeader, TextLayout
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid
 from millrace.model.table import Definition, define
 from millrace.wire.envelope import checksum, compress, pack_chunk

@@ -6,12 +6,12 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from millrace.api.documents import tables_of
+from millrace.declare.rules_fit import applicable
 from millrace.model import ops
 from millrace.model.columns import parse_columns
 from millrace.model.names import new_id
 from millrace.model.ops import Applied, Op
 from millrace.model.rules import Rule, parse_rules
-from millrace.model.rules_fit import applicable
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import Store

@@ -9,12 +9,12 @@ from millrace.api.declaring import read_agreement
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import tables_of
 from millrace.api.routes.declarations import answer_to
+from millrace.declare.json_schemas import SCHEMAS, schema_named
 from millrace.model import ops
 from millrace.model.agreement_document import document_of
 from millrace.model.change_words import words_changed
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid, Missing, Refused
-from millrace.model.json_schemas import SCHEMAS, schema_named
 from millrace.model.names import checked_name
 from millrace.model.table_document import table_document_of
 from millrace.store import tables as t

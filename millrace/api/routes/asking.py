@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import tables_of
 from millrace.api.platform import Platform
+from millrace.arrow.types import stored_schema
 from millrace.auth.tokens import Caller
-from millrace.model.columns import stored_schema
 from millrace.read.query import Limits, QueryResult, ReadableTable, run_query
 from millrace.sink.delta.places import table_store
 from millrace.sink.secrets import read_secret

@@ -14,6 +14,7 @@ from millrace.api.documents import find_table, iso, table_document, tables_of
 from millrace.api.platform import raise_refusal
 from millrace.api.routes.subscriptions import check_url
 from millrace.api.sink_checking import sinks_to_try, try_sinks
+from millrace.arrow.types import arrow_type
 from millrace.model import ops
 from millrace.model.agreement_document import document_of
 from millrace.model.documents import refuse_doubts
@@ -158,7 +159,7 @@ def table_history(tenant: str, table: str, caller: CallerDep, platform: Platform
 def _revision(row: Any) -> dict[str, Any]:
     definition = Definition.from_json(row.definition.encode())
     shown = {"revision": row.revision, "generation": row.generation, "definition": row.fingerprint}
-    columns = [{"name": c.name, "type": str(c.arrow), "nullable": c.nullable} for c in definition.columns]
+    columns = [{"name": c.name, "type": str(arrow_type(c)), "nullable": c.nullable} for c in definition.columns]
     return {**shown, "defined_at": iso(row.defined_us), "columns": columns, "declaration": definition.table.to_dict()}
 
 

@@ -9,9 +9,10 @@ from millrace.api.declaring import read_table
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
 from millrace.api.sink_checking import sinks_to_try, try_sinks
+from millrace.lake.ddl_words import delta_ddl
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing, Refused
-from millrace.model.evolution import check, delta_ddl, describe, settings_changed
+from millrace.model.evolution import check, describe, settings_changed
 from millrace.model.names import checked_name
 from millrace.model.table import Definition, TableDeclaration, define
 from millrace.read.catalogue import table_status

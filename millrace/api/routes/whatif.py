@@ -15,8 +15,8 @@ from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
 from millrace.api.platform import Platform
 from millrace.api.uploads.options import OptionsDep
+from millrace.declare.table import parse_table
 from millrace.infer.apart import WORK_SECONDS, Apart, what_if
-from millrace.model.declaration import parse_table
 from millrace.model.errors import Invalid, MillraceError
 from millrace.model.names import checked_name
 from millrace.model.table import Definition, define

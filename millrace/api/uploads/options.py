@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 from pydantic import BeforeValidator
 
-from millrace.model.declaration import ENCODINGS, FILE_TYPES, encoding_of, file_type_of
+from millrace.declare.table import ENCODINGS, FILE_TYPES, encoding_of, file_type_of
 from millrace.model.names import checked_span
 
 # What the store's integers hold: a larger number is refused before it gets there.

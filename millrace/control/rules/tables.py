@@ -6,6 +6,7 @@ from typing import Any
 from millrace.control.rules.admitting import change_of_table, reserve
 from millrace.control.rules.tenants import TWINS, refuse_departed
 from millrace.control.state import Announce, State, Step, StoreDefinition, Table, Tenant
+from millrace.declare.rules_fit import applicable
 from millrace.model.chunk import PREPARE
 from millrace.model.chunk import TRUNCATE as TRUNCATE_CHUNK
 from millrace.model.columns import parse_columns
@@ -14,7 +15,7 @@ from millrace.model.evolution import check
 from millrace.model.imports import ALTER, TRUNCATE
 from millrace.model.ops import Op
 from millrace.model.rules import Rule, parse_rules
-from millrace.model.rules_fit import applicable, refuse_looser
+from millrace.model.rules_in_force import refuse_looser
 from millrace.model.table import Definition, TableDeclaration
 from millrace.model.table import define as make_definition
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from millrace.arrow.types import arrow_type
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.defaults import stored_default
@@ -81,9 +82,9 @@ def key_of(definition: Definition) -> Sequence[str]:
 
 
 def create(place: str, definition: Definition) -> str:
-    columns = [f"{quoted(column.name)} {type_of(column.arrow)}" for column in definition.columns]
+    columns = [f"{quoted(column.name)} {type_of(arrow_type(column))}" for column in definition.columns]
     columns += [f"`{name}` {kind}" for name, kind in OWN]
-    by_name = {column.name: type_of(column.arrow) for column in definition.columns}
+    by_name = {column.name: type_of(arrow_type(column)) for column in definition.columns}
     near = [quoted(name) for name in definition.table.primary_key if by_name[name] in _CLUSTERABLE][:MOST_CLUSTERED]
     clustered = f" CLUSTER BY {', '.join(near)}" if near else ""
     return f"CREATE TABLE `{place}` ({', '.join(columns)}){clustered}"
@@ -101,28 +102,30 @@ def alter(place: str, there: Iterable[str], changes: Iterable[Change]) -> Iterab
     for change in changes:
         match change:
             case AddColumn(column):
-                yield f"ALTER TABLE `{place}` ADD COLUMN IF NOT EXISTS {quoted(column.name)} {type_of(column.arrow)}"
+                yield f"ALTER TABLE `{place}` ADD COLUMN IF NOT EXISTS {quoted(column.name)} {type_of(arrow_type(column))}"
                 yield from _filled(place, column)
             case DropColumn(name):
                 yield f"ALTER TABLE `{place}` DROP COLUMN IF EXISTS {quoted(name)}"
             case RenameColumn(old, new) if physical(new).lower() not in names:
                 yield f"ALTER TABLE `{place}` RENAME COLUMN {quoted(old)} TO {quoted(new)}"
-            case WidenColumn(name, was, becomes) if type_of(was.arrow) != type_of(becomes.arrow):
-                yield f"ALTER TABLE `{place}` ALTER COLUMN {quoted(name)} SET DATA TYPE {type_of(becomes.arrow)}"
+            case WidenColumn(name, was, becomes) if type_of(arrow_type(was)) != type_of(arrow_type(becomes)):
+                yield f"ALTER TABLE `{place}` ALTER COLUMN {quoted(name)} SET DATA TYPE {type_of(arrow_type(becomes))}"
 
 
 def _filled(place: str, column: Column) -> Iterable[str]:
     """Rows that are there get the default; those that came meanwhile under the new definition have a value, or null."""
     default = stored_default(column)
     if default is not None:
-        text = bytes(to_csv(pa.record_batch([pa.array([default], column.arrow)], names=["v"]))).decode().rstrip("\n")
+        text = (
+            bytes(to_csv(pa.record_batch([pa.array([default], arrow_type(column))], names=["v"]))).decode().rstrip("\n")
+        )
         unquoted = text[1:-1].replace('""', '"') if text.startswith('"') else text
         value = _literal(unquoted, column)
         yield f"UPDATE `{place}` SET {quoted(column.name)} = {value} WHERE {quoted(column.name)} IS NULL"
 
 
 def _literal(text: str, column: Column) -> str:
-    kind = type_of(column.arrow)
+    kind = type_of(arrow_type(column))
     if kind == "BYTES":
         return f'FROM_HEX("{text.removeprefix(chr(92) + "x")}")'
     # What JSON escapes, BigQuery's text literals escape in the same way.
@@ -132,7 +135,7 @@ def _literal(text: str, column: Column) -> str:
 
 def merge(place: str, staging: str, definition: Definition) -> str:
     """The guard: a row takes the place of another only if its version is greater, deleted or not."""
-    kinds = {column.name: type_of(column.arrow) for column in definition.columns} | dict(OWN)
+    kinds = {column.name: type_of(arrow_type(column)) for column in definition.columns} | dict(OWN)
     key = key_of(definition)
     values = {name: _value(f"new.{quoted(name)}", kind) for name, kind in kinds.items()}
     same = " AND ".join(f"there.{quoted(name)} = new.{quoted(name)}" for name in key)

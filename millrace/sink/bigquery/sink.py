@@ -16,6 +16,7 @@ from google.auth.exceptions import GoogleAuthError
 from google.cloud import bigquery
 from google.resumable_media import DataCorruption, InvalidResponse
 
+from millrace.arrow.types import arrow_type
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.evolution import path
 from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
@@ -180,7 +181,7 @@ class BigQuerySink:
 
     def read_back(self, definition: Definition) -> pa.Table:
         shown = [
-            f"TO_JSON_STRING({quoted(column.name)})" if type_of(column.arrow) == "JSON" else quoted(column.name)
+            f"TO_JSON_STRING({quoted(column.name)})" if type_of(arrow_type(column)) == "JSON" else quoted(column.name)
             for column in definition.columns
         ]
         found = self._ask(f"SELECT {', '.join([*shown, '`_version`'])} FROM `{self._view(definition)}`")

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from google.api_core.exceptions import BadRequest, Conflict, NotFound
 from google.cloud import bigquery
 
+from millrace.arrow.types import arrow_type
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.sink.bigquery.ddl import OWN, key_of, physical, staged_type, type_of
@@ -89,7 +90,7 @@ def _has_succeeded(job: Any) -> bool:
 
 
 def _staged(table: pa.Table, definition: Definition) -> pa.Table:
-    columns = {physical(column.name): _cells(table[column.name], column.arrow) for column in definition.columns}
+    columns = {physical(column.name): _cells(table[column.name], arrow_type(column)) for column in definition.columns}
     return pa.table(columns | {name: table[name] for name, _ in OWN})
 
 
@@ -100,5 +101,7 @@ def _cells(column: pa.ChunkedArray, kind: pa.DataType) -> Any:
 
 
 def _schema(definition: Definition) -> list[bigquery.SchemaField]:
-    declared = [bigquery.SchemaField(physical(column.name), staged_type(column.arrow)) for column in definition.columns]
+    declared = [
+        bigquery.SchemaField(physical(column.name), staged_type(arrow_type(column))) for column in definition.columns
+    ]
     return [*declared, *(bigquery.SchemaField(name, kind) for name, kind in OWN)]

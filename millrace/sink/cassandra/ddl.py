@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from millrace.arrow.types import arrow_type
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column
 from millrace.model.table import Definition
@@ -51,12 +52,12 @@ def place(definition: Definition) -> str:
 
 
 def type_of(column: Column) -> str:
-    if column.arrow in _TYPES:
-        return _TYPES[column.arrow]
-    if pa.types.is_timestamp(column.arrow):
+    if arrow_type(column) in _TYPES:
+        return _TYPES[arrow_type(column)]
+    if pa.types.is_timestamp(arrow_type(column)):
         # Cassandra's timestamp has milliseconds; finer ones stay whole as microseconds since 1970.
         return "timestamp" if column.logical == "timestamp-millis" else "bigint"
-    return "decimal" if pa.types.is_decimal(column.arrow) else "text"
+    return "decimal" if pa.types.is_decimal(arrow_type(column)) else "text"
 
 
 def key_of(definition: Definition) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -110,4 +111,4 @@ def wire_columns(batch: pa.RecordBatch, definition: Definition) -> list[pa.Array
 def _kept(cells: pa.Array, column: Column) -> pa.Array:
     if type_of(column) == "timestamp":
         return cells.cast(pa.timestamp("ms", cells.type.tz), safe=False)
-    return json_text(cells).cast(pa.binary()) if pa.types.is_nested(column.arrow) else cells
+    return json_text(cells).cast(pa.binary()) if pa.types.is_nested(arrow_type(column)) else cells

@@ -4,7 +4,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.model.columns import DELETED_COLUMN, stored_schema
+from millrace.arrow.types import stored_schema
+from millrace.model.columns import DELETED_COLUMN
 from millrace.model.table import Definition
 from millrace.sink.connector import Rows
 

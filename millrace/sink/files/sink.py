@@ -15,8 +15,9 @@ from typing import IO, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.arrow.types import stored_schema
 from millrace.lake.target import Lineage
-from millrace.model.columns import DELETED_COLUMN, stored_schema
+from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition, TableDeclaration

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from millrace.arrow.types import arrow_type
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column
 from millrace.model.defaults import stored_default
@@ -83,7 +84,7 @@ class Place:
 
 
 def type_of(column: Column, definition: Definition) -> str:
-    kind, key = column.arrow, definition.table.primary_key
+    kind, key = arrow_type(column), definition.table.primary_key
     if column.name in key and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
         width = _key_width(definition)
         return f"VARCHAR({width // BYTES_PER_CHARACTER})" if pa.types.is_string(kind) else f"VARBINARY({width})"
@@ -98,7 +99,7 @@ def type_of(column: Column, definition: Definition) -> str:
 
 def _key_width(definition: Definition) -> int:
     """How many bytes each text or bytes column of the key may have: together they must fit into an index."""
-    kinds = [column.arrow for column in definition.columns if column.name in definition.table.primary_key]
+    kinds = [arrow_type(column) for column in definition.columns if column.name in definition.table.primary_key]
     wide = len([kind for kind in kinds if pa.types.is_string(kind) or pa.types.is_binary(kind)])
     return (MOST_KEY_BYTES - FIXED_KEY_BYTES * (len(kinds) - wide)) // wide
 
@@ -146,10 +147,10 @@ def _default(column: Column) -> str:
     value = stored_default(column)
     if value is None:
         return ""
-    text = plain(pa.array([value], column.arrow))[0].as_py()
+    text = plain(pa.array([value], arrow_type(column)))[0].as_py()
     if text is None:
         return ""
-    if pa.types.is_binary(column.arrow):
+    if pa.types.is_binary(arrow_type(column)):
         return f" DEFAULT (x'{text}')"
     return f" DEFAULT ({literal(text) if isinstance(text, str) else text})"
 

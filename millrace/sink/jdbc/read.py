@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from millrace.arrow.types import arrow_type
 from millrace.model.table import Definition
 
 
@@ -17,6 +18,6 @@ def table_of(definition: Definition, names: Sequence[str], rows: Sequence[tuple[
         for name, text in orjson.loads(told).items() if told else ():
             columns[name][at] = float(text)
     for column in definition.columns:
-        if pa.types.is_boolean(column.arrow):
+        if pa.types.is_boolean(arrow_type(column)):
             columns[column.name] = [None if cell is None else bool(cell) for cell in columns[column.name]]
     return pa.table({name: columns[name] for name in shown})

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.arrow.types import arrow_type
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
@@ -209,7 +210,7 @@ def _staged(
 def _load(
     link: Link, table: str, columns: dict[str, str], definition: Definition, batches: Iterator[pa.RecordBatch]
 ) -> None:
-    kinds = {column.name: column.arrow for column in definition.columns}
+    kinds = {column.name: arrow_type(column) for column in definition.columns}
     described = [(name, kinds.get(name, pa.string())) for name in columns]
     key = definition.table.primary_key
 

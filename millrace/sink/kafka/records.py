@@ -14,6 +14,7 @@ import pyarrow as pa
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
+from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.model.defaults import stored_default
 from millrace.model.table import Definition
@@ -48,7 +49,7 @@ class Encoder:
         return json_rows(chosen) if self.schema is None else self._avro(chosen)
 
     def _avro(self, batch: pa.RecordBatch) -> list[bytes]:
-        kinds = {column.name: column.arrow for column in self._definition.columns}
+        kinds = {column.name: arrow_type(column) for column in self._definition.columns}
         columns = [
             [nested(cell, kinds[name], lambda scalar: scalar) for cell in column.to_pylist()]
             if name in kinds and pa.types.is_nested(kinds[name])
@@ -106,7 +107,7 @@ def _cell(row: dict[str, Any], column: Column) -> Any:
     for name in (column.name, *column.aliases):
         for spelled in (name, avro_name(name)):
             if spelled in row:
-                return _typed(row[spelled], column.arrow)
+                return _typed(row[spelled], arrow_type(column))
     return stored_default(column)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 from psycopg import sql
 
+from millrace.arrow.types import arrow_type
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column
 from millrace.model.defaults import stored_default
@@ -56,14 +57,14 @@ def type_of(kind: pa.DataType) -> sql.SQL:
 
 def create(schema: str, definition: Definition) -> list[sql.Composed]:
     name, key = definition.table.name, definition.table.primary_key
-    columns = [sql.SQL("{} {}").format(identifier(c.name), type_of(c.arrow)) for c in definition.columns]
+    columns = [sql.SQL("{} {}").format(identifier(c.name), type_of(arrow_type(c))) for c in definition.columns]
     columns += [sql.SQL("{} {}").format(sql.Identifier(own), sql.SQL(kind)) for own, kind in OWN]
     if key:
         columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(key)))
     made = [sql.SQL("CREATE TABLE {} ({})").format(_table(schema, name), sql.SQL(", ").join(columns))]
     if key:
         by_name = {column.name: column for column in definition.columns}
-        keys = [sql.SQL("{} {}").format(identifier(one), type_of(by_name[one].arrow)) for one in key]
+        keys = [sql.SQL("{} {}").format(identifier(one), type_of(arrow_type(by_name[one]))) for one in key]
         made.append(
             sql.SQL("CREATE TABLE {} ({}, _version bigint NOT NULL, PRIMARY KEY ({}))").format(
                 _table(schema, tombstones(name)), sql.SQL(", ").join(keys), _names(key)
@@ -96,7 +97,7 @@ def alter(schema: str, definition: Definition, changes: Iterable[Change]) -> lis
                             _table(schema, tombstones(name)), identifier(old), identifier(new)
                         )
                     )
-            case WidenColumn(column_name, before, after) if type_of(before.arrow) != type_of(after.arrow):
+            case WidenColumn(column_name, before, after) if type_of(arrow_type(before)) != type_of(arrow_type(after)):
                 made.append(_widen(table, column_name, after))
                 if column_name in key:
                     made.append(_widen(_table(schema, tombstones(name)), column_name, after))
@@ -104,18 +105,20 @@ def alter(schema: str, definition: Definition, changes: Iterable[Change]) -> lis
 
 
 def _add(table: sql.Identifier, column: Column) -> list[sql.Composed]:
-    name, kind = identifier(column.name), type_of(column.arrow)
+    name, kind = identifier(column.name), type_of(arrow_type(column))
     default = stored_default(column)
     if default is None:
         return [sql.SQL("ALTER TABLE {} ADD COLUMN {} {}").format(table, name, kind)]
-    text = bytes(to_csv(pa.record_batch([pa.array([default], column.arrow)], names=["value"]))).decode().rstrip("\n")
+    text = (
+        bytes(to_csv(pa.record_batch([pa.array([default], arrow_type(column))], names=["value"]))).decode().rstrip("\n")
+    )
     unquoted = text[1:-1].replace('""', '"') if text.startswith('"') else text
     added = sql.SQL("ALTER TABLE {} ADD COLUMN {} {} DEFAULT {}").format(table, name, kind, sql.Literal(unquoted))
     return [added, sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT").format(table, name)]
 
 
 def _widen(table: sql.Identifier, name: str, after: Column) -> sql.Composed:
-    kind = type_of(after.arrow)
+    kind = type_of(arrow_type(after))
     using = sql.SQL("convert_from({0}, 'UTF8')") if after.kind == "string" else sql.SQL("{0}::{1}")
     if after.kind == "bytes":
         using = sql.SQL("convert_to({0}, 'UTF8')")

@@ -10,6 +10,7 @@ import psycopg
 import pyarrow as pa
 from psycopg import sql
 
+from millrace.arrow.types import arrow_type
 from millrace.model.errors import MillraceError
 from millrace.model.evolution import path
 from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
@@ -154,7 +155,7 @@ class PostgresSink:
     def read_back(self, definition: Definition) -> pa.Table:
         names = [column.name for column in definition.columns] + ["_version"]
         table = sql.Identifier(physical(definition.tenant), physical(definition.table.name))
-        nested = {column.name for column in definition.columns if pa.types.is_nested(column.arrow)}
+        nested = {column.name for column in definition.columns if pa.types.is_nested(arrow_type(column))}
         shown = [sql.SQL("{}::text" if name in nested else "{}").format(identifier(name)) for name in names]
         rows = self._ask(sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown), table), [])
         return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from millrace.declare.rules_fit import refuse_misfits
 from millrace.model.columns import Column, parse_columns, refuse_repeated
 from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.documents import flag, mapping, number, one_of, text
@@ -11,7 +12,6 @@ from millrace.model.errors import Invalid
 from millrace.model.fields import Field, field_of
 from millrace.model.names import checked_name
 from millrace.model.rules import parse_rules
-from millrace.model.rules_fit import refuse_misfits
 from millrace.model.sinks import parse_targets
 from millrace.model.table import Budget, CsvDialect, TableDeclaration
 

@@ -1,18 +1,9 @@
-"""Whether a rule can be asked of a table's columns; and the agreement's and the table's rules in, those in force out.
+"""Whether rules fit a table: their columns exist, and their tests suit the columns' types."""
 
-A table may only tighten what its tenant agreed to: its rule of the same name must let through no more."""
-
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
-from millrace.model.columns import Column
-from millrace.model.defaults import stored_value
-from millrace.model.errors import Clash, Invalid
-from millrace.model.expression_types import (
+from millrace.declare.expression_types import (
     DATE,
     MOMENT,
     NULL,
@@ -23,13 +14,15 @@ from millrace.model.expression_types import (
     kind_of_column,
     refuse_pattern,
 )
+from millrace.model.columns import Column
+from millrace.model.defaults import stored_value
+from millrace.model.errors import Invalid
 from millrace.model.expressions import columns_of, parse_expression
 from millrace.model.fields import field_of, spelled
-from millrace.model.rules import COUNT, FLAG, HOLD, REJECT, Rule
+from millrace.model.rules import Rule
+from millrace.model.stored_types import BINARY, LIST, STRING
 
 Columns = Sequence[Column]
-# What happens to whoever breaks a rule, the milder before the stricter.
-_STRICTNESS = {COUNT: 0, FLAG: 1, HOLD: 2, REJECT: 3}
 _KINDS = {
     "range": (NUMBER, TEXT, DATE, MOMENT),
     "set": (NUMBER, TEXT, TRUTH, DATE),
@@ -99,7 +92,7 @@ def _refuse_kind(rule: Rule, column: Column) -> None:
 
 
 def _has_length(column: Column) -> bool:
-    return any(is_kind(column.arrow) for is_kind in (pa.types.is_string, pa.types.is_binary, pa.types.is_list))
+    return column.stored.kind in (STRING, BINARY, LIST)
 
 
 def stored(column: Column, value: Any) -> Any:
@@ -140,57 +133,3 @@ def _fits(rule: Rule, columns: Columns, primary_key: Sequence[str]) -> bool:
     except Invalid:
         return False
     return True
-
-
-def in_force(agreed: Sequence[Rule], own: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The table's rules, and the agreement's that none of them tightens; two of one name go by whose they are."""
-    tighter = {rule.name: rule for rule in own}
-    kept = [rule for rule in agreed if rule.name not in tighter or not is_tighter(tighter[rule.name], rule)]
-    named = [replace(rule, name=f"agreed-{rule.name}"[:63]) if rule.name in tighter else rule for rule in kept]
-    return (*named, *own)
-
-
-def refuse_looser(agreed: Sequence[Rule], own: Sequence[Rule]) -> None:
-    """A table that asks for less than its tenant agreed to."""
-    by_name = {rule.name: rule for rule in agreed}
-    for rule in own:
-        if rule.name in by_name and not is_tighter(rule, by_name[rule.name]):
-            raise Clash(
-                f"Rule {rule.name!r} lets more through than the agreement's of the same name.",
-                remedy="Tighten it, or give it another name: then both are in force.",
-                code="looser_rule",
-            )
-
-
-def is_tighter(rule: Rule, agreed: Rule) -> bool:
-    """Whether everything that keeps the rule keeps the agreed one too, with no milder consequence."""
-    if (rule.kind, rule.columns) != (agreed.kind, agreed.columns):
-        return False
-    if _STRICTNESS[rule.action] < _STRICTNESS[agreed.action]:
-        return False
-    return _lets_less_through(rule.kind, rule.settings, agreed.settings)
-
-
-def _lets_less_through(kind: str, own: dict[str, Any], agreed: dict[str, Any]) -> bool:
-    if kind == "set":
-        return {_key(value) for value in own["values"]} <= {_key(value) for value in agreed["values"]}
-    if kind in ("pattern", "check", "unique", "required", "reference"):
-        return own == agreed
-    if own.get("last") != agreed.get("last"):
-        return False
-    return all(_is_within(word, own.get(word), bound) for word, bound in agreed.items() if word != "last")
-
-
-def _key(value: Any) -> str:
-    return json.dumps(value)
-
-
-def _is_within(word: str, own: Any, agreed: Any) -> bool:
-    """Bounds that cannot be compared by their words, moments among them, count as equal or not at all."""
-    if own is None:
-        return False
-    try:
-        mine, theirs = float(own), float(agreed)
-    except (TypeError, ValueError):
-        return bool(own == agreed)
-    return mine >= theirs if word.startswith("min") else mine <= theirs

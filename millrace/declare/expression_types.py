@@ -6,27 +6,35 @@ from datetime import date, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.model import columns as table_columns
+from millrace.model import stored_types as stored_kinds
+from millrace.model.columns import Column
 from millrace.model.errors import Invalid
-from millrace.model.expressions import COMPARISONS, Call, Column, Expression, Literal
+from millrace.model.expressions import COMPARISONS, Call, ColumnName, Expression, Literal
 
 NUMBER, TEXT, TRUTH, DATE, MOMENT, NULL, OTHER = "number", "text", "truth", "date", "moment", "null", "other"
+_NUMBERS = (
+    stored_kinds.INT32, stored_kinds.INT64, stored_kinds.FLOAT32, stored_kinds.FLOAT64, stored_kinds.DECIMAL,
+)  # fmt: skip
+_KINDS = {
+    **dict.fromkeys(
+        (stored_kinds.INT32, stored_kinds.INT64, stored_kinds.FLOAT32, stored_kinds.FLOAT64, stored_kinds.DECIMAL),
+        NUMBER,
+    ),
+    stored_kinds.STRING: TEXT,
+    stored_kinds.BOOLEAN: TRUTH,
+    stored_kinds.DATE: DATE,
+    stored_kinds.TIMESTAMP: MOMENT,
+}
 _RESULTS = {"length": NUMBER, "starts_with": TRUTH, "ends_with": TRUTH, "contains": TRUTH, "matches": TRUTH}
 
 
-def kind_of_column(column: table_columns.Column) -> str:
-    arrow = column.arrow
-    if pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow):
-        return NUMBER
-    for kind, is_kind in ((TEXT, pa.types.is_string), (TRUTH, pa.types.is_boolean), (DATE, pa.types.is_date)):
-        if is_kind(arrow):
-            return kind
-    return MOMENT if pa.types.is_timestamp(arrow) else OTHER
+def kind_of_column(column: Column) -> str:
+    return _KINDS.get(column.stored.kind, OTHER)
 
 
 def kind_of(expression: Expression, kinds: Mapping[str, str]) -> str:
     match expression:
-        case Column(name):
+        case ColumnName(name):
             if name not in kinds:
                 raise Invalid(f"The expression names {name!r:.60}, which is no column.")
             return kinds[name]

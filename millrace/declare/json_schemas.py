@@ -6,8 +6,8 @@ theirs."""
 import re
 from typing import Any
 
+from millrace.declare import table as d
 from millrace.model import agreement as a
-from millrace.model import declaration as d
 from millrace.model import rules as r
 from millrace.model.documents import NUMBER, WHOLE
 from millrace.model.errors import Missing
