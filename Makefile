@@ -1,6 +1,7 @@
 # Two commands for a newcomer: make demo, make test. Everything they need is installed by make setup.
 #   run      demo [ONCE=1] · setup
-#   test     test · unit · lint · coverage · the slow ones: faults · bigquery · hdfs · pod
+#   test     test (15 minutes) · test-all (60 minutes) · unit · lint · coverage
+#   parts    faults · bigquery · hdfs · pod: what test-all runs and test leaves out
 #   longer   soak [MINUTES=n] · simulate [SECONDS=n]
 #   measure  bench · bench-log · bench-sinks · bench-tenants, each [BENCH=name]
 #   other    reference · clean
@@ -11,8 +12,11 @@ CACHE := $(or $(MILLRACE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/millrace)
 BIN := .venv/bin
 # Kafka and Spark want the whole machine: two makes take turns instead of starving each other.
 ALONE := scripts/alone $(CACHE)/machine.lock
+# A test that hangs ends its process; the others then run in a new one.
+PYTEST := $(BIN)/pytest --durations=10
+PARALLEL := -n 2 --max-worker-restart=4
 
-.PHONY: setup demo test coverage bigquery hdfs faults soak simulate pod unit lint reference bench bench-log bench-sinks bench-tenants clean
+.PHONY: setup demo test test-all coverage bigquery hdfs faults soak simulate pod unit lint reference bench bench-log bench-sinks bench-tenants clean
 
 setup:
 	@scripts/setup python java jars
@@ -20,11 +24,17 @@ setup:
 demo: setup
 	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
 
+# Every promise of the README, in the same way each time: Hypothesis takes no random seeds.
 test: setup lint
 	@scripts/setup test_jars postgres mariadb duckdb_delta
-	@$(ALONE) $(BIN)/pytest -m "not slow"
+	@$(ALONE) $(PYTEST) $(PARALLEL) -m "not slow"
 
-# The same tests, measured; every process they start is slower for it.
+# Everything, with random seeds: before an issue is resolved.
+test-all: setup lint
+	@scripts/setup test_jars postgres mariadb duckdb_delta bigquery kustomize
+	@$(ALONE) $(PYTEST) $(PARALLEL) --hypothesis-profile=random
+
+# The tests of `make test`, measured; every process they start is slower for it.
 coverage: setup
 	@scripts/setup test_jars postgres mariadb duckdb_delta
 	@rm -rf build/coverage && mkdir -p build/coverage
@@ -33,13 +43,13 @@ coverage: setup
 # The sinks whose servers take long to start: the emulators of Google's services, in an environment of their own; a mini HDFS.
 bigquery: setup
 	@scripts/setup bigquery
-	@$(BIN)/pytest tests/sinks -k "bigquery or gcs"
+	@$(PYTEST) tests/sinks -k "bigquery or gcs"
 
 hdfs: setup
-	@$(BIN)/pytest tests/sinks -k hdfs
+	@$(PYTEST) tests/sinks -k hdfs
 
 faults: setup
-	@$(ALONE) $(BIN)/pytest tests/faults
+	@$(ALONE) $(PYTEST) tests/faults
 
 # Random load with random faults, then the checks of the black-box checker; see docs/soak.md.
 soak: setup
@@ -53,10 +63,10 @@ simulate: setup
 # The containers of deploy/overlays/single-broker as processes of this machine, with their own arguments and probes.
 pod: setup
 	@scripts/setup kustomize
-	@$(ALONE) $(BIN)/pytest tests/unit/test_deploy.py tests/e2e/test_pod.py
+	@$(ALONE) $(PYTEST) tests/unit/test_deploy.py tests/e2e/test_pod.py
 
 unit: setup
-	@$(BIN)/pytest tests/unit tests/property
+	@$(PYTEST) $(PARALLEL) tests/unit tests/property
 
 lint:
 	@$(BIN)/ruff check .

@@ -71,7 +71,7 @@ def peak_memory(root: int) -> Iterator[Peaks]:
         yield peaks
     finally:
         peaks.stop()
-        thread.join()
+        thread.join(30)
 
 
 def _part(process: psutil.Process, root: int) -> str:

@@ -20,7 +20,6 @@ def run() -> list[Figure]:
         seconds: list[float] = []
         while loading.is_alive():
             seconds.append(bench.load(mouse, "small", "client_m"))
-        loading.join()
     median, worst = statistics.median(seconds), max(seconds)
     note = f"{len(seconds)} imports, slowest {worst:.2f} s, behind {whale.stat().st_size / 1e6:.0f} MB"
     return [at_most("mouse_behind_whale", median, "s", 1.5, note)]

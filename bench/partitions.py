@@ -49,7 +49,7 @@ def _slow_workers(bench: Bench) -> Iterator[None]:
         yield
     finally:
         over.set()
-        slowing.join()
+        slowing.join(30)
 
 
 def _slow_down(platform: int, over: threading.Event) -> None:

@@ -18,6 +18,8 @@ from millrace.client.documents import ImportDocument
 
 BUILD = REPOSITORY / "build"
 TENANT, TABLE = "client_a", "analytics"
+# Many times what the longest import of a bench takes.
+IMPORT_SECONDS = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Bench:
         return seconds
 
     def finished(self, import_id: str) -> ImportDocument:
-        return self.connection.wait(import_id)
+        return self.connection.wait(import_id, timeout=IMPORT_SECONDS)
 
     def median_load(self, paths: list[Path], table: str = TABLE) -> float:
         return statistics.median(self.load(path, table) for path in paths)

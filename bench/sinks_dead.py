@@ -68,7 +68,7 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()
+        self._thread.join(120)
 
     def _send(self) -> None:
         due = time.monotonic()

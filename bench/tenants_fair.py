@@ -45,7 +45,6 @@ def _beside(bench: Bench) -> tuple[float, list[float]]:
     seconds: list[float] = []
     while loading.is_alive():
         seconds.append(_mouse(bench, 100 + len(seconds)))
-    loading.join()
     return took[0], seconds
 
 

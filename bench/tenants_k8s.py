@@ -30,7 +30,7 @@ def run() -> list[Figure]:
         source.write_text(json.dumps([_agreement(number) for number in range(TENANTS)]))
         begun = time.perf_counter()
         command = (sys.executable, "-m", "millrace.cli.main", "k8s", "render", "-f", str(source), "-o", str(out))
-        subprocess.run(command, check=True)
+        subprocess.run(command, check=True, timeout=600)
         seconds = time.perf_counter() - begun
         tenants = [_read(file) for file in sorted(out.glob("millrace-tenant-*.yaml"))]
     count = sum(map(len, tenants))

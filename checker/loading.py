@@ -104,7 +104,7 @@ class Client:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(600)
 
     def _send_alone(self, file: File, seed: int) -> None:
         caller = self._caller_for(file.table.tenant)

@@ -40,7 +40,7 @@ class Platform:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._process.wait(STOP_SECONDS)
 
     @property
     def is_running(self) -> bool:

@@ -132,7 +132,7 @@ class Run:
         _say(f"settled after {settled:.0f} s; collecting")
         collector.wait_heard(receiver.ids if WEBHOOKS in self._capabilities else None)
         watching.set()
-        reader.join()
+        reader.join(120)
         finish_tail()
         collector.collect()
         self._write_run(scene, collector, load, settled)

@@ -124,7 +124,7 @@ def start_tail(
 
     def finish() -> None:
         stopping.set()
-        thread.join()
+        thread.join(120)
         reading.read_to_end()
         reading.close()
 

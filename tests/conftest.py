@@ -1,14 +1,24 @@
 """Services that tests share, started when the first test asks for them and stopped at the end."""
 
+import faulthandler
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millrace.embed.broker import Broker
 from millrace.embed.jars import jar_files
 from tests.support.coverage_report import current_report
+from tests.support.examples import register_profiles
 from tests.support.postgres import postgres
+from tests.support.shares import Shares
+
+# A thread that a failed test left behind must not keep the run from ending.
+EXIT_SECONDS = 60.0
+
+register_profiles()
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +46,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if report:
         terminalreporter.section("coverage")
         terminalreporter.write_line(report)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares:
+    return Shares(config, log)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    # A process of `pytest -n` waits here for the others, and is ended by the one that started it.
+    if not hasattr(config, "workerinput"):
+        faulthandler.dump_traceback_later(EXIT_SECONDS, exit=True, file=sys.__stderr__)

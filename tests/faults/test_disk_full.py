@@ -22,9 +22,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("only root may mount a file system")
     mount = tmp_path / "disk"
     mount.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], check=True, timeout=30)
     yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True)
+    subprocess.run(["umount", "-l", str(mount)], check=True, timeout=30)
 
 
 def test_a_full_disk_delays_and_corrupts_nothing(platform: RunningPlatform, small_disk: Path, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_full_disk_delays_and_corrupts_nothing(platform: RunningPlatform, smal
     log = platform.home.logs / "data-plane.log"
     wait_until(lambda: "No space left on device" in log.read_text(errors="replace"), 120, "the disk to be full")
     assert platform.client.import_(begun["id"])["state"] == "processing"
-    subprocess.run(["mount", "-o", "remount,size=400m", str(small_disk)], check=True)
+    subprocess.run(["mount", "-o", "remount,size=400m", str(small_disk)], check=True, timeout=30)
     ended = platform.ended(begun["id"], 180)
     assert ended["state"] == "completed"
     assert ended["rows"]["accepted"] == ROWS

@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 import sys
 import threading
 import time
@@ -30,6 +27,7 @@ from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.notify_tables import deliveries
 from tests.support.hook_target import HANG, HookTarget, hook_target
+from tests.support.processes import started
 from tests.support.waiting import wait_until
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -376,12 +374,9 @@ def test_what_is_not_recorded_is_delivered_again_after_a_kill(tmp_path: Path, ta
         "from millrace.notify.notifier import Notifier; from millrace.store.engine import Store\n"
         "Notifier(Store(sys.argv[1]), (ip_network('127.0.0.0/8'),)).run(threading.Event())\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", code, url], cwd=Path(__file__).parents[2])
-    try:
+    with started([sys.executable, "-c", code, url], cwd=Path(__file__).parents[2]) as process:
         wait_until(arrived(target, 3), SOON, "the third event to be on its way")
-    finally:
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.kill()
     assert shown(store)["delivered"] == 2
     with notifying(store):
         wait_until(lambda: shown(store)["delivered"] == 6, SOON, "the rest to arrive")

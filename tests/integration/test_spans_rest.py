@@ -154,7 +154,7 @@ def test_waiting_ends_with_the_span(server: SmallServer, spans: Spans) -> None:
     waiting = threading.Thread(target=lambda: settle(server, import_id, read=1, accepted=1))
     waiting.start()
     assert spans.wait("awaited", timeout=20)["state"] == "ended"
-    waiting.join()
+    waiting.join(20)
 
 
 def test_touching_renews_the_lease_of_all_levels_and_looking_does_not(spans: Spans) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
@@ -16,6 +16,7 @@ from millrace.model.imports import ERROR_STORE, PROCESSING, STOPPING, Counts, Im
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import find_import, import_row
+from tests.support.examples import examples
 
 IMPORT = "imp_1"
 
@@ -60,7 +61,7 @@ def tell(store: Store, facts: list[Fact]) -> None:
 chunk_counts = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(chunks=chunk_counts, seed=st.integers(0, 10**6), copies=st.integers(1, 3))
 def test_counts_do_not_depend_on_how_facts_arrive(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[tuple[int, int]], seed: int, copies: int

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.control.state import Announce
@@ -11,6 +11,7 @@ from millrace.model import ops
 from millrace.model.imports import DISCARD, REPLAY
 from simulate.memory import Memory
 from tests.support.control import COUNTS, NOON, TableLog, declared, rows
+from tests.support.examples import examples
 
 TABLES = ("first", "second")
 SPANS = ("a", "a/b", "a/b/c", "d")
@@ -145,7 +146,7 @@ def begun(name: str, concurrency: str) -> tuple[tuple[str, Any, dict[str, Any]],
 done = (ops.SETTLE_IMPORT, 0, {"counts": {**COUNTS, "read": 0, "accepted": 0, "rejected": 0}, "durable": {}}), 0
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(logs)
 def test_every_log_keeps_the_rules(given_log: Log) -> None:
     start = [begun("first", "exclusive"), done, begun("second", "concurrent"), done]

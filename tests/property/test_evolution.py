@@ -6,7 +6,7 @@ from typing import Any
 
 import fastavro
 from fastavro.schema import parse_schema
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from millrace.declare.table import parse_table
@@ -14,6 +14,7 @@ from millrace.model.defaults import stored_default
 from millrace.model.errors import Clash
 from millrace.model.evolution import AddColumn, Change, DropColumn, RenameColumn, changes, check, path
 from millrace.model.table import Definition, TableDeclaration, define
+from tests.support.examples import examples
 
 NAMES = st.sampled_from("abcde")
 NEW_NAMES = st.sampled_from("vwxyz")
@@ -133,7 +134,7 @@ def values(avro: Any) -> st.SearchStrategy[Any]:
     }[kind]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data(), PAIRS)
 def test_what_backward_allows_avro_reads(data: st.DataObject, pair: tuple[list[Field], list[Field]]) -> None:
     before, after = pair
@@ -147,7 +148,7 @@ def test_what_backward_allows_avro_reads(data: st.DataObject, pair: tuple[list[F
     assert set(row) == {field["name"] for field in after}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(PAIRS)
 def test_forward_is_backward_seen_from_the_other_side(pair: tuple[list[Field], list[Field]]) -> None:
     before, after = ([{**field, "aliases": []} for field in side] for side in pair)
@@ -157,7 +158,7 @@ def test_forward_is_backward_seen_from_the_other_side(pair: tuple[list[Field], l
         assert there == back
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(PAIRS)
 def test_full_is_backward_and_forward(pair: tuple[list[Field], list[Field]]) -> None:
     before = declared(pair[0])
@@ -165,7 +166,7 @@ def test_full_is_backward_and_forward(pair: tuple[list[Field], list[Field]]) -> 
     assert (verdicts["full"] is None) == (verdicts["backward"] is None and verdicts["forward"] is None)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(FIELDS)
 def test_nothing_changes_from_a_table_to_itself(columns: list[Field]) -> None:
     table = declared(columns, "full_transitive")
@@ -192,7 +193,7 @@ def applied(row: Row, steps: tuple[Change, ...]) -> Row:
     return row
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data(), FIELDS)
 def test_a_path_is_its_steps_and_ends_in_the_columns_of_its_end(data: st.DataObject, columns: list[Field]) -> None:
     lineage: list[Definition] = []

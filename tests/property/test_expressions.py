@@ -5,7 +5,7 @@ from decimal import Decimal
 from random import Random
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.arrow.types import arrow_type
@@ -14,6 +14,7 @@ from millrace.model.columns import parse_columns
 from millrace.model.errors import Invalid
 from millrace.model.expressions import COMPARISONS, parse_expression
 from millrace.validate.expressions import evaluate
+from tests.support.examples import examples
 
 COLUMNS = parse_columns(
     {
@@ -72,7 +73,7 @@ def written(chance: Random, depth: int) -> str:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.integers(0, 2**32))
 def test_what_is_taken_can_be_computed(seed: int) -> None:
     chance = Random(seed)

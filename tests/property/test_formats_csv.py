@@ -5,12 +5,13 @@ import json
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.formats.csv_rows import row_spans
 from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
 from millrace.model.table import CsvDialect, Definition, TableDeclaration, define
+from tests.support.examples import examples
 
 SMALL = Limits(piece_bytes=64, row_bytes=256, kept_bytes=32)
 BOM = b"\xef\xbb\xbf"
@@ -58,7 +59,7 @@ def parsed_rows(body: bytes) -> int:
 
 
 @given(texts.filter(lambda text: not text.startswith(BOM)))
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_spans_are_the_rows_that_pyarrow_parses(text: bytes) -> None:
     spans = row_spans(text, ",", '"')
     rows = [text[start:end] for start, end in zip(spans.starts, spans.ends, strict=True)]
@@ -67,7 +68,7 @@ def test_spans_are_the_rows_that_pyarrow_parses(text: bytes) -> None:
 
 
 @given(texts.filter(lambda text: not text.startswith(BOM)))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_lines_of_spans_are_the_line_ends_before_them(text: bytes) -> None:
     spans = row_spans(text, ",", '"')
     for start, line in zip(spans.starts, spans.lines, strict=True):
@@ -79,7 +80,7 @@ def test_lines_of_spans_are_the_line_ends_before_them(text: bytes) -> None:
 
 
 @given(texts, sizes)
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_every_piece_has_the_rows_that_pyarrow_parses(text: bytes, steps: list[int]) -> None:
     row = 1
     for cut in cut_all(text, steps):
@@ -100,13 +101,13 @@ def test_a_byte_order_mark_at_the_start_of_a_later_piece_stays_text() -> None:
 
 
 @given(texts, sizes)
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_pieces_do_not_depend_on_how_the_bytes_arrive(text: bytes, steps: list[int]) -> None:
     assert cut_all(text, steps) == cut_all(text, [len(text) or 1])
 
 
 @given(texts)
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_pieces_hold_every_row_of_the_text_once_and_in_order(text: bytes) -> None:
     cuts = cut_all(text, [50])
     plain = text
@@ -129,7 +130,7 @@ def test_pieces_hold_every_row_of_the_text_once_and_in_order(text: bytes) -> Non
 
 
 @given(texts, st.integers(0, 30))
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_resuming_behind_any_piece_gives_the_remaining_pieces(text: bytes, stop: int) -> None:
     cutter = open_cutter(table(), UploadOptions(), limits=SMALL)
     cuts: list[Cut] = []
@@ -186,7 +187,7 @@ def expected_rows(text: bytes) -> list[tuple[bytes, int]]:
 
 
 @given(texts.filter(lambda text: not text.startswith(BOM)))
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_a_quote_left_open_at_the_end_costs_its_line_alone(text: bytes) -> None:
     cutter = open_cutter(table(), UploadOptions(), limits=Limits(piece_bytes=64, row_bytes=1 << 20))
     found = []
@@ -196,7 +197,7 @@ def test_a_quote_left_open_at_the_end_costs_its_line_alone(text: bytes) -> None:
 
 
 @given(texts, sizes)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_pieces_stay_near_the_target(text: bytes, steps: list[int]) -> None:
     for cut in cut_all(text, steps):
         assert len(cut.body) <= SMALL.piece_bytes + 1 or cut.rows == 1

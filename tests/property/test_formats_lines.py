@@ -1,11 +1,12 @@
 """Any bytes as JSON Lines: spans are the lines with ink, and pieces do not depend on how the bytes came."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
 from millrace.formats.line_rows import line_spans
 from millrace.model.table import Definition, TableDeclaration, define
+from tests.support.examples import examples
 
 SMALL = Limits(piece_bytes=64, row_bytes=128, kept_bytes=32)
 tokens = st.sampled_from([b"\n", b"\r\n", b"\n \n", b"\t", b" ", b"\r", b'{"a": 1}', b"\0", b"\xff", b"x" * 70])
@@ -24,7 +25,7 @@ def cut_all(text: bytes, step: int, resume: dict[str, object] | None = None) -> 
 
 
 @given(texts)
-@settings(max_examples=250, deadline=None)
+@examples(250)
 def test_spans_are_the_lines_that_are_not_blank(text: bytes) -> None:
     spans = line_spans(text)
     found = [(text[start:end], line) for start, end, line in zip(spans.starts, spans.ends, spans.lines, strict=True)]
@@ -33,7 +34,7 @@ def test_spans_are_the_lines_that_are_not_blank(text: bytes) -> None:
 
 
 @given(texts, st.integers(1, 100))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_pieces_hold_every_row_whatever_the_arrival(text: bytes, step: int) -> None:
     cuts = cut_all(text, step)
     assert cuts == cut_all(text, len(text))
@@ -54,7 +55,7 @@ def test_pieces_hold_every_row_whatever_the_arrival(text: bytes, step: int) -> N
 
 
 @given(texts, st.integers(0, 20))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_resuming_gives_the_remaining_pieces(text: bytes, stop: int) -> None:
     cutter = open_cutter(table(), UploadOptions(), limits=SMALL)
     cuts, points = [], []

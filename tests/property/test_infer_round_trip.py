@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 import zstandard
-from hypothesis import HealthCheck, assume, event, example, given, settings
+from hypothesis import assume, event, example, given
 from hypothesis import strategies as st
 
 from millrace.cli.inferring import _written
@@ -24,8 +24,9 @@ from millrace.infer.proposing import Proposal, propose
 from millrace.infer.trial import Bounds, Trial, try_file
 from millrace.model.errors import Refused
 from millrace.model.table import define
+from tests.support.examples import examples
 
-MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = examples(60)
 # What is wrong with a row whatever its table declares.
 UNMENDABLE = {"columns", "unclosed_quote", "json", "row_too_long", "undecodable"}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.lake.batch import Batch, Delivery
@@ -22,6 +22,7 @@ from millrace.lake.sidecar import StagedFile, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.table import Definition
+from tests.support.examples import examples
 from tests.support.lake import RivalStore
 from tests.support.revisions import Revisions, column, row_table
 
@@ -202,7 +203,7 @@ class World:
             self.handles[which].write(self.batch(size))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     chunks,
     steps,

@@ -5,12 +5,13 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.lake.log import load
 from millrace.lake.schema import DeletionVectors, TableSpec
 from millrace.lake.table import LakeTable
+from tests.support.examples import examples
 from tests.support.lake import (
     KEYLESS,
     SCHEMA,
@@ -72,7 +73,7 @@ class Writers:
         return landed
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(rows, min_size=10, max_size=10),
     steps,
@@ -97,7 +98,7 @@ def test_a_keyed_table_is_a_dictionary(
         assert content(table) == newest(known)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     st.lists(
         st.lists(st.lists(st.integers(0, 8), min_size=1, max_size=4, unique=True), min_size=1, max_size=3), max_size=6

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import fastavro
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.declare.table import parse_table
@@ -14,6 +14,7 @@ from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.table import define
 from millrace.validate.judge import Judged, judge
+from tests.support.examples import examples
 
 FIELDS: list[dict[str, Any]] = [
     {"name": "k", "type": "string"},
@@ -139,13 +140,13 @@ def check(encoding: str, rows: list[bytes]) -> None:
     assert all(raw == rows[number - 1] for number, raw in raws.items())
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(row, min_size=1, max_size=6))
 def test_csv_rows(rows: list[bytes]) -> None:
     check("csv", rows)
 
 
-@settings(max_examples=80, deadline=None)
+@examples(80)
 @given(st.lists(line, min_size=1, max_size=6))
 def test_json_lines(rows: list[bytes]) -> None:
     check("jsonl", rows)
@@ -158,7 +159,7 @@ def counted(result: Judged, rows: int) -> None:
     result.accepted.validate(full=True)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.lists(
         st.sampled_from([b'"', b",", b"\n", b"\r", b"a", b"1", b"\xff", b"\0", b" "]) | st.binary(max_size=3),
@@ -171,7 +172,7 @@ def test_any_bytes_are_judged_as_csv(parts: list[bytes]) -> None:
     counted(judged("csv", body, rows, 1), rows)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(line | st.sampled_from([b"\n", b"\r", b"{", b"}", b" "]) | st.binary(max_size=3), max_size=12))
 def test_any_bytes_are_judged_as_json_lines(parts: list[bytes]) -> None:
     body = b"".join(parts)
@@ -190,7 +191,7 @@ def _container() -> bytes:
 CONTAINER = _container()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.tuples(st.integers(0, len(CONTAINER) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_a_damaged_avro_file_is_a_verdict(changes: list[tuple[int, int]]) -> None:
     body = bytearray(CONTAINER)

@@ -5,12 +5,13 @@ import io
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.model.chunk import TextLayout
 from millrace.validate.judge import Judged
 from tests.support.chunks import column, judged, table
+from tests.support.examples import examples
 
 DEFINITION = table(
     column("id", "int", aliases=["former"]),
@@ -51,7 +52,7 @@ def written(rows: list[tuple[str, ...]]) -> bytes:
     return text.getvalue().encode()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(OBJECTS, min_size=1, max_size=6))
 def test_json_rows(objects: list[dict[str, Any]]) -> None:
     lines = [json.dumps(given).encode() + b"\n" for given in objects]
@@ -65,7 +66,7 @@ def test_json_rows(objects: list[dict[str, Any]]) -> None:
             assert kept == {name: value for name, value in row.items() if name not in known and value is not None}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(LINES, min_size=1, max_size=6))
 def test_csv_rows(rows: list[tuple[str, ...]]) -> None:
     layout = TextLayout(("former", "x", "n", "_deleted"), ",", '"', "")

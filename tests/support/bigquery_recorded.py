@@ -140,5 +140,5 @@ def recorded_bigquery() -> Iterator[Recorded]:
         yield recorded
     finally:
         server.shutdown()
-        thread.join()
+        thread.join(20)
         server.server_close()

@@ -92,7 +92,7 @@ def fake_platform() -> Iterator[FakePlatform]:
         finally:
             platform.released.set()
             server.shutdown()
-            thread.join()
+            thread.join(20)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -72,7 +72,7 @@ def hook_target(port: int = 0) -> Iterator[HookTarget]:
         finally:
             target.released.set()
             server.shutdown()
-            thread.join()
+            thread.join(20)
 
 
 class _Server(ThreadingHTTPServer):

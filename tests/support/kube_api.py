@@ -213,7 +213,7 @@ def kube_api(tls: ssl.SSLContext | None = None) -> Iterator[KubeApi]:
             yield api
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(20)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -20,6 +20,7 @@ from millrace.staging.folders import Staging
 from millrace.staging.runs import Run, run_folder, run_folders
 from millrace.staging.sealed import SealedFile
 from tests.support.fake_platform import TOKEN, FakePlatform, fake_platform
+from tests.support.processes import leashed, stop
 from tests.support.waiting import wait_until
 
 SECONDS = 30.0
@@ -40,13 +41,13 @@ class Managers:
     def start(self) -> None:
         self.home.apps.unlink(missing_ok=True)
         environ = {**os.environ, "MILLRACE_HOME": str(self.home.root), "MILLRACE_FAILPOINTS": str(self.failpoints)}
+        argv = [sys.executable, "-m", "millrace.manage"]
         with (self.home.root / "managers.log").open("ab") as log:
-            self.process = subprocess.Popen([sys.executable, "-m", "millrace.manage"], env=environ, stderr=log)
+            self.process = subprocess.Popen(leashed(argv), env=environ, stderr=log)
         wait_until(lambda: self.home.apps.exists() or self.process.poll(), SECONDS, "the managers to be there")
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(SECONDS)
+        stop(self.process, SECONDS)
 
     def declare(self, tenant: str, command: tuple[str, ...], agreement: dict[str, Any]) -> None:
         """`mode` and `env` belong to the app, all else to the agreement."""

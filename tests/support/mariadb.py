@@ -57,7 +57,7 @@ def _running(server: str, installer: str, folder: Path) -> Iterator[int]:
     prefix = _as_ordinary_user(folder)
     data, start = folder / "data", folder / "start.sql"
     install = (installer, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal")
-    subprocess.run([*prefix, *install, "--skip-test-db"], check=True, capture_output=True, cwd=folder)
+    subprocess.run([*prefix, *install, "--skip-test-db"], check=True, capture_output=True, cwd=folder, timeout=120)
     start.write_text(GRANTS)
     (port,) = free_ports(1)
     options = {

@@ -13,10 +13,12 @@ import psutil
 
 from millrace.client import FileOptions, Millrace, Submission
 from millrace.model.names import Home
+from tests.support.processes import leashed, stop
 from tests.support.waiting import wait_until
 
 READY_SECONDS = 120.0
 END_SECONDS = 120.0
+STOP_SECONDS = 60.0
 
 
 class RunningPlatform:
@@ -31,7 +33,7 @@ class RunningPlatform:
         said = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             argv = [sys.executable, "-m", "millrace.cli.main", "up", "--port", "0"]
-            self.process = subprocess.Popen(argv, env=self._environ, stdout=log, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(leashed(argv), env=self._environ, stdout=log, stderr=subprocess.STDOUT)
         wait_until(lambda: self._is_ready(said), READY_SECONDS, "the platform to be ready")
         self.client = Millrace.from_home(self.home.root, {})
 
@@ -41,8 +43,7 @@ class RunningPlatform:
 
     def stop(self) -> None:
         self.client.close()
-        self.process.terminate()
-        self.process.wait(60)
+        stop(self.process, STOP_SECONDS)
 
     def cli(self, *words: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[str]":
         argv = [sys.executable, "-m", "millrace.cli.main", *words]

@@ -15,6 +15,7 @@ import httpx2
 
 from millrace.embed.ports import free_ports
 from tests.support.kustomize import build
+from tests.support.processes import end, leashed
 from tests.support.waiting import wait_until
 
 STOP_SECONDS = 30.0
@@ -57,30 +58,24 @@ class Pod:
         assert self.starts[name] <= MOST_STARTS, f"{name} ended: {log.read_text()[-2000:]}"
         with log.open("ab") as output:
             argv = self._command(self.containers[name]["args"])
-            self._processes[name] = subprocess.Popen(argv, env=self._environ, stdout=output, stderr=output)
+            self._processes[name] = subprocess.Popen(leashed(argv), env=self._environ, stdout=output, stderr=output)
 
     def probe(self, name: str) -> bool:
         probe = self.containers[name]["livenessProbe"]
         if "exec" in probe:
             command = self._command(probe["exec"]["command"])
-            return subprocess.run(command, env=self._environ, capture_output=True, check=False).returncode == 0
+            ran = subprocess.run(command, env=self._environ, capture_output=True, check=False, timeout=PROBED_SECONDS)
+            return ran.returncode == 0
         try:
             return httpx2.get(self.url + probe["httpGet"]["path"], timeout=5).status_code == httpx2.codes.OK
         except httpx2.TransportError:
             return False
 
-    def stop(self) -> dict[str, int]:
-        """How each ended when it was asked to."""
+    def stop(self) -> dict[str, int | None]:
+        """How each ended when it was asked to; None if it had to be killed."""
         for process in self._processes.values():
             process.terminate()
-        codes = {}
-        for name, process in self._processes.items():
-            try:
-                codes[name] = process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                codes[name] = process.wait()
-        return codes
+        return {name: end(process, STOP_SECONDS) for name, process in self._processes.items()}
 
     def _command(self, words: list[str]) -> list[str]:
         expanded = [re.sub(r"\$\((\w+)\)", lambda found: self._environ[found[1]], self._here(word)) for word in words]

@@ -50,7 +50,7 @@ def _running(programs: Path, folder: Path) -> Iterator[str]:
     data = folder / "data"
     prefix = _as_ordinary_user(folder)
     initialise = (programs / "initdb", "-D", data, "-U", ROLE, "--auth=trust", "--encoding=UTF8", "--no-locale", "-N")
-    subprocess.run([*prefix, *initialise], check=True, capture_output=True, cwd=folder)
+    subprocess.run([*prefix, *initialise], check=True, capture_output=True, cwd=folder, timeout=120)
     (port,) = free_ports(1)
     dsn = f"postgresql://{ROLE}@{LOOPBACK}:{port}/postgres"
     settings = {

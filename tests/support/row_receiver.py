@@ -85,7 +85,7 @@ def row_receiver() -> Iterator[RowReceiver]:
             yield receiver
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(20)
 
 
 class _Handler(BaseHTTPRequestHandler):

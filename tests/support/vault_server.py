@@ -148,7 +148,7 @@ def vault_server() -> Iterator[Vault]:
             yield vault
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(20)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -116,7 +116,7 @@ def test_an_upload_that_kafka_lets_wait_is_not_expired(platform: ReceivingPlatfo
         assert await asyncio.to_thread(waits.wait, 10)
         assert platform.expired(2 * LEASE_SECONDS) == []
         back.set()
-        await asyncio.wait([taking])
+        await asyncio.wait([taking], timeout=20)
         assert platform.renewals(), "the sender has the whole lease from here"
         assert platform.expired(2 * LEASE_SECONDS) == [session.imp.id]
         assert isinstance(taking.exception(), Unavailable) is not kafka_comes_back

@@ -46,7 +46,7 @@ def url(tmp_path: Path) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-        thread.join()
+        thread.join(20)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import pytest
 from millrace.cli import doctor
 from millrace.cli.session import Session
 from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, Stall, fake_platform
+from tests.support.processes import started
 from tests.support.waiting import wait_until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -248,7 +249,7 @@ def test_an_interrupt_cancels_what_is_not_yet_sent(fake: FakePlatform, home: Pat
     fake.outcome = {"state": "receiving", "ended_at": None}
     command = [sys.executable, "-m", "millrace.cli.main", "import", "acme/readings", str(tmp_path / "large.csv")]
     environ = {"MILLRACE_HOME": str(home), "PATH": ""}
-    with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as running:
+    with started(command, env=environ, stderr=subprocess.PIPE, text=True) as running:
         wait_until(
             lambda: ("GET", "/v1/imports/imp_1?wait=1&or_held=true") in fake.requests, 30, "the import is watched"
         )

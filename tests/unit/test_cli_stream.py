@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from millrace.cli.streaming import blocks_of_rows
 from millrace.model.streamed import MAX_FRAME_BYTES, cut_long_row
 from tests.support.fake_log import TABLE, TENANT, FakeLog, FakeServer, fake_server
+from tests.support.processes import started
 from tests.support.waiting import wait_until
 
 
@@ -22,11 +24,11 @@ def server(tmp_path: Path) -> Iterator[FakeServer]:
         yield started
 
 
-def command(server: FakeServer, *words: str, table: str = TABLE) -> "subprocess.Popen[bytes]":
+def command(server: FakeServer, *words: str, table: str = TABLE) -> "AbstractContextManager[subprocess.Popen[bytes]]":
     environ = {**os.environ, "MILLRACE_URL": server.url, "MILLRACE_TOKEN": server.log.admin}
     argv = [sys.executable, "-m", "millrace.cli.main", "stream", f"{TENANT}/{table}", *words]
     pipe = subprocess.PIPE
-    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
+    return started(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=environ)
 
 
 def run(server: FakeServer, stdin: bytes, *words: str, table: str = TABLE) -> tuple[int, str, str]:

@@ -109,7 +109,7 @@ def test_waiting_ends_when_the_import_does(fake: FakePlatform, platform: Millrac
     timer = threading.Timer(0.2, fake.outcome.update, kwargs={"state": "failed"})
     timer.start()
     assert platform.wait("imp_1", timeout=30)["state"] == "failed"
-    timer.join()
+    timer.join(20)
 
 
 def test_waiting_for_what_is_not_there_is_a_problem(fake: FakePlatform, platform: Millrace) -> None:

@@ -83,7 +83,7 @@ def test_every_command_is_one_of_ours(name: str) -> None:
     assert {"millrace.api", "millrace.plane", "millrace.manage"} <= modules
     assert [module for module in modules if find_spec(module) is None] == []
     for words in (command[1:] for command in commands if command[0] == "millrace"):
-        ran = subprocess.run([sys.executable, "-m", "millrace.cli.main", *words, "--help"], check=False)
+        ran = subprocess.run([sys.executable, "-m", "millrace.cli.main", *words, "--help"], check=False, timeout=60)
         assert ran.returncode == 0
 
 
@@ -142,6 +142,7 @@ def test_the_image_is_well_made_and_what_it_copies_is_there() -> None:
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
     )
     assert linted.returncode == 0, linted.stdout
     text = dockerfile.read_text()

@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.declare.json_schemas import SCHEMAS
@@ -19,6 +19,7 @@ from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid
 from millrace.model.table_document import table_document_of
 from millrace.model.table_warnings import table_doubts
+from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]
 FIELDS = [
@@ -319,7 +320,7 @@ def _changed(document: dict[str, Any], path: list[str], value: Any) -> dict[str,
     return changed
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_every_agreement_that_the_parser_takes_validates(data: st.DataObject) -> None:
     full = {"client": "acme", "app": {"image": "i"}, "schedule": {"cron": "* * * * *"}, "resources": {}, "quotas": {}}
@@ -332,7 +333,7 @@ def test_every_agreement_that_the_parser_takes_validates(data: st.DataObject) ->
     _in_step("agreement", document, lambda: parse_agreement(document))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_every_table_that_the_parser_takes_validates(data: st.DataObject) -> None:
     words = [word for word in SCHEMAS["table"]()["properties"] if word not in ("tenant", "schema")]

@@ -13,6 +13,7 @@ import pytest
 
 from millrace.embed.errors import ChildFailed
 from millrace.embed.process import LOG_BYTES, Child, Launch
+from tests.support.processes import started
 from tests.support.waiting import wait_until
 
 FOREVER = "import time; print('up', flush=True); time.sleep(600)"
@@ -116,9 +117,8 @@ def test_nothing_outlives_a_killed_supervisor(log: Path) -> None:
         print(child.pid, flush=True)
         time.sleep(600)
     """
-    supervisor = subprocess.Popen(python(code, str(log)), stdout=subprocess.PIPE, text=True)
-    assert supervisor.stdout is not None
-    with supervisor:
+    with started(python(code, str(log)), stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
         pid = int(supervisor.stdout.readline())
         assert not gone(pid)
         supervisor.kill()

@@ -15,6 +15,7 @@ import pytest
 from millrace.embed.errors import ChildFailed
 from millrace.embed.process import Child, Launch
 from millrace.embed.supervisor import Event, Happening, RestartPolicy, Supervisor
+from tests.support.processes import started
 from tests.support.waiting import wait_until
 
 FOREVER = (sys.executable, "-c", "import time; time.sleep(600)")
@@ -106,7 +107,7 @@ def test_a_signal_stops_everything_in_order(tmp_path: Path, number: signal.Signa
         print("returned", flush=True)
     """)
     command = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with started(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = iter(process.stdout.readline, "")
         assert "all ready\n" in lines

@@ -53,7 +53,7 @@ def running(server: Server) -> Iterator[Server]:
         yield server
     finally:
         listening.shutdown()
-        thread.join()
+        thread.join(20)
         listening.server_close()
 
 

@@ -73,7 +73,8 @@ def test_groups_are_admitted_in_the_order_in_which_they_were_handed_over(scene: 
     later = threading.Thread(target=scene.importer.bring, args=(second,))
     later.start()
     scene.importer.bring(first)
-    later.join()
+    later.join(30)
+    assert not later.is_alive()
     assert scene.admitted() == [("b.csv", "run_1.0"), ("a.csv", "run_1.0"), ("c.csv", "run_1.1")]
     assert scene.outcomes() == dict.fromkeys(("a.csv", "b.csv", "c.csv"), "completed")
 

@@ -114,7 +114,7 @@ def test_two_who_make_a_key_at_once_have_the_same(home: Home) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(30)
     assert len({ring.seal("acme", "t", KEY, KEY).close(MARK, "0") for ring in rings}) == 1
 
 
@@ -124,7 +124,9 @@ def test_a_process_without_a_tenant_that_asks_for_it_pays_for_no_keeper(tmp_path
         "ring = keyring_of(sys.argv[1], KEYS_HERE); ring.has_any('acme'); print('tink' in sys.modules); "
         "ring.new('acme', 'imp_1'); print('tink' in sys.modules)"
     )
-    ran = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True, timeout=60
+    )
     assert ran.stdout.split() == ["False", "True"]
 
 

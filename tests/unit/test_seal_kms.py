@@ -182,7 +182,7 @@ def test_those_who_make_the_first_key_at_once_share_it(keeper: Keeper) -> None:
     together = threading.Barrier(2)
 
     def first(kms: Kms) -> bytes:
-        together.wait()
+        together.wait(30)
         return kms.wrap("acme", SECRET, CONTEXT)
 
     with ThreadPoolExecutor(2) as threads:

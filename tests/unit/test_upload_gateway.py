@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.declare.table import parse_table
@@ -17,6 +17,7 @@ from millrace.upload.gateway import Resume, Upload
 from millrace.wire.client import Appended
 from millrace.wire.envelope import unpack_rows, unpack_stamp
 from millrace.wire.topics import QUICK_PARTITIONS
+from tests.support.examples import examples
 
 NOTES = {
     "schema": {
@@ -101,7 +102,7 @@ def test_nothing_is_sent_for_an_import_that_was_stopped() -> None:
     assert log.records == []
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(cut=st.integers(0, 5_000_000))
 def test_a_resumed_upload_sends_the_same_chunks(cut: int) -> None:
     whole, body = KeepingLog(), text(50_000)

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.model.errors import Invalid
 from millrace.model.table import Definition
 from millrace.validate.judge import Judged
 from tests.support.chunks import column, csv, jsonl, table
+from tests.support.examples import examples
 
 FIELDS = [
     column("id", "long"),
@@ -170,7 +171,7 @@ _CHECKS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(_ROWS, st.sampled_from(_CHECKS))
 def test_a_rows_verdict_does_not_depend_on_its_neighbours(rows: list[dict[str, Any]], check: str) -> None:
     definition = ruled({"name": "r", "check": check})
