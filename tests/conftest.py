@@ -13,7 +13,6 @@ from millrace.embed.jars import jar_files
 from tests.support.coverage_report import current_report
 from tests.support.examples import register_profiles
 from tests.support.postgres import postgres
-from tests.support.shares import Shares
 
 # A thread that a failed test left behind must not keep the run from ending.
 EXIT_SECONDS = 60.0
@@ -49,7 +48,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.support.shares import Shares  # noqa: PLC0415 (only with pytest-xdist)
+
     return Shares(config, log)
 
 
