@@ -22,6 +22,7 @@ from millrace.cli import (
 from millrace.cli.commands import Commands
 from millrace.cli.lazy import LazyModule
 from millrace.cli.session import Session
+from millrace.model.formats import either, file_types
 
 if TYPE_CHECKING:
     from millrace.cli import applying, asking, demo, diffing, doctor, importing, inspecting, streaming, up
@@ -136,7 +137,7 @@ def import_command(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE", help="Files, or - for standard input.", show_default=False)
     ],
-    format: Annotated[str | None, typer.Option(help="csv, jsonl, avro or parquet.", show_default=False)] = None,
+    format: Annotated[str | None, typer.Option(help=f"{either(file_types())}.", show_default=False)] = None,
     delimiter: Annotated[str | None, typer.Option(help="Between the cells of a CSV row.", show_default=False)] = None,
     quote: Annotated[str | None, typer.Option(help="Around cells that need it.", show_default=False)] = None,
     header: Annotated[

@@ -5,9 +5,10 @@ from typing import Any, BinaryIO, cast
 from millrace.cli.declarations import Declaration
 from millrace.client.fileoptions import FileOptions
 from millrace.client.whatif import PIECE_BYTES, TrialReport
-from millrace.declare.table import encoding_of, file_type_of, parse_table
+from millrace.declare.table import encoding_of, parse_table
 from millrace.formats.cut import UploadOptions
 from millrace.infer.trial import Bounds, try_file
+from millrace.model.formats import file_type_of
 from millrace.model.table import define
 
 

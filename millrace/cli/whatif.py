@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.lazy import LazyModule
+from millrace.model.formats import either, file_types, titles
 
 if TYPE_CHECKING:
     from millrace.cli import inferring, validating
@@ -42,7 +43,7 @@ def validate_command(
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Stop after about so many rows.", min=1, show_default=False)] = None,
     examples: Annotated[int, typer.Option(help="Of each reason.", min=0, max=20)] = 3,
-    format: Annotated[str | None, typer.Option(help="csv, jsonl, avro or parquet.", show_default=False)] = None,
+    format: Annotated[str | None, typer.Option(help=f"{either(file_types())}.", show_default=False)] = None,
     delimiter: Annotated[str | None, typer.Option(help="Between the cells of a CSV row.", show_default=False)] = None,
     quote: Annotated[str | None, typer.Option(help="Around cells that need it.", show_default=False)] = None,
     header: Annotated[
@@ -70,7 +71,7 @@ def validate_command(
 
 def infer_command(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="CSV, JSON Lines, Avro or Parquet.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help=f"{either(titles())}.", show_default=False)],
     name: Annotated[str | None, typer.Option(help="The table's name. Default: the file's.", show_default=False)] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write the declaration to a .yaml or .json file.", show_default=False)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from millrace.model.formats import format_of_suffix
+
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-_FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".avro": "avro", ".parquet": "parquet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,11 @@ class FileOptions:
         suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
         compression = _COMPRESSIONS.get(suffixes[-1]) if suffixes else None
         inner = suffixes[:-1] if compression else suffixes
+        found = format_of_suffix(inner[-1]) if inner else None
         return replace(
             self,
             compression=self.compression or compression,
-            format=self.format or (_FORMATS.get(inner[-1]) if inner else None),
+            format=self.format or (found.name if found else None),
             file_name=self.file_name or PurePath(name).name,
         )
 

@@ -4,6 +4,7 @@
 theirs."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from millrace.declare import table as d
@@ -11,6 +12,7 @@ from millrace.model import agreement as a
 from millrace.model import rules as r
 from millrace.model.documents import NUMBER, WHOLE
 from millrace.model.errors import Missing
+from millrace.model.formats import ENCODINGS, every_format, file_types
 from millrace.model.names import MAX_NAME
 from millrace.model.quantity import LARGEST, QUANTITY
 
@@ -121,17 +123,22 @@ _SINK: Schema = {
 _SINKS: Schema = _list(_SINK, 1, "Where accepted rows end up.")
 
 
+def _in_any_case(words: Iterable[str]) -> Schema:
+    spelled = "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word) for word in words)
+    return {"type": "string", "pattern": f"^({spelled})$"}
+
+
 def table_schema() -> Schema:
     """Of a table's declaration: seed 002's data file configuration, or the native form."""
-    file_type = {"anyOf": [_enum(d.FILE_TYPES), {"type": "string", "pattern": "^([nN][dD])?[jJ][sS][oO][nN]$"}]}
+    aliases = [alias for each in every_format() for alias in each.aliases]
+    file_type = {"anyOf": [_enum(file_types()), _in_any_case(aliases)]}
     character: Schema = {"type": "string", "pattern": "^[\\x01-\\x09\\x0b\\x0c\\x0e-\\x7f]$"}
-    encodings = "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word) for word in d.ENCODINGS)
     csv = {
         "header": _FLAG,
         "delimiter": character,
         "quote": character,
         "null_text": _text(1000, 0),
-        "encoding": {"type": "string", "pattern": f"^({encodings})$"},
+        "encoding": _in_any_case(ENCODINGS),
     }
     budget = _or_null(_number(0, 1e15))
     words: dict[str, Schema] = {

@@ -10,13 +10,12 @@ from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.documents import flag, mapping, number, one_of, text
 from millrace.model.errors import Invalid
 from millrace.model.fields import Field, field_of
+from millrace.model.formats import ENCODINGS, file_type_of, file_types
 from millrace.model.names import checked_name
 from millrace.model.rules import parse_rules
 from millrace.model.sinks import parse_targets
 from millrace.model.table import Budget, CsvDialect, TableDeclaration
 
-FILE_TYPES = ("csv", "jsonl", "avro", "parquet")
-ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1")
 UNKNOWN_FIELDS = ("reject", "ignore", "rescue")
 CONCURRENCY = ("concurrent", "exclusive")
 ON_ERROR = ("reject_row", "stop")
@@ -53,7 +52,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         name=name,
         schema=schema,
         primary_key=key,
-        file_type=one_of("file_type", file_type_of(document.get("file_type", "csv")), FILE_TYPES),
+        file_type=one_of("file_type", file_type_of(document.get("file_type", "csv")), file_types()),
         csv=_dialect(document),
         max_file_bytes=_max_file_bytes(document.get("max_file_size_mb")),
         sinks=tuple(target.name for target in targets if target.required),
@@ -94,12 +93,6 @@ def _refuse_repeated_inside(field: Field, where: str) -> None:
         _refuse_repeated_inside(field.element(), where)
     elif field.kind == "enum" and len(set(field.avro["symbols"])) < len(field.avro["symbols"]):
         raise Invalid(f"Column {where!r} is an enum that names a symbol twice.")
-
-
-def file_type_of(value: object) -> object:
-    """As people write it in, as we call it out."""
-    word = str(value).lower()
-    return {"json": "jsonl", "ndjson": "jsonl"}.get(word, word) if isinstance(value, str) else value
 
 
 def encoding_of(value: object) -> object:

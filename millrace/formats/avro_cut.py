@@ -11,18 +11,16 @@ from millrace.formats.avro_blocks import Block, BlockReader
 from millrace.formats.avro_container import SYNC_BYTES, ContainerHeader
 from millrace.formats.avro_match import refuse_unresolvable
 from millrace.formats.avro_types import without_logical_types
-from millrace.formats.pieces import Cut, Limits, ResumePoint, UploadOptions
+from millrace.formats.pieces import Cut, Opening, ResumePoint
 from millrace.model.chunk import Oversize
 from millrace.model.errors import Invalid, TooLarge
-from millrace.model.table import Definition
 
 
 class AvroCutter:
-    def __init__(
-        self, definition: Definition, options: UploadOptions, limits: Limits, resume: ResumePoint | None = None
-    ) -> None:
+    def __init__(self, opening: Opening) -> None:
+        definition, options, resume = opening.definition, opening.options, opening.resume
         self._options = options
-        self._limits = limits
+        self._limits = opening.limits
         self._reader = BlockReader(options.what, lambda header: refuse_unresolvable(header.schema, definition, options))
         self._empty = ContainerHeader(definition.table.schema, "null", bytes(SYNC_BYTES))
         self._waiting: list[Block] = []

@@ -7,10 +7,9 @@ from millrace.formats.csv_header import read_header
 from millrace.formats.csv_rows import LineEnds, line_ends
 from millrace.formats.matching import readable_columns
 from millrace.formats.open_lines import open_lines
-from millrace.formats.pieces import Limits, ResumePoint, UploadOptions
+from millrace.formats.pieces import Opening
 from millrace.formats.text_cut import Tally, TextCutter
 from millrace.model.chunk import TextLayout
-from millrace.model.table import CsvDialect, Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +52,8 @@ def _tally(found: LineEnds, at: int | None) -> Tally | None:
     return Tally(end, rows, bits.count(bits.before(found.closes, end)))
 
 
-def csv_cutter(
-    definition: Definition,
-    dialect: CsvDialect,
-    options: UploadOptions,
-    limits: Limits,
-    resume: ResumePoint | None = None,
-) -> TextCutter:
+def csv_cutter(opening: Opening) -> TextCutter:
+    definition, options, dialect, resume = opening.definition, opening.options, opening.dialect, opening.resume
     declared = tuple(column.name for column in readable_columns(definition, deletes=options.deletes))
     columns = tuple(resume["columns"]) if resume else declared
     layout = TextLayout(columns, dialect.delimiter, dialect.quote, dialect.null_text)
@@ -68,4 +62,4 @@ def csv_cutter(
         return read_header(row, line, definition, layout, options)
 
     rule = CsvRows(dialect.delimiter, dialect.quote)
-    return TextCutter(rule, layout, limits, read_head=read_head if dialect.header else None, resume=resume)
+    return TextCutter(rule, layout, opening.limits, read_head=read_head if dialect.header else None, resume=resume)

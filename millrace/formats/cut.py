@@ -3,19 +3,19 @@
 from dataclasses import replace
 from pathlib import Path
 
-from millrace.declare.table import ENCODINGS, FILE_TYPES
-from millrace.formats.avro_cut import AvroCutter
-from millrace.formats.csv_cut import csv_cutter
 from millrace.formats.decompress import Decompress
-from millrace.formats.line_cut import json_lines_cutter
-from millrace.formats.parquet_cut import ParquetCutter
-from millrace.formats.pieces import Cut, Cutter, Limits, ResumePoint, UploadOptions
+from millrace.formats.pieces import Cut, Cutter, Limits, Opening, ResumePoint, UploadOptions
 from millrace.formats.pipeline import Meter, Pipeline, Stage
 from millrace.formats.transcode import Transcode
 from millrace.model.errors import Invalid
+from millrace.model.formats import ENCODINGS, Format, every_format, file_types, format_named, load
 from millrace.model.table import CsvDialect, Definition
 
 __all__ = ["Cut", "Cutter", "Limits", "ResumePoint", "UploadOptions", "open_cutter"]
+
+# The first upload of a format should not wait for imports.
+for _each in every_format():
+    load(_each.cutter)
 
 
 def open_cutter(
@@ -27,41 +27,23 @@ def open_cutter(
     limits: Limits | None = None,
 ) -> Cutter:
     """A cutter for an upload from its start, or from `resume["offset"]` on. Parquet is spooled in `spool_dir`."""
-    file_type = options.file_type or definition.table.file_type
+    name = options.file_type or definition.table.file_type
+    found = format_named(name)
+    if found is None:
+        raise Invalid(f"{options.what} is said to be {name!r}.", remedy=f"Known types: {', '.join(file_types())}.")
     dialect = _dialect(definition.table.csv, options)
-    stages = [] if resume else _stages(file_type, dialect, options)
+    stages = [] if resume else _stages(found, dialect, options)
     if options.max_plain_bytes is not None:
         stages.append(Meter(options.max_plain_bytes, options.what, resume["offset"] if resume else 0))
-    cutter = _cutter(file_type, definition, dialect, options, resume, limits or Limits(), spool_dir)
+    cutter: Cutter = load(found.cutter)(Opening(definition, options, dialect, limits or Limits(), resume, spool_dir))
     return Pipeline(stages, cutter, options.what)
 
 
-def _stages(file_type: str, dialect: CsvDialect, options: UploadOptions) -> list[Stage]:
+def _stages(found: Format, dialect: CsvDialect, options: UploadOptions) -> list[Stage]:
     decompress = Decompress(options.compression, options.what)
-    if file_type not in ("csv", "jsonl"):
+    if not found.is_text:
         return [decompress]
-    return [decompress, Transcode(dialect.encoding if file_type == "csv" else "utf-8", options.what)]
-
-
-def _cutter(
-    file_type: str,
-    definition: Definition,
-    dialect: CsvDialect,
-    options: UploadOptions,
-    resume: ResumePoint | None,
-    limits: Limits,
-    spool_dir: Path | None,
-) -> Cutter:
-    match file_type:
-        case "csv":
-            return csv_cutter(definition, dialect, options, limits, resume)
-        case "jsonl":
-            return json_lines_cutter(options, limits, resume)
-        case "avro":
-            return AvroCutter(definition, options, limits, resume)
-        case "parquet":
-            return ParquetCutter(definition, options, limits, spool_dir)
-    raise Invalid(f"{options.what} is said to be {file_type!r}.", remedy=f"Known types: {', '.join(FILE_TYPES)}.")
+    return [decompress, Transcode(dialect.encoding if found.has_dialect else "utf-8", options.what)]
 
 
 def _dialect(declared: CsvDialect, options: UploadOptions) -> CsvDialect:

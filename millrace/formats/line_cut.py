@@ -4,7 +4,7 @@ import numpy as np
 
 from millrace.formats.csv_rows import LF
 from millrace.formats.line_rows import filled_lines
-from millrace.formats.pieces import Limits, ResumePoint, UploadOptions
+from millrace.formats.pieces import Opening
 from millrace.formats.text_cut import Tally, TextCutter
 from millrace.model.errors import Invalid
 
@@ -36,12 +36,14 @@ class JsonLines:
         return []
 
 
-def json_lines_cutter(options: UploadOptions, limits: Limits, resume: ResumePoint | None = None) -> TextCutter:
+def json_lines_cutter(opening: Opening) -> TextCutter:
+    what = opening.options.what
+
     def check_start(text: bytes) -> None:
         start = text.lstrip(_SPACES)
         if start.startswith(b"["):
-            raise Invalid(f"{options.what} is a JSON array.", remedy=_REMEDY)
+            raise Invalid(f"{what} is a JSON array.", remedy=_REMEDY)
         if start.partition(b"\n")[0].strip(_SPACES) == b"{" and b"\n" in start:
-            raise Invalid(f"{options.what} is JSON with an object over many lines.", remedy=_REMEDY)
+            raise Invalid(f"{what} is JSON with an object over many lines.", remedy=_REMEDY)
 
-    return TextCutter(JsonLines(), None, limits, check_start=check_start, resume=resume)
+    return TextCutter(JsonLines(), None, opening.limits, check_start=check_start, resume=opening.resume)

@@ -4,7 +4,6 @@ Refuses what is not Parquet, and columns that do not suit the table, by name and
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +12,12 @@ import pyarrow.parquet as pq
 from millrace.arrow.types import arrow_schema, arrow_type
 from millrace.formats.arrow_match import suits
 from millrace.formats.matching import readable_columns, refuse_mismatch, unknown
-from millrace.formats.pieces import Cut, Limits, ResumePoint, UploadOptions
+from millrace.formats.pieces import Cut, Opening, ResumePoint
 from millrace.formats.spool import Spool
 from millrace.model.chunk import Oversize
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid, TooLarge, Unavailable
 from millrace.model.fields import assigned, field_of
-from millrace.model.table import Definition
 
 # Dictionary pages let every row of a batch repeat one long value: small batches bound that, and are joined again.
 _BATCH_ROWS = 1024
@@ -27,11 +25,11 @@ _READ_BUFFER = 1 << 20
 
 
 class ParquetCutter:
-    def __init__(self, definition: Definition, options: UploadOptions, limits: Limits, spool_dir: Path | None) -> None:
-        self._definition = definition
-        self._options = options
-        self._limits = limits
-        self._spool = Spool(spool_dir)
+    def __init__(self, opening: Opening) -> None:
+        self._definition = opening.definition
+        self._options = opening.options
+        self._limits = opening.limits
+        self._spool = Spool(opening.spool_dir)
         self._row = 1
         self._plain_bytes = 0
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from millrace.model.chunk import CHUNK_BYTES, MAX_ROW_BYTES, Oversize, TextLayout
+from millrace.model.table import CsvDialect, Definition
 
 ResumePoint = dict[str, Any]
 
@@ -61,6 +63,18 @@ class Limits:
     def row_text(self) -> str:
         whole, rest = divmod(self.row_bytes, 1 << 20)
         return f"{self.row_bytes} bytes" if rest else f"{whole} MiB"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a format's cutter is opened with. `dialect` is the table's, changed by what the uploader says."""
+
+    definition: Definition
+    options: UploadOptions
+    dialect: CsvDialect
+    limits: Limits
+    resume: ResumePoint | None = None
+    spool_dir: Path | None = None
 
 
 class Cutter(Protocol):

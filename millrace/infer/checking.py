@@ -97,8 +97,7 @@ def _last_resort(draft: Draft, column: Column) -> Draft:
     """The judge refuses cells that the type should take: text takes more, and bytes take anything."""
     wider = {"string": "bytes", "bytes": None}
     avro = wider.get(column.kind if column.logical is None else "", "string")
-    # Avro and JSON are strict: there a number is never text.
-    if avro is None or (draft.file_type in ("avro", "jsonl") and avro == "string"):
+    if avro is None or (draft.is_strict and avro == "string"):
         return draft.without(column.name, "has values that the judge does not take as any type")
     return draft.retyped(column_of(column.name, avro, column.nullable))
 

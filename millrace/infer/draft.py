@@ -9,6 +9,7 @@ from millrace.infer.column_names import avro_name
 from millrace.infer.evidence import Evidence
 from millrace.infer.keys import KeyWatch, may_be_key
 from millrace.model.columns import Column, column_of
+from millrace.model.formats import format_named
 from millrace.model.stored_types import Avro
 from millrace.model.table import CsvDialect, Definition, define
 
@@ -23,6 +24,12 @@ class Draft:
     key: tuple[str, ...] = ()
     csv: CsvDialect | None = None
     left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether the format never reads a number as text."""
+        found = format_named(self.file_type)
+        return found is not None and found.is_strict
 
     def without(self, name: str, why: str) -> "Draft":
         return replace(

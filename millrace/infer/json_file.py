@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import orjson
 import pyarrow as pa
 
 from millrace.infer.column_names import avro_name, unusable
@@ -11,10 +12,32 @@ from millrace.infer.json_shape import LongNumber, Object, Shape, object_shape, o
 from millrace.infer.keys import KeyWatch
 from millrace.infer.sampling import Sample
 from millrace.model.columns import Column, column_of
+from millrace.model.errors import Invalid
 from millrace.model.stored_types import Avro
 
 _AT_ONCE = 1 << 20
 _MOST_FIELDS = 200
+SPACES = b" \t\r\n"
+
+
+def is_json(name: str, text: bytes) -> bool:
+    """Whether the first line is a JSON object."""
+    if text.startswith(b"["):
+        try:
+            begins_json = text.rstrip(SPACES).endswith(b"]") and orjson.loads(text) is not None
+        except orjson.JSONDecodeError:
+            begins_json = text.lstrip(b"[ \t\r\n").startswith(b"{")
+        if begins_json:
+            remedy = "Send JSON Lines: one object per line (jq -c '.[]' makes it from an array)."
+            raise Invalid(f"{name} is a JSON array.", remedy=remedy)
+    if not text.startswith(b"{"):
+        return False
+    line = text.partition(b"\n")[0]
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        # A line longer than what was looked at cannot be told from here; no CSV header begins so.
+        return len(line) == len(text) and line.startswith((b'{"', b"{ "))
 
 
 def draft_json(sample: Sample, table: str) -> Looked:

@@ -1,7 +1,8 @@
 """Chunks in, what each declared column holds out: evidence from the cells of text formats, the written types of others."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import fastavro
@@ -13,6 +14,7 @@ from millrace.infer.evidence import NOTHING, TEXTS, Evidence, bytes_evidence
 from millrace.infer.json_shape import LongNumber, Object, Shape, objects_of, shape_of
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import RESCUED_COLUMN, Column
+from millrace.model.formats import format_of_chunks, load
 from millrace.model.stored_types import Avro
 from millrace.validate.cells import is_utf8
 from millrace.validate.csv_cells import read_cells
@@ -31,15 +33,13 @@ class Observed:
         return self._evidence.get(column, NOTHING)
 
     def look_at(self, header: ChunkHeader, body: bytes) -> None:
-        if header.encoding == "csv" and header.layout is not None:
-            self._look_at_csv(header, body)
-        elif header.encoding == "jsonl":
-            self._look_at_json(body)
-        elif header.encoding in ("arrow", "avro") and not self.written:
-            self.written = _written_types(header.encoding, body)
+        found = format_of_chunks(header.encoding)
+        if found is not None and found.observer:
+            load(found.observer)(self, header, body)
 
-    def _look_at_csv(self, header: ChunkHeader, body: bytes) -> None:
-        assert header.layout is not None
+    def look_at_csv(self, header: ChunkHeader, body: bytes) -> None:
+        if header.layout is None:
+            return
         named = {name: column.name for column in self._columns for name in (column.name, *column.aliases)}
         try:
             cells = read_cells(body, header.layout, set(named), clean=body.isascii() or is_utf8(body))
@@ -51,7 +51,7 @@ class Observed:
                 alive = TEXTS if named[name] in self._texts else self[named[name]].fits
                 self._add(named[name], bytes_evidence(values, alive))
 
-    def _look_at_json(self, body: bytes) -> None:
+    def look_at_json(self, header: ChunkHeader, body: bytes) -> None:
         try:
             shapes = self._json_shapes(objects_of(body)[0])
         except LongNumber:
@@ -59,6 +59,18 @@ class Observed:
         for name, shape in shapes.items():
             # No scalar type unites an object with anything else.
             self._add(name, Evidence(fits=frozenset()) if shape.objects or shape.lists else shape.scalar)
+
+    def look_at_arrow(self, header: ChunkHeader, body: bytes) -> None:
+        self._look_at_types(_schema_of_arrow, body)
+
+    def look_at_avro(self, header: ChunkHeader, body: bytes) -> None:
+        self._look_at_types(_schema_of_avro, body)
+
+    def _look_at_types(self, schema_of: Callable[[bytes], dict[str, Avro]], body: bytes) -> None:
+        if not self.written:
+            # Whatever a decoder raises: the judge says what is wrong with the chunk.
+            with suppress(Exception):
+                self.written = schema_of(body)
 
     def _json_shapes(self, objects: list[Object]) -> Mapping[str, Shape]:
         return {column.name: shape_of([_given(value, column) for value in objects]) for column in self._columns}
@@ -74,12 +86,10 @@ def _given(value: Object, column: Column) -> Any:
     return column.default
 
 
-def _written_types(encoding: str, body: bytes) -> dict[str, Avro]:
-    try:
-        if encoding == "arrow":
-            schema = pa.ipc.open_stream(body).schema
-            return {field.name: avro_of_arrow(field.type, "record") for field in schema}
-        expanded: Any = expand_schema(fastavro.reader(io.BytesIO(body)).writer_schema)
-        return {field["name"]: field["type"] for field in expanded["fields"]}
-    except Exception:  # whatever a decoder raises: the judge says what is wrong with the chunk
-        return {}
+def _schema_of_arrow(body: bytes) -> dict[str, Avro]:
+    return {field.name: avro_of_arrow(field.type, "record") for field in pa.ipc.open_stream(body).schema}
+
+
+def _schema_of_avro(body: bytes) -> dict[str, Avro]:
+    expanded: Any = expand_schema(fastavro.reader(io.BytesIO(body)).writer_schema)
+    return {field["name"]: field["type"] for field in expanded["fields"]}

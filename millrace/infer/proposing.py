@@ -4,24 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from millrace.formats.avro_container import MAGIC as AVRO_MAGIC
-from millrace.infer.avro_file import draft_avro
 from millrace.infer.checking import Checked, checked, refuse_empty
 from millrace.infer.column_names import table_name
-from millrace.infer.csv_file import draft_csv
 from millrace.infer.draft import Looked
 from millrace.infer.encodings import as_utf8, encoding_of
-from millrace.infer.json_file import draft_json
-from millrace.infer.parquet_file import draft_parquet
+from millrace.infer.json_file import SPACES
 from millrace.infer.sampling import Sample, compression_of, plain_bytes, sample_of
 from millrace.model.errors import Invalid
+from millrace.model.formats import CSV, Format, every_format, format_of_suffix, load
 from millrace.model.names import checked_name
 
-PARQUET_MAGIC = b"PAR1"
 _START_BYTES = 64 << 10
-_SPACES = b" \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +38,22 @@ def propose(path: Path, name: str | None = None) -> Proposal:
 
 def _looked_at(path: Path, table: str) -> Looked:
     start = _start(path)
-    if start.startswith(PARQUET_MAGIC):
-        return draft_parquet(path, table)
-    if start.startswith(AVRO_MAGIC):
-        return draft_avro(path, table)
-    sample = sample_of(path)
-    text = as_utf8(Sample(start), encoding_of(Sample(start))).head.lstrip(_SPACES)
-    if not text:
-        raise Invalid(f"{path.name} is empty.", remedy="Give a file with rows.")
-    return draft_json(sample, table) if _is_json(path, text) else draft_csv(sample, table)
+    found = next((each for each in every_format() if each.magic and start.startswith(each.magic)), None)
+    if found is None:
+        text = as_utf8(Sample(start), encoding_of(Sample(start))).head.lstrip(SPACES)
+        if not text:
+            raise Invalid(f"{path.name} is empty.", remedy="Give a file with rows.")
+        found = _text_format(path, text)
+    looked: Looked = load(found.drafter)(sample_of(path) if found.is_text else path, table)
+    return looked
+
+
+def _text_format(path: Path, text: bytes) -> Format:
+    for each in every_format():
+        if each.recogniser and load(each.recogniser)(path.name, text):
+            return each
+    named = next(filter(None, map(format_of_suffix, reversed(path.suffixes))), None)
+    return CSV if named is None or named.magic or named.recogniser else named
 
 
 def _start(path: Path) -> bytes:
@@ -63,23 +63,3 @@ def _start(path: Path) -> bytes:
         if len(held) >= _START_BYTES:
             break
     return held[:_START_BYTES]
-
-
-def _is_json(path: Path, text: bytes) -> bool:
-    """Whether the first line is a JSON object."""
-    if text.startswith(b"["):
-        try:
-            begins_json = text.rstrip(_SPACES).endswith(b"]") and orjson.loads(text) is not None
-        except orjson.JSONDecodeError:
-            begins_json = text.lstrip(b"[ \t\r\n").startswith(b"{")
-        if begins_json:
-            remedy = "Send JSON Lines: one object per line (jq -c '.[]' makes it from an array)."
-            raise Invalid(f"{path.name} is a JSON array.", remedy=remedy)
-    if not text.startswith(b"{"):
-        return False
-    line = text.partition(b"\n")[0]
-    try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        # A line longer than what was looked at cannot be told from here; no CSV header begins so.
-        return len(line) == len(text) and line.startswith((b'{"', b"{ "))

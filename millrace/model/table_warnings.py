@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace.model.columns import parse_columns
 from millrace.model.documents import DeclarationWarning
+from millrace.model.formats import format_named
 from millrace.model.rules import HOLD
 from millrace.model.table import TableDeclaration
 
@@ -41,7 +42,9 @@ def _sizes(table: TableDeclaration, document: Mapping[str, Any]) -> Iterator[Dec
 
 
 def _policies(table: TableDeclaration, document: Mapping[str, Any]) -> Iterator[DeclarationWarning]:
-    if table.file_type != "csv" and ("csv" in document or "csv.first.row.as.header" in document):
+    found = format_named(table.file_type)
+    has_dialect = found is not None and found.has_dialect
+    if not has_dialect and ("csv" in document or "csv.first.row.as.header" in document):
         yield DeclarationWarning(
             "csv", f"is ignored unless a file of {table.file_type} is sent as CSV.", "Likely file_type: csv."
         )

@@ -3,7 +3,6 @@
 A row's verdict depends on the row, the definition and the chunk's version alone. A chunk that cannot be read at all is a
 failed verdict, never an exception; it keeps one rejected record with the beginning of its body."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,14 +11,11 @@ import pyarrow as pa
 from millrace.arrow.types import stored_schema
 from millrace.lake.errors_table import REJECTED_SCHEMA
 from millrace.model.chunk import ChunkHeader, ChunkVerdict
+from millrace.model.formats import every_format, format_of_chunks, load
 from millrace.model.table import Definition
 from millrace.validate.accepted import accepted_rows, numbered
 from millrace.validate.deletes import sort_out
 from millrace.validate.faults import Fault, Rows, reasons_by_row, same
-from millrace.validate.from_arrow import parse_arrow
-from millrace.validate.from_avro import parse_avro
-from millrace.validate.from_csv import parse_csv
-from millrace.validate.from_jsonl import parse_jsonl
 from millrace.validate.parsed import Parsed, Undecodable
 from millrace.validate.quality_facts import Keys, chunk_facts
 from millrace.validate.reading import Reading, reading_of
@@ -27,12 +23,9 @@ from millrace.validate.row_rules import Broken, check_rows
 
 MAX_FAILED_BYTES = 64 * 1024
 
-_PARSERS: dict[str, Callable[[ChunkHeader, bytes, Reading], Parsed]] = {
-    "csv": parse_csv,
-    "jsonl": parse_jsonl,
-    "arrow": parse_arrow,
-    "avro": parse_avro,
-}
+# Workers are forked from a process that has this module: what is loaded here they share.
+for _each in every_format():
+    load(_each.parser)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +87,12 @@ def fail(header: ChunkHeader, body: bytes, definition: Definition, message: str)
 
 
 def _parse(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
-    parser = _PARSERS.get(header.encoding)
-    if parser is None:
+    found = format_of_chunks(header.encoding)
+    if found is None:
         raise Undecodable(f"The chunk's encoding {header.encoding!r} is unknown.")
     if header.row_numbers is not None and len(header.row_numbers) != header.rows:
         raise Undecodable(f"The chunk's stamp numbers {len(header.row_numbers)} rows of {header.rows}.")
-    parsed = parser(header, body, reading)
+    parsed: Parsed = load(found.parser)(header, body, reading)
     if parsed.rows != header.rows:
         raise Undecodable(f"The chunk holds {parsed.rows} rows, its stamp says {header.rows}.")
     return parsed

@@ -28,6 +28,7 @@ from millrace.lake.read import scan_files
 from millrace.model import ops
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.errors import Clash, Missing, Unavailable
+from millrace.model.formats import format_of_chunks
 from millrace.model.imports import PROCESSING, REPLAY, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
@@ -42,7 +43,6 @@ from millrace.wire.client import Appended
 from millrace.wire.envelope import checksum, compress, pack_chunk
 from millrace.wire.topics import RAW_INPUT, quick_partitions
 
-REPLAYABLE = ("csv", "jsonl")
 # Their bytes were not kept whole; of what a sink refused none were.
 _CUT_SHORT = ("row_too_long", "undecodable", "unclosed_quote")
 _CONFIRM_SECONDS = 150
@@ -88,7 +88,8 @@ def _has_rule(reasons: pa.Array, is_meant: Callable[[pa.Array], pa.Array]) -> pa
 async def replay(platform: Platform, origin_id: str, choice: Choice, span: str | None) -> dict[str, Any]:
     origin, definition = await asyncio.to_thread(_find, platform, origin_id)
     written = origin.written
-    if written.get("encoding") not in REPLAYABLE:
+    came_as = format_of_chunks(written.get("encoding"))
+    if came_as is None or not came_as.is_replayable:
         raise Clash(
             f"The rows of {origin_id} came as {written.get('encoding') or 'an unfinished upload'}: "
             "they cannot be sent again as they were.",

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query
 from pydantic import BeforeValidator
 
-from millrace.declare.table import ENCODINGS, FILE_TYPES, encoding_of, file_type_of
+from millrace.declare.table import encoding_of
+from millrace.model.formats import ENCODINGS, file_type_of, file_types
 from millrace.model.names import checked_span
 
 # What the store's integers hold: a larger number is refused before it gets there.
@@ -13,7 +14,7 @@ MOST_STORED = (1 << 63) - 1
 
 
 def _options(
-    format: Annotated[Literal[FILE_TYPES] | None, Query(), BeforeValidator(file_type_of)] = None,  # type: ignore[valid-type]
+    format: Annotated[Literal[file_types()] | None, Query(), BeforeValidator(file_type_of)] = None,  # type: ignore[valid-type]
     header: bool | None = None,
     delimiter: Annotated[str | None, Query(min_length=1, max_length=1)] = None,
     quote: Annotated[str | None, Query(min_length=1, max_length=1)] = None,
