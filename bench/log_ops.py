@@ -12,8 +12,9 @@ import polars as pl
 
 from bench.figure import Figure, at_least, at_most
 from bench.platform import TABLE, TENANT, Bench, bench_platform
+from millrace.exchange.home import Home
 from millrace.model import ops
-from millrace.model.names import Home, new_id
+from millrace.model.names import new_id
 from millrace.model.ops import Op
 from millrace.wire.client import Appender, Cluster
 from millrace.wire.envelope import checksum, compress, pack

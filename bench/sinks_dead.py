@@ -12,9 +12,9 @@ from bench.figure import Figure, at_least, at_most
 from bench.memory import peak_memory
 from bench.platform import TENANT, Bench
 from bench.sinks import begin_upload, declare, postgres_sink, sinks_platform
+from millrace.exchange.home import Home
 from millrace.lake.log import load
 from millrace.lake.store import Store
-from millrace.model.names import Home
 from tests.support.postgres import postgres
 
 RATE = 20_000

@@ -8,8 +8,8 @@ from datetime import datetime
 from bench.figure import Figure, at_most
 from bench.platform import TABLE, TENANT, Bench, bench_platform
 from millrace.client.apps import Apps
-from millrace.model.names import Home
-from millrace.staging.folders import Staging
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.home import Home
 
 REPEATS, CROWD, ROWS = 20, 200, 100
 DEADLINE_SECONDS = 120.0

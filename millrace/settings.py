@@ -2,7 +2,6 @@
 
 MILLRACE_HOME is the root of all state; MILLRACE_KAFKA__BOOTSTRAP_SERVERS, MILLRACE_SPARK__MASTER … name nested fields."""
 
-import json
 from collections.abc import Iterable
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network
@@ -11,8 +10,6 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
-
-from millrace.model.names import Home
 
 
 class _Section(BaseModel):
@@ -178,11 +175,6 @@ class Settings(BaseSettings):
     sinks: SinkSettings = SinkSettings()
     kms: KmsSettings = KmsSettings()
     k8s: KubernetesSettings = KubernetesSettings()
-
-    def admin_token(self) -> str:
-        """The administrators' token, from the client file that `millrace up` leaves in the home."""
-        token: str = json.loads(Home(self.home).client.read_text())["token"]
-        return token
 
 
 # Read where they are needed: by the client, the installer, the sinks and the tests of faults.

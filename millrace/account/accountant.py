@@ -12,14 +12,15 @@ from sqlalchemy import Connection, select
 from millrace.account.ends import mark_end
 from millrace.account.ledger import due, fold
 from millrace.account.quality import with_quality
+from millrace.exchange.mailboxes import Exchange
 from millrace.failpoint import reach
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
 from millrace.model.imports import STOPPING, TERMINAL, Import
-from millrace.model.names import Home, new_id
+from millrace.model.names import new_id
 from millrace.model.ops import SETTLE_IMPORT, Op
 from millrace.model.sinks import DELTA_KIND
-from millrace.model.table import Budget, Definition
+from millrace.model.table import Budget
 from millrace.observe import gauge, observe
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -35,7 +36,6 @@ CATCH_UP_SECONDS = 0.05
 # Clocks of producers may differ by as much.
 KEPT_BEFORE_MS = 60_000
 SAFETY_US = 3_600_000_000
-Definitions = Callable[[str], Definition]
 _UNSETTLED = select(t.imports.c.id, t.imports.c.begun_us, t.imports.c.first_version).where(
     t.imports.c.state.not_in(TERMINAL)
 )
@@ -45,11 +45,9 @@ _STOPPING = select(t.imports.c.id).where(t.imports.c.state == STOPPING)
 class Accountant:
     """One thread. A settle op asked for twice is applied once, so a restart may simply ask again."""
 
-    def __init__(
-        self, store: Store, cluster: Cluster, appender: Appender, definitions: Definitions, home: Home
-    ) -> None:
-        self._definitions = definitions
-        self._home = home
+    def __init__(self, store: Store, cluster: Cluster, appender: Appender, exchange: Exchange) -> None:
+        self._definitions = exchange.definitions.read
+        self._exchange = exchange
         self._store = store
         self._cluster = cluster
         self._appender = appender
@@ -144,7 +142,7 @@ class Accountant:
     def _settle_one(self, connection: Connection, imp: Import, passed: dict[str, int]) -> None:
         asked = due(connection, imp, passed, self._budget)
         if asked is not None:
-            asked = with_quality(connection, imp, asked, self._definitions(imp.definition), self._home)
+            asked = with_quality(connection, imp, asked, self._definitions(imp.definition), self._exchange)
         if asked is not None:
             self._ask(connection, imp, *asked)
 
@@ -156,7 +154,7 @@ class Accountant:
             return
         reach("before_end")
         if kind == SETTLE_IMPORT:
-            mark_end(connection, imp, self._definitions(imp.definition), self._home)
+            mark_end(connection, imp, self._definitions(imp.definition), self._exchange.ends)
         record = pack(Op(new_id("op"), kind, imp.tenant, imp.id, body).to_dict())
         partition = self._partition(connection, imp.tenant)
         asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, partition)
@@ -211,8 +209,7 @@ class Accountant:
                     # The first batch has no start: it may be read again from wherever the topic begins.
                     start = checkpoint.starts.get(topic, {}).get(partition, 0)
                     before[place] = min(before.get(place, start), start)
-        used = self._home.used_sinks
-        kinds = {DELTA_KIND, *(kind.name for kind in used.iterdir())} if used.is_dir() else {DELTA_KIND}
+        kinds = (DELTA_KIND, *self._exchange.sink_kinds.used())
         silent = any(f"sink-{kind}" not in self._checkpoints for kind in kinds)
         return {place: offset for place, offset in before.items() if not silent or place[0] != VALIDATED_INPUT}
 
@@ -257,10 +254,7 @@ class Accountant:
     def _write_safe_version(self, unsettled: Iterable[Any]) -> None:
         """No row at or below this version can still be on its way: what a tombstone there would beat is over."""
         oldest = min((row.first_version for row in unsettled), default=time.time_ns() // 1000)
-        self._home.safe_version.parent.mkdir(parents=True, exist_ok=True)
-        partial_file = self._home.safe_version.with_suffix(".partial")
-        partial_file.write_text(str(oldest - 1 - SAFETY_US))
-        partial_file.replace(self._home.safe_version)
+        self._exchange.safe_version.write(oldest - 1 - SAFETY_US)
 
     def _measure_lag(self) -> None:
         ends = {topic: end_offsets(self._cluster, topic) for topic in (RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR)}

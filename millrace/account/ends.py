@@ -1,32 +1,20 @@
-"""The end of an import, for sinks that tell their readers what is complete: left in a file where the data plane looks.
+"""The end of an import, for sinks that tell their readers what is complete.
 
 Written before the end is asked for, so that no import ends without it; written again, it says the same."""
 
-import os
-
-import orjson
 from sqlalchemy import Connection, select
 
+from millrace.exchange.ends import EndBox, ImportEnded
 from millrace.model.imports import ALTER, TRUNCATE, Import
-from millrace.model.names import Home
 from millrace.model.sinks import TOLD_OF_ENDS
 from millrace.model.table import Definition
 from millrace.store import tables as t
 
 
-def mark_end(connection: Connection, imp: Import, definition: Definition, home: Home) -> None:
+def mark_end(connection: Connection, imp: Import, definition: Definition, box: EndBox) -> None:
     """Which chunks of the import hold rows; a change of the table itself is none that readers wait for."""
     if imp.kind in (TRUNCATE, ALTER) or not any(target.kind in TOLD_OF_ENDS for target in definition.table.targets):
         return
     holding = select(t.chunks.c.number).where(t.chunks.c.import_id == imp.id, t.chunks.c.accepted > 0)
-    numbers = list(connection.execute(holding.order_by(t.chunks.c.number)).scalars())
-    told = {
-        "import": imp.id,
-        "definition": imp.definition,
-        "version": imp.first_version + max(imp.versions - 1, 0),
-        "chunks": numbers,
-    }
-    home.ends.mkdir(parents=True, exist_ok=True)
-    partial = home.ends / f".{imp.id}.{os.getpid()}"
-    partial.write_bytes(orjson.dumps(told))
-    partial.replace(home.ends / f"{imp.id}.json")
+    numbers = tuple(connection.execute(holding.order_by(t.chunks.c.number)).scalars())
+    box.put(ImportEnded(imp.id, imp.definition, imp.first_version + max(imp.versions - 1, 0), numbers))

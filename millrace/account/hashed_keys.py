@@ -1,26 +1,14 @@
-"""The hashed keys that an import's chunks left, read again: sorted in each chunk, taken together in slices of the hash."""
+"""The hashed keys of an import's chunks, compared: sorted in each chunk, taken together in slices of the hash."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-Hashes = npt.NDArray[np.uint64]
+from millrace.exchange.rule_keys import Hashes
+
 # So many are compared at a time, so that the largest import takes no more memory than that.
 KEYS_AT_ONCE = 8_000_000
 _LARGEST = (1 << 64) - 1
-
-
-def hashed(folder: Path, name: str) -> list[Hashes]:
-    """What each chunk left under this name, in the order of the chunks."""
-    return [_stored(path, name) for path in sorted(folder.glob("*.npz"))] if folder.is_dir() else []
-
-
-def _stored(path: Path, name: str) -> Hashes:
-    with np.load(path) as stored:
-        found: Hashes = stored[name] if name in stored else np.empty(0, np.uint64)
-        return found
 
 
 def slices_of(chunks: Sequence[Hashes]) -> Iterator[list[slice]]:
@@ -32,9 +20,8 @@ def slices_of(chunks: Sequence[Hashes]) -> Iterator[list[slice]]:
         yield [slice(border[part], border[part + 1]) for border in borders]
 
 
-def repeated_keys(folder: Path, rule: str) -> int:
+def repeated_keys(chunks: Sequence[Hashes]) -> int:
     """How many rows have the key of another row of the import, the first of each key not counted."""
-    chunks = hashed(folder, rule)
     parts = (
         np.concatenate([keys[part] for keys, part in zip(chunks, parts, strict=True)]) for parts in slices_of(chunks)
     )

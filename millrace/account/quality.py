@@ -10,11 +10,11 @@ from sqlalchemy import Connection, select
 from millrace.account.counting import Due
 from millrace.account.hashed_keys import repeated_keys
 from millrace.account.references import orphans
+from millrace.exchange.mailboxes import Exchange
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import AMEND, COMPLETED, HELD, LOAD, PROCESSING, Import
-from millrace.model.names import Home
 from millrace.model.ops import HOLD_IMPORT, STOP_IMPORT
-from millrace.model.quality import Measured, keys_folder, report, total
+from millrace.model.quality import Measured, report, total
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
@@ -33,29 +33,31 @@ def keep_facts(connection: Connection, verdicts: Iterable[ChunkVerdict]) -> None
         upsert(connection, chunk_quality, rows)
 
 
-def with_quality(connection: Connection, imp: Import, asked: Due, definition: Definition, home: Home) -> Due | None:
+def with_quality(
+    connection: Connection, imp: Import, asked: Due, definition: Definition, exchange: Exchange
+) -> Due | None:
     """What to ask for, with the report; nothing while someone must decide."""
     kind, body = asked
     if kind == STOP_IMPORT or not definition.rules:
         return asked
     if imp.state == HELD:
         return None
-    told = imp.options.get("quality") or quality_of(connection, imp, definition, home)
+    told = imp.options.get("quality") or quality_of(connection, imp, definition, exchange)
     is_held = bool(told["held"]) and imp.state == PROCESSING and not imp.options.get("released")
     return HOLD_IMPORT if is_held else kind, {**body, "quality": told}
 
 
-def quality_of(connection: Connection, imp: Import, definition: Definition, home: Home) -> dict[str, Any]:
+def quality_of(connection: Connection, imp: Import, definition: Definition, exchange: Exchange) -> dict[str, Any]:
     wanted = select(chunk_quality.c.facts).where(chunk_quality.c.import_id == imp.id)
     totals = total(connection.execute(wanted).scalars())
     octets = int((imp.announced or {}).get("bytes", 0))
     if imp.kind not in (LOAD, AMEND):
         return report(definition.rules, totals, Measured(imp.counts.read, octets, {}))
     past = _past(connection, imp)
-    folder = keys_folder(home.root, imp.id)
-    repeated = {rule.name: repeated_keys(folder, rule.name) for rule in definition.rules if rule.kind == "unique"}
+    unique = [rule.name for rule in definition.rules if rule.kind == "unique"]
+    repeated = {name: repeated_keys(exchange.rule_keys.hashes(imp.id, name)) for name in unique}
     lost = {
-        rule.name: orphans(connection, home, imp.tenant, folder, rule).to_dict()
+        rule.name: orphans(connection, exchange.places, exchange.rule_keys, imp, rule).to_dict()
         for rule in definition.rules
         if rule.kind == "reference"
     }

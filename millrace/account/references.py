@@ -4,18 +4,19 @@ Looked up in the key index of the other table as it is when the import is durabl
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from sqlalchemy import Connection, select
 
-from millrace.account.hashed_keys import Hashes, hashed, slices_of
+from millrace.account.hashed_keys import slices_of
+from millrace.exchange.places import Places
+from millrace.exchange.rule_keys import Hashes, RuleKeys
 from millrace.lake.deletion_vectors import load_vector
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Snapshot, load
 from millrace.lake.store import Store
 from millrace.model.errors import MillraceError
-from millrace.model.names import Home
+from millrace.model.imports import Import
 from millrace.model.rules import Rule
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
@@ -34,7 +35,8 @@ class Orphans:
         return {"unknown": self.unknown} if self.unknown else {"broken": self.rows, "table_version": self.version}
 
 
-def orphans(connection: Connection, home: Home, tenant: str, folder: Path, rule: Rule) -> Orphans:
+def orphans(connection: Connection, places: Places, keys: RuleKeys, imp: Import, rule: Rule) -> Orphans:
+    tenant = imp.tenant
     name, column = rule.settings["table"], rule.settings["column"]
     wanted = select(t.tables.c.definition).where(
         t.tables.c.tenant == tenant, t.tables.c.name == name, t.tables.c.dropped_us.is_(None)
@@ -48,22 +50,22 @@ def orphans(connection: Connection, home: Home, tenant: str, folder: Path, rule:
     if not any(target.kind == DELTA_KIND and not target.settings for target in other.table.targets):
         return Orphans(unknown=f"{name} is kept elsewhere.")
     try:
-        store = Store(home.table(tenant, name))
+        store = places.table_store(tenant, name)
         snapshot = load(store)
         index = KeyIndex(store, [column])
-        rows = sum(_lost(store, snapshot, index, *part) for part in _values(folder, rule.name))
+        rows = sum(_lost(store, snapshot, index, *part) for part in _values(keys, imp.id, rule.name))
     except (MillraceError, OSError) as error:
         # The import must not wait for another table to be mended.
         return Orphans(unknown=f"{name} cannot be read: {error}"[:200])
     return Orphans(rows, snapshot.version)
 
 
-def _values(folder: Path, rule: str) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
+def _values(keys: RuleKeys, import_id: str, rule: str) -> Iterator[tuple[Hashes, Hashes, Hashes]]:
     """Distinct values, sorted, and how many rows have each."""
-    first, second, times = (hashed(folder, f"{rule}.{part}") for part in ("h1", "h2", "n"))
+    first, second, times = (keys.hashes(import_id, f"{rule}.{part}") for part in ("h1", "h2", "n"))
     for parts in slices_of(first):
         h1, h2, count = (
-            np.concatenate([keys[part] for keys, part in zip(chunks, parts, strict=True)])
+            np.concatenate([hashes[part] for hashes, part in zip(chunks, parts, strict=True)])
             for chunks in (first, second, times)
         )
         distinct, at, group = np.unique(h1, return_index=True, return_inverse=True)

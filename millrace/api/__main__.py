@@ -6,6 +6,7 @@ import uvicorn
 
 from millrace.api.app import make_app
 from millrace.api.platform import Platform
+from millrace.exchange.client_file import read_client_file
 from millrace.model.streamed import MAX_FRAME_BYTES
 from millrace.observe import log_to_stderr
 from millrace.settings import Settings
@@ -18,7 +19,7 @@ def main() -> None:
     bootstrap, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
     options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
     platform = Platform(settings, Cluster(bootstrap, options))
-    platform.tokens.keep(settings.admin_token(), "admin", None)
+    platform.tokens.keep(read_client_file(settings.home).token, "admin", None)
     # A stop must not wait for ever for those who follow events.
     uvicorn.run(
         make_app(platform),

@@ -57,8 +57,8 @@ def make_app(platform: Platform) -> FastAPI:
         platform.listen(replays.on_applied)
         platform.start()
         platform.work("replays", replays.run)
-        platform.work("metering", partial(keep_measured, platform.store, platform.home))
-        platform.work("retention", partial(keep_retention, platform.store, platform.home, platform.settings.kms))
+        platform.work("metering", partial(keep_measured, platform.store, platform.exchange.tenant_files))
+        platform.work("retention", partial(keep_retention, platform.store, platform.exchange, platform.settings.kms))
         yield
         platform.stop()
 

@@ -1,17 +1,14 @@
 """What the server knows of client apps: agreements that name one, what the managers last said, who may name commands."""
 
-import json
-import time
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
 from millrace.auth.tokens import Caller
+from millrace.exchange.apps import AppBoard, AppsReport
 from millrace.k8s.pods import usual_image
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Missing, Refused
-from millrace.model.names import Home
 from millrace.settings import KubernetesSettings
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
@@ -55,14 +52,10 @@ def agreement_with_app(connection: Connection, tenant: str) -> Agreement:
     return agreement
 
 
-def managers(home: Home) -> dict[str, Any] | None:
-    """What they last said, if that was just now."""
-    try:
-        said: dict[str, Any] = json.loads(home.apps.read_text())
-        at = datetime.fromisoformat(said["at"]).timestamp()
-    except (OSError, ValueError, KeyError):
-        return None
-    return said if time.time() - at < SILENT_SECONDS else None
+def last_report(apps: AppBoard) -> AppsReport | None:
+    """Of the ingestion managers, if it was just now."""
+    report = apps.last()
+    return report if report is not None and report.age_seconds < SILENT_SECONDS else None
 
 
 def runs_here(agreement: Agreement) -> str:

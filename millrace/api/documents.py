@@ -8,6 +8,8 @@ from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
 
 from millrace.api.sink_status import SinkStatus
 from millrace.arrow.types import arrow_type
+from millrace.exchange.mailboxes import Exchange
+from millrace.exchange.places import Places
 from millrace.model.errors import Missing
 from millrace.model.imports import (
     ADMITTED,
@@ -20,7 +22,6 @@ from millrace.model.imports import (
     STALLED,
     Import,
 )
-from millrace.model.names import Home
 from millrace.model.ops import BEGIN_IMPORT, REPLAY_ERRORS
 from millrace.model.table import Definition
 from millrace.sink.delta.places import location_of
@@ -57,7 +58,7 @@ def tables_of(connection: Connection, tenant: str | None) -> list[Definition]:
     return [Definition.from_json(row.encode()) for row in rows]
 
 
-def table_document(definition: Definition, home: Home) -> dict[str, Any]:
+def table_document(definition: Definition, places: Places) -> dict[str, Any]:
     table = definition.table
     return {
         "tenant": definition.tenant,
@@ -65,16 +66,16 @@ def table_document(definition: Definition, home: Home) -> dict[str, Any]:
         "revision": definition.revision,
         "generation": definition.generation,
         "definition": definition.fingerprint,
-        "location": location_of(home, definition),
+        "location": location_of(places, definition),
         "columns": [{"name": c.name, "type": str(arrow_type(c)), "nullable": c.nullable} for c in definition.columns],
         "primary_key": list(table.primary_key),
         "declaration": table.to_dict(),
     }
 
 
-def import_document(connection: Connection, import_id: str, home: Home | None = None) -> dict[str, Any]:
+def import_document(connection: Connection, import_id: str, exchange: Exchange | None = None) -> dict[str, Any]:
     row = connection.execute(_IMPORTS.where(t.imports.c.id == import_id)).first()
-    return _find_requested(connection, import_id) if row is None else _document(row, SinkStatus(connection, home))
+    return _find_requested(connection, import_id) if row is None else _document(row, SinkStatus(connection, exchange))
 
 
 def import_documents(
@@ -87,7 +88,7 @@ def import_documents(
     kind: str | None = None,
     span: str | None = None,
     only_tables: list[str] | None = None,
-    home: Home | None = None,
+    exchange: Exchange | None = None,
 ) -> list[dict[str, Any]]:
     """The newest first; changes of the tables themselves only where their kind is asked for, and what nobody has
     evaluated yet only where that state is. Of which kind and span those are is not known."""
@@ -103,7 +104,7 @@ def import_documents(
     if kind is None:
         wanted = wanted.where(t.imports.c.kind != ALTER)
     found = list(connection.execute(wanted.order_by(t.imports.c.id.desc()).limit(limit)))
-    sinks = SinkStatus(connection, home)
+    sinks = SinkStatus(connection, exchange)
     return [_document(row, sinks) for row in found]
 
 

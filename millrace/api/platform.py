@@ -13,19 +13,18 @@ from sqlalchemy import select, update
 from millrace.account.accountant import Accountant
 from millrace.api.jobs.refreshing import Refreshing
 from millrace.api.jobs.sink_watch import SinkWatch
-from millrace.api.jobs.sweeping import clear_staging, sweep
+from millrace.api.jobs.sweeping import sweep
 from millrace.api.jobs.timing import due_ops
 from millrace.api.sealing import Sealing
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import USES_SECONDS, Tokens
 from millrace.control.controller import Controller
 from millrace.control.state import OPEN
-from millrace.exchange.definitions import DefinitionFiles
-from millrace.exchange.stops import StopFiles
+from millrace.exchange.mailboxes import open_exchange
 from millrace.failpoint import reach
 from millrace.model.errors import REFUSALS, Exceeded, Refused, Unavailable
 from millrace.model.imports import TERMINAL
-from millrace.model.names import Home, new_id
+from millrace.model.names import new_id
 from millrace.model.ops import APPEND, BEGIN_IMPORT, REPLAY_ERRORS, Applied, Op
 from millrace.notify.notifier import Notifier
 from millrace.observe import log, observe
@@ -57,9 +56,12 @@ class Platform:
     def __init__(self, settings: Settings, cluster: Cluster) -> None:
         self.settings = settings
         self.cluster = cluster
-        self.home = Home(settings.home)
-        self.home.root.mkdir(parents=True, exist_ok=True)
-        url = settings.store_url.get_secret_value() if settings.store_url else f"sqlite:///{self.home.store}"
+        self.exchange = open_exchange(settings.home)
+        url = (
+            settings.store_url.get_secret_value()
+            if settings.store_url
+            else f"sqlite:///{self.exchange.places.control_store}"
+        )
         self.store = Store(url)
         self.tokens = Tokens(self.store)
         self.topics = Topics(cluster)
@@ -69,13 +71,12 @@ class Platform:
         self.raw_partitions = self.topics.partitions(RAW_INPUT)
         self._op_partitions = self.topics.partitions(TABLE_OPS)
         self.appender = Appender(cluster)
-        self.definitions = DefinitionFiles(self.home)
         self.uploads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
-        self.accountant = Accountant(self.store, cluster, self.appender, self.definitions.read, self.home)
+        self.accountant = Accountant(self.store, cluster, self.appender, self.exchange)
         self.notifier = Notifier(self.store, settings.api.private_targets)
-        self.sinks = SinkWatch(self.home, self._parked_limit, self._is_awaited, self._append)
+        self.sinks = SinkWatch(self.exchange.places, self._parked_limit, self._is_awaited, self._append)
         self.quotas = Quotas(self.store)
-        self.sealing = Sealing(self.home, settings.kms, self.quotas)
+        self.sealing = Sealing(self.exchange, settings.kms, self.quotas)
         self.flight = Flight(FLIGHT_BATCHES * settings.spark.bulk_chunks_per_batch, self.quotas.weight)
         self.accountant.listen(self.flight.judged)
         self.accountant.ops_kept_days = settings.kafka.ops_kept_days
@@ -92,7 +93,7 @@ class Platform:
         self._threads: list[threading.Thread] = []
 
     def start(self, *, controller: bool = True) -> None:
-        clear_staging(self.home)
+        self.exchange.places.clear_spool()
         self._renew_leases()
         if controller:
             self._thread("controller", self._run_controller)
@@ -215,9 +216,8 @@ class Platform:
         return self._pinned[tenant]
 
     def _run_controller(self) -> None:
-        controller = Controller(
-            self.store, self.cluster, self.appender, self.definitions, StopFiles(self.home), self._on_applied
-        )
+        definitions, stops = self.exchange.definitions, self.exchange.stops
+        controller = Controller(self.store, self.cluster, self.appender, definitions, stops, self._on_applied)
         controller.run(self._stopping)
 
     def _on_applied(self, applied: list[Applied]) -> None:
@@ -273,7 +273,7 @@ class Platform:
                 self.quotas.write()
             if time.monotonic() > swept + SWEEP_SECONDS:
                 swept = time.monotonic()
-                sweep(self.store, self.home)
+                sweep(self.store, self.exchange)
 
     def work(self, name: str, work: Callable[[threading.Event], None]) -> None:
         """Goes on with the work, in a thread of its own, until the platform stops."""

@@ -9,14 +9,12 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from millrace.auth.quotas import Quotas
+from millrace.exchange.mailboxes import Exchange
 from millrace.lake.discard import discard_files
 from millrace.lake.store import Store
 from millrace.model.errors import KeyGone, Refused
 from millrace.model.imports import Import
-from millrace.model.names import Home
 from millrace.seal.cipher import Seal
-from millrace.seal.keyring import keyring_of
-from millrace.seal.places import error_store
 from millrace.settings import KmsSettings
 from millrace.wire.envelope import checksum, pack_chunk, unpack_stamp
 
@@ -27,10 +25,10 @@ T = TypeVar("T")
 class Sealing:
     """What is not awaited may ask the keeper of the tenants' keys, wherever that is: not for the event loop."""
 
-    def __init__(self, home: Home, kms: KmsSettings, agreements: Quotas) -> None:
-        self._home = home
+    def __init__(self, exchange: Exchange, kms: KmsSettings, agreements: Quotas) -> None:
+        self._places = exchange.places
         self._agreements = agreements
-        self.keyring = keyring_of(str(home.root), kms)
+        self.keyring = exchange.keyring(kms)
         self._asking = ThreadPoolExecutor(ASKING_AT_ONCE, "keys")
 
     def is_wanted(self, tenant: str) -> bool:
@@ -73,8 +71,8 @@ class Sealing:
 
     def discard_errors(self, tenant: str) -> None:
         """Rejected rows that were sealed: when the key goes, nobody can read them, nor the files that hold them."""
-        for root in sorted((self._home.errors / tenant).glob("*")):
-            store = error_store(self._home, self.keyring, tenant, root.name)
+        for table in self._places.error_tables(tenant):
+            store = self._places.error_store(self.keyring, tenant, table)
             discard_files(store, store.is_sealed)
 
     def refuse_destroyed(self, document: Mapping[str, Any]) -> None:
@@ -96,7 +94,7 @@ class Sealing:
         return pack_chunk(replace(header, key=None, checksum=checksum(plain)), plain)
 
     def errors(self, tenant: str, table: str) -> Store:
-        return error_store(self._home, self.keyring, tenant, table)
+        return self._places.error_store(self.keyring, tenant, table)
 
 
 def _began(document: Mapping[str, Any]) -> float:

@@ -4,18 +4,17 @@ from sqlalchemy import Connection
 
 from millrace.account.ledger import refused_rows
 from millrace.deliver.queue import Queue
+from millrace.exchange.mailboxes import Exchange
 from millrace.model.imports import Import
-from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND
-from millrace.model.table import Definition
 
 
 class SinkStatus:
     """For the documents of one request: how a queue is doing is looked at once."""
 
-    def __init__(self, connection: Connection, home: Home | None) -> None:
+    def __init__(self, connection: Connection, exchange: Exchange | None) -> None:
         self._connection = connection
-        self._home = home
+        self._exchange = exchange
         self._parked: dict[str, bool] = {}
 
     def of(self, imp: Import) -> dict[str, dict[str, int]]:
@@ -41,11 +40,11 @@ class SinkStatus:
         return self._parked[key]
 
     def _look(self, imp: Import, sink: str) -> bool:
-        if self._home is None:
+        if self._exchange is None:
             return False
-        definition = Definition.from_json(self._home.definition(imp.definition).read_bytes())
+        definition = self._exchange.definitions.read(imp.definition)
         target = next((one for one in definition.table.targets if one.name == sink), None)
         if target is None or target.kind == DELTA_KIND:
             return False
-        state = Queue(self._home.queue(target.kind, imp.tenant, imp.table, sink)).state
+        state = Queue(self._exchange.places.queue(target.kind, imp.tenant, imp.table, sink)).state
         return state.parked_since is not None

@@ -2,12 +2,12 @@
 
 Refuses a home without client.json, and a client.json that is not what `millrace up` writes."""
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millrace.exchange.client_file import client_path, read_client_file
 from millrace.model.errors import Invalid, Unavailable
 
 
@@ -38,10 +38,10 @@ def find_endpoint(home: Path | None = None, environ: Mapping[str, str] = os.envi
 
 
 def read_endpoint(home: Path) -> Endpoint:
-    path = home / "client.json"
+    path = client_path(home)
     try:
-        fields = json.loads(path.read_text())
-        return Endpoint(str(fields["url"]).rstrip("/"), str(fields["token"]))
+        found = read_client_file(home)
+        return Endpoint(found.url.rstrip("/"), found.token)
     except FileNotFoundError:
         raise Unavailable(
             f"No platform has been started in {home}.",

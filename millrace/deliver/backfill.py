@@ -15,6 +15,7 @@ from pyroaring import BitMap
 
 from millrace.deliver.queue import Queue, where_staged
 from millrace.deliver.roster import Member
+from millrace.exchange.places import Places
 from millrace.lake.batch import Publication, age
 from millrace.lake.deletion_vectors import load_vector
 from millrace.lake.log import Snapshot, load
@@ -22,7 +23,6 @@ from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.model.chunk import PREPARE, ROWS
-from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.sink.contract import StagedGroup
@@ -74,7 +74,7 @@ def copy_table(root: Path, snapshot: Snapshot, queue: Queue, known: Known) -> in
     return snapshot.live_rows
 
 
-def put_logged(groups: Iterable[StagedGroup], home: Home, queue: Queue, member: Member, known: Known) -> int | None:
+def put_logged(groups: Iterable[StagedGroup], places: Places, queue: Queue, member: Member, known: Known) -> int | None:
     """Parks what the log holds of the table from before the target came; the number of its rows, None where the log does not
     reach back to the table's beginning. Raises FileNotFoundError where rows of it are gone."""
     _, tenant, name, _ = queue.folder.parts[-4:]
@@ -93,7 +93,7 @@ def put_logged(groups: Iterable[StagedGroup], home: Home, queue: Queue, member: 
     if not is_whole:
         return None
     for group in found:
-        queue.put(group, where_staged(home, group), is_backfill=True)
+        queue.put(group, where_staged(places, group), is_backfill=True)
     return sum(group.file.rows for group in found if group.file)
 
 

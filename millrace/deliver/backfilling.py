@@ -20,7 +20,7 @@ from millrace.deliver.roster import (
     Backfill,
     Member,
 )
-from millrace.model.names import Home
+from millrace.exchange.places import Places
 from millrace.model.table import Definition
 from millrace.observe import log
 from millrace.sink.contract import StagedGroup
@@ -31,13 +31,13 @@ NOWHERE = "No other sink keeps the table's rows where they can be read; declare 
 class Backfiller:
     def __init__(
         self,
-        home: Home,
+        places: Places,
         members: Members,
         definitions: Callable[[str], Definition],
         log: Callable[[], Iterable[StagedGroup]] = tuple,
     ) -> None:
         """`log` is what is retained of it, asked for when somebody has to catch up."""
-        self._home = home
+        self._places = places
         self._log = log
         self._members = members
         self._definitions = definitions
@@ -66,7 +66,7 @@ class Backfiller:
 
     def _begin(self, queue: Queue, member: Member, wanted: Backfill) -> None:
         _, tenant, table, _ = queue.folder.parts[-4:]
-        now, root = time.time(), self._home.table(tenant, table)
+        now, root = time.time(), self._places.table(tenant, table)
         logged = self._from_log(queue, member)
         if logged is not None:
             self._note(queue.folder, wanted, state=UNDER_WAY, source=FROM_LOG, rows=logged, began=now)
@@ -87,7 +87,7 @@ class Backfiller:
             return None
         self._looked.add(wish)
         try:
-            return put_logged(self._log(), self._home, queue, member, self._definitions)
+            return put_logged(self._log(), self._places, queue, member, self._definitions)
         except FileNotFoundError:
             return None
 

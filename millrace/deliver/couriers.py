@@ -20,14 +20,12 @@ from millrace.deliver.gate import Gate
 from millrace.deliver.giving_up import give_up
 from millrace.deliver.members import Members
 from millrace.deliver.queue import Item, Queue, version_of, where_staged
+from millrace.exchange.mailboxes import Exchange
 from millrace.lake.batch import age
 from millrace.lake.schema import spec_of
 from millrace.model.chunk import PUBLISH, ROWS
-from millrace.model.names import Home
 from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
-from millrace.model.table import Definition
 from millrace.observe import log, observe
-from millrace.seal.keyring import keyring_of
 from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.sink.addresses import allow
 from millrace.sink.contract import END, StagedGroup
@@ -59,7 +57,7 @@ class Couriers:
     def __init__(
         self,
         spark: SparkSession,
-        home: Home,
+        exchange: Exchange,
         appender: Appender,
         upkeep: Upkeep,
         allowed: Iterable[object] = (),
@@ -69,14 +67,16 @@ class Couriers:
         """`retained` is what the log still holds of validated-input."""
         self._spark = spark
         self._upkeep = upkeep
-        self._home = home
+        self._exchange = exchange
+        self._places = exchange.places
+        self._definition = exchange.definitions.read
         self._kms = kms
-        self._telling = FactWriter(home, appender, keyring_of(str(home.root), kms))
+        self._telling = FactWriter(exchange.places, appender, exchange.keyring(kms))
         self._allowed = tuple(map(str, allowed))
         allow(self._allowed)
-        self._members = Members(home, self._definition)
-        self._backfiller = Backfiller(home, self._members, self._definition, retained)
-        self._ends = Ends(home, self._members, self._definition)
+        self._members = Members(self._places, self._definition)
+        self._backfiller = Backfiller(self._places, self._members, self._definition, retained)
+        self._ends = Ends(exchange.ends, self._places, self._members, self._definition)
         self._gate = Gate()
         self._rounds: dict[Path, Round] = {}
         self._lock = threading.Lock()
@@ -98,7 +98,7 @@ class Couriers:
         self._taken_up = time.monotonic()
         with self._lock:
             watched = set(self._rounds)
-        for folder in sorted(self._home.parked.glob("*/*/*/*")):
+        for folder in sorted(self._places.parked.glob("*/*/*/*")):
             if folder not in watched and Queue(folder).holds_anything:
                 target = self._target_of(folder)
                 if target is not None:
@@ -116,11 +116,11 @@ class Couriers:
         """Durable on its way to every target of the kind that is to have it."""
         definition = self._definition(group.definition)
         for name, target in self._members.takers(kind, definition).items():
-            folder = self._home.queue(kind, group.tenant, group.table, name)
+            folder = self._places.queue(kind, group.tenant, group.table, name)
             queue = Queue(folder)
             is_empty = group.kind == ROWS and group.file is None
             if not is_empty and not queue.waiver.covers(group, version_of(group)):
-                queue.put(group, where_staged(self._home, group))
+                queue.put(group, where_staged(self._places, group))
             self._watch(folder, target)
             if group.kind == PUBLISH:
                 self._backfiller.note_shown(folder, group.import_id, definition)
@@ -158,7 +158,7 @@ class Couriers:
 
     def _round(self, one: Round) -> None:
         try:
-            give_up(self._home, one.queue)
+            give_up(self._exchange.safe_version, one.queue)
             is_caught_up = self._backfiller.step(one.queue)
             items = _some(one.queue.items(), one.queue.state.most_rows or MOST_ROWS)
             if items:
@@ -200,7 +200,6 @@ class Couriers:
     def _deliver(self, one: Round, items: list[Item]) -> Delivered:
         member = self._members.at(one.queue.folder)
         order = Order(
-            str(self._home.root),
             str(one.queue.folder),
             one.target,
             tuple(items),
@@ -212,7 +211,8 @@ class Couriers:
             order = replace(order, definition=member.definition, added=member.added)
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", f"sink-{one.target.kind}")
-        outcome: Delivered = context.parallelize([order], 1).map(partial(deliver, kms=self._kms)).collect()[0]
+        work = partial(deliver, exchange=self._exchange, kms=self._kms)
+        outcome: Delivered = context.parallelize([order], 1).map(work).collect()[0]
         return outcome
 
     def _note_success(self, one: Round, items: list[Item], refused: int) -> None:
@@ -229,7 +229,7 @@ class Couriers:
 
     def _note_wear(self, target: SinkTarget, items: list[Item]) -> None:
         newest = max((self._definition(item.group.definition) for item in items), key=age)
-        root = copies_of(self._home, target.settings, newest.tenant, newest.table.name)
+        root = copies_of(self._places, target.settings, newest.tenant, newest.table.name)
         self._upkeep.note(root, spec_of(newest), sum(item.rows for item in items), target.settings)
 
     def _put_off(self, queue: Queue, outcome: Delivered, items: Sequence[Item] = ()) -> None:
@@ -246,9 +246,6 @@ class Couriers:
         queue.save_state()
         observe("trouble", kind="sink", queue=str(queue.folder), fault=outcome.fault, error=outcome.message)
 
-    def _definition(self, fingerprint: str) -> Definition:
-        return Definition.from_json(self._home.definition(fingerprint).read_bytes())
-
 
 def _some(items: list[Item], most_rows: int) -> list[Item]:
     """The oldest, as many as one task should hold; what is to be shown as a whole is not cut."""
@@ -260,7 +257,3 @@ def _some(items: list[Item], most_rows: int) -> list[Item]:
         rows += item.rows
         some.append(item)
     return some
-
-
-def used_kinds(home: Home) -> list[str]:
-    return sorted(path.name for path in home.used_sinks.glob("*")) if home.used_sinks.is_dir() else []

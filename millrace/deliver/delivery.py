@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +11,10 @@ from millrace.deliver.budget import TimeIsUp, within
 from millrace.deliver.opened import Opened
 from millrace.deliver.queue import Item, Queue
 from millrace.deliver.rows import BATCH_ROWS, ParkedRows
+from millrace.exchange.mailboxes import Exchange
 from millrace.lake.batch import age
 from millrace.model.chunk import TRUNCATE
-from millrace.model.names import Home, chunk_id
+from millrace.model.names import chunk_id
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition
 from millrace.settings import KEYS_HERE, KmsSettings
@@ -32,7 +32,6 @@ class Order:
     """What a worker is asked to deliver. `definition` is the table's newest as far as the target is concerned; items of
     definitions older than `added` are of imports that began before the target was the table's. `allowed` are networks."""
 
-    home: str
     folder: str
     target: SinkTarget
     items: tuple[Item, ...]
@@ -62,7 +61,7 @@ class Delivered:
     is_late: bool = False
 
 
-def deliver(order: Order, kms: KmsSettings = KEYS_HERE) -> Delivered:
+def deliver(order: Order, exchange: Exchange, kms: KmsSettings = KEYS_HERE) -> Delivered:
     """`kms` may hold a secret, and what is handed out as data may be written to disk: so it is no part of the order."""
     allow(order.allowed)
     try:
@@ -71,7 +70,7 @@ def deliver(order: Order, kms: KmsSettings = KEYS_HERE) -> Delivered:
         return Delivered(Fault.SINK.value, f"{type(error).__name__}: {error}"[:1000])
     try:
         with within(order.budget_seconds):
-            return Delivered(refused=tuple(_bring(order, sink, kms)))
+            return Delivered(refused=tuple(_bring(order, sink, exchange, kms)))
     except Exception as error:
         fault = sink.classify(error)
         _opened.forget(order.target)
@@ -82,13 +81,14 @@ def deliver(order: Order, kms: KmsSettings = KEYS_HERE) -> Delivered:
         pa.default_memory_pool().release_unused()
 
 
-def _bring(order: Order, sink: Connector, kms: KmsSettings) -> list[RefusedRow]:
-    known: Callable[[str], Definition] = lambda fingerprint: _definition(order.home, fingerprint)  # noqa: E731
+def _bring(order: Order, sink: Connector, exchange: Exchange, kms: KmsSettings) -> list[RefusedRow]:
+    known = exchange.definitions.read
     named = {item.group.definition for item in order.items} | ({order.definition} if order.definition else set())
     newest = max((known(fingerprint) for fingerprint in named), key=age)
     floor = max((item.version for item in order.items if item.group.kind == TRUNCATE), default=0)
     floor = max(floor, newest.floor, *(item.floor for item in order.items))
-    parked = ParkedRows(Home(Path(order.home)), Queue(Path(order.folder)), newest, known, order.added, kms)
+    queue, keyring = Queue(Path(order.folder)), exchange.keyring(kms)
+    parked = ParkedRows(exchange.places, keyring, queue, newest, known, order.added)
     rows = [
         one
         for item in order.items
@@ -168,8 +168,3 @@ def _whole(table: pa.Table, chunks: tuple[str, ...], versions: tuple[int, ...]) 
 
 
 _opened = Opened(most=16)
-
-
-@lru_cache(maxsize=4096)
-def _definition(home: str, fingerprint: str) -> Definition:
-    return Definition.from_json(Home(Path(home)).definition(fingerprint).read_bytes())

@@ -3,52 +3,49 @@ rows do."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import orjson
 
 from millrace.deliver.members import Members
 from millrace.deliver.queue import Queue
+from millrace.exchange.ends import EndBox, ImportEnded, RowsAged
+from millrace.exchange.places import Places
 from millrace.model.chunk import TRUNCATE
-from millrace.model.names import Home
 from millrace.model.sinks import AGED_BY_US, TOLD_OF_ENDS, SinkTarget
 from millrace.model.table import Definition
 from millrace.sink.contract import END, END_NUMBER, StagedGroup
 
 
 class Ends:
-    def __init__(self, home: Home, members: Members, definitions: Callable[[str], Definition]) -> None:
-        self._home = home
+    def __init__(self, box: EndBox, places: Places, members: Members, definitions: Callable[[str], Definition]) -> None:
+        self._box = box
+        self._places = places
         self._members = members
         self._definitions = definitions
 
     def park(self) -> Iterator[tuple[Path, SinkTarget]]:
-        """Parks what the accountant left; the queues that have something now. A mark goes when every queue has it."""
-        for mark in sorted(self._home.ends.glob("*.json")):
-            told = orjson.loads(mark.read_bytes())
-            definition = self._definitions(told["definition"])
-            kinds, group = _age(definition, told) if "age" in told else _end(definition, told)
+        """Parks the notices; the queues that have something now. A notice goes when every queue has it."""
+        for notice in self._box.take():
+            definition = self._definitions(notice.definition)
+            kinds, group = _age(definition, notice) if isinstance(notice, RowsAged) else _end(definition, notice)
             tenant, table = definition.tenant, definition.table.name
             for kind in kinds:
                 for name, target in self._members.takers(kind, definition).items():
-                    queue = Queue(self._home.queue(kind, tenant, table, name))
+                    queue = Queue(self._places.queue(kind, tenant, table, name))
                     if not queue.waiver.covers(group, group.version):
-                        queue.put(group, self._home.table(tenant, table))
+                        queue.put(group, self._places.table(tenant, table))
                         yield queue.folder, target
-            mark.unlink(missing_ok=True)
 
 
-def _end(definition: Definition, told: dict[str, Any]) -> tuple[tuple[str, ...], StagedGroup]:
-    chunks = tuple((told["import"], number) for number in (END_NUMBER, *told["chunks"]))
+def _end(definition: Definition, ended: ImportEnded) -> tuple[tuple[str, ...], StagedGroup]:
+    chunks = tuple((ended.import_id, number) for number in (END_NUMBER, *ended.chunks))
     group = StagedGroup(
-        definition.tenant, definition.table.name, definition.fingerprint, None, chunks, END, told["version"]
+        definition.tenant, definition.table.name, definition.fingerprint, None, chunks, END, ended.version
     )  # fmt: skip
     return TOLD_OF_ENDS, group
 
 
-def _age(definition: Definition, told: dict[str, Any]) -> tuple[tuple[str, ...], StagedGroup]:
+def _age(definition: Definition, aged: RowsAged) -> tuple[tuple[str, ...], StagedGroup]:
     """It belongs to no import, so nobody waits for it."""
     group = StagedGroup(
-        definition.tenant, definition.table.name, definition.fingerprint, None, (), TRUNCATE, told["age"]
+        definition.tenant, definition.table.name, definition.fingerprint, None, (), TRUNCATE, aged.version
     )
     return AGED_BY_US, group

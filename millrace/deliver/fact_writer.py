@@ -7,13 +7,13 @@ import pyarrow as pa
 
 from millrace.deliver.delivery import RefusedRow
 from millrace.deliver.queue import Item
+from millrace.exchange.places import Places
 from millrace.lake.errors_table import REJECTED_SCHEMA, SINK_RULE, stored_rejected
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.model.chunk import ROWS, ChunkVerdict
 from millrace.model.facts import Durable, Fact, RowsRefused, to_dict
-from millrace.model.names import Home, chunk_id
+from millrace.model.names import chunk_id
 from millrace.seal.keyring import Keyring
-from millrace.seal.places import store_for_rejects
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS
@@ -22,8 +22,8 @@ TELL_SECONDS = 150.0
 
 
 class FactWriter:
-    def __init__(self, home: Home, appender: Appender, keyring: Keyring) -> None:
-        self._home = home
+    def __init__(self, places: Places, appender: Appender, keyring: Keyring) -> None:
+        self._places = places
         self._keyring = keyring
         self._appender = appender
 
@@ -56,7 +56,7 @@ class FactWriter:
         rejected = pa.table([[row.row], [0], [b""], [[reason]]], schema=REJECTED_SCHEMA)
         known = StagedChunk(f"{chunk_id(import_id, number)}@{sink}/{row.row}", 0, 1, row.version)
         key = group.file.sealed_by if group.file is not None else None
-        store = store_for_rejects(self._home, self._keyring, group.tenant, group.table, key, import_id)
+        store = self._places.store_for_rejects(self._keyring, group.tenant, group.table, key, import_id)
         staged = write_data_file(store, stored_rejected(verdict, rejected), (), f"{import_id}-{number}", (known,))
         report = {"tenant": group.tenant, "table": group.table, "definition": group.definition, "chunks": []}
         record = pack({**report, "file": staged.to_dict(), "kind": ROWS, "version": 0, "publish": "rolling"})

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millrace.deliver.roster import MEMBER_FILE, Member, learned, lineage_of, read_member, targets_of, write_member
+from millrace.exchange.places import Places
 from millrace.lake.batch import age
-from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition
 
@@ -24,8 +24,8 @@ class _Known:
 class Members:
     """Safe to share between threads."""
 
-    def __init__(self, home: Home, definitions: Callable[[str], Definition]) -> None:
-        self._home = home
+    def __init__(self, places: Places, definitions: Callable[[str], Definition]) -> None:
+        self._places = places
         self._definitions = definitions
         self._tables: dict[Place, _Known] = {}
         self._lock = threading.RLock()
@@ -48,7 +48,7 @@ class Members:
     def catching_up(self) -> list[Path]:
         """The queues of members that a restart finds in the middle of a back-fill, or before it."""
         found = []
-        for path in sorted(self._home.parked.glob("*/*/*/*")):
+        for path in sorted(self._places.parked.glob("*/*/*/*")):
             member = self.at(path)
             if member is not None and member.backfill is not None and member.backfill.ended is None:
                 found.append(path)
@@ -73,7 +73,7 @@ class Members:
                 member = learned(known.members.get(name), kind, name, lineage)
                 if member is not None:
                     known.members[name] = member
-                    folder = self._home.queue(*place, name)
+                    folder = self._places.queue(*place, name)
                     # What was drained and forgotten stays so.
                     if member.is_active or folder.is_dir():
                         write_member(folder, member)
@@ -81,7 +81,7 @@ class Members:
         return known
 
     def _table(self, place: Place) -> _Known:
-        folder = self._home.parked.joinpath(*place)
+        folder = self._places.parked.joinpath(*place)
         if place not in self._tables or _is_erased(folder, self._tables[place]):
             found = {path.name: read_member(path) for path in folder.glob("*")}
             members = {name: member for name, member in found.items() if member is not None}

@@ -17,9 +17,10 @@ from typing import Any
 import orjson
 
 from millrace.deliver.waiver import WAIVED_FILE, Waiver, read_waiver
+from millrace.exchange.places import Places
 from millrace.lake.sidecar import StagedFile
 from millrace.model.chunk import PUBLISH, ROWS
-from millrace.model.names import Home, chunk_id, new_id
+from millrace.model.names import chunk_id, new_id
 from millrace.sink.contract import StagedGroup
 
 _ITEM = ".item.json"
@@ -195,10 +196,10 @@ def parked_bytes(folder: Path) -> int:
     return size
 
 
-def where_staged(home: Home, group: StagedGroup) -> Path:
+def where_staged(places: Places, group: StagedGroup) -> Path:
     """The folder in which the group's files were staged."""
     is_sealed = group.file is not None and group.file.sealed_by is not None
-    return (home.staged if is_sealed else home.table)(group.tenant, group.table)
+    return (places.staged if is_sealed else places.table)(group.tenant, group.table)
 
 
 def version_of(group: StagedGroup) -> int:

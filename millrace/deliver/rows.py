@@ -16,6 +16,7 @@ from pyroaring import BitMap
 
 from millrace.arrow.types import stored_schema
 from millrace.deliver.queue import Item, Queue
+from millrace.exchange.places import Places
 from millrace.lake.batch import age
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.log import load
@@ -25,11 +26,9 @@ from millrace.lake.store import Store
 from millrace.lake.target import Lineage
 from millrace.lake.tombstones import Tombstones
 from millrace.model.columns import DELETED_COLUMN
-from millrace.model.names import Home
 from millrace.model.table import Definition
 from millrace.seal.files import open_part
-from millrace.seal.keyring import keyring_of
-from millrace.settings import KEYS_HERE, KmsSettings
+from millrace.seal.keyring import Keyring
 from millrace.sink.connector import Rows
 
 BATCH_ROWS = 32_768
@@ -39,12 +38,12 @@ BATCH_ROWS = 32_768
 class ParkedRows:
     """Items of one table in its `newest` shape. `added` is the age of the definition that made the target the table's."""
 
-    home: Home
+    places: Places
+    keyring: Keyring
     queue: Queue
     newest: Definition
     known: Callable[[str], Definition]
     added: tuple[int, int]
-    kms: KmsSettings = KEYS_HERE
 
     def of(self, item: Item) -> list[Rows]:
         """Sinks tell chunks of rows without a key by their versions, which replays of one import share: those go apart."""
@@ -72,8 +71,7 @@ class ParkedRows:
         if left_out is not None:
             alive = lambda table, start: _without(table, start, left_out)  # noqa: E731
         position = 0
-        keyring = keyring_of(str(self.home.root), self.kms)
-        source = open_part(self.queue.path_of(part), part, keyring, written.tenant, written.table.name)
+        source = open_part(self.queue.path_of(part), part, self.keyring, written.tenant, written.table.name)
         with pq.ParquetFile(source, memory_map=True) as parquet:
             for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
                 table, position = alive(pa.Table.from_batches([batch]), position), position + batch.num_rows
@@ -88,7 +86,7 @@ class ParkedRows:
             return lambda table, start: _without(table, start, dead)
         key = written.table.primary_key
         if not is_deleted and key and not item.is_backfill and age(written) < self.added:
-            graves = _Graves(Store(self.home.table(written.tenant, written.table.name)))
+            graves = _Graves(self.places.table_store(written.tenant, written.table.name))
             return lambda table, _: graves.survivors(table, key)
         return lambda table, _: table
 

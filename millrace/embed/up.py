@@ -1,7 +1,6 @@
 """`millrace up`: the whole platform on this machine, in order: broker, data plane, server, ingestion managers."""
 
 import fcntl
-import json
 import os
 import secrets
 import sys
@@ -17,8 +16,11 @@ from millrace.embed.java import find_java
 from millrace.embed.ports import free_ports, is_free
 from millrace.embed.process import Child, Launch
 from millrace.embed.supervisor import Event, Happening, RestartPolicy, Supervisor
+from millrace.exchange.apps import AppFiles
+from millrace.exchange.client_file import ClientFile, read_client_file, write_client_file
+from millrace.exchange.data_plane import DataPlaneFiles
+from millrace.exchange.home import Home
 from millrace.model.errors import Clash
-from millrace.model.names import Home
 from millrace.settings import Settings
 
 # Chunks are allocated and freed by the megabyte; handing each back to the kernel costs more than judging it.
@@ -73,17 +75,18 @@ def _server(place: Home, bootstrap: str, url: str) -> Child:
 
 def _managers(place: Home) -> Child:
     """A process of their own: whatever a client app does to them, the server lives."""
-    place.apps.unlink(missing_ok=True)
+    apps = AppFiles(place)
+    apps.withdraw()
     argv, log = (sys.executable, "-m", "millrace.manage"), place.logs / "managers.log"
-    return Child(Launch("managers", argv, log, is_ready=place.apps.exists))
+    return Child(Launch("managers", argv, log, is_ready=lambda: apps.last() is not None))
 
 
 def _flows(place: Home) -> bool:
-    return place.data_plane.exists()
+    return DataPlaneFiles(place).metrics_port() is not None
 
 
 def _data_plane(place: Home, bootstrap: str) -> Child:
-    place.data_plane.unlink(missing_ok=True)
+    DataPlaneFiles(place).withdraw()
     argv = (sys.executable, "-m", "millrace.plane", bootstrap)
     # Spark's launcher looks for Java in fewer places than we do.
     environ = {**_REUSE_MEMORY, "JAVA_HOME": str(find_java().home)}
@@ -121,8 +124,8 @@ def _settled_port(place: Home, wanted: int) -> int:
             raise Clash(f"Port {wanted} is taken.", remedy="Stop what listens there, or choose another with --port.")
         return wanted
     try:
-        last = int(json.loads(place.client.read_text())["url"].rsplit(":", 1)[1])
-    except (OSError, ValueError, KeyError):
+        last = int(read_client_file(place.root).url.rsplit(":", 1)[1])
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
         last = 0
     return last if last and is_free(last) else free_ports(1)[0]
 
@@ -130,15 +133,10 @@ def _settled_port(place: Home, wanted: int) -> int:
 def _leave_client_file(place: Home, url: str) -> None:
     """URL and token for the CLI on this machine; the token is made once."""
     try:
-        token = json.loads(place.client.read_text())["token"]
-    except (OSError, ValueError, KeyError):
+        token = read_client_file(place.root).token
+    except (OSError, ValueError, KeyError, TypeError):
         token = "mr_" + secrets.token_urlsafe(32)
-    partial = place.client.with_suffix(".new")
-    partial.unlink(missing_ok=True)
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump({"url": url, "token": token}, file)
-    partial.replace(place.client)
+    write_client_file(place.root, ClientFile(url, token))
 
 
 def _tell(event: Event) -> None:

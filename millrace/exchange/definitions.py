@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Protocol
 
 from millrace.atomic import replace_file
+from millrace.exchange.home import Home
 from millrace.exchange.sink_kinds import SinkKindFiles
-from millrace.model.names import Home
 from millrace.model.table import Definition
 
 MOST_CACHED = 4096
@@ -25,7 +25,9 @@ class DefinitionStore(Protocol):
         """Raises FileNotFoundError where nobody published it. Cached in each process."""
         ...
 
-    def forget(self, fingerprint: str) -> None: ...
+    def forget(self, fingerprint: str) -> None:
+        """Other processes may read it from their caches for as long as they live."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class DefinitionFiles:
 
     def forget(self, fingerprint: str) -> None:
         self.home.definition(fingerprint).unlink(missing_ok=True)
+        _read.cache_clear()
 
 
 @lru_cache(maxsize=MOST_CACHED)

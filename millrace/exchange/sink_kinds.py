@@ -7,7 +7,7 @@ definition that names the kind; nothing is lost, because the query starts where 
 from dataclasses import dataclass
 from typing import Protocol
 
-from millrace.model.names import Home
+from millrace.exchange.home import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 

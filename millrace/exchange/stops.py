@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from millrace.atomic import replace_file
-from millrace.model.names import Home
+from millrace.exchange.home import Home
 
 
 class StopList(Protocol):

@@ -6,14 +6,14 @@ import os
 import sys
 
 from millrace.embed.broker import Broker, BrokerMemory
-from millrace.model.names import Home
+from millrace.exchange.places import places_below
 from millrace.settings import Settings
 
 
 def main() -> None:
     settings = Settings()
     memory = BrokerMemory(heap_megabytes=settings.kafka.heap_mb)
-    broker = Broker(Home(settings.home).broker, int(sys.argv[1]), memory=memory)
+    broker = Broker(places_below(settings.home).broker, int(sys.argv[1]), memory=memory)
     broker.prepare()
     command = broker.child.launch.argv
     os.execv(command[0], command)

@@ -2,38 +2,32 @@
 
 Both leave a note in the home: the data plane on which port it shows its metrics, the managers when they last looked."""
 
-import json
 import sys
 import urllib.request
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from pathlib import Path
 
-from millrace.model.names import Home
+from millrace.exchange.mailboxes import Exchange, open_exchange
 from millrace.settings import Settings
 
 ANSWER_SECONDS = 5.0
 SILENT_SECONDS = 60.0
 
 
-def data_plane_lives(home: Home) -> bool:
+def data_plane_lives(exchange: Exchange) -> bool:
     """A note of an earlier life names a port that nobody listens on."""
-    port = int(str(_note(home.data_plane)["metrics_port"]))
+    port = exchange.data_plane.metrics_port()
+    if port is None:
+        return False
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=ANSWER_SECONDS):
         return True
 
 
-def manager_lives(home: Home) -> bool:
-    last = datetime.fromisoformat(str(_note(home.apps)["at"]))
-    return (datetime.now(UTC) - last).total_seconds() < SILENT_SECONDS
+def manager_lives(exchange: Exchange) -> bool:
+    report = exchange.apps.last()
+    return report is not None and report.age_seconds < SILENT_SECONDS
 
 
-def _note(file: Path) -> Mapping[str, object]:
-    noted: Mapping[str, object] = json.loads(file.read_text())
-    return noted
-
-
-PROBES: Mapping[str, Callable[[Home], bool]] = {"data-plane": data_plane_lives, "manager": manager_lives}
+PROBES: Mapping[str, Callable[[Exchange], bool]] = {"data-plane": data_plane_lives, "manager": manager_lives}
 
 
 def main(words: list[str]) -> int:
@@ -41,8 +35,8 @@ def main(words: list[str]) -> int:
         print(f"Name one of: {', '.join(PROBES)}.", file=sys.stderr)
         return 2
     try:
-        return 0 if PROBES[words[0]](Home(Settings().home)) else 1
-    except (OSError, ValueError, KeyError, TypeError) as failed:
+        return 0 if PROBES[words[0]](open_exchange(Settings().home)) else 1
+    except OSError as failed:
         print(f"{words[0]}: {failed}", file=sys.stderr)
         return 1
 

@@ -4,8 +4,8 @@ import logging
 import os
 
 from millrace.client import Millrace
+from millrace.exchange.home import Home
 from millrace.manage.managers import IngestionManagers
-from millrace.model.names import Home
 from millrace.observe import log_to_stderr
 from millrace.settings import Settings
 from millrace.stopping import StopRequest

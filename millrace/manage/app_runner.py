@@ -4,9 +4,9 @@
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from millrace.exchange.app_folders import Staging
 from millrace.manage.collecting import Collector
 from millrace.manage.completion import Health, Seen
 from millrace.manage.deciding import BATCH, STREAM, WELL_AFTER, Going, Skip, Standing, Start, Stop, decide, next_due
@@ -20,7 +20,6 @@ from millrace.manage.tools import Tools
 from millrace.model.agreement import Agreement
 from millrace.model.names import new_id
 from millrace.observe import log
-from millrace.staging.folders import Staging
 from millrace.staging.runs import RUNNING, Run
 from millrace.staging.users import owner_of
 
@@ -124,7 +123,7 @@ class AppRunner:
             self.agreement.schedule if self.agreement else None,
             self._followed.until,
             going,
-            self._asked.exists(),
+            self._tools.apps.is_asked(self.staging.tenant),
             self._endings,
             self._ended_at,
             self._tools.longest_run,
@@ -214,7 +213,7 @@ class AppRunner:
         app, confinement = agreement.app, self._tools.confinement
         if action.handled_until is not None:
             self._followed.set(action.handled_until)
-        self._asked.unlink(missing_ok=True)
+        self._tools.apps.clear_request(self.staging.tenant)
         due = None if action.due_at is None else text_of(action.due_at)
         run = Run(new_id("run"), tenant, app.mode, RUNNING, action.cause, self._revision, text_of(now), due)
         unready = ready.exception()
@@ -244,7 +243,3 @@ class AppRunner:
         log("app_stopped", tenant=self.staging.tenant, run=self._collector.current.run.id, why=action.why)
         self._collector.current.change(error=action.why)
         self._process.stop()
-
-    @property
-    def _asked(self) -> Path:
-        return self._tools.home.app_request(self.staging.tenant)

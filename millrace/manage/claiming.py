@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
 from millrace.model.names import new_id
-from millrace.staging.folders import Staging
 from millrace.staging.sealed import Keys, SealedFile, own_seal, plain_size, seal_file
 
 MOST_NAME_BYTES = 200

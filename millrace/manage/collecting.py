@@ -5,6 +5,7 @@ Runs are open from their start until the last of their files is where it belongs
 from collections.abc import Sequence
 from dataclasses import replace
 
+from millrace.exchange.app_folders import Staging
 from millrace.manage.claiming import Claim, open_claims, still_open, take
 from millrace.manage.completion import Health, Seen
 from millrace.manage.deciding import BATCH
@@ -15,7 +16,6 @@ from millrace.manage.tools import Tools
 from millrace.model.errors import Clash
 from millrace.model.names import new_id
 from millrace.observe import log, observe
-from millrace.staging.folders import Staging
 from millrace.staging.runs import RUNNING, Run, run_folders
 from millrace.staging.sealed import Seal
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.home import Home
 from millrace.manage import confine
 from millrace.manage.limits import NICE, Limits
-from millrace.model.names import Home
-from millrace.staging.folders import Staging
 from millrace.staging.users import may_change_user, user_of
 
 TRIAL_SECONDS = 20.0

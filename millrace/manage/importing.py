@@ -17,6 +17,7 @@ from millrace.client import Millrace, Problem, Submission, Unreachable, Upload
 from millrace.client.connection import may_pass
 from millrace.client.documents import ImportDocument
 from millrace.client.spans import Spans
+from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.manage.claiming import (
     Claim,
@@ -34,7 +35,6 @@ from millrace.manage.turns import Turns
 from millrace.model.errors import Clash, Corrupt, Invalid, KeyGone, MillraceError, Refused
 from millrace.observe import log
 from millrace.staging.arrivals import is_plain
-from millrace.staging.folders import Staging
 from millrace.staging.sealed import Keys
 
 # Admitted and not yet sent: none may wait so long for its bytes that the platform gives it up.

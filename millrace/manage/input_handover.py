@@ -7,10 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime
 
+from millrace.exchange.app_folders import Staging
 from millrace.manage.tools import Tools
 from millrace.model.names import new_id
 from millrace.observe import observe
-from millrace.staging.folders import Staging
 from millrace.staging.inputs import give, have_arrived, take_back
 from millrace.staging.sealed import Seal, hour_seal
 

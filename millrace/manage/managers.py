@@ -2,7 +2,6 @@
 
 One thread decides and looks after processes; imports have threads of their own, so that no tenant waits for another's."""
 
-import json
 import os
 import select
 import time
@@ -14,20 +13,20 @@ from functools import partial
 
 from millrace.client import Millrace
 from millrace.client.apps import Apps
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.apps import AppsReport
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles, keyring_of
 from millrace.manage.app_runner import AppRunner
 from millrace.manage.confinement import possible_confinement
 from millrace.manage.limits import Limiter
-from millrace.manage.openrun import now_text
 from millrace.manage.tidying import seal_left_logs, tidy
 from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.errors import MillraceError
-from millrace.model.names import Home
 from millrace.observe import log, observe
-from millrace.seal.keyring import keyring_of
 from millrace.settings import AppSettings, KmsSettings
-from millrace.staging.folders import Staging
 from millrace.stopping import StopRequest
 
 REFRESH_SECONDS = 1.0
@@ -58,7 +57,7 @@ class IngestionManagers:
             ThreadPoolExecutor(WORKERS, "import"),
             ThreadPoolExecutor(WORKERS, "send"),
             timedelta(seconds=settings.longest_run_seconds),
-            partial(keyring_of, str(home.root), kms),
+            partial(keyring_of, KeyFiles(home), kms),
             self.wake,
         )
         self._tended: dict[str, AppRunner] = {}
@@ -121,17 +120,11 @@ class IngestionManagers:
     def _look(self) -> None:
         for tenant, seen in self._tools.watcher.read():
             self._tended[tenant].note(seen)
-        asked = self._asked()
+        asked = self._tools.apps.asked()
         for tenant, tended in self._tended.items():
             with _apart(tenant):
                 if tended.has_to_be_looked_at(now := datetime.now(UTC), asked):
                     tended.tick(now)
-
-    def _asked(self) -> set[str]:
-        try:
-            return set(os.listdir(self._home.app_request("any").parent))
-        except FileNotFoundError:
-            return set()
 
     def _rest(self, stop_request: StopRequest) -> None:
         busy = any(tended.is_busy for tended in self._tended.values())
@@ -146,16 +139,14 @@ class IngestionManagers:
                 os.read(self._waking, 4096)
 
     def _tell(self) -> None:
-        said = {
-            "confinement": self._tools.confinement.as_json(),
-            "limits": self._tools.limiter.means,
-            "watching": self._tools.watcher.means,
-            "tenants": {tenant: tended.status() for tenant, tended in self._tended.items()},
-        }
-        unfinished = self._home.apps.with_suffix(".new")
-        unfinished.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(json.dumps({"pid": os.getpid(), "at": now_text(), **said}))
-        unfinished.replace(self._home.apps)
+        self._tools.apps.report(
+            AppsReport(
+                confinement=self._tools.confinement.as_json(),
+                limits=self._tools.limiter.means,
+                watching=self._tools.watcher.means,
+                tenants={tenant: tended.status() for tenant, tended in self._tended.items()},
+            )
+        )
 
     def _rotate_logs(self) -> None:
         for tenant, tended in self._tended.items():
@@ -188,7 +179,7 @@ class IngestionManagers:
         while running:
             running = [tended for tended in running if not tended.has_stopped(by_force=time.monotonic() > ends)]
             time.sleep(0.02)
-        self._home.apps.unlink(missing_ok=True)
+        self._tools.apps.withdraw()
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from millrace.exchange.app_folders import Staging
 from millrace.manage.logs import gather_own_logs, seal_logs
 from millrace.model.errors import MillraceError
 from millrace.observe import observe
-from millrace.staging.folders import Staging
 from millrace.staging.runs import FAILED, IMPORTING, INTERRUPTED, RUNNING, SUCCEEDED, Run, RunFolder
 from millrace.staging.sealed import Seal
 

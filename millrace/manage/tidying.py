@@ -6,9 +6,9 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from millrace.exchange.app_folders import Staging
 from millrace.manage.logs import seal_logs
 from millrace.manage.openrun import text_of
-from millrace.staging.folders import Staging
 from millrace.staging.runs import SUCCEEDED, forget_runs, run_folders
 from millrace.staging.sealed import Keys, hour_seal
 

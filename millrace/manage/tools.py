@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from millrace.client import Millrace
+from millrace.exchange.apps import AppBoard, AppFiles
+from millrace.exchange.home import Home
 from millrace.manage.confinement import Confinement
 from millrace.manage.limits import Limiter
 from millrace.manage.watching import Watcher
-from millrace.model.names import Home
 from millrace.staging.sealed import Keys
 
 
@@ -30,3 +31,7 @@ class Tools:
     keys: Callable[[], Keys]
     wake: Callable[[], None]
     stopping: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def apps(self) -> AppBoard:
+        return AppFiles(self.home)

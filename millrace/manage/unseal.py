@@ -4,18 +4,19 @@ import shutil
 import sys
 from pathlib import Path
 
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles, keyring_of
 from millrace.model.errors import Invalid, MillraceError
-from millrace.model.names import Home
-from millrace.seal.keyring import keyring_of
 from millrace.settings import Settings
 from millrace.staging.sealed import FRAME_BYTES, SealedFile
 
 
 def main(paths: list[str]) -> None:
     settings = Settings()
-    keys = keyring_of(str(settings.home), settings.kms)
+    home = Home(settings.home)
+    keys = keyring_of(KeyFiles(home), settings.kms)
     for path in map(Path, paths):
-        with SealedFile(path, path.name, tenant_of(Home(settings.home), path), keys).open() as file:
+        with SealedFile(path, path.name, tenant_of(home, path), keys).open() as file:
             shutil.copyfileobj(file, sys.stdout.buffer, FRAME_BYTES)
 
 

@@ -5,7 +5,6 @@ A report: {rows, rules: [{name, kind, column, action, broken, of, verdict, …}]
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from millrace.model.rules import HOLD, OF_ROWS, REJECT, Rule
@@ -37,11 +36,6 @@ class Measured:
     past_octets: Sequence[int] | None = None
     # By rule: how many rows point at no row of the other table, or why that is unknown.
     lost: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-def keys_folder(root: Path, import_id: str) -> Path:
-    """Where the hashed keys of an import's chunks wait to be compared."""
-    return root / "quality" / import_id
 
 
 def total(facts: Iterable[Mapping[str, Any]]) -> Totals:

@@ -1,15 +1,14 @@
 """`python -m millrace.plane BOOTSTRAP`: the data plane, until it is told to stop."""
 
-import json
 import sys
 import time
 from functools import partial
 
 from millrace.deliver.couriers import Couriers
 from millrace.embed.jars import spark_jars
+from millrace.exchange.mailboxes import open_exchange
 from millrace.lake.errors_table import ERRORS_SCHEMA
 from millrace.model.errors import Unavailable
-from millrace.model.names import Home
 from millrace.observe import log, log_to_stderr
 from millrace.plane.flow import Flow
 from millrace.plane.jvm import outlive_none, remember
@@ -18,7 +17,6 @@ from millrace.plane.reports import retained_groups
 from millrace.plane.session import open_session
 from millrace.plane.tidying import keep_tidy
 from millrace.plane.warm import warm_up
-from millrace.seal.keyring import keyring_of
 from millrace.settings import Settings
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Upkeep
@@ -37,25 +35,22 @@ def main() -> None:
     # A query may wait for a broker that is gone. Whatever it leaves undone, the next start does.
     stop_request.exit_within(STOP_SECONDS)
     settings = Settings()
-    home = Home(settings.home)
+    exchange = open_exchange(settings.home)
     options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
     cluster = Cluster(sys.argv[1], options)
-    outlive_none(home)
-    scratch = home.root / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
-    home.stops.mkdir(parents=True, exist_ok=True)
-    spark = open_session(settings.spark, spark_jars(), scratch)
-    remember(home, spark)
+    outlive_none(exchange.data_plane)
+    spark = open_session(settings.spark, spark_jars(), exchange.places.scratch())
+    remember(exchange.data_plane, spark)
     # PySpark has set a SIGINT handler of its own.
     stop_request.heed_signals()
     if not stop_request.is_made():
         warm_up(spark)
     appender = Appender(cluster)
     upkeep = Upkeep()
-    keyring = keyring_of(str(home.root), settings.kms)
+    keyring = exchange.keyring(settings.kms)
     couriers = Couriers(
         spark,
-        home,
+        exchange,
         appender,
         upkeep,
         settings.api.private_targets,
@@ -65,11 +60,11 @@ def main() -> None:
     flow = Flow(
         spark=spark,
         cluster=cluster,
-        home=home,
+        exchange=exchange,
         settings=settings.spark,
         raw_partitions=_wait_for_topics(cluster, stop_request),
-        accepted=DeltaSink(home, upkeep, keyring),
-        rejected=ErrorStore(home, ERRORS_SCHEMA, upkeep, keyring),
+        accepted=DeltaSink(exchange.places, exchange.definitions, upkeep, keyring),
+        rejected=ErrorStore(exchange.places, ERRORS_SCHEMA, upkeep, keyring),
         couriers=couriers,
         appender=appender,
         kms=settings.kms,
@@ -77,13 +72,12 @@ def main() -> None:
     port = serve_metrics(0)
 
     def ready() -> None:
-        home.data_plane.parent.mkdir(exist_ok=True)
-        home.data_plane.write_text(json.dumps({"metrics_port": port}))
+        exchange.data_plane.announce(port)
         log("data_plane_ready", metrics_port=port)
 
-    keep_tidy(spark, home, upkeep, settings.kms)
+    keep_tidy(spark, exchange, upkeep, settings.kms)
     couriers.start()
-    DataPlane(flow.queries, home, appender).run(stop_request, ready)
+    DataPlane(flow.queries, exchange.places, appender).run(stop_request, ready)
     spark.stop()
     appender.close()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
+from millrace.exchange.stops import StopList
 from millrace.model.facts import Checkpointed
-from millrace.model.names import Home
 
 Offsets = dict[str, dict[str, int]]
 
@@ -57,16 +57,14 @@ class Stops:
     Both moments are durable before any task of the batch runs, so a batch that is run again passes over the same ones:
     what was judged once is never ignored the next time, when part of what was said about it may already be out."""
 
-    def __init__(self, home: Home, query: str, batch: str) -> None:
-        self._stops = home.stops
-        self._offsets = home.checkpoints / query / "offsets" / batch
+    def __init__(self, stops: StopList, checkpoint: Path, batch: str) -> None:
+        self._stops = stops
+        self._offsets = checkpoint / "offsets" / batch
         self._planned_ms: int | None = None
 
     def include(self, import_id: str) -> bool:
-        try:
-            # A mark without its moment is of a platform before there were any: long ago.
-            stopped_ms = int((self._stops / import_id).read_bytes() or b"0")
-        except FileNotFoundError:
+        stopped_ms = self._stops.stopped_ms(import_id)
+        if stopped_ms is None:
             return False
         if self._planned_ms is None:
             self._planned_ms = int(orjson.loads(self._offsets.read_text().splitlines()[1])["batchTimestampMs"])

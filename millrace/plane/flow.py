@@ -10,10 +10,10 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millrace.deliver.couriers import Couriers, used_kinds
+from millrace.deliver.couriers import Couriers
+from millrace.exchange.mailboxes import Exchange
 from millrace.failpoint import reach
 from millrace.model.facts import Durable, to_dict
-from millrace.model.names import Home
 from millrace.plane.reports import group_in
 from millrace.plane.task import OUTPUT_DDL, JudgeChunks
 from millrace.settings import KmsSettings, SparkSettings
@@ -40,7 +40,7 @@ class Flow:
 
     spark: SparkSession
     cluster: Cluster
-    home: Home
+    exchange: Exchange
     settings: SparkSettings
     raw_partitions: int
     accepted: Sink
@@ -57,14 +57,14 @@ class Flow:
             "validate-bulk": lambda: self._validate("validate-bulk", bulk, self.settings.bulk_chunks_per_batch),
             "sink-delta": lambda: self._sink("sink-delta", VALIDATED_INPUT, self.accepted),
             "sink-errors": lambda: self._sink("sink-errors", IMPORT_ERROR, self.rejected),
-            **{f"sink-{kind}": partial(self._park, kind) for kind in used_kinds(self.home)},
+            **{f"sink-{kind}": partial(self._park, kind) for kind in self.exchange.sink_kinds.used()},
         }
 
     def _validate(self, name: str, partitions: list[int], chunks_per_batch: int) -> StreamingQuery:
         # 1. Chunks, as bytes, from this lane's partitions.
         chunks = self._read({"assign": orjson.dumps({RAW_INPUT: partitions}).decode()}, chunks_per_batch)
         # 2. Judged in the workers; what comes back are reports: which file holds which chunks' rows.
-        reports = chunks.select("value").mapInArrow(JudgeChunks(str(self.home.root), name, self.kms), OUTPUT_DDL)
+        reports = chunks.select("value").mapInArrow(JudgeChunks(self.exchange, name, self.kms), OUTPUT_DDL)
         # 3. Each report goes to the topic it names.
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         return self._start(name, reports.writeStream.format("kafka").options(**self._client_options(), **_PRODUCER))
@@ -113,7 +113,7 @@ class Flow:
     def _start(self, name: str, writer: object) -> StreamingQuery:
         # Looking for new records costs the broker and the JVM; only the paths of small imports are worth a quick look.
         self.spark.conf.set("spark.sql.streaming.pollingDelay", "25ms" if name in _QUICK else "100ms")
-        located = writer.queryName(name).option("checkpointLocation", str(self.home.checkpoints / name))  # type: ignore[attr-defined]
+        located = writer.queryName(name).option("checkpointLocation", str(self.exchange.places.checkpoint(name)))  # type: ignore[attr-defined]
         query: StreamingQuery = located.start()
         return query
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from prometheus_client import start_http_server
 from pyspark.sql.streaming.query import StreamingQuery
 
+from millrace.exchange.places import Places
 from millrace.model.facts import Checkpointed, to_dict
-from millrace.model.names import Home
 from millrace.observe import gauge, log, observe, seconds
 from millrace.plane.checkpoints import CheckpointWatch
 from millrace.stopping import StopRequest
@@ -37,9 +37,9 @@ class Running:
 class DataPlane:
     """`queries` is asked again and again: a kind of sink that nobody used before gets its query when the first table does."""
 
-    def __init__(self, queries: Callable[[], dict[str, Start]], home: Home, appender: Appender) -> None:
+    def __init__(self, queries: Callable[[], dict[str, Start]], places: Places, appender: Appender) -> None:
         self._wanted = queries
-        self._home = home
+        self._places = places
         self._queries: dict[str, Running] = {}
         self._watches: list[CheckpointWatch] = []
         self._appender = appender
@@ -67,7 +67,7 @@ class DataPlane:
         for name, start in self._wanted().items():
             if name not in self._queries:
                 self._queries[name] = Running(start)
-                self._watches.append(CheckpointWatch(name, self._home.checkpoints / name))
+                self._watches.append(CheckpointWatch(name, self._places.checkpoint(name)))
         for name, running in self._queries.items():
             if running.query is not None and running.query.isActive:
                 running.pause = max(FIRST_PAUSE_SECONDS, running.pause * 0.99)

@@ -4,12 +4,11 @@ Records of raw-input in; records for validated-input, import-error and progress 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
 
+from millrace.exchange.mailboxes import Exchange
 from millrace.failpoint import die_if_poisoned, reach
 from millrace.lake.errors_table import stored_rejected
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
@@ -18,13 +17,11 @@ from millrace.model.chunk import ROWS, ChunkHeader, ChunkVerdict
 from millrace.model.errors import Corrupt, KeyGone
 from millrace.model.facts import Judged as JudgedFact
 from millrace.model.facts import to_dict
-from millrace.model.names import Home, chunk_id
+from millrace.model.names import chunk_id
 from millrace.model.table import Definition
 from millrace.plane.checkpoints import Stops
-from millrace.plane.hashed_keys import keep_keys
 from millrace.plane.isolate import SECONDS, doomed_after, judge_alone
-from millrace.seal.keyring import Keyring, keyring_of
-from millrace.seal.places import staging_store, store_for_rejects
+from millrace.seal.keyring import Keyring
 from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.validate.judge import Judged, fail, ignore, judge
 from millrace.wire.envelope import pack, understood, unpack_rows, unpack_stamp
@@ -42,32 +39,32 @@ _NOT_OURS = (None, memoryview(b""))
 class JudgeChunks:
     """The function Spark maps over raw-input's records."""
 
-    home: str
+    exchange: Exchange
     query: str
     kms: KmsSettings = KEYS_HERE
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        home, keyring = Home(Path(self.home)), keyring_of(self.home, self.kms)
+        exchange, keyring = self.exchange, self.exchange.keyring(self.kms)
         context = TaskContext.get()
         assert context is not None
         cautious = context.attemptNumber() > 0
         batch = context.getLocalProperty(BATCH_ID)
         assert batch is not None, "only streaming queries are judged here"
-        stops = Stops(home, self.query, batch)
+        stops = Stops(exchange.stops, exchange.places.checkpoint(self.query), batch)
         groups: dict[tuple[str, str, str | None], ChunkGroup] = {}
         for records in batches:
             for record in records.column("value"):
                 header, payload = understood(RAW_INPUT, record.as_py(), unpack_stamp) or _NOT_OURS
                 if header is None:
                     continue
-                definition = _definition(self.home, header.definition)
+                definition = exchange.definitions.read(header.definition)
                 if header.kind != ROWS:
-                    yield ChunkGroup(home, keyring, definition).pass_on(header)
+                    yield ChunkGroup(exchange, keyring, definition).pass_on(header)
                     continue
                 # What is held until its import is whole cannot share a file with another import's rows, nor what has another
                 # data key.
                 key = header.definition, header.import_id if header.publish == "atomic" else "", header.key
-                group = groups.setdefault(key, ChunkGroup(home, keyring, definition, header.publish, header.key))
+                group = groups.setdefault(key, ChunkGroup(exchange, keyring, definition, header.publish, header.key))
                 group.add(_judge(header, payload, definition, stops, cautious, keyring))
                 if group.rows >= GROUP_ROWS:
                     yield from groups.pop(key).stage()
@@ -99,18 +96,19 @@ def _opened(header: ChunkHeader, payload: memoryview, definition: Definition, ke
     return seal.open(payload, str(header.number))
 
 
-@lru_cache(maxsize=4096)
-def _definition(home: str, fingerprint: str) -> Definition:
-    return Definition.from_json(Home(Path(home)).definition(fingerprint).read_bytes())
-
-
 class ChunkGroup:
     """The judged chunks of one definition that will share a staged file, sealed by the data key if there is one."""
 
     def __init__(
-        self, home: Home, keyring: Keyring, definition: Definition, publish: str = "rolling", key: str | None = None
+        self,
+        exchange: Exchange,
+        keyring: Keyring,
+        definition: Definition,
+        publish: str = "rolling",
+        key: str | None = None,
     ) -> None:
-        self._home = home
+        self._places = exchange.places
+        self._rule_keys = exchange.rule_keys
         self._keyring = keyring
         self._definition = definition
         self._publish = publish
@@ -168,15 +166,15 @@ class ChunkGroup:
         """The table's own folder, where they can stay; sealed rows wait beside it."""
         tenant, table = self._definition.tenant, self._definition.table.name
         if self._key is None:
-            return Store(self._home.table(tenant, table))
+            return self._places.table_store(tenant, table)
         seal = self._keyring.seal(tenant, table, self._key, owner)
-        return staging_store(self._home, self._keyring, tenant, table, seal)
+        return self._places.staging_store(self._keyring, tenant, table, seal)
 
     def _keep_keys(self) -> None:
         """Before the verdicts: whoever reads them finds the keys. Judged again, a chunk has the same."""
         for judged in self._judged:
             if judged.keys:
-                keep_keys(self._home.root, judged.verdict, judged.keys)
+                self._rule_keys.keep(judged.verdict.import_id, judged.verdict.number, judged.keys)
 
     def _stage_rejected(self) -> Iterable[tuple[list[ChunkVerdict], StagedFile]]:
         by_import: dict[str, list[Judged]] = {}
@@ -185,7 +183,7 @@ class ChunkGroup:
                 by_import.setdefault(judged.verdict.import_id, []).append(judged)
         tenant, table = self._definition.tenant, self._definition.table.name
         for import_id, rejecting in by_import.items():
-            store = store_for_rejects(self._home, self._keyring, tenant, table, self._key, import_id)
+            store = self._places.store_for_rejects(self._keyring, tenant, table, self._key, import_id)
             rows = pa.concat_tables([stored_rejected(judged.verdict, judged.rejected) for judged in rejecting])
             staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
             yield [judged.verdict for judged in rejecting], staged

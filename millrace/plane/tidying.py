@@ -7,21 +7,21 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from millrace.model.names import Home
+from millrace.exchange.mailboxes import Exchange
 from millrace.observe import log, observe
 from millrace.settings import KmsSettings
-from millrace.sink.delta.upkeep import VACUUM_SECONDS, Due, Upkeep, drop_delivered, tidy
+from millrace.sink.delta.upkeep import VACUUM_SECONDS, Due, Upkeep, drop_delivered, settled_version, tidy
 
 LOOK_SECONDS = 5.0
 POOL = "upkeep"
 
 
-def keep_tidy(spark: SparkSession, home: Home, upkeep: Upkeep, kms: KmsSettings) -> None:
+def keep_tidy(spark: SparkSession, exchange: Exchange, upkeep: Upkeep, kms: KmsSettings) -> None:
     """Starts the thread that tidies what is due, one table at a time. It ends with the process."""
-    threading.Thread(target=_run, args=(spark, home, upkeep, kms), name="upkeep", daemon=True).start()
+    threading.Thread(target=_run, args=(spark, exchange, upkeep, kms), name="upkeep", daemon=True).start()
 
 
-def _run(spark: SparkSession, home: Home, upkeep: Upkeep, kms: KmsSettings) -> None:
+def _run(spark: SparkSession, exchange: Exchange, upkeep: Upkeep, kms: KmsSettings) -> None:
     context = spark.sparkContext
     context.setLocalProperty("spark.scheduler.pool", POOL)
     swept = 0.0
@@ -29,26 +29,28 @@ def _run(spark: SparkSession, home: Home, upkeep: Upkeep, kms: KmsSettings) -> N
         time.sleep(LOOK_SECONDS)
         if time.monotonic() - swept > VACUUM_SECONDS:
             swept = time.monotonic()
-            _sweep(home)
+            _sweep(exchange)
         for due in upkeep.take_due():
             try:
-                context.parallelize([due], 1).foreach(partial(_tidy, kms))
+                context.parallelize([due], 1).foreach(
+                    partial(_tidy, exchange, settled_version(exchange.safe_version), kms)
+                )
                 log("table_tidied", table=str(due.root))
             except Exception as error:
                 # The table stands as it was; it is due again after further commits.
                 observe("trouble", kind="upkeep", table=str(due.root), error=f"{type(error).__name__}: {error}"[:500])
 
 
-def _sweep(home: Home) -> None:
+def _sweep(exchange: Exchange) -> None:
     try:
-        drop_delivered(home)
+        drop_delivered(exchange.places, settled_version(exchange.safe_version))
     except OSError as error:
         observe("trouble", kind="upkeep", error=f"{type(error).__name__}: {error}"[:500])
 
 
-def _tidy(kms: KmsSettings, due: Due) -> None:
+def _tidy(exchange: Exchange, settled: int, kms: KmsSettings, due: Due) -> None:
     try:
-        tidy(*due, kms=kms)
+        tidy(due, exchange.places, exchange.keyring(kms), settled)
     finally:
         # The worker lives on; what a rewrite took must not stay with it.
         pa.default_memory_pool().release_unused()

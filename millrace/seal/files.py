@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import orjson
 
+from millrace.lake.sidecar import StagedFile
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 from millrace.seal.cipher import OVERHEAD_BYTES, Seal
@@ -112,6 +113,13 @@ def open_part(path: Path, name: str, keyring: Keyring, tenant: str, table: str) 
         file.seek(0)
         key, owner, sealed = _parsed(name, file.read())
     return io.BytesIO(keyring.seal(tenant, table, key, owner).open(sealed, name))
+
+
+def unseal(staged: Store, file: StagedFile, table: Store) -> None:
+    """The file as the table may keep it. Done again it changes nothing."""
+    for part in file.parts:
+        if not table.exists(part):
+            table.put_if_absent(part, staged.read(part))
 
 
 def _parsed(name: str, content: bytes) -> tuple[str, str, memoryview]:

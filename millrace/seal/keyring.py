@@ -1,8 +1,7 @@
-"""Data keys: one per uploaded file, one an hour for what is streamed; each in a small file, wrapped by its tenant's key.
+"""Data keys: one per uploaded file, one an hour for what is streamed; each is kept wrapped by its tenant's key.
 
 Sealed bytes name their data key. A new tenant key wraps the data keys anew and touches nothing that they sealed."""
 
-import os
 import secrets
 import threading
 import time
@@ -11,21 +10,18 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from pathlib import Path
-
-import orjson
+from typing import Protocol
 
 from millrace.model.errors import KeyGone
-from millrace.model.names import Home
 from millrace.seal.cipher import Seal
-from millrace.seal.kms import Kms, open_kms
-from millrace.settings import KmsSettings
+from millrace.seal.kms import Kms
 
 SECRET_BYTES = 32
 MOST_KNOWN = 4096
 KNOWN_SECONDS = 300.0
-# A file that another machine has just written may be seen so late.
+# A key that another machine has just written may be seen so late.
 SEEN_SECONDS, LOOK_SECONDS = 5.0, 0.2
 
 
@@ -36,12 +32,49 @@ class _Known:
     until: float
 
 
+class WrappedKeys(Protocol):
+    """Where wrapped data keys are kept, by tenant and name."""
+
+    def __hash__(self) -> int: ...
+
+    @property
+    def kms_folder(self) -> Path:
+        """For the tenants' own keys, if the operator keeps them on this machine and names no other folder."""
+        ...
+
+    def has_any(self, tenant: str) -> bool: ...
+
+    def has(self, tenant: str, key: str) -> bool: ...
+
+    def read(self, tenant: str, key: str) -> bytes:
+        """Raises FileNotFoundError where there is none."""
+        ...
+
+    def create(self, tenant: str, key: str, wrapped: bytes) -> bool:
+        """Of many callers exactly one gets True."""
+        ...
+
+    def replace(self, tenant: str, key: str, wrapped: bytes) -> None: ...
+
+    def drop(self, tenant: str, key: str) -> None: ...
+
+    def names(self, tenant: str) -> Iterator[str]: ...
+
+    def mark_destroyed(self, tenant: str) -> None:
+        """The tenant's key is destroyed: what any process unwrapped before this moment counts no more."""
+        ...
+
+    def destroyed_at(self, tenant: str) -> float:
+        """When the tenant's key was last destroyed; 0 if never."""
+        ...
+
+
 class Keyring:
-    """Of one home; used from any thread. What was unwrapped once is known for a while, unless the tenant's key is destroyed:
+    """Used from any thread. What was unwrapped once is known for a while, unless the tenant's key is destroyed:
     that holds in every process at once."""
 
-    def __init__(self, home: Home, keeper: Callable[[], Kms]) -> None:
-        self._home = home
+    def __init__(self, keys: WrappedKeys, keeper: Callable[[], Kms]) -> None:
+        self._keys = keys
         self._keeper = keeper
         self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
         self._hours: dict[str, str] = {}
@@ -53,17 +86,17 @@ class Keyring:
         return self._keeper()
 
     def has(self, tenant: str, key: str) -> bool:
-        return self._home.data_key(tenant, key).exists()
+        return self._keys.has(tenant, key)
 
     def has_any(self, tenant: str) -> bool:
-        return self._home.data_keys(tenant).is_dir()
+        return self._keys.has_any(tenant)
 
     def new(self, tenant: str, key: str) -> str:
         """The key itself if it is there already."""
-        path = self._home.data_key(tenant, key)
-        if not path.exists():
+        if not self.has(tenant, key):
             secret, is_first = secrets.token_bytes(SECRET_BYTES), not self.has_any(tenant)
-            if _put_if_absent(path, self.kms.wrap(tenant, secret, _context(tenant, key), is_first=is_first)):
+            wrapped = self.kms.wrap(tenant, secret, _context(tenant, key), is_first=is_first)
+            if self._keys.create(tenant, key, wrapped):
                 self._remember(tenant, key, secret)
         return key
 
@@ -83,7 +116,7 @@ class Keyring:
 
     def drop(self, tenant: str, key: str) -> None:
         """A key that has sealed nothing."""
-        self._home.data_key(tenant, key).unlink(missing_ok=True)
+        self._keys.drop(tenant, key)
 
     def seal(self, tenant: str, table: str, key: str, owner: str) -> Seal:
         return Seal(self._secret(tenant, key), key, tenant, table, owner)
@@ -91,31 +124,25 @@ class Keyring:
     def rewrap(self, tenant: str) -> int:
         """Wraps the tenant's data keys by the newest version of its key; how many. What a destroyed key wrapped stays."""
         count = 0
-        for path in self._paths(tenant):
+        for key in self._keys.names(tenant):
             with suppress(KeyGone):
-                _replace(path, self.kms.rewrap(tenant, _wrapped(path), _context(tenant, path.stem)))
+                wrapped = self.kms.rewrap(tenant, self._keys.read(tenant, key), _context(tenant, key))
+                self._keys.replace(tenant, key, wrapped)
                 count += 1
         return count
 
     def count(self, tenant: str) -> int:
-        return sum(1 for _ in self._paths(tenant))
+        return sum(1 for _ in self._keys.names(tenant))
 
     def destroy(self, tenant: str) -> str:
         """Nothing that the tenant's keys sealed can be read again. Says when that is certain."""
-        mark = self._home.keys_destroyed(tenant)
-        mark.parent.mkdir(parents=True, exist_ok=True)
         certain = self.kms.destroy(tenant)
-        mark.touch()
-        # The file system's own clock may be a little behind ours, by which others tell what they know from before.
-        os.utime(mark, ns=(time.time_ns(),) * 2)
+        self._keys.mark_destroyed(tenant)
         return certain
 
     def destroyed_at(self, tenant: str) -> float:
         """When its key was last destroyed; 0 if never."""
-        try:
-            return self._home.keys_destroyed(tenant).stat().st_mtime
-        except FileNotFoundError:
-            return 0.0
+        return self._keys.destroyed_at(tenant)
 
     def _secret(self, tenant: str, key: str) -> bytes:
         with self._lock:
@@ -127,10 +154,10 @@ class Keyring:
         return secret
 
     def _found(self, tenant: str, key: str) -> bytes:
-        path, until = self._home.data_key(tenant, key), time.monotonic() + SEEN_SECONDS
+        until = time.monotonic() + SEEN_SECONDS
         while True:
             try:
-                return _wrapped(path)
+                return self._keys.read(tenant, key)
             except FileNotFoundError as error:
                 if not self.has_any(tenant) or time.monotonic() > until:
                     raise KeyGone(f"Tenant {tenant!r} has no data key {key}.") from error
@@ -143,46 +170,6 @@ class Keyring:
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
 
-    def _paths(self, tenant: str) -> Iterator[Path]:
-        yield from sorted(self._home.data_keys(tenant).glob("*/*.json"))
-
-
-@lru_cache(maxsize=16)
-def keyring_of(home: str, settings: KmsSettings) -> Keyring:
-    """One per process and home: what it unwrapped once it need not ask for again."""
-    known = Home(Path(home))
-    return Keyring(known, partial(open_kms, settings, known))
-
 
 def _context(tenant: str, key: str) -> str:
     return f"millrace/{tenant}/{key}"
-
-
-def _wrapped(path: Path) -> bytes:
-    return bytes.fromhex(orjson.loads(path.read_bytes())["wrapped"])
-
-
-def _put_if_absent(path: Path, wrapped: bytes) -> bool:
-    """Of many callers exactly one gets True."""
-    unfinished = _unfinished(path, wrapped)
-    try:
-        os.link(unfinished, path)
-    except FileExistsError:
-        return False
-    finally:
-        unfinished.unlink()
-    return True
-
-
-def _replace(path: Path, wrapped: bytes) -> None:
-    _unfinished(path, wrapped).replace(path)
-
-
-def _unfinished(path: Path, wrapped: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.parent / f".{path.name}.{secrets.token_hex(6)}"
-    with unfinished.open("wb") as file:
-        file.write(orjson.dumps({"wrapped": wrapped.hex()}))
-        file.flush()
-        os.fsync(file.fileno())
-    return unfinished

@@ -1,9 +1,9 @@
 """Tenant keys, wherever they are kept: each tenant has one, and it never leaves its keeper. Data keys in, wrapped out."""
 
+from pathlib import Path
 from typing import Any, Protocol
 
 from millrace.model.errors import Invalid
-from millrace.model.names import Home
 from millrace.settings import KmsSettings
 
 
@@ -35,13 +35,14 @@ class Kms(Protocol):
         ...
 
 
-def open_kms(settings: KmsSettings, home: Home) -> Kms:
+def open_kms(settings: KmsSettings, folder: Path) -> Kms:
+    """`folder`: for keys on this machine, if the settings name no other."""
     # Each keeper brings a library that the others do not need.
     match settings.kind:
         case "local":
             from millrace.seal.kms_local import LocalKms  # noqa: PLC0415
 
-            return LocalKms(settings.folder or home.root / "kms")
+            return LocalKms(settings.folder or folder)
         case "aws":
             from millrace.seal.kms_aws import AwsKms  # noqa: PLC0415
 

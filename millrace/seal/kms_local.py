@@ -16,6 +16,7 @@ import tink
 from tink import aead, secret_key_access
 from tink import json_proto_keyset_format as keyset_format
 
+from millrace.atomic import replace_file
 from millrace.model.errors import Corrupt, KeyGone, Unavailable
 from millrace.model.names import checked_name
 
@@ -89,13 +90,7 @@ class LocalKms:
         return versions
 
     def _write(self, tenant: str, versions: list[str]) -> None:
-        unfinished = self._folder / f".{tenant}.{os.getpid()}.{threading.get_ident()}"
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_FILE)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump({"versions": versions}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._path(tenant))
+        replace_file(self._path(tenant), json.dumps({"versions": versions}), durable=True, mode=_PRIVATE_FILE)
 
     def _mark(self, tenant: str) -> Path:
         """There once a key of the tenant was destroyed."""

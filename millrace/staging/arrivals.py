@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Corrupt, Invalid
 from millrace.model.names import new_id
-from millrace.staging.folders import Staging
 from millrace.staging.sealed import Keys, Sealer, own_seal, plain_size
 
 MOST_NAME_BYTES = 200

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt, KeyGone
 from millrace.model.names import new_id
 from millrace.observe import observe
 from millrace.staging.arrivals import MOST_NAME_BYTES, created, fitting_name, is_plain, other_name, own_as
-from millrace.staging.folders import Staging
 from millrace.staging.renaming import rename_new
 from millrace.staging.sealed import FRAME_BYTES, Keys, SealedFile, hour_seal, make_safe, owner_in, write_sealed
 

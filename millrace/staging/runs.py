@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Missing
-from millrace.staging.folders import Staging
 from millrace.staging.sealed import Keys, log_tail, plain_size
 
 RUNNING, IMPORTING, SUCCEEDED, FAILED, INTERRUPTED = "running", "importing", "succeeded", "failed", "interrupted"

@@ -19,10 +19,11 @@ from millrace.control.controller import Controller
 from millrace.declare.table import parse_table
 from millrace.embed.broker import Broker
 from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.home import Home
 from millrace.exchange.stops import StopFiles
 from millrace.model import ops
 from millrace.model.errors import Clash, Missing, Unavailable
-from millrace.model.names import Home, new_id
+from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.settings import Settings
 from millrace.store import tables as t

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from millrace.arrow.types import OWN_COLUMNS
+from millrace.exchange.home import Home
 from millrace.lake.read import live_files
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.errors import Invalid, MillraceError, TooLarge
-from millrace.model.names import Home
 from millrace.read import query as query_module
 from millrace.read.catalogue import TableStatus, table_status
 from millrace.read.query import Limits, QueryResult, ReadableTable, run_query

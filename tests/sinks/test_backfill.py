@@ -19,6 +19,8 @@ from millrace.deliver.delivery import Order, deliver
 from millrace.deliver.members import Members
 from millrace.deliver.queue import Queue
 from millrace.deliver.roster import DONE, FROM_DELTA, FROM_LOG
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.lake import compact
 from millrace.lake.log import Snapshot, load
 from millrace.lake.read import scan, scan_files
@@ -26,9 +28,9 @@ from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
+from millrace.settings import KEYS_HERE
 from millrace.sink.connector import Connector
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.sink import DeltaSink
@@ -49,7 +51,8 @@ class World:
     def __init__(self, root: Path, target: SinkTarget, tenant: str, key: tuple[str, ...] = ("id",)) -> None:
         self.home, self.target, self.tenant, self.key = Home(root), target, tenant, key
         self.home.definitions.mkdir(parents=True)
-        self.delta = DeltaSink(self.home, Upkeep())
+        self.exchange = exchange = open_exchange(root)
+        self.delta = DeltaSink(exchange.places, exchange.definitions, Upkeep(), exchange.keyring(KEYS_HERE))
         self.sink: Connector = sink_class(target.kind)(target, no_secret)
         self.retained: list[StagedGroup] = []
         self.before = self.define([{"kind": "delta", "name": "delta"}], 1, None)
@@ -62,8 +65,8 @@ class World:
 
     def start(self) -> None:
         """As a data plane that has just been started: knows what is on disk."""
-        self.members = Members(self.home, self._definition)
-        self.backfiller = Backfiller(self.home, self.members, self._definition, lambda: self.retained)
+        self.members = Members(self.exchange.places, self._definition)
+        self.backfiller = Backfiller(self.exchange.places, self.members, self._definition, lambda: self.retained)
 
     def define(self, sinks: list[Any], revision: int, previous: str | None) -> Definition:
         document = {"schema": {"type": "record", "name": "t", "fields": [ID, TEXT]}, "sinks": sinks}
@@ -131,7 +134,6 @@ class World:
             member = self.members.at(self.folder)
             assert member is not None
             order = Order(
-                str(self.home.root),
                 str(self.folder),
                 self.target,
                 tuple(items),
@@ -139,7 +141,7 @@ class World:
                 member.added,
                 ALLOWED,
             )
-            assert deliver(order).fault is None, deliver(order).message
+            assert deliver(order, self.exchange).fault is None, deliver(order, self.exchange).message
             queue.done(items)
         return is_done and not items
 

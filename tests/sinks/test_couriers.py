@@ -15,10 +15,11 @@ from millrace.declare.table import parse_table
 from millrace.deliver.couriers import Couriers
 from millrace.deliver.delivery import BUDGET_SECONDS, Delivered
 from millrace.deliver.queue import Queue, queue_facts, resume, waive
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.model.facts import Durable, RowsRefused, from_dict
-from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.contract import StagedGroup
@@ -72,7 +73,7 @@ class World:
     def start(self) -> Couriers:
         spark: Any = SimpleNamespace(sparkContext=Here())
         appender: Any = self.told
-        couriers = Couriers(spark, self.home, appender, Upkeep(), ["127.0.0.0/8"])
+        couriers = Couriers(spark, open_exchange(self.home.root), appender, Upkeep(), ["127.0.0.0/8"])
         couriers.start()
         return couriers
 

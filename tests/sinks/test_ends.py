@@ -16,11 +16,11 @@ from millrace.deliver.delivery import Order, deliver
 from millrace.deliver.ends import Ends
 from millrace.deliver.members import Members
 from millrace.deliver.queue import Queue, waive
-from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store as TableStore
 from millrace.model.imports import Import
-from millrace.model.names import Home
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.contract import StagedGroup
@@ -38,10 +38,11 @@ class World:
         self.home = Home(root)
         self.out = root / "exports"
         self.definition = self._define()
-        files = DefinitionFiles(self.home)
-        files.publish(self.definition)
+        self.exchange = open_exchange(root)
+        definitions, places = self.exchange.definitions, self.exchange.places
+        definitions.publish(self.definition)
         self.store = Store(f"sqlite:///{root / 'control.db'}")
-        self.ends = Ends(self.home, Members(self.home, files.read), files.read)
+        self.ends = Ends(self.exchange.ends, places, Members(places, definitions.read), definitions.read)
         self.queue = Queue(self.home.queue("files", "acme", "events", "export"))
 
     def _define(self) -> Definition:
@@ -55,7 +56,7 @@ class World:
         imp = Import(IMPORT, "acme", "events", self.definition.fingerprint, "processing", 100, 9, ("export",), 0)
         with self.store.write() as connection:
             connection.execute(insert(t.chunks), [{**chunk, **empty} for chunk in chunks])
-            mark_end(connection, imp, self.definition, self.home)
+            mark_end(connection, imp, self.definition, self.exchange.ends)
 
     def park(self, number: int) -> None:
         root = self.home.table("acme", "events")
@@ -68,7 +69,7 @@ class World:
     def deliver(self) -> None:
         items = self.queue.items()
         target: SinkTarget = self.definition.table.targets[0]
-        outcome = deliver(Order(str(self.home.root), str(self.queue.folder), target, tuple(items)))
+        outcome = deliver(Order(str(self.queue.folder), target, tuple(items)), self.exchange)
         assert outcome.fault is None, outcome.message
         self.queue.done(items)
 
@@ -118,8 +119,10 @@ def test_rows_older_than_was_agreed_leave_the_sink_and_do_not_come_back(world: W
     for number in range(3):
         world.park(number)
     world.deliver()
-    assert ask_to_let_go(world.home, world.definition, 101 + DAY_US) is True
-    assert ask_to_let_go(world.home, world.definition, 102 + DAY_US) is False, "once a day"
+    assert ask_to_let_go(world.exchange.ends, world.exchange.aged, world.definition, 101 + DAY_US) is True
+    assert ask_to_let_go(world.exchange.ends, world.exchange.aged, world.definition, 102 + DAY_US) is False, (
+        "once a day"
+    )
     ((folder, _),) = world.ends.park()
     assert folder == world.queue.folder
     world.deliver()
@@ -133,7 +136,7 @@ def test_rows_leave_by_their_age_whatever_was_given_up_before(world: World) -> N
     world.park(0)
     world.deliver()
     waive(world.queue.folder, 10 * DAY_US)
-    ask_to_let_go(world.home, world.definition, 2 * DAY_US)
+    ask_to_let_go(world.exchange.ends, world.exchange.aged, world.definition, 2 * DAY_US)
     assert len(list(world.ends.park())) == 1
 
 

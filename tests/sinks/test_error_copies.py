@@ -5,13 +5,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.places import Places
 from millrace.lake import compact
 from millrace.lake.log import load
 from millrace.lake.read import scan
 from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
-from millrace.model.names import Home
-from millrace.settings import LakeSettings
+from millrace.settings import KEYS_HERE, LakeSettings
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.error_copies import copies_of_errors, delete_copies
 from millrace.sink.delta.sink import ErrorStore
@@ -37,7 +40,7 @@ def rejected(home: Home, number: int) -> StagedGroup:
 
 
 def copied(home: Home) -> list[str]:
-    store = copies_of_errors(home, "acme", "t")
+    store = copies_of_errors(Places(home), "acme", "t")
     return [] if store is None else sorted(scan(store, load(store))["why"].to_pylist())
 
 
@@ -45,7 +48,9 @@ def test_rejected_rows_are_there_once_however_often_they_come(home: Home, monkey
     monkeypatch.setattr(compact, "MOST_SMALL_FILES", 3)
     assert copied(home) == []
     upkeep = Upkeep()
-    errors = ErrorStore(home, SCHEMA, upkeep)
+    exchange = open_exchange(home.root)
+    places, keyring = exchange.places, exchange.keyring(KEYS_HERE)
+    errors = ErrorStore(places, SCHEMA, upkeep, keyring)
     for number in range(COMMITS):
         errors.write([rejected(home, number)])
     errors.write([rejected(home, 0)])
@@ -53,14 +58,14 @@ def test_rejected_rows_are_there_once_however_often_they_come(home: Home, monkey
     assert copied(home) == expected
     due = [one for one in upkeep.take_due() if one.settings is not None]
     for one in due:
-        tidy(one.root, one.spec, one.settings)
-    store = copies_of_errors(home, "acme", "t")
+        tidy(one, places, keyring, NO_FLOOR)
+    store = copies_of_errors(Places(home), "acme", "t")
     assert store is not None
     assert len(due) == 1
     assert len(load(store).files) == 1, "merged"
-    ErrorStore(home, SCHEMA, upkeep).write([rejected(home, 1)])
+    ErrorStore(places, SCHEMA, upkeep, keyring).write([rejected(home, 1)])
     assert copied(home) == expected
-    delete_copies(home, "acme", "t")
+    delete_copies(Places(home), "acme", "t")
     assert copied(home) == []
     errors.write([rejected(home, 7)])
     assert copied(home) == ["bad 7"], "a table of the same name after it"

@@ -11,17 +11,21 @@ from millrace.arrow.types import stored_schema
 from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Delivered, Order, deliver
 from millrace.deliver.queue import Queue
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.places import Places
 from millrace.lake import compact
 from millrace.lake.log import load
 from millrace.lake.remote import RemoteStore
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.model.errors import Invalid, TooLarge
-from millrace.model.names import Home
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition, define
 from millrace.read.query import Limits, ReadableTable, run_query
+from millrace.settings import KEYS_HERE
 from millrace.sink.connector import Rows, Work
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta import remote as delta_remote
@@ -102,15 +106,15 @@ class Courier:
 
     def deliver(self) -> None:
         items = tuple(self._queue.items())
-        order = Order(str(self._home.root), str(self._queue.folder), self._target, items, allowed=("127.0.0.0/8",))
+        order = Order(str(self._queue.folder), self._target, items, allowed=("127.0.0.0/8",))
         for _ in range(2 if items else 0):
-            assert deliver(order) == Delivered()
+            assert deliver(order, open_exchange(self._home.root)) == Delivered()
         self._queue.done(items)
 
 
 def asked(home: Home, table: Definition, sql: str, limits: Limits | None = None) -> list[list[Any]]:
     readable = ReadableTable(
-        "acme", "notes", stored_schema(table.columns), lambda: table_store(home, table, read_secret)
+        "acme", "notes", stored_schema(table.columns), lambda: table_store(Places(home), table, read_secret)
     )
     return run_query([readable], sql, limits or Limits()).rows
 
@@ -122,7 +126,7 @@ def test_it_is_queried_like_any_table_whatever_is_lost_here(target: SinkTarget, 
     sql = "select id, text from acme.notes order by id"
     expected = [[1, "1 at 1"], [2, "2 at 5"], [3, "3 at 1"]]
     assert asked(home, table, sql) == expected
-    for copy in copies_of(home, target.settings, "acme", "notes").rglob("*"):
+    for copy in copies_of(Places(home), target.settings, "acme", "notes").rglob("*"):
         if copy.is_file():
             copy.unlink()
     assert asked(home, table, sql) == expected
@@ -139,11 +143,11 @@ def test_couriers_bring_rows_and_deletes_whole_imports_and_truncations(target: S
     courier.park(7, (5, False), import_id="imp_2", publish="atomic")
     courier.deliver()
     assert asked(home, table, sql) == [[1, 1], [3, 4]], "held until it is whole"
-    before = load(table_store(home, table, read_secret)).version
+    before = load(table_store(Places(home), table, read_secret)).version
     courier.park(8, import_id="imp_2", kind="publish")
     courier.deliver()
     assert asked(home, table, sql) == [[1, 6], [3, 4], [5, 7]]
-    assert load(table_store(home, table, read_secret)).version == before + 1, "in one commit"
+    assert load(table_store(Places(home), table, read_secret)).version == before + 1, "in one commit"
     courier.park(6, kind="truncate")
     courier.park(3, (9, False))
     courier.deliver()
@@ -162,13 +166,13 @@ def test_a_file_that_was_staged_already_is_taken_as_it_is(
     assert second.staged is not None
     expected = [[1, 1], [2, 5], [3, 5]] if key else [[1, 1], [2, 1], [2, 5], [3, 5]]
     assert asked(home, table, "select id, _version from acme.notes order by all") == expected
-    assert table_store(home, table, read_secret).exists(second.staged[0].path)
+    assert table_store(Places(home), table, read_secret).exists(second.staged[0].path)
 
 
 def test_a_query_does_not_bring_more_here_than_it_may(target: SinkTarget, home: Home) -> None:
     table = notes(target)
     opened(target, table).write(Work(table, [rows(1, *range(1000))]))
-    for copy in copies_of(home, target.settings, "acme", "notes").glob("*.parquet"):
+    for copy in copies_of(Places(home), target.settings, "acme", "notes").glob("*.parquet"):
         copy.unlink()
     with pytest.raises(TooLarge, match="s3://"):
         asked(home, table, "select count(*) from acme.notes", Limits(fetched_bytes=10))
@@ -223,14 +227,15 @@ def test_many_deliveries_make_it_due_and_tidying_merges_its_files(
 ) -> None:
     monkeypatch.setattr(compact, "MOST_SMALL_FILES", 3)
     table, upkeep = notes(target), Upkeep()
-    sink, root = opened(target, table), copies_of(home, target.settings, "acme", "notes")
+    sink, root = opened(target, table), copies_of(Places(home), target.settings, "acme", "notes")
     for version in range(1, 6):
         sink.write(Work(table, [rows(version, version, 100)]))
     for _ in range(COMMITS):
         upkeep.note(root, spec_of(table), 1, target.settings)
     (due,) = upkeep.take_due()
-    tidy(*due)
-    store = table_store(home, table, read_secret)
+    exchange = open_exchange(home.root)
+    tidy(due, exchange.places, exchange.keyring(KEYS_HERE), NO_FLOOR)
+    store = table_store(Places(home), table, read_secret)
     assert asked(home, table, "select count(*), max(_version) from acme.notes") == [[6, 5]]
     assert len([entry for entry in store.list("") if entry.name.startswith("compacted-")]) == 1
     sink.write(Work(table, [rows(9, 100)]))

@@ -28,6 +28,8 @@ from millrace.auth.tokens import Tokens
 from millrace.client import Millrace
 from millrace.declare.table import parse_table
 from millrace.embed.ports import free_ports
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
@@ -36,7 +38,7 @@ from millrace.model import ops
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Unavailable
 from millrace.model.imports import Counts, Import
-from millrace.model.names import Home, chunk_id
+from millrace.model.names import chunk_id
 from millrace.model.ops import Applied
 from millrace.model.streamed import MAX_FRAME_BYTES
 from millrace.model.table import define
@@ -75,11 +77,11 @@ class FakeLog:
     waiting: list[tuple[str, str, dict[str, Any], str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.home = Home(self.root)
+        self.home, self.exchange = Home(self.root), open_exchange(self.root)
         self.store = Store(f"sqlite:///{self.root / 'control.db'}")
         self.tokens = Tokens(self.store)
         self.quotas = Quotas(self.store)
-        self.sealing = Sealing(self.home, KEYS_HERE, self.quotas)
+        self.sealing = Sealing(self.exchange, KEYS_HERE, self.quotas)
         self.admin = self.tokens.make("admin", None)
         self.stranger = self.tokens.make("stranger", "other")
         declared = define(TENANT, parse_table(DECLARATION), 1).to_json().decode()

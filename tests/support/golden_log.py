@@ -13,8 +13,8 @@ from sqlalchemy import select
 from millrace.control import controller as controller_module
 from millrace.control.controller import Controller
 from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.home import Home
 from millrace.exchange.stops import StopFiles
-from millrace.model.names import Home
 from millrace.model.ops import Applied
 from millrace.store import tables as t
 from millrace.store.engine import Store

@@ -12,11 +12,13 @@ from typing import Any
 
 import psutil
 
-from millrace.model.names import Home
-from millrace.seal.keyring import Keyring, keyring_of
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.apps import AppFiles
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles, keyring_of
+from millrace.seal.keyring import Keyring
 from millrace.settings import KmsSettings
 from millrace.staging.arrivals import Arrival
-from millrace.staging.folders import Staging
 from millrace.staging.runs import Run, run_folder, run_folders
 from millrace.staging.sealed import SealedFile
 from tests.support.fake_platform import TOKEN, FakePlatform, fake_platform
@@ -78,9 +80,7 @@ class Tenant:
         self.managers.declare(self.name, command, agreement)
 
     def ask(self) -> None:
-        asked = self.managers.home.app_request(self.name)
-        asked.parent.mkdir(parents=True, exist_ok=True)
-        asked.touch()
+        AppFiles(self.managers.home).ask(self.name)
 
     def put(self, name: str, text: str = "id\n1\n") -> None:
         """Into `in`, as an upload would."""
@@ -118,7 +118,7 @@ class Tenant:
 
     @property
     def keys(self) -> Keyring:
-        return keyring_of(str(self.managers.home.root), KmsSettings())
+        return keyring_of(KeyFiles(self.managers.home), KmsSettings())
 
     def upload(self, name: str, text: str) -> None:
         """As the server takes it in under encryption."""

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from millrace.client import FileOptions, Millrace, Submission
-from millrace.model.names import Home
+from millrace.exchange.home import Home
 from tests.support.processes import leashed, stop
 from tests.support.waiting import wait_until
 

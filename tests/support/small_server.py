@@ -26,8 +26,9 @@ from millrace.control.outbox import Kept
 from millrace.control.state import StoreDefinition
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
-from millrace.exchange.definitions import DefinitionFiles
-from millrace.model.names import Home, new_id
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
+from millrace.model.names import new_id
 from millrace.model.ops import Applied, Op
 from millrace.notify.notifier import Notifier
 from millrace.notify.pace import Pace
@@ -43,14 +44,13 @@ class SmallPlatform:
 
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
         self.settings = Settings(home=root, api=ApiSettings.model_validate({"private_targets": private_targets}))
-        self.home = Home(root)
+        self.home, self.exchange = Home(root), open_exchange(root)
         self.store = Store(f"sqlite:///{root / 'control.db'}")
         self.tokens = Tokens(self.store)
         self.tokens.keep(TOKEN, "admin", None)
-        self.definitions = DefinitionFiles(self.home)
         self.notifier = Notifier(self.store, self.settings.api.private_targets, Pace(first_pause=0.05))
         self.quotas = Quotas(self.store)
-        self.sealing = Sealing(self.home, self.settings.kms, self.quotas)
+        self.sealing = Sealing(self.exchange, self.settings.kms, self.quotas)
         self.watch: Watch | None = None
 
     async def applied(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:
@@ -68,7 +68,7 @@ class SmallPlatform:
             working.write()
             for number, (cause, effect) in enumerate(outcome.effects):
                 if isinstance(effect, StoreDefinition):
-                    self.definitions.publish(effect.definition)
+                    self.exchange.definitions.publish(effect.definition)
                 else:
                     kept.keep(effect, cause, number, at_us)
             kept.write(connection)

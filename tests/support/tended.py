@@ -7,11 +7,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from millrace.client import Millrace
+from millrace.exchange.home import Home
 from millrace.manage.confinement import possible_confinement
 from millrace.manage.limits import Limiter
 from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
-from millrace.model.names import Home
 from millrace.staging.sealed import Keys
 from tests.support.fake_platform import TOKEN
 

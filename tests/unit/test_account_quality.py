@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,17 @@ from millrace.account import hashed_keys
 from millrace.account.hashed_keys import repeated_keys
 from millrace.account.quality import keep_facts, with_quality
 from millrace.declare.table import parse_table
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.rule_keys import RuleKeyFiles
 from millrace.lake.store import Store as LakeStore
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import APPEND, HELD, LOAD, PROCESSING, STOPPING, Counts, Import
-from millrace.model.names import Home
 from millrace.model.ops import HOLD_IMPORT, SETTLE_IMPORT
-from millrace.model.quality import Measured, Totals, keys_folder, report, total
+from millrace.model.quality import Measured, Totals, report, total
 from millrace.model.rules import parse_rules
 from millrace.model.table import Definition, define
-from millrace.plane.hashed_keys import keep_keys
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import import_row
@@ -73,14 +73,14 @@ def test_keys_repeat_over_chunks_however_many_there_are(tmp_path: Path, monkeypa
     chunks = [np.sort(chance.integers(0, 1 << 64, 1000, np.uint64)) for _ in range(5)]
     chunks[3][:10] = chunks[0][:10]
     chunks[4][-2] = chunks[4][-1]
+    kept = RuleKeyFiles(Home(tmp_path))
     for number, keys in enumerate(chunks):
         for _ in range(2):
-            keep_keys(tmp_path, ChunkVerdict("imp_1", number, 0, 1000, 1000, 0), {"u": np.sort(keys)})
-    folder = keys_folder(tmp_path, "imp_1")
-    assert repeated_keys(folder, "u") == 11
+            kept.keep("imp_1", number, {"u": np.sort(keys)})
+    assert repeated_keys(kept.hashes("imp_1", "u")) == 11
     monkeypatch.setattr(hashed_keys, "KEYS_AT_ONCE", 700)
-    assert repeated_keys(folder, "u") == 11
-    assert repeated_keys(tmp_path / "nowhere", "u") == 0
+    assert repeated_keys(kept.hashes("imp_1", "u")) == 11
+    assert repeated_keys(kept.hashes("imp_2", "u")) == 0
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def ruled(*rules: dict[str, Any]) -> Definition:
 
 def asked(store: Store, imp: Import, definition: Definition, tmp_path: Path) -> tuple[str, Any] | None:
     with store.read() as connection:
-        return with_quality(connection, imp, (SETTLE_IMPORT, {"counts": {}}), definition, Home(tmp_path))
+        return with_quality(connection, imp, (SETTLE_IMPORT, {"counts": {}}), definition, open_exchange(tmp_path))
 
 
 def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: Store, tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def pointing(store: Store, tmp_path: Path, *others: tuple[int, int]) -> dict[str
     definition = table(column("id", ["null", "int"]), rules=[POINTING])
     for number, text in enumerate(("1\n2\nnone\n3\n", "3\n")):
         result = csv(definition, text, null="none")
-        keep_keys(tmp_path, replace(result.verdict, import_id="imp_1", number=number), result.keys)
+        RuleKeyFiles(Home(tmp_path)).keep("imp_1", number, result.keys)
     due = asked(store, imported(), definition, tmp_path)
     assert due is not None
     return dict(due[1]["quality"]["rules"][0])

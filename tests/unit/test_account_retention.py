@@ -8,8 +8,8 @@ import pytest
 
 from millrace.account import accountant as module
 from millrace.account.accountant import Accountant
+from millrace.exchange.mailboxes import open_exchange
 from millrace.model.facts import Checkpointed
-from millrace.model.names import Home
 from millrace.wire.topics import RAW_INPUT, VALIDATED_INPUT
 
 
@@ -49,7 +49,7 @@ def test_the_slowest_query_keeps_what_it_has_not_committed(
     checkpoints: list[Checkpointed], trimmed: int | None, tmp_path: Path
 ) -> None:
     one = Accountant.__new__(Accountant)
-    one._home = Home(tmp_path)
-    (one._home.used_sinks / "kafka").mkdir(parents=True)
+    one._exchange = open_exchange(tmp_path)
+    (tmp_path / "run" / "sinks" / "kafka").mkdir(parents=True)
     one._checkpoints = {checkpoint.query: checkpoint for checkpoint in checkpoints}
     assert one._passed_by_all().get((VALIDATED_INPUT, 0)) == trimmed

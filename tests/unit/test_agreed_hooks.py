@@ -9,11 +9,11 @@ from sqlalchemy import insert
 
 from millrace.api.agreed_hooks import keep_agreed, refuse_strange_targets
 from millrace.api.jobs.sweeping import forget_keys
+from millrace.exchange.home import Home
+from millrace.exchange.rule_keys import RuleKeyFiles
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.errors import Invalid
 from millrace.model.imports import COMPLETED, PROCESSING, Import
-from millrace.model.names import Home
-from millrace.model.quality import keys_folder
 from millrace.notify.subscriptions import Subscriptions, Wanted
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -63,7 +63,8 @@ def test_hashed_keys_go_with_the_import(store: Store, tmp_path: Path) -> None:
         imp = Import(import_id, "acme", "t", "d", state, 1, 1, (), 1)
         with store.write() as connection:
             connection.execute(insert(t.imports).values(import_row(imp, 0)))
+    keys = RuleKeyFiles(Home(tmp_path))
     for import_id in ("imp_a", "imp_b", "imp_unknown"):
-        keys_folder(tmp_path, import_id).mkdir(parents=True)
-    forget_keys(store, Home(tmp_path))
-    assert [path.name for path in keys_folder(tmp_path, "").iterdir()] == ["imp_a"]
+        keys.keep(import_id, 0, {})
+    forget_keys(store, keys)
+    assert keys.imports() == ["imp_a"]

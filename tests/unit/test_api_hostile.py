@@ -7,9 +7,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from millrace.declare.table import parse_table
+from millrace.exchange.home import Home
 from millrace.model import ops
 from millrace.model.errors import Invalid
-from millrace.model.names import Home, checked_name, checked_span
+from millrace.model.names import checked_name, checked_span
 from tests.support.hostile import NAME_RULE, Attempt, attempts, got_through, in_path, names, paths_below
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select
 
-from millrace.api.jobs.sweeping import EVENTS_KEPT, REQUESTS_KEPT, STOPS_KEPT, clear_staging, sweep
-from millrace.model.names import Home
+from millrace.api.jobs.sweeping import EVENTS_KEPT, REQUESTS_KEPT, STOPS_KEPT, sweep
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
@@ -49,7 +50,7 @@ def test_old_and_answered_goes_new_or_open_stays(home: Home) -> None:
         mark = home.stops / name
         mark.touch()
         os.utime(mark, (now - age, now - age))
-    sweep(store, home)
+    sweep(store, open_exchange(home.root))
     with store.read() as connection:
         assert set(connection.execute(select(t.requests.c.id)).scalars()) == {"waiting", "new"}
         assert set(connection.execute(select(t.events.c.id)).scalars()) == {"unsent", "new"}
@@ -59,5 +60,5 @@ def test_old_and_answered_goes_new_or_open_stays(home: Home) -> None:
 
 def test_spooled_files_do_not_outlive_their_server(home: Home) -> None:
     (home.staging / "parquet-1").write_bytes(b"half")
-    clear_staging(home)
+    open_exchange(home.root).places.clear_spool()
     assert os.listdir(home.staging) == []

@@ -12,10 +12,10 @@ from millrace.control.entities import load
 from millrace.control.outbox import Kept, Outbox
 from millrace.control.state import Send
 from millrace.control.working_set import WorkingSet
+from millrace.exchange.home import Home
 from millrace.exchange.stops import StopFiles
 from millrace.model import ops
 from millrace.model.chunk import TRUNCATE
-from millrace.model.names import Home
 from millrace.model.ops import Op
 from millrace.store import tables as t
 from millrace.store.engine import Store, upsert

@@ -11,11 +11,12 @@ import pytest
 from millrace.declare.table import parse_table
 from millrace.deliver import couriers
 from millrace.deliver.queue import Queue, waive
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import PUBLISH
 from millrace.model.facts import Durable, from_dict
-from millrace.model.names import Home
 from millrace.model.table import define
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.upkeep import Upkeep
@@ -49,7 +50,7 @@ class World:
         self.durable: list[tuple[str, int]] = []
         spark: Any = SimpleNamespace(sparkContext=Here())
         appender: Any = self
-        self.couriers = couriers.Couriers(spark, self.home, appender, Upkeep())
+        self.couriers = couriers.Couriers(spark, open_exchange(root), appender, Upkeep())
 
     def append(self, _topic: str, _key: bytes, value: bytes, _partition: int) -> "Future[None]":
         fact = from_dict(unpack(value))

@@ -8,7 +8,8 @@ import pytest
 
 from millrace.declare.table import parse_table
 from millrace.deliver.members import Members
-from millrace.model.names import Home
+from millrace.exchange.home import Home
+from millrace.exchange.places import Places
 from millrace.model.table import Definition, define
 
 
@@ -21,7 +22,7 @@ class Table:
         self.home = Home(root)
         self.known: dict[str, Definition] = {}
         self.newest: Definition | None = None
-        self.members = Members(self.home, self.known.__getitem__)
+        self.members = Members(Places(self.home), self.known.__getitem__)
 
     def define(self, *sinks: Any, begins: bool = False) -> Definition:
         schema = {"type": "record", "name": "notes", "fields": [{"name": "id", "type": "long"}]}
@@ -102,7 +103,7 @@ def test_a_name_that_changes_its_kind_is_another_target(table: Table) -> None:
 def test_a_restart_knows_as_much(table: Table) -> None:
     first, second = table.define(), table.define(sink())
     table.takers(second)
-    table.members = Members(table.home, table.known.__getitem__)
+    table.members = Members(Places(table.home), table.known.__getitem__)
     assert table.members.catching_up() == [table.home.queue("postgres", "acme", "notes", "warehouse")]
     assert table.takers(first) == {"warehouse": "h"}
 

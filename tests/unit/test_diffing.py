@@ -21,7 +21,7 @@ from millrace.auth.tokens import Tokens
 from millrace.client import Millrace, Problem
 from millrace.client.declaring import diff_table, diff_tenant
 from millrace.declare.table import parse_table
-from millrace.model.names import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import Definition, define
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -49,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     add_problems(app)
     for routes in (agreements, declarations, diffing):
         app.include_router(routes.router)
-    app.state.platform = SimpleNamespace(store=store, tokens=tokens, home=Home(root))
+    app.state.platform = SimpleNamespace(store=store, tokens=tokens, exchange=open_exchange(root))
     running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off"))
     thread = threading.Thread(target=running.run)
     thread.start()

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from millrace.exchange.apps import AppFiles, AppsReport
+from millrace.exchange.home import Home
 from millrace.k8s.probe import SILENT_SECONDS, main
-from millrace.model.names import Home
 from tests.support.hook_target import hook_target
 from tests.support.small_server import small_server
 
@@ -43,7 +44,7 @@ def test_managers_that_have_looked_around_lately_live(home: Home) -> None:
     assert main(["manager"]) == 1
     for age, code in ((0.0, 0), (SILENT_SECONDS + 1, 1)):
         at = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
-        home.apps.write_text(json.dumps({"at": at}))
+        AppFiles(home).report(AppsReport({}, "", "", {}, at))
         assert main(["manager"]) == code
 
 

@@ -10,16 +10,16 @@ import pytest
 
 from millrace.api.client_apps import refuse_local_command
 from millrace.auth.tokens import Caller
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.home import Home
 from millrace.manage.confinement import Confinement, launcher
 from millrace.manage.limits import Limiter, Limits
 from millrace.manage.logs import RotatedLog, gather_own_logs
 from millrace.model.agreement import Agreement, Amounts, App
 from millrace.model.errors import Invalid, Refused
-from millrace.model.names import Home
 from millrace.model.roles import OPERATOR
 from millrace.staging import users
 from millrace.staging.arrivals import Arrival, checked_file_name, waiting_files
-from millrace.staging.folders import Staging
 from millrace.staging.users import user_of
 
 BUILD = Path(__file__).parents[2] / "build"

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.home import Home
 from millrace.manage import claiming
 from millrace.manage.claiming import file_away, file_of, open_claims, safe_name, take, tried_again
 from millrace.manage.completion import (
@@ -25,8 +27,6 @@ from millrace.manage.outbox import MOST_SEEN, Outbox
 from millrace.manage.tidying import tidy
 from millrace.manage.watching import Watcher
 from millrace.model.errors import Invalid
-from millrace.model.names import Home
-from millrace.staging.folders import Staging
 from tests.support.waiting import wait_until
 
 WELL, GONE = Health(True), Health(False)

@@ -12,17 +12,19 @@ from unittest.mock import Mock
 import pytest
 
 from millrace.client import Millrace, Problem
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles
 from millrace.manage import managers, openrun
 from millrace.manage.claiming import Claim, close_up, file_of, open_claims, refused, still_open, take
 from millrace.manage.importing import ClaimGroup, Importer
 from millrace.manage.managers import IngestionManagers
 from millrace.manage.openrun import OpenRun, now_text
-from millrace.model.names import Home, new_id
+from millrace.model.names import new_id
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
 from millrace.settings import AppSettings, KmsSettings
 from millrace.staging import sealed
-from millrace.staging.folders import Staging
 from millrace.staging.runs import RUNNING, Run
 from millrace.stopping import StopRequest
 from tests.support.fake_platform import TOKEN, Cut, FakePlatform, Refuse, fake_platform
@@ -37,7 +39,7 @@ class Scene:
         self.staging.make()
         self.reports: list[dict[str, Any]] = []
         fake.answers["GET", "/v1/tenants/acme"] = {"tables": ["readings"]}
-        self.keys = Keyring(Home(root), lambda: LocalKms(root / "kms"))
+        self.keys = Keyring(KeyFiles(Home(root)), lambda: LocalKms(root / "kms"))
         self.importer = Importer(
             connection, senders, self.staging, lambda: self.keys, lambda run, report: self.reports.append(report)
         )

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles
 from millrace.manage import app_runner, input_handover
 from millrace.manage.app_runner import AppRunner
 from millrace.manage.tidying import tidy
 from millrace.model.agreement import parse_agreement
 from millrace.model.errors import Unavailable
-from millrace.model.names import Home
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
 from millrace.staging.arrivals import Arrival
@@ -39,7 +40,7 @@ class Program:
 
 class Scene:
     def __init__(self, root: Path, url: str) -> None:
-        self._ring = Keyring(Home(root), lambda: LocalKms(root / "kms"))
+        self._ring = Keyring(KeyFiles(Home(root)), lambda: LocalKms(root / "kms"))
         self.is_away = False
         self._tools = tools_at(url, root, self.keys)
         self.tended = AppRunner(self._tools.__enter__(), "acme")

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles
 from millrace.manage import completion, poll_timer
 from millrace.manage.app_runner import AppRunner
 from millrace.model.agreement import parse_agreement
-from millrace.model.names import Home
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
 from millrace.staging.runs import run_folders
@@ -30,7 +31,9 @@ def fake() -> Iterator[FakePlatform]:
 def tended(fake: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppRunner]:
     monkeypatch.setattr(completion, "STABLE_ELSEWHERE_SECONDS", 0.3)
     monkeypatch.setattr(poll_timer, "LOOK_EVERY", timedelta(seconds=0.05))
-    with tools_at(fake.url, tmp_path, lambda: Keyring(Home(tmp_path), lambda: LocalKms(tmp_path / "kms"))) as tools:
+    with tools_at(
+        fake.url, tmp_path, lambda: Keyring(KeyFiles(Home(tmp_path)), lambda: LocalKms(tmp_path / "kms"))
+    ) as tools:
         yield AppRunner(tools, "acme")
 
 

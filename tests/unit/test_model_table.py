@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from millrace.arrow.types import arrow_type, stored_schema
 from millrace.declare.table import parse_table
+from millrace.exchange.home import Home
 from millrace.model.agreement import parse_agreement
 from millrace.model.columns import parse_columns
 from millrace.model.errors import Invalid
-from millrace.model.names import Home, checked_name, is_import_id, new_id
+from millrace.model.names import checked_name, is_import_id, new_id
 from millrace.model.table import Definition, define
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -7,7 +7,8 @@ from typing import Any
 from prometheus_client import generate_latest
 
 from millrace.api.routes.observing import _stuck
-from millrace.model.names import Home
+from millrace.exchange.home import Home
+from millrace.exchange.places import Places
 from millrace.plane.plane import DataPlane
 
 
@@ -34,7 +35,7 @@ def commit(home: Home, query: str, batch: int, offset: int) -> None:
 
 def test_a_query_that_fails_in_a_row_is_named_until_it_gets_on(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    plane = DataPlane(lambda: {"sink-x": Failing}, home, Heard())  # type: ignore[arg-type, dict-item]
+    plane = DataPlane(lambda: {"sink-x": Failing}, Places(home), Heard())  # type: ignore[arg-type, dict-item]
     commit(home, "sink-x", 0, 5)
     plane._keep_running()
     plane._tell_checkpoints(again=True)

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from millrace.exchange.home import Home
+from millrace.exchange.places import Places
 from millrace.exchange.stops import StopFiles
-from millrace.model.names import Home
 from millrace.plane.checkpoints import Stops
 
 PLANNED_MS = 1_800_000_000_000
@@ -22,7 +23,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def passed_over(home: Home, import_id: str) -> bool:
-    return Stops(home, "validate-bulk", "7").include(import_id)
+    return Stops(StopFiles(home), Places(home).checkpoint("validate-bulk"), "7").include(import_id)
 
 
 @pytest.mark.parametrize(("later_ms", "expected"), [(-1, True), (0, True), (1, False)])

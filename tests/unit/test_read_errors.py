@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from millrace.exchange.home import Home
 from millrace.lake.compact import Rewrite, run
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
@@ -18,7 +19,7 @@ from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Invalid
-from millrace.model.names import Home, chunk_id
+from millrace.model.names import chunk_id
 from millrace.read import error_pages, rejected
 from millrace.read.error_pages import page
 from millrace.read.export import export

@@ -18,26 +18,30 @@ from hypothesis import strategies as st
 from millrace.api.sealing import Sealing
 from millrace.deliver.queue import Queue, where_staged
 from millrace.deliver.rows import ParkedRows
+from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles
+from millrace.exchange.places import Places
 from millrace.formats.spool import SEGMENT_BYTES, Spool
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.log import load
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkHeader, ChunkVerdict
 from millrace.model.errors import Corrupt, KeyGone, Unavailable
-from millrace.model.names import Home, chunk_id, new_id
+from millrace.model.names import chunk_id, new_id
 from millrace.model.table import Definition
 from millrace.plane.task import _opened
 from millrace.read.error_pages import page
 from millrace.seal.cipher import NONCE_BYTES
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
-from millrace.seal.places import error_store, staging_store
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
-from millrace.sink.delta.upkeep import Upkeep, drop_delivered, tidy
+from millrace.sink.delta.upkeep import Due, Upkeep, drop_delivered, tidy
 from millrace.wire.envelope import checksum, compress, unpack_rows
 from tests.support.revisions import ID, Revisions, column, rows_of, stage_under
 
@@ -53,7 +57,7 @@ def home(tmp_path: Path) -> Home:
 
 @pytest.fixture
 def keyring(home: Home) -> Keyring:
-    return Keyring(home, lambda: LocalKms(home.root / "kms"))
+    return Keyring(KeyFiles(home), lambda: LocalKms(home.root / "kms"))
 
 
 def plain_below(folder: Path) -> list[Path]:
@@ -81,7 +85,7 @@ def test_no_nonce_serves_two_texts_and_the_same_text_is_sealed_the_same(keyring:
     seal = keyring.seal("acme", "t", keyring.new("acme", KEY), KEY)
     pieces = [(text, part) for text in (b"", b"a", b"b", MARK) for part in ("0", "1")]
     assert len({seal.close(text, part)[:NONCE_BYTES] for text, part in pieces}) == len(pieces)
-    again = Keyring(keyring._home, lambda: keyring.kms).seal("acme", "t", KEY, KEY)
+    again = Keyring(keyring._keys, lambda: keyring.kms).seal("acme", "t", KEY, KEY)
     assert all(again.close(text, part) == seal.close(text, part) for text, part in pieces)
 
 
@@ -109,7 +113,7 @@ def test_a_chunk_of_another_import_fails_and_does_not_pass_for_its_own(keyring: 
 
 
 def test_two_who_make_a_key_at_once_have_the_same(home: Home) -> None:
-    rings = [Keyring(home, lambda: LocalKms(home.root / "kms")) for _ in range(8)]
+    rings = [Keyring(KeyFiles(home), lambda: LocalKms(home.root / "kms")) for _ in range(8)]
     threads = [threading.Thread(target=ring.new, args=("acme", KEY)) for ring in rings]
     for thread in threads:
         thread.start()
@@ -120,8 +124,10 @@ def test_two_who_make_a_key_at_once_have_the_same(home: Home) -> None:
 
 def test_a_process_without_a_tenant_that_asks_for_it_pays_for_no_keeper(tmp_path: Path) -> None:
     script = (
-        "import sys; from millrace.settings import KEYS_HERE; from millrace.seal.keyring import keyring_of; "
-        "ring = keyring_of(sys.argv[1], KEYS_HERE); ring.has_any('acme'); print('tink' in sys.modules); "
+        "import sys; from millrace.settings import KEYS_HERE; from pathlib import Path; "
+        "from millrace.exchange.home import Home; from millrace.exchange.keys import KeyFiles, keyring_of; "
+        "ring = keyring_of(KeyFiles(Home(Path(sys.argv[1]))), KEYS_HERE); ring.has_any('acme'); "
+        "print('tink' in sys.modules); "
         "ring.new('acme', 'imp_1'); print('tink' in sys.modules)"
     )
     ran = subprocess.run(
@@ -137,7 +143,7 @@ def test_rotation_wraps_anew_and_leaves_what_was_sealed(home: Home, keyring: Key
     keyring.kms.rotate("acme")
     assert keyring.rewrap("acme") == 3
     assert all(path.read_bytes() != wrapped for path, wrapped in before.items())
-    fresh = Keyring(home, lambda: LocalKms(home.root / "kms"))
+    fresh = Keyring(KeyFiles(home), lambda: LocalKms(home.root / "kms"))
     assert all(fresh.seal("acme", "t", key, key).open(sealed[key], "0") == MARK for key in keys)
 
 
@@ -155,7 +161,7 @@ def test_nothing_opens_when_the_tenant_key_is_destroyed(home: Home, keyring: Key
 
 
 def test_a_destroyed_key_stops_neither_what_comes_next_nor_a_rotation(home: Home, keyring: Keyring) -> None:
-    elsewhere = Keyring(home, lambda: keyring.kms)
+    elsewhere = Keyring(KeyFiles(home), lambda: keyring.kms)
     before = keyring.of_this_hour("acme")
     assert keyring.of_this_hour("acme") == before, "one for an hour"
     elsewhere.seal("acme", "t", before, "imp_1")
@@ -171,10 +177,10 @@ def test_a_destroyed_key_stops_neither_what_comes_next_nor_a_rotation(home: Home
 
 def test_a_folder_of_keys_that_is_not_mounted_is_away_and_gets_no_new_keys(home: Home, tmp_path: Path) -> None:
     folder = tmp_path / "mounted"
-    keyring = Keyring(home, lambda: LocalKms(folder))
+    keyring = Keyring(KeyFiles(home), lambda: LocalKms(folder))
     keyring.new("acme", KEY)
     folder.rename(tmp_path / "unmounted")
-    late = Keyring(home, lambda: LocalKms(folder))
+    late = Keyring(KeyFiles(home), lambda: LocalKms(folder))
     with pytest.raises(Unavailable):
         late.seal("acme", "t", KEY, KEY)
     with pytest.raises(Unavailable):
@@ -190,14 +196,14 @@ def test_a_folder_of_keys_that_is_not_mounted_is_away_and_gets_no_new_keys(home:
 
 def test_sealed_files_lie_beside_plain_ones(home: Home, keyring: Keyring) -> None:
     seal = keyring.seal("acme", "t", keyring.new("acme", KEY), KEY)
-    store = staging_store(home, keyring, "acme", "t", seal)
+    store = Places(home).staging_store(keyring, "acme", "t", seal)
     Store(store.root).write("plain", MARK)
     assert store.put_if_absent("put", MARK)
     assert not store.put_if_absent("put", b"other")
     store.write("_x/written", MARK)
     with store.creating("created") as file:
         file.write(MARK)
-    reader = staging_store(home, Keyring(home, lambda: keyring.kms), "acme", "t")
+    reader = Places(home).staging_store(Keyring(KeyFiles(home), lambda: keyring.kms), "acme", "t")
     for name in ("plain", "put", "_x/written", "created"):
         assert (reader.read(name), bytes(reader.map(name)), reader.size(name)) == (MARK, MARK, len(MARK))
         source = reader.source(name)
@@ -219,7 +225,7 @@ class Lake:
         self.home, self.keyring = home, keyring
         self.revisions = Revisions(key=("id",))
         self.definition = self._define()
-        self.sink = DeltaSink(home, Upkeep(), keyring)
+        self.sink = DeltaSink(Places(home), DefinitionFiles(home), Upkeep(), keyring)
         self.key = keyring.new("acme", KEY)
 
     def _define(self) -> Definition:
@@ -229,7 +235,9 @@ class Lake:
 
     def group(self, version: int, *rows: dict[str, object], publish: str = "rolling") -> StagedGroup:
         seal = self.keyring.seal("acme", "t", self.key, f"imp{version}")
-        staged = stage_under(staging_store(self.home, self.keyring, "acme", "t", seal), self.definition, version, rows)
+        staged = stage_under(
+            Places(self.home).staging_store(self.keyring, "acme", "t", seal), self.definition, version, rows
+        )
         staged = replace(staged, sealed_by=self.key)
         chunks = ((f"imp{version}", 0),)
         return StagedGroup("acme", "t", self.definition.fingerprint, staged, chunks, version=version, publish=publish)
@@ -271,11 +279,9 @@ def test_sealed_rows_go_when_they_are_old_and_nothing_as_old_is_under_way(lake: 
     for path in staged.rglob("*"):
         os.utime(path, (1_000_000, 1_000_000))
     there = {path for path in staged.rglob("*") if path.is_file()}
-    drop_delivered(lake.home)
+    drop_delivered(Places(lake.home), NO_FLOOR)
     assert {path for path in staged.rglob("*") if path.is_file()} == there, "who knows what is under way"
-    lake.home.safe_version.parent.mkdir(parents=True)
-    lake.home.safe_version.write_text(str(2_000_000_000_000))
-    drop_delivered(lake.home)
+    drop_delivered(Places(lake.home), 2_000_000_000_000)
     left = {path for path in staged.rglob("*") if path.is_file()}
     assert left < there
     lake.sink.write([StagedGroup("acme", "t", lake.definition.fingerprint, None, (("imp5", 1),), "publish", 6)])
@@ -285,7 +291,7 @@ def test_sealed_rows_go_when_they_are_old_and_nothing_as_old_is_under_way(lake: 
 def test_rows_whose_key_is_gone_stop_nobody(lake: Lake) -> None:
     group = lake.group(1, {"id": 1, "text": "a"})
     lake.keyring.destroy("acme")
-    other = Keyring(lake.home, lambda: lake.keyring.kms)
+    other = Keyring(KeyFiles(lake.home), lambda: lake.keyring.kms)
     lake.key = other.new("acme", "imp_later")
     later = lake.group(2, {"id": 2, "text": "b"})
     assert lake.sink.write([group, later]) == [later], "nobody hears that the others are durable"
@@ -295,9 +301,9 @@ def test_rows_whose_key_is_gone_stop_nobody(lake: Lake) -> None:
 def test_parked_rows_are_opened_when_they_are_delivered(lake: Lake, tmp_path: Path) -> None:
     group = lake.group(1, {"id": 1, "text": MARK.decode()}, {"id": 2, "_deleted": True})
     queue = Queue(tmp_path / "queue")
-    queue.put(group, where_staged(lake.home, group))
+    queue.put(group, where_staged(Places(lake.home), group))
     assert plain_below(queue.folder) == []
-    parked = ParkedRows(lake.home, queue, lake.definition, lambda _: lake.definition, (0, 0))
+    parked = ParkedRows(Places(lake.home), lake.keyring, queue, lake.definition, lambda _: lake.definition, (0, 0))
     (item,) = queue.items()
     (parts,) = parked.of(item)
     rows = [row for batch in parts.open() for row in batch.to_pylist()]
@@ -313,21 +319,22 @@ def reject(home: Home, keyring: Keyring, import_id: str, rows: int = 3) -> Stage
     reason = {"column": "a", "rule": "type", "message": MARK.decode(), "value": MARK.decode()}
     texts = [{"row": n, "line": n, "raw": MARK, "reasons": [reason]} for n in range(1, rows + 1)]
     stored = stored_rejected(ChunkVerdict(import_id, 0, 1, rows, 0, rows), pa.Table.from_pylist(texts, REJECTED_SCHEMA))
-    store = error_store(home, keyring, "acme", "t", seal)
+    store = Places(home).error_store(keyring, "acme", "t", seal)
     chunk = StagedChunk(chunk_id(import_id, 0), 0, rows, 1)
     staged = write_data_file(store, stored, (), f"{import_id}-00000000", (chunk,))
     return StagedGroup("acme", "t", "none", staged, ((import_id, 0),))
 
 
 def test_rejected_rows_stay_sealed_also_when_files_are_merged(home: Home, keyring: Keyring) -> None:
-    errors = ErrorStore(home, ERRORS_SCHEMA, Upkeep(), keyring)
+    errors = ErrorStore(Places(home), ERRORS_SCHEMA, Upkeep(), keyring)
     imports = [new_id("imp") for _ in range(60)]
     for import_id in imports:
         errors.write([reject(home, keyring, import_id)])
     root = home.table_errors("acme", "t")
-    store = error_store(home, Keyring(home, lambda: keyring.kms), "acme", "t")
+    store = Places(home).error_store(Keyring(KeyFiles(home), lambda: keyring.kms), "acme", "t")
     assert len(load(store).files) == 60
-    tidy(root, TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto"))
+    spec = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
+    tidy(Due(root, spec), Places(home), keyring, NO_FLOOR)
     assert len(load(store).files) < 60
     for import_id in (imports[0], imports[-1]):
         shown = page(store, import_id, None, 10).items
@@ -339,7 +346,7 @@ def test_rejected_rows_stay_sealed_also_when_files_are_merged(home: Home, keyrin
 
 
 def test_rejected_rows_from_before_the_flag_are_read_beside_the_sealed(home: Home, keyring: Keyring) -> None:
-    errors = ErrorStore(home, ERRORS_SCHEMA, Upkeep(), keyring)
+    errors = ErrorStore(Places(home), ERRORS_SCHEMA, Upkeep(), keyring)
     plain, sealed = new_id("imp"), new_id("imp")
     reason = {"column": "a", "rule": "type", "message": "m", "value": "v"}
     row = pa.Table.from_pylist([{"row": 1, "line": 1, "raw": b"old", "reasons": [reason]}], REJECTED_SCHEMA)
@@ -347,29 +354,29 @@ def test_rejected_rows_from_before_the_flag_are_read_beside_the_sealed(home: Hom
     chunk = StagedChunk(chunk_id(plain, 0), 0, 1, 1)
     staged = write_data_file(Store(home.table_errors("acme", "t")), stored, (), f"{plain}-00000000", (chunk,))
     errors.write([StagedGroup("acme", "t", "none", staged, ((plain, 0),)), reject(home, keyring, sealed, 1)])
-    store = error_store(home, keyring, "acme", "t")
+    store = Places(home).error_store(keyring, "acme", "t")
     assert [page(store, one, None, 10).items[0]["raw"] for one in (plain, sealed)] == ["old", MARK.decode()]
     keyring.destroy("acme")
     with pytest.raises(KeyGone):
-        page(error_store(home, Keyring(home, lambda: keyring.kms), "acme", "t"), sealed, None, 10)
+        page(Places(home).error_store(Keyring(KeyFiles(home), lambda: keyring.kms), "acme", "t"), sealed, None, 10)
 
 
 def test_files_that_nobody_can_read_leave_the_error_store_with_the_key(home: Home, keyring: Keyring) -> None:
-    errors, sealing = ErrorStore(home, ERRORS_SCHEMA, Upkeep(), keyring), object.__new__(Sealing)
-    sealing._home, sealing.keyring = home, keyring
+    errors, sealing = ErrorStore(Places(home), ERRORS_SCHEMA, Upkeep(), keyring), object.__new__(Sealing)
+    sealing._places, sealing.keyring = Places(home), keyring
     old = [new_id("imp") for _ in range(60)]
     for import_id in old:
         errors.write([reject(home, keyring, import_id, 1)])
     spec = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
-    tidy(home.table_errors("acme", "t"), spec)
+    tidy(Due(home.table_errors("acme", "t"), spec), Places(home), keyring, NO_FLOOR)
     sealing.discard_errors("acme")
     keyring.destroy("acme")
     new = new_id("imp")
     errors.write([reject(home, keyring, new, 1)])
-    store = error_store(home, keyring, "acme", "t")
+    store = Places(home).error_store(keyring, "acme", "t")
     assert [row["raw"] for row in page(store, new, None, 10).items] == [MARK.decode()]
     assert page(store, old[0], None, 10).items == []
-    tidy(home.table_errors("acme", "t"), spec)
+    tidy(Due(home.table_errors("acme", "t"), spec), Places(home), keyring, NO_FLOOR)
 
 
 # What is spooled

@@ -21,7 +21,6 @@ from pydantic import SecretStr
 
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.model.errors import Corrupt, Invalid, KeyGone, Unavailable
-from millrace.model.names import Home
 from millrace.seal.kms import Kms, open_kms
 from millrace.settings import KmsSettings
 from tests.support.kms_server import MOST_TURNS, kms_server
@@ -37,11 +36,11 @@ class Keeper:
     """`open` is another process's view of the same keys; `known` are those of a tenant that can still be used."""
 
     settings: KmsSettings
-    home: Home
+    folder: Path
     known: Callable[[str], list[str]]
 
     def open(self, **changed: Any) -> Kms:
-        return open_kms(self.settings.model_copy(update=changed), self.home)
+        return open_kms(self.settings.model_copy(update=changed), self.folder)
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +58,7 @@ def vault() -> Iterator[Vault]:
 @pytest.fixture
 def local(tmp_path: Path) -> Keeper:
     settings = KmsSettings(kind="local", folder=tmp_path / "kms")
-    return Keeper(
-        settings, Home(tmp_path), lambda tenant: [path.name for path in (tmp_path / "kms").glob(f"{tenant}.json")]
-    )
+    return Keeper(settings, tmp_path, lambda tenant: [path.name for path in (tmp_path / "kms").glob(f"{tenant}.json")])
 
 
 @pytest.fixture
@@ -70,13 +67,13 @@ def aws(amazon: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keeper:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-a-secret")
     settings = KmsSettings(kind="aws", endpoint=amazon, region=REGION, prefix="test-")
     httpx2.post(f"{amazon}/moto-api/reset").raise_for_status()
-    return Keeper(settings, Home(tmp_path), lambda tenant: _enabled(amazon, tenant))
+    return Keeper(settings, tmp_path, lambda tenant: _enabled(amazon, tenant))
 
 
 @pytest.fixture
 def vaulted(vault: Vault, tmp_path: Path) -> Keeper:
     settings = KmsSettings(kind="vault", endpoint=vault.url, prefix="test-", token=SecretStr(TOKEN))
-    return Keeper(settings, Home(tmp_path), lambda tenant: [name for name in vault.keys if name == f"test-{tenant}"])
+    return Keeper(settings, tmp_path, lambda tenant: [name for name in vault.keys if name == f"test-{tenant}"])
 
 
 @pytest.fixture(params=["local", "aws", "vaulted"])

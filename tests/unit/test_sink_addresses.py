@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from millrace.deliver.delivery import Order, deliver
+from millrace.exchange.mailboxes import open_exchange
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import SinkTarget
 from millrace.sink import addresses
@@ -46,7 +47,7 @@ def test_a_private_host_is_refused_before_anyone_connects(kind: str, settings: d
 
 
 def test_it_is_refused_again_where_the_connection_is_made(tmp_path: Any) -> None:
-    outcome = deliver(Order(str(tmp_path), str(tmp_path), target("postgres", **POSTGRES), ()))
+    outcome = deliver(Order(str(tmp_path), target("postgres", **POSTGRES), ()), open_exchange(tmp_path))
     assert (outcome.fault, "not a public address" in outcome.message) == ("sink", True)
     with pytest.raises(Invalid, match="not a public address"):
         sink_class("postgres")(target("postgres", **POSTGRES), str).check()

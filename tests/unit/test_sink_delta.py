@@ -14,19 +14,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.lake.log import load
 from millrace.lake.read import scan
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import vacuum
-from millrace.model.names import Home
 from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
+from millrace.settings import KEYS_HERE
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta import sink as delta
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
-from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
+from millrace.sink.delta.upkeep import COMMITS, Due, Upkeep, settled_version, tidy
 from tests.support.revisions import ID, Revisions, column, rows_of, stage_under
 
 TEXT = column("text", ["null", "string"])
@@ -40,8 +42,17 @@ class Lake:
         self.home.definitions.mkdir()
         self.revisions = Revisions(key=key)
         self.upkeep = Upkeep()
-        self.sink = DeltaSink(self.home, self.upkeep)
+        self.exchange = open_exchange(root)
+        self.sink = self.open_sink()
         self.store = Store(self.home.table("acme", "t"))
+
+    def open_sink(self) -> DeltaSink:
+        exchange = self.exchange
+        return DeltaSink(exchange.places, exchange.definitions, self.upkeep, exchange.keyring(KEYS_HERE))
+
+    def tidy(self, due: Due) -> None:
+        settled = settled_version(self.exchange.safe_version)
+        tidy(due, self.exchange.places, self.exchange.keyring(KEYS_HERE), settled)
 
     def define(self, *fields: Mapping[str, Any], **more: Any) -> Definition:
         definition = self.revisions.add(*fields, **more)
@@ -112,7 +123,7 @@ def test_every_order_ends_the_same_and_again_changes_nothing(tmp_path: Path) -> 
         assert lake.texts() == {2: "B", 3: "c"}, order
         version = lake.version
         lake.sink.write(groups)
-        DeltaSink(lake.home, lake.upkeep).write(groups[::-1])
+        lake.open_sink().write(groups[::-1])
         assert lake.version == version, order
 
 
@@ -130,7 +141,7 @@ def test_an_atomic_import_is_seen_whole_or_not_at_all(lake: Lake) -> None:
         lake.sink.write(held)
         assert lake.texts() == {1: "old"}
     before = lake.version
-    DeltaSink(lake.home, lake.upkeep).write([lake.control(table, "publish", 5, "imp2")])
+    lake.open_sink().write([lake.control(table, "publish", 5, "imp2")])
     assert lake.version == before + 1
     assert lake.texts() == {1: "new", 2: "b"}
     for again in (
@@ -157,7 +168,7 @@ def test_a_sink_that_dies_while_publishing_starts_again(lake: Lake, monkeypatch:
         broken.setattr(delta, step, dies)
         with pytest.raises(OSError, match="killed"):
             lake.sink.write(groups)
-    DeltaSink(lake.home, lake.upkeep).write(groups)
+    lake.open_sink().write(groups)
     assert (lake.version, lake.texts()) == (0, {1: None})
     assert lake.store.list("_millrace/held") == []
 
@@ -228,9 +239,9 @@ def test_commits_of_deletes_alone_count_for_upkeep(lake: Lake) -> None:
     table = lake.define(ID, TEXT)
     for version in range(1, COMMITS + 1):
         lake.sink.write([lake.rows(table, version, {"id": version, "_deleted": True})])
-    ((root, spec, _),) = lake.upkeep.take_due()
-    tidy(root, spec)
-    assert root == lake.store.root
+    (due,) = lake.upkeep.take_due()
+    lake.tidy(due)
+    assert due.root == lake.store.root
     assert lake.texts() == {}
 
 
@@ -239,11 +250,10 @@ def test_upkeep_forgets_nothing_without_the_accountants_word(lake: Lake) -> None
     old = 1_000_000
     lake.sink.write([lake.rows(table, old, {"id": 1, "_deleted": True})])
     spec = lake.revisions.open(lake.home.root / "x").spec
-    tidy(lake.store.root, spec)
+    lake.tidy(Due(lake.store.root, spec))
     lake.sink.write([lake.rows(table, old - 2, {"id": 2, "text": "under way"})])
-    lake.home.safe_version.parent.mkdir()
-    lake.home.safe_version.write_text(str(old + 5))
-    tidy(lake.store.root, spec)
+    lake.exchange.safe_version.write(old + 5)
+    lake.tidy(Due(lake.store.root, spec))
     lake.sink.write([lake.rows(table, old - 1, {"id": 1, "text": "late"}, {"id": 3, "text": "late"})])
     assert lake.texts() == {2: "under way"}
     lake.sink.write([lake.rows(table, old + 1, {"id": 1, "text": "back"})])
@@ -269,8 +279,8 @@ def test_records_from_before_there_were_kinds_still_parse() -> None:
 
 
 def test_the_error_store_takes_rows_at_once(tmp_path: Path) -> None:
-    schema = pa.schema([("why", pa.string())])
-    errors = ErrorStore(Home(tmp_path), schema, Upkeep())
+    schema, exchange = pa.schema([("why", pa.string())]), open_exchange(tmp_path)
+    errors = ErrorStore(exchange.places, schema, Upkeep(), exchange.keyring(KEYS_HERE))
     store = Store(tmp_path / "errors" / "acme" / "t")
     rows = pa.table({"why": ["bad"], "_version": [5], "_import": ["imp"], "_row": [1]})
     staged = write_data_file(store, rows, (), "part", [StagedChunk("imp/0", 0, 1, 5)])

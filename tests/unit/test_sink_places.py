@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from millrace.declare.table import parse_table
+from millrace.exchange.home import Home
+from millrace.exchange.places import Places
 from millrace.model.errors import Clash, Invalid, Unavailable
-from millrace.model.names import Home
 from millrace.model.sinks import REMOTE_DELTA_KIND
 from millrace.model.table import TableDeclaration, define
 from millrace.sink import addresses
@@ -65,7 +66,7 @@ def test_names_follow_the_one_rule_and_every_place_has_copies_of_its_own(tmp_pat
     with pytest.raises(Invalid, match="not a tenant name"):
         table_objects(settings, "../other", "notes", str)
     other = {**settings, "endpoint": "https://store.example"}
-    assert copies_of(home, settings, "acme", "notes") != copies_of(home, other, "acme", "notes")
+    assert copies_of(Places(home), settings, "acme", "notes") != copies_of(Places(home), other, "acme", "notes")
 
 
 def test_a_tenant_s_endpoint_is_judged_and_the_operator_s_is_not(
@@ -81,7 +82,7 @@ def test_a_tenant_s_endpoint_is_judged_and_the_operator_s_is_not(
 def test_new_tables_go_where_the_operator_wants_them(platform_lake: None, tmp_path: Path) -> None:
     new = placed(table("delta"), ())
     assert new.targets[0].settings == {"location": "platform"}, "nothing of the operator's is told"
-    assert location_of(Home(tmp_path), define("acme", new, 1)) == "s3://company/lake/acme/notes"
+    assert location_of(Places(Home(tmp_path)), define("acme", new, 1)) == "s3://company/lake/acme/notes"
     assert placed(table("delta"), new.targets) == new
     assert placed(table(BUCKET), ()).targets == table(BUCKET).targets
 
@@ -94,9 +95,9 @@ def test_a_table_stays_where_it_is_whatever_the_operator_wants_now(platform_lake
 def test_a_table_of_the_platform_s_lake_does_not_come_home_when_the_setting_is_gone(tmp_path: Path) -> None:
     moved = table({"kind": "delta", "location": "platform"})
     assert placed(table("delta"), moved.targets) == moved
-    assert location_of(Home(tmp_path), define("acme", moved, 1)) == "platform"
+    assert location_of(Places(Home(tmp_path)), define("acme", moved, 1)) == "platform"
     with pytest.raises(Unavailable, match="no lake"):
-        table_store(Home(tmp_path), define("acme", moved, 1), str)
+        table_store(Places(Home(tmp_path)), define("acme", moved, 1), str)
 
 
 def test_a_table_does_not_move() -> None:
@@ -110,5 +111,5 @@ def test_a_table_does_not_move() -> None:
 def test_rows_are_read_on_this_machine_if_they_are_here(tmp_path: Path) -> None:
     home = Home(tmp_path)
     both = define("acme", table({**BUCKET, "name": "copy"}, "delta"), 1)
-    assert table_store(home, both, str).where == str(home.table("acme", "notes"))
-    assert table_store(home, define("acme", table(BUCKET), 1), str).where == "s3://bucket/lake/acme/notes"
+    assert table_store(Places(home), both, str).where == str(home.table("acme", "notes"))
+    assert table_store(Places(home), define("acme", table(BUCKET), 1), str).where == "s3://bucket/lake/acme/notes"

@@ -12,8 +12,9 @@ from millrace.api.jobs import sink_watch
 from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.deliver.queue import Queue
 from millrace.deliver.roster import Backfill, Member, write_member
+from millrace.exchange.home import Home
+from millrace.exchange.places import Places
 from millrace.model.errors import Clash
-from millrace.model.names import Home
 from millrace.model.ops import Op
 from millrace.model.sinks import SinkTarget
 
@@ -23,7 +24,7 @@ class Watched:
         self.home = Home(root)
         self.told: list[tuple[str, str, dict[str, Any]]] = []
         self.awaited = False
-        self.watch = SinkWatch(self.home, lambda _: limit, lambda *_: self.awaited, self._append)
+        self.watch = SinkWatch(Places(self.home), lambda _: limit, lambda *_: self.awaited, self._append)
 
     def _append(self, op: Op) -> "Future[None]":
         self.told.append((op.body["what"], f"{op.tenant}/{op.subject}", op.body["data"]))

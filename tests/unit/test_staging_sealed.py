@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from millrace import failpoint
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles
 from millrace.failpoint import Injected
 from millrace.manage import unseal
 from millrace.manage.logs import LOG_BYTES, RotatedLog, gather_own_logs, seal_logs
 from millrace.manage.openrun import OpenRun
 from millrace.manage.tidying import seal_left_logs, tidy
 from millrace.model.errors import Corrupt, Invalid, KeyGone
-from millrace.model.names import Home
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
 from millrace.staging import inputs, renaming, sealed
 from millrace.staging.arrivals import Arrival, waiting_files
-from millrace.staging.folders import Staging
 from millrace.staging.inputs import give, have_arrived, take_back
 from millrace.staging.runs import RUNNING, SUCCEEDED, Run, RunFolder
 from millrace.staging.sealed import SealedFile, hour_seal, own_seal, plain_size, seal_file
@@ -39,7 +40,7 @@ def staging(tmp_path: Path) -> Staging:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keyring:
-    return Keyring(Home(tmp_path), lambda: LocalKms(tmp_path / "kms"))
+    return Keyring(KeyFiles(Home(tmp_path)), lambda: LocalKms(tmp_path / "kms"))
 
 
 @pytest.fixture

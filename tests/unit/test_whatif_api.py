@@ -23,7 +23,7 @@ from millrace.auth.tokens import Tokens
 from millrace.client import FileOptions, Millrace, Problem
 from millrace.client.whatif import WhatIf
 from millrace.declare.table import parse_table
-from millrace.model.names import Home
+from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import define
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -46,7 +46,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     app = FastAPI()
     add_problems(app)
     app.include_router(whatif.router)
-    app.state.platform = SimpleNamespace(store=store, tokens=tokens, home=Home(root))
+    app.state.platform = SimpleNamespace(store=store, tokens=tokens, exchange=open_exchange(root))
     config = uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run)

@@ -2,39 +2,23 @@
 
 Asked like for a truncation, up to the version of that day: what comes late and is as old is not taken either."""
 
-import os
 from datetime import timedelta
-from pathlib import Path
 
-import orjson
-
-from millrace.model.names import Home
+from millrace.exchange.aged import AgedVersions
+from millrace.exchange.ends import EndBox, RowsAged
 from millrace.model.sinks import AGED_BY_US
 from millrace.model.table import Definition
 
 DAY_US = timedelta(days=1) // timedelta(microseconds=1)
 
 
-def ask_to_let_go(home: Home, definition: Definition, kept_from: int) -> bool:
+def ask_to_let_go(ends: EndBox, aged: AgedVersions, definition: Definition, kept_from: int) -> bool:
     """Whether there was something new to ask for."""
     if not any(target.kind in AGED_BY_US for target in definition.table.targets):
         return False
     version = kept_from - kept_from % DAY_US
-    known = home.aged(definition.tenant, definition.table.name)
-    if _asked(known) >= version:
+    if aged.last(definition.tenant, definition.table.name) >= version:
         return False
-    name = f"age-{definition.tenant}.{definition.table.name}.json"
-    home.ends.mkdir(parents=True, exist_ok=True)
-    unfinished = home.ends / f".{name}.{os.getpid()}"
-    unfinished.write_bytes(orjson.dumps({"definition": definition.fingerprint, "age": version}))
-    unfinished.replace(home.ends / name)
-    known.parent.mkdir(parents=True, exist_ok=True)
-    known.write_text(str(version))
+    ends.put(RowsAged(definition.fingerprint, version))
+    aged.note(definition.tenant, definition.table.name, version)
     return True
-
-
-def _asked(known: Path) -> int:
-    try:
-        return int(known.read_text())
-    except (FileNotFoundError, ValueError):
-        return 0

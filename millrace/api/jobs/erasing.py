@@ -3,24 +3,20 @@
 Each step may happen again: asked for again after a crash, it goes on where it was."""
 
 import asyncio
-import shutil
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
 
-from millrace.api.jobs.metering import folder_size
 from millrace.api.jobs.receipts import DEFINITIONS_DAYS, emptied, expiring, remaining
 from millrace.api.platform import Platform
+from millrace.exchange.mailboxes import Exchange
 from millrace.model import ops
 from millrace.model.errors import Clash, MillraceError, Missing, Unavailable
 from millrace.model.imports import STOPPING, TERMINAL
 from millrace.model.moments import iso
-from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.sink.delta.error_copies import delete_copies
@@ -181,8 +177,7 @@ def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
     # First the key: what is copied from here on cannot be read.
     keys = _destroy_key(platform, tenant)
     left = _delete_error_copies(platform, tenant, known["sinks"])
-    removed = [_removed(folder) for folder in _folders(platform.home, tenant) if folder.exists()]
-    files = [{"what": one[0], "bytes": one[1]} for one in removed]
+    files = [{"what": name, "bytes": size} for name, size in platform.exchange.tenant_files.remove(tenant)]
     receipt = {
         "tenant": tenant,
         "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -208,7 +203,7 @@ def _delete_error_copies(platform: Platform, tenant: str, tables: list[dict[str,
     left = []
     for table in (known["table"] for known in tables):
         try:
-            delete_copies(platform.home, tenant, table)
+            delete_copies(platform.exchange.places, tenant, table)
         except (MillraceError, OSError) as error:
             left.append(
                 f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."
@@ -226,7 +221,7 @@ def _destroy_key(platform: Platform, tenant: str) -> dict[str, Any]:
     return {"encryption_key": {**known, "destroyed": certain}}
 
 
-def clear_erased(store: Store, home: Home, now_us: int) -> None:
+def clear_erased(store: Store, exchange: Exchange, now_us: int) -> None:
     """Of tenants erased some time ago: their definitions, and what a batch that was tried again may have made anew."""
     long_ago = (erasures.c.is_done, erasures.c.begun_us < now_us - DEFINITIONS_DAYS * 86_400_000_000)
     with store.read() as connection:
@@ -236,29 +231,14 @@ def clear_erased(store: Store, home: Home, now_us: int) -> None:
         with store.write() as connection:
             row = connection.execute(select(erasures).where(*long_ago, erasures.c.tenant == tenant)).first()
             if row is not None:
-                _clear(connection, home, tenant, row.definitions)
+                _clear(connection, exchange, tenant, row.definitions)
                 connection.execute(update(erasures).where(erasures.c.tenant == tenant).values(definitions=[]))
 
 
-def _clear(connection: Connection, home: Home, tenant: str, definitions: list[str]) -> None:
+def _clear(connection: Connection, exchange: Exchange, tenant: str, definitions: list[str]) -> None:
     """A name that was declared anew has its folders, and may have the same definitions."""
     for fingerprint in set(definitions).difference(fingerprints_of(connection, tenant)):
-        home.definition(fingerprint).unlink(missing_ok=True)
+        exchange.definitions.forget(fingerprint)
     if not is_known(connection, tenant):
-        for folder in _folders(home, tenant):
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folders(home: Home, tenant: str) -> Iterator[Path]:
-    yield from (home.lake / tenant, home.errors / tenant, home.root / "remote" / tenant, home.root / "staged" / tenant)
-    yield from sorted(home.parked.glob(f"*/{tenant}"))
-    yield from (home.source(tenant), home.handled(tenant), home.app_request(tenant), home.data_keys(tenant))
-
-
-def _removed(folder: Path) -> tuple[str, int]:
-    size = folder_size(folder) if folder.is_dir() else folder.stat().st_size
-    if folder.is_dir():
-        shutil.rmtree(folder)
-    else:
-        folder.unlink(missing_ok=True)
-    return f"{folder.parent.name}/{folder.name}", size
+        with suppress(OSError):
+            exchange.tenant_files.remove(tenant)

@@ -1,17 +1,15 @@
 """What tenants used, read by day; what their tables take, measured; and whom their lag is to be laid to."""
 
-import os
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 from sqlalchemy import Connection, select
 
+from millrace.exchange.tenant_files import TenantFiles
 from millrace.model.agreement import QUOTAS, Agreement
 from millrace.model.imports import ADMITTED, ALTER, PROCESSING, PUBLISHING, STOPPING
-from millrace.model.names import Home
 from millrace.model.usage import MEASURE_SECONDS, day_of
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -65,33 +63,18 @@ def quotas_document(agreement: Agreement) -> dict[str, int | None]:
     return {name: getattr(agreement.quotas, name) for name in QUOTAS}
 
 
-def keep_measured(store: Store, home: Home, stopping: Event) -> None:
+def keep_measured(store: Store, files: TenantFiles, stopping: Event) -> None:
     """Until the platform stops."""
     while not stopping.wait(MEASURE_SECONDS):
-        measure_storage(store, home)
+        measure_storage(store, files)
 
 
-def measure_storage(store: Store, home: Home) -> None:
+def measure_storage(store: Store, files: TenantFiles) -> None:
     """Of the tenants that used anything today: what their tables and rejected rows take here."""
     today = day_of(time.time_ns() // 1000)
     with store.read() as connection:
         names = list(connection.execute(select(usage.c.tenant).where(usage.c.day == today)).scalars())
-    sizes = {tenant: sum(folder_size(root / tenant) for root in (home.lake, home.errors)) for tenant in names}
+    sizes = {tenant: files.stored_bytes(tenant) for tenant in names}
     with store.write() as connection:
         for tenant, size in sizes.items():
             note_storage(connection, tenant, today, size)
-
-
-def folder_size(folder: Path) -> int:
-    """The bytes of its files, those below it too; what goes meanwhile is not counted."""
-    size = 0
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    size += folder_size(Path(entry.path))
-                elif entry.is_file(follow_symlinks=False):
-                    size += entry.stat(follow_symlinks=False).st_size
-    except FileNotFoundError:
-        return size
-    return size

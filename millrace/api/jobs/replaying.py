@@ -234,7 +234,7 @@ def _doubles(
 def _stored_keys(
     platform: Platform, origin: Import, definition: Definition, versions: set[int]
 ) -> dict[int, list[tuple[Any, ...]]]:
-    store = table_store(platform.home, definition, read_secret)
+    store = table_store(platform.exchange.places, definition, read_secret)
     columns = [*definition.table.primary_key, "_version"]
     found: dict[int, list[tuple[Any, ...]]] = {}
     wanted = pa.array(sorted(versions), pa.int64())
@@ -252,7 +252,7 @@ def _send_again(platform: Platform, import_id: str) -> None:
     if imp is None or origin is None:
         return
     chosen = BitMap64.deserialize(b64decode(imp.options["rows"]))
-    definition = platform.definitions.read(imp.definition)
+    definition = platform.exchange.definitions.read(imp.definition)
     quick, seal = quick_partitions(), platform.sealing.of_import(imp)
     sent: deque[Future[Appended]] = deque()
     for whole_piece in _pieces(platform, origin, Choice(), whole=False):

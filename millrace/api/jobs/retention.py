@@ -13,21 +13,20 @@ from sqlalchemy import Connection, func, or_, select
 from millrace.api.documents import tables_of
 from millrace.api.jobs.ageing import DAY_US, ask_to_let_go
 from millrace.api.jobs.erasing import clear_erased
+from millrace.exchange.mailboxes import Exchange
+from millrace.exchange.places import Places
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.errors_table import ERRORS_SCHEMA
 from millrace.lake.schema import TableSpec, spec_of
-from millrace.lake.store import Store as Files
 from millrace.lake.table import LakeTable
 from millrace.lake.truncate import rows_up_to
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.agreement import Agreement
 from millrace.model.imports import DISCARD
-from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
 from millrace.observe import log, observe
-from millrace.seal.keyring import Keyring, keyring_of
-from millrace.seal.places import error_store
+from millrace.seal.keyring import Keyring
 from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.sink.delta.error_copies import copies_of_errors
 from millrace.sink.delta.places import remote_store
@@ -41,16 +40,16 @@ FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
 ERRORS_SPEC = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
 
 
-def keep_retention(store: Store, home: Home, kms: KmsSettings, stopping: Event) -> None:
+def keep_retention(store: Store, exchange: Exchange, kms: KmsSettings, stopping: Event) -> None:
     """Until the platform stops, once an hour."""
     wait = FIRST_SECONDS
     while not stopping.wait(wait):
         wait = EVERY_SECONDS
-        let_go(store, home, time.time_ns() // 1000, kms)
-        clear_erased(store, home, time.time_ns() // 1000)
+        let_go(store, exchange, time.time_ns() // 1000, kms)
+        clear_erased(store, exchange, time.time_ns() // 1000)
 
 
-def let_go(store: Store, home: Home, now_us: int, kms: KmsSettings = KEYS_HERE) -> int:
+def let_go(store: Store, exchange: Exchange, now_us: int, kms: KmsSettings = KEYS_HERE) -> int:
     """How many tables had something to let go."""
     agreements: dict[str, Agreement] = {}
     with store.read() as connection:
@@ -61,18 +60,18 @@ def let_go(store: Store, home: Home, now_us: int, kms: KmsSettings = KEYS_HERE) 
             (one.tenant, one.table.name): _errors_over(connection, one, agreements[one.tenant], now_us)
             for one in definitions
         }
-    gone, keyring = 0, keyring_of(str(home.root), kms)
+    gone, places, keyring = 0, exchange.places, exchange.keyring(kms)
     for definition in definitions:
         named = definition.tenant, definition.table.name
         where, days = "/".join(named), agreements[definition.tenant].sink_retention_days
-        gone += _tried(f"{where}, rejected", partial(_forget_rejected, home, keyring, definition, errors[named]))
-        _tried(f"{where}, copies of rejected", partial(_forget_copied, home, definition, errors[named]))
+        gone += _tried(f"{where}, rejected", partial(_forget_rejected, places, keyring, definition, errors[named]))
+        _tried(f"{where}, copies of rejected", partial(_forget_copied, places, definition, errors[named]))
         if days is None:
             continue
         kept_from = now_us - days * DAY_US
-        _tried(where, partial(ask_to_let_go, home, definition, kept_from))
+        _tried(where, partial(ask_to_let_go, exchange.ends, exchange.aged, definition, kept_from))
         for target in definition.table.targets:
-            gone += _tried(f"{where}, {target.name}", partial(_forget_rows, home, definition, target, kept_from))
+            gone += _tried(f"{where}, {target.name}", partial(_forget_rows, places, definition, target, kept_from))
     return gone
 
 
@@ -85,23 +84,23 @@ def _tried(where: str, work: Callable[[], bool]) -> bool:
         return False
 
 
-def _forget_rejected(home: Home, keyring: Keyring, definition: Definition, version: int) -> bool:
-    rejected = error_store(home, keyring, definition.tenant, definition.table.name)
+def _forget_rejected(places: Places, keyring: Keyring, definition: Definition, version: int) -> bool:
+    rejected = places.error_store(keyring, definition.tenant, definition.table.name)
     return (rejected.root / LOG_FOLDER).is_dir() and _forget(LakeTable(rejected, ERRORS_SPEC), version)
 
 
-def _forget_copied(home: Home, definition: Definition, version: int) -> bool:
+def _forget_copied(places: Places, definition: Definition, version: int) -> bool:
     named = definition.tenant, definition.table.name
-    copies = copies_of_errors(home, *named) if home.table_errors(*named).is_dir() else None
+    copies = copies_of_errors(places, *named) if places.errors(*named).is_dir() else None
     return copies is not None and _forget(LakeTable(copies, ERRORS_SPEC), version)
 
 
-def _forget_rows(home: Home, definition: Definition, target: SinkTarget, version: int) -> bool:
+def _forget_rows(places: Places, definition: Definition, target: SinkTarget, version: int) -> bool:
     named = definition.tenant, definition.table.name
-    if target.kind == DELTA_KIND and (home.table(*named) / LOG_FOLDER).is_dir():
-        return _forget(LakeTable(Files(home.table(*named)), spec_of(definition)), version)
+    if target.kind == DELTA_KIND and (places.table(*named) / LOG_FOLDER).is_dir():
+        return _forget(LakeTable(places.table_store(*named), spec_of(definition)), version)
     if target.kind == REMOTE_DELTA_KIND:
-        files = remote_store(home, target.settings, *named, read_secret)
+        files = remote_store(places, target.settings, *named, read_secret)
         return _forget(LakeTable(files, spec_of(definition)), version)
     return False
 

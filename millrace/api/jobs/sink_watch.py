@@ -13,10 +13,12 @@ from typing import Any
 
 import orjson
 
+from millrace.atomic import replace_file
 from millrace.deliver.queue import Queue, parked_bytes
 from millrace.deliver.roster import Member, read_member
+from millrace.exchange.places import Places
 from millrace.model.errors import Clash
-from millrace.model.names import Home, new_id
+from millrace.model.names import new_id
 from millrace.model.ops import NOTE_SINK, Op
 
 TOLD_FILE = "told.json"
@@ -30,8 +32,8 @@ IsAwaited = Callable[[str, str, str], bool]
 
 
 class SinkWatch:
-    def __init__(self, home: Home, limit: Limit, is_awaited: IsAwaited, append: Callable[[Op], Any]) -> None:
-        self._home = home
+    def __init__(self, places: Places, limit: Limit, is_awaited: IsAwaited, append: Callable[[Op], Any]) -> None:
+        self._places = places
         self._limit = limit
         self._is_awaited = is_awaited
         self._append = append
@@ -51,7 +53,7 @@ class SinkWatch:
         held: dict[str, int] = {}
         blocked: list[tuple[str, str, str]] = []
         seen: dict[Path, _Seen] = {}
-        for folder in self._home.parked.glob("*/*/*/*"):
+        for folder in self._places.parked.glob("*/*/*/*"):
             _, tenant, table, sink = folder.parts[-4:]
             # A queue may be forgotten while it is looked at.
             with suppress(FileNotFoundError):
@@ -150,6 +152,4 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, standing: dict[str, Any]) -> None:
-    partial = path.with_name(f".{path.name}")
-    partial.write_bytes(orjson.dumps(standing))
-    partial.replace(path)
+    replace_file(path, orjson.dumps(standing))

@@ -1,15 +1,13 @@
 """Forgets what nobody can ask for any more: answered requests, published events, stop marks, files of dead uploads."""
 
-import shutil
 import time
 from datetime import timedelta
 
 from sqlalchemy import delete, func, select
 
-from millrace.exchange.stops import StopFiles
+from millrace.exchange.mailboxes import Exchange
+from millrace.exchange.rule_keys import RuleKeys
 from millrace.model.imports import APPEND
-from millrace.model.names import Home
-from millrace.model.quality import keys_folder
 from millrace.observe import gauge
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -24,7 +22,7 @@ STREAMS_KEPT = timedelta(days=30)
 STOPS_KEPT = timedelta(days=7)
 
 
-def sweep(store: Store, home: Home) -> None:
+def sweep(store: Store, exchange: Exchange) -> None:
     now = time.time()
     oldest_request = int((now - REQUESTS_KEPT.total_seconds()) * 1_000_000)
     oldest_event = now - EVENTS_KEPT.total_seconds()
@@ -38,24 +36,14 @@ def sweep(store: Store, home: Home) -> None:
         connection.execute(delete(t.streams).where(t.streams.c.touched_us < oldest_stream))
         unsent = select(func.count()).select_from(t.events).where(t.events.c.published.is_(False))
         gauge("unsent_events", connection.execute(unsent).scalar_one())
-    forget_keys(store, home)
-    StopFiles(home).forget_older_than(STOPS_KEPT)
+    forget_keys(store, exchange.rule_keys)
+    exchange.stops.forget_older_than(STOPS_KEPT)
 
 
-def forget_keys(store: Store, home: Home) -> None:
+def forget_keys(store: Store, keys: RuleKeys) -> None:
     """Hashed keys of imports that are over: their reports are made."""
-    folder = keys_folder(home.root, "")
-    if not folder.is_dir():
-        return
-    for kept in folder.iterdir():
+    for import_id in keys.imports():
         with store.read() as connection:
-            imp = find_import(connection, kept.name)
+            imp = find_import(connection, import_id)
         if imp is None or imp.is_over:
-            shutil.rmtree(kept, ignore_errors=True)
-
-
-def clear_staging(home: Home) -> None:
-    """What was spooled for an upload does not outlive the server that received it."""
-    if home.staging.is_dir():
-        for spooled in home.staging.iterdir():
-            spooled.unlink(missing_ok=True)
+            keys.forget(import_id)

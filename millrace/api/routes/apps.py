@@ -5,18 +5,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from millrace.api.client_apps import agreement_with_app, managers, runs_here, tenants_with_apps
+from millrace.api.client_apps import agreement_with_app, last_report, runs_here, tenants_with_apps
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.platform import Platform
+from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Clash
-from millrace.model.names import checked_name
-from millrace.staging.folders import Staging
 from millrace.staging.runs import run_folder, run_folders
 
 router = APIRouter(prefix="/v1", tags=["client apps"])
 MOST_RUNS = 200
 MOST_FILES = 1000
 MOST_TAIL_BYTES = 64 << 20
+_BACKEND = ("at", "confinement", "limits", "watching")
 
 
 @router.get("/apps")
@@ -25,10 +25,10 @@ def list_apps(caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     caller.must_be_admin()
     with platform.store.read() as connection:
         found = tenants_with_apps(connection, platform.settings.k8s)
-    said = managers(platform.home)
-    tended = {} if said is None else said["tenants"]
+    report = last_report(platform.exchange.apps)
+    tended = {} if report is None else report.tenants
     items = [{**one, "status": tended.get(one["tenant"])} for one in found]
-    backend = None if said is None else {name: said[name] for name in ("at", "confinement", "limits", "watching")}
+    backend = None if report is None else {name: getattr(report, name) for name in _BACKEND}
     return {"backend": backend, "items": items}
 
 
@@ -38,14 +38,14 @@ def show_app(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str,
     with platform.store.read() as connection:
         agreement = agreement_with_app(connection, tenant)
     assert agreement.app is not None
-    said = managers(platform.home)
+    report = last_report(platform.exchange.apps)
     return {
         "tenant": tenant,
         "mode": agreement.app.mode,
         "schedule": None if agreement.schedule is None else agreement.schedule.cron,
         "note": runs_here(agreement),
-        "status": None if said is None else said["tenants"].get(tenant),
-        "confinement": None if said is None else said["confinement"],
+        "status": None if report is None else report.tenants.get(tenant),
+        "confinement": None if report is None else report.confinement,
     }
 
 
@@ -62,9 +62,7 @@ def ask_for_run(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[s
             remedy="A stream app runs all the time; an image runs on Kubernetes.",
             code="not_on_request",
         )
-    asked = platform.home.app_request(tenant)
-    asked.parent.mkdir(parents=True, exist_ok=True)
-    asked.touch()
+    platform.exchange.apps.ask(tenant)
     return {"tenant": tenant, "asked": True}
 
 
@@ -106,4 +104,4 @@ def show_log(
 
 def _staging(tenant: str, caller: CallerDep, platform: Platform) -> Staging:
     caller.must_see(tenant)
-    return Staging(platform.home, checked_name("tenant", tenant))
+    return platform.exchange.app_folders(tenant)

@@ -36,7 +36,10 @@ def _run(platform: Platform, caller: Caller, question: Question) -> QueryResult:
         definitions = [one for one in tables_of(connection, caller.tenant) if caller.sees_table(one.table.name)]
     readable = [
         ReadableTable(
-            d.tenant, d.table.name, stored_schema(d.columns), partial(table_store, platform.home, d, read_secret)
+            d.tenant,
+            d.table.name,
+            stored_schema(d.columns),
+            partial(table_store, platform.exchange.places, d, read_secret),
         )
         for d in definitions
     ]

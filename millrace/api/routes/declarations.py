@@ -168,14 +168,14 @@ def list_tables(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[s
     caller.must_see(tenant)
     with platform.store.read() as connection:
         seen = [one for one in tables_of(connection, tenant) if caller.sees_table(one.table.name)]
-        return {"items": [table_document(definition, platform.home) for definition in seen]}
+        return {"items": [table_document(definition, platform.exchange.places) for definition in seen]}
 
 
 @router.get("/tenants/{tenant}/tables/{table}")
 def show_table(tenant: str, table: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     caller.must_see(tenant)
     with platform.store.read() as connection:
-        return table_document(find_table(connection, tenant, table), platform.home)
+        return table_document(find_table(connection, tenant, table), platform.exchange.places)
 
 
 @router.get("/ops/{op_id}")

@@ -59,7 +59,7 @@ def diff_table(
         if before is None or new_generation:
             begun, after = _begun(before, declaration), _next(tenant, before, declaration, begins=True)
             return {**answer, **begun, "ddl": [*begun["ddl"], *sink_plans(before, after)]}
-        files = table_status(table_store(platform.home, before, read_secret)).files
+        files = table_status(table_store(platform.exchange.places, before, read_secret)).files
         changed = _changed(before, history, declaration, files)
         if changed:
             changed["ddl"] += sink_plans(before, _next(tenant, before, declaration, begins=False))

@@ -20,7 +20,6 @@ from millrace.model.errors import Invalid, Missing, TooLarge
 from millrace.model.names import checked_name
 from millrace.seal.keyring import Keyring
 from millrace.staging.arrivals import Arrival, waiting_files
-from millrace.staging.folders import Staging
 from millrace.staging.users import owner_of
 from millrace.store.agreements import agreement_of
 
@@ -110,7 +109,7 @@ def _table(form: FormData, tenant: str, names: list[str]) -> str:
 
 
 async def _stage(platform: Platform, tenant: str, file: UploadFile, keys: Keyring | None) -> dict[str, Any]:
-    staging = Staging(platform.home, tenant)
+    staging = platform.exchange.app_folders(tenant)
     await asyncio.to_thread(staging.make, owner_of(tenant))
     with Arrival(staging, file.filename or "", keys) as arrival:
         async for piece in _pieces(file):
@@ -135,5 +134,5 @@ def list_files(tenant_id: str, caller: CallerDep, platform: PlatformDep) -> dict
         {"file": d["file_name"], "import": d["id"], "table": d["table"], "state": d["state"], "rows": d["rows"]}
         for d in found
     ]
-    waiting = waiting_files(Staging(platform.home, tenant_id), MOST_LISTED)
+    waiting = waiting_files(platform.exchange.app_folders(tenant_id), MOST_LISTED)
     return {"tenant": tenant_id, "in": [one.as_json() for one in waiting], "files": files}

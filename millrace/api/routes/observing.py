@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import shutil
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import httpx2
@@ -47,7 +45,7 @@ def _parts(platform: Platform) -> dict[str, str]:
     for name in ("controller", "accountant", "notifier"):
         parts[name] = "ok" if name in platform.alive else "stopped"
     parts["retention"] = platform.accountant.retention
-    parts["disk"] = _room(platform.home.root)
+    parts["disk"] = _room(platform.exchange.places.free_bytes())
     try:
         parts["data_plane"] = _stuck(_stream_metrics(platform)) or "ok"
     except MillraceError as error:
@@ -55,8 +53,8 @@ def _parts(platform: Platform) -> dict[str, str]:
     return parts
 
 
-def _room(home: Path) -> str:
-    free_mb = shutil.disk_usage(home).free >> 20
+def _room(free_bytes: int) -> str:
+    free_mb = free_bytes >> 20
     return "ok" if free_mb >= LEAST_FREE_MB else f"Only {free_mb} MB are free where the home is."
 
 
@@ -74,7 +72,9 @@ def _stuck(metrics: bytes) -> str:
 
 def _stream_metrics(platform: Platform) -> bytes:
     try:
-        port = json.loads(platform.home.data_plane.read_text())["metrics_port"]
+        port = platform.exchange.data_plane.metrics_port()
+        if port is None:
+            raise ConnectionRefusedError("The data plane has not said that it is ready.")
         return httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=2.0).content
     except (OSError, ValueError, httpx2.HTTPError) as error:
         raise Unavailable(

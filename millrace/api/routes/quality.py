@@ -30,10 +30,10 @@ def show_quality(import_id: str, caller: CallerDep, platform: PlatformDep) -> di
 def _report(platform: Platform, import_id: str) -> dict[str, Any]:
     with platform.store.read() as connection:
         imp = find_import(connection, import_id)
-        definition = None if imp is None else platform.definitions.read(imp.definition)
+        definition = None if imp is None else platform.exchange.definitions.read(imp.definition)
         if imp is None or definition is None or not definition.rules:
             raise Missing(f"Import {import_id} has no rules of quality.", remedy="Declare some.", code="no_report")
-        report = imp.options.get("quality") or quality_of(connection, imp, definition, platform.home)
+        report = imp.options.get("quality") or quality_of(connection, imp, definition, platform.exchange)
     return {"released": imp.options.get("released"), "report": report}
 
 

@@ -72,7 +72,7 @@ def _targets(platform: Platform, tenant: str, table: str) -> list[SinkTarget]:
 
 
 def _members(platform: Platform, tenant: str, table: str) -> list[Member]:
-    found = [read_member(folder) for folder in sorted(platform.home.parked.glob(f"*/{tenant}/{table}/*"))]
+    found = [read_member(folder) for folder in sorted(platform.exchange.places.parked.glob(f"*/{tenant}/{table}/*"))]
     return [member for member in found if member is not None]
 
 
@@ -84,7 +84,7 @@ def _target(platform: Platform, tenant: str, table: str, sink: str) -> SinkTarge
 
 
 def _folder(platform: Platform, tenant: str, table: str, target: SinkTarget) -> Path:
-    return platform.home.queue(target.kind, tenant, table, target.name)
+    return platform.exchange.places.queue(target.kind, tenant, table, target.name)
 
 
 def _shown(platform: Platform, tenant: str, table: str, target: SinkTarget) -> dict[str, Any]:

@@ -58,9 +58,7 @@ async def validate_file(
         report = await _try_chunks(platform, tenant, table, job, last)
     else:
         limit = definition.table.max_file_bytes or MOST_SPOOLED_BYTES
-        staging = platform.home.staging
-        staging.mkdir(parents=True, exist_ok=True)
-        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": str(staging)}
+        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": str(platform.exchange.places.spool())}
         report = await _try_body(request, job)
     judged_by = "table" if millrace_declaration is None else "declaration"
     return {**report, "judged_by": judged_by, "file": options.get("file_name")}

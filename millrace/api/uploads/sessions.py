@@ -19,7 +19,6 @@ from millrace.model.errors import Clash, Missing, Refused, Unavailable
 from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
-from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.records import find_import
@@ -206,13 +205,12 @@ class Sessions:
         return await self._start(imp, session.length, None)
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
-        definition = await asyncio.to_thread(self._definition, imp)
+        definition = await asyncio.to_thread(self._platform.exchange.definitions.read, imp.definition)
         # What became of the import since it was admitted is no matter of how its file is read.
         said = {name: value for name, value in imp.options.items() if name not in ("rows", "waived")}
         options = UploadOptions(**said, deletes=imp.kind == DELETE)
-        spool = self._platform.home.staging
-        spool.mkdir(parents=True, exist_ok=True)
         platform = self._platform
+        spool = platform.exchange.places.spool()
         try:
             cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)
         except Refused as refusal:
@@ -228,9 +226,6 @@ class Sessions:
     async def keep(self, session: Session) -> None:
         """From now on the upload can be resumed, also after a restart of the server."""
         await asyncio.to_thread(remember, self._platform, session.imp.id, session.length, session.upload.confirmed)
-
-    def _definition(self, imp: Import) -> Definition:
-        return Definition.from_json(self._platform.home.definition(imp.definition).read_bytes())
 
     def _import(self, import_id: str) -> Import:
         with self._platform.store.read() as connection:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from millrace.exchange.places import Places
 from millrace.lake.hdfs import HdfsObjects
 from millrace.lake.http import Addresses
 from millrace.lake.objects import Objects
@@ -18,7 +19,7 @@ from millrace.lake.s3 import S3Objects
 from millrace.lake.s3_signing import S3Keys
 from millrace.lake.store import Store
 from millrace.model.errors import Clash, Invalid, Unavailable
-from millrace.model.names import Home, checked_name
+from millrace.model.names import checked_name
 from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition, TableDeclaration
 from millrace.settings import Settings
@@ -75,28 +76,28 @@ def table_objects(settings: Mapping[str, Any], tenant: str, table: str, secret: 
     return S3Objects(parts.netloc, parts.path.strip("/"), keys, addresses, given.get("endpoint"), region)
 
 
-def copies_of(home: Home, settings: Mapping[str, Any], tenant: str, table: str) -> Path:
+def copies_of(places: Places, settings: Mapping[str, Any], tenant: str, table: str) -> Path:
     """The folder through which the table is read; another place is another folder."""
     named = f"{table_url(settings, tenant, table)}\n{_resolved(settings)[0].get('endpoint')}"
-    return home.table_copies(tenant, table, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
+    return places.copies(tenant, table, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
 
 
-def remote_store(home: Home, settings: Mapping[str, Any], tenant: str, table: str, secret: Secret) -> RemoteStore:
+def remote_store(places: Places, settings: Mapping[str, Any], tenant: str, table: str, secret: Secret) -> RemoteStore:
     objects = table_objects(settings, tenant, table, secret)
-    return RemoteStore(copies_of(home, settings, tenant, table), objects)
+    return RemoteStore(copies_of(places, settings, tenant, table), objects)
 
 
-def table_store(home: Home, definition: Definition, secret: Secret) -> Store:
+def table_store(places: Places, definition: Definition, secret: Secret) -> Store:
     """Where the table's rows are read: on this machine if they are, else in the first place that it names."""
     settings, named = _elsewhere(definition), (definition.tenant, definition.table.name)
-    return Store(home.table(*named)) if settings is None else remote_store(home, settings, *named, secret)
+    return places.table_store(*named) if settings is None else remote_store(places, settings, *named, secret)
 
 
-def location_of(home: Home, definition: Definition) -> str:
+def location_of(places: Places, definition: Definition) -> str:
     """The same for people, and for readers of their own."""
     settings, named = _elsewhere(definition), (definition.tenant, definition.table.name)
     if settings is None:
-        return str(home.table(*named))
+        return str(places.table(*named))
     try:
         return table_url(settings, *named)
     except Unavailable:

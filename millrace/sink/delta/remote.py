@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from millrace.exchange.places import places_below
 from millrace.lake.batch import Batch, Delivery
 from millrace.lake.decide import as_add
 from millrace.lake.index import make_sidecar
@@ -21,7 +22,6 @@ from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.table import LakeTable
 from millrace.model.errors import Invalid, Unavailable
-from millrace.model.names import Home
 from millrace.model.sinks import REMOTE_DELTA_KIND, Abilities, Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition, TableDeclaration
 from millrace.settings import Settings
@@ -82,7 +82,7 @@ class DeltaRemoteSink:
     def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
         self._settings = target.settings
         self._secret = secret
-        self._home = Home(Settings().home)
+        self._places = places_below(Settings().home)
         self._definitions: Definitions | None = None
         self._prepared: dict[tuple[str, str], str] = {}
         self._tables: OrderedDict[tuple[str, str], LakeTable] = OrderedDict()
@@ -135,7 +135,7 @@ class DeltaRemoteSink:
         known = definition.tenant, definition.table.name
         table = self._tables.pop(known, None)
         if table is None:
-            store = remote_store(self._home, self._settings, *known, self._secret)
+            store = remote_store(self._places, self._settings, *known, self._secret)
             table = LakeTable(store, spec_of(definition), self._definition)
         self._tables[known] = table
         if len(self._tables) > OPEN_TABLES:

@@ -2,11 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
 
+from millrace.exchange.definitions import DefinitionStore
+from millrace.exchange.places import Places
 from millrace.lake.batch import Batch, Definitions, Delivery, Publication, age
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.held import held_files, hold, release
@@ -17,13 +18,12 @@ from millrace.lake.table import LakeTable
 from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
 from millrace.model.errors import KeyGone
 from millrace.model.imports import ERROR_STORE
-from millrace.model.names import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.observe import log
-from millrace.seal.keyring import Keyring, keyring_of
-from millrace.seal.places import error_store, staging_store, unseal
-from millrace.settings import KEYS_HERE, Settings
+from millrace.seal.files import unseal
+from millrace.seal.keyring import Keyring
+from millrace.settings import Settings
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.error_copies import ErrorCopies
 from millrace.sink.delta.upkeep import Upkeep
@@ -36,9 +36,10 @@ class DeltaSink:
 
     name = "delta"
 
-    def __init__(self, home: Home, upkeep: Upkeep, keyring: Keyring | None = None) -> None:
-        self._home = home
-        self._keyring = keyring or keyring_of(str(home.root), KEYS_HERE)
+    def __init__(self, places: Places, definitions: DefinitionStore, upkeep: Upkeep, keyring: Keyring) -> None:
+        self._places = places
+        self._definition = definitions.read
+        self._keyring = keyring
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
@@ -48,7 +49,7 @@ class DeltaSink:
         if not groups:
             return groups
         newest = max((self._definition(group.definition) for group in groups), key=age)
-        root = self._home.table(newest.tenant, newest.table.name)
+        root = self._places.table(newest.tenant, newest.table.name)
         table = self._tables.get(root, spec_of(newest), self._definition)
         publications = tuple(Publication(group.import_id, group.version) for group in groups if group.kind == PUBLISH)
         visible = self._hold(table, [group for group in groups if group.kind == ROWS])  # 1
@@ -82,7 +83,7 @@ class DeltaSink:
         over; if somebody else did, nobody is told that the rows are durable."""
         if delivery.file.sealed_by is None:
             return True
-        staged = staging_store(self._home, self._keyring, newest.tenant, newest.table.name)
+        staged = self._places.staging_store(self._keyring, newest.tenant, newest.table.name)
         try:
             unseal(staged, delivery.file, table.store)
         except KeyGone as error:
@@ -90,25 +91,22 @@ class DeltaSink:
             return False
         return True
 
-    def _definition(self, fingerprint: str) -> Definition:
-        return _definition(self._home.root, fingerprint)
-
 
 class ErrorStore:
     """Rejected rows, at errors/<tenant>/<table>."""
 
     name = ERROR_STORE
 
-    def __init__(self, home: Home, schema: pa.Schema, upkeep: Upkeep, keyring: Keyring | None = None) -> None:
-        self._home = home
-        self._keyring = keyring or keyring_of(str(home.root), KEYS_HERE)
+    def __init__(self, places: Places, schema: pa.Schema, upkeep: Upkeep, keyring: Keyring) -> None:
+        self._places = places
+        self._keyring = keyring
         self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
         self._tables = OpenTables(upkeep)
-        self._copies = ErrorCopies(home, self._spec, upkeep) if Settings().lake.errors_location else None
+        self._copies = ErrorCopies(places, self._spec, upkeep) if Settings().lake.errors_location else None
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
         tenant, table = groups[0].tenant, groups[0].table
-        store = error_store(self._home, self._keyring, tenant, table)
+        store = self._places.error_store(self._keyring, tenant, table)
         files = [group.file for group in groups if group.file is not None]
         if self._copies is not None:
             self._copies.write(store, tenant, table, files)
@@ -151,8 +149,3 @@ def _without(groups: Sequence[StagedGroup], sealed: Sequence[Delivery]) -> Seque
 
 def _is_kept_here(definition: Definition) -> bool:
     return any(target.kind == DELTA_KIND for target in definition.table.targets)
-
-
-@lru_cache(maxsize=4096)
-def _definition(home: Path, fingerprint: str) -> Definition:
-    return Definition.from_json(Home(home).definition(fingerprint).read_bytes())

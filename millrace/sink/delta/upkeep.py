@@ -9,6 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from millrace.exchange.places import Places
+from millrace.exchange.safe_version import SafeVersion
 from millrace.lake.held import held_names
 from millrace.lake.schema import TableSpec
 from millrace.lake.state import NO_FLOOR
@@ -16,10 +18,8 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.imports import REPLAYABLE_US
-from millrace.model.names import Home
-from millrace.seal.keyring import keyring_of
-from millrace.seal.places import error_store
-from millrace.settings import KEYS_HERE, KmsSettings, Settings
+from millrace.seal.keyring import Keyring
+from millrace.settings import Settings
 from millrace.sink.delta.places import remote_store
 from millrace.sink.secrets import read_secret
 
@@ -91,64 +91,52 @@ class Upkeep:
         return due
 
 
-def tidy(
-    root: Path, spec: TableSpec, settings: Mapping[str, Any] | None = None, *, kms: KmsSettings = KEYS_HERE
-) -> None:
+def tidy(due: Due, places: Places, keyring: Keyring, settled: int) -> None:
     """Merges the table's small files and key files, forgets what late writes can no longer need, and deletes what no reader
-    and no retry can want. Writers go on."""
-    if settings is not None:
-        _tidy_elsewhere(root, spec, settings)
+    and no retry can want. Writers go on. `settled` is the safe version."""
+    if due.settings is not None:
+        _tidy_elsewhere(due, due.settings, places, settled)
         return
-    store = _store(root, kms)
-    LakeTable(store, spec).maintain(_safe_version(root))
-    if _is_vacuum_due(root):
+    store = _store(due.root, places, keyring)
+    LakeTable(store, due.spec).maintain(settled)
+    if _is_vacuum_due(due.root):
         vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
 
 
-def _store(root: Path, kms: KmsSettings) -> Store:
-    """A table's folder is <home>/<lake or errors>/<tenant>/<table>."""
-    home = Home(root.parents[2])
-    if root.parents[1] != home.errors:
-        return Store(root)
-    return error_store(home, keyring_of(str(home.root), kms), root.parent.name, root.name)
+def _store(root: Path, places: Places, keyring: Keyring) -> Store:
+    """The last parts of a table's folder are its tenant and its name."""
+    named = root.parent.name, root.name
+    return places.error_store(keyring, *named) if root == places.errors(*named) else Store(root)
 
 
-def drop_delivered(home: Home) -> None:
+def drop_delivered(places: Places, settled: int) -> None:
     """Sealed rows of all tables that every sink has by now: they are old, and so are all imports that are under way."""
     before = time.time() - STAGED_FILES_KEPT.total_seconds()
-    for staged in home.staged_tables():
-        root = home.lake.joinpath(*staged.parts[-2:])
-        held, safe = held_names(Store(root)), _safe_version(root) / 1e6
+    for named in places.staged_tables():
+        held, staged = held_names(places.table_store(*named)), places.staged(*named)
         for path in staged.rglob("*"):
-            is_old = path.is_file() and path.stat().st_mtime < min(before, safe)
+            is_old = path.is_file() and path.stat().st_mtime < min(before, settled / 1e6)
             if is_old and str(path.relative_to(staged)) not in held:
                 path.unlink(missing_ok=True)
 
 
-def _tidy_elsewhere(root: Path, spec: TableSpec, settings: Mapping[str, Any]) -> None:
-    """Of such a table, copies are here (<home>/remote/<tenant>/<table>.<place>), and what was staged for it."""
-    home, tenant, table = Home(root.parents[2]), root.parent.name, root.name.rpartition(".")[0]
-    store = remote_store(home, settings, tenant, table, read_secret)
-    LakeTable(store, spec).maintain(_safe_version(root))
-    if _is_vacuum_due(root):
+def _tidy_elsewhere(due: Due, settings: Mapping[str, Any], places: Places, settled: int) -> None:
+    """Of such a table, copies are here, in a folder TENANT/TABLE.PLACE, and what was staged for it."""
+    tenant, table = due.root.parent.name, due.root.name.rpartition(".")[0]
+    store = remote_store(places, settings, tenant, table, read_secret)
+    LakeTable(store, due.spec).maintain(settled)
+    if _is_vacuum_due(due.root):
         vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
-        vacuum(Store(home.table(tenant, table)), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+        vacuum(places.table_store(tenant, table), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
     store.trim(Settings().lake.copies_mb << 20, COPIES_KEPT)
 
 
-def _safe_version(root: Path) -> int:
-    """Of the home that the table is in: <home>/<lake or errors>/<tenant>/<table>."""
-    return safe_version(Home(root.parents[2])) if len(root.parents) > 2 else NO_FLOOR
-
-
-def safe_version(home: Home) -> int:
+def settled_version(safe_version: SafeVersion) -> int:
     """What the accountant says, and at most the time before which rejected rows are not replayed: versions are
     microseconds."""
     replayed_since = (time.time_ns() // 1000) - REPLAYED_WITHIN // timedelta(microseconds=1)
-    try:
-        return min(int(home.safe_version.read_text()), replayed_since)
-    except (FileNotFoundError, ValueError):
-        return NO_FLOOR
+    known = safe_version.read()
+    return NO_FLOOR if known is None else min(known, replayed_since)
 
 
 def _is_vacuum_due(root: Path) -> bool:

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from millrace.model.names import Home
+from millrace.exchange.home import Home
 
 PRIVATE, PASSABLE, SHARED_WITH_GROUP = 0o700, 0o711, 0o750
 

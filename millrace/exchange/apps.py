@@ -1,0 +1,84 @@
+"""How the client apps do, and who asked for a run of one.
+
+The ingestion managers report once a second; the server and the probe of Kubernetes read the last report. The server asks for
+a run; the managers take the request when they begin it. If a report is lost, the server shows no status until the next one.
+If a request is lost, nobody runs the app; the caller has to ask again."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import orjson
+
+from millrace.atomic import replace_file
+from millrace.exchange.home import Home
+
+
+@dataclass(frozen=True, slots=True)
+class AppsReport:
+    """`tenants`: the status of each tenant's app. The rest describes how apps run on this machine."""
+
+    confinement: Mapping[str, Any]
+    limits: str
+    watching: str
+    tenants: Mapping[str, Mapping[str, Any]]
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+
+    @property
+    def age_seconds(self) -> float:
+        return (datetime.now(UTC) - datetime.fromisoformat(self.at)).total_seconds()
+
+
+class AppBoard(Protocol):
+    def report(self, report: AppsReport) -> None: ...
+
+    def last(self) -> AppsReport | None: ...
+
+    def withdraw(self) -> None:
+        """The managers are not there any more."""
+        ...
+
+    def ask(self, tenant: str) -> None:
+        """For a run of the tenant's app. Asked twice before it begins, it runs once."""
+        ...
+
+    def asked(self) -> set[str]:
+        """The tenants for whose apps a run is asked."""
+        ...
+
+    def is_asked(self, tenant: str) -> bool: ...
+
+    def clear_request(self, tenant: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AppFiles:
+    home: Home
+
+    def report(self, report: AppsReport) -> None:
+        replace_file(self.home.apps, orjson.dumps(asdict(report)))
+
+    def last(self) -> AppsReport | None:
+        try:
+            return AppsReport(**orjson.loads(self.home.apps.read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def withdraw(self) -> None:
+        self.home.apps.unlink(missing_ok=True)
+
+    def ask(self, tenant: str) -> None:
+        request = self.home.app_request(tenant)
+        request.parent.mkdir(parents=True, exist_ok=True)
+        request.touch()
+
+    def asked(self) -> set[str]:
+        folder = self.home.app_requests
+        return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+    def is_asked(self, tenant: str) -> bool:
+        return self.home.app_request(tenant).exists()
+
+    def clear_request(self, tenant: str) -> None:
+        self.home.app_request(tenant).unlink(missing_ok=True)

@@ -1,0 +1,64 @@
+"""All mailboxes of one platform: what a process opens at its start, and hands out part by part."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from millrace.exchange.aged import AgedVersionFiles, AgedVersions
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.apps import AppBoard, AppFiles
+from millrace.exchange.data_plane import DataPlaneFiles, DataPlaneNotes
+from millrace.exchange.definitions import DefinitionFiles, DefinitionStore
+from millrace.exchange.ends import EndBox, EndFiles
+from millrace.exchange.home import Home
+from millrace.exchange.keys import KeyFiles, keyring_of
+from millrace.exchange.places import Places
+from millrace.exchange.rule_keys import RuleKeyFiles, RuleKeys
+from millrace.exchange.safe_version import SafeVersion, SafeVersionFile
+from millrace.exchange.sink_kinds import SinkKindFiles, SinkKinds
+from millrace.exchange.stops import StopFiles, StopList
+from millrace.exchange.tenant_files import TenantFiles
+from millrace.seal.keyring import Keyring, WrappedKeys
+from millrace.settings import KmsSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    definitions: DefinitionStore
+    stops: StopList
+    ends: EndBox
+    aged: AgedVersions
+    sink_kinds: SinkKinds
+    safe_version: SafeVersion
+    data_plane: DataPlaneNotes
+    apps: AppBoard
+    rule_keys: RuleKeys
+    keys: WrappedKeys
+    places: Places
+    tenant_files: TenantFiles
+    app_folders: Callable[[str], Staging]
+
+    def keyring(self, kms: KmsSettings) -> Keyring:
+        return keyring_of(self.keys, kms)
+
+
+def open_exchange(root: Path) -> Exchange:
+    """The embedded form: files below one folder, which is made if it is missing."""
+    root.mkdir(parents=True, exist_ok=True)
+    home = Home(root)
+    return Exchange(
+        definitions=DefinitionFiles(home),
+        stops=StopFiles(home),
+        ends=EndFiles(home),
+        aged=AgedVersionFiles(home),
+        sink_kinds=SinkKindFiles(home),
+        safe_version=SafeVersionFile(home),
+        data_plane=DataPlaneFiles(home),
+        apps=AppFiles(home),
+        rule_keys=RuleKeyFiles(home),
+        keys=KeyFiles(home),
+        places=Places(home),
+        tenant_files=TenantFiles(home),
+        app_folders=partial(Staging, home),
+    )

@@ -1,0 +1,105 @@
+"""Where tables, rejected rows, staged rows, copies of remote tables, checkpoints and scratch files are.
+
+Everyone who opens a table asks here: the workers and the driver of the data plane write, the server and the accountant read.
+Embedded, all places are folders below the home."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.exchange.home import Home
+from millrace.lake.store import Store
+from millrace.model.names import checked_name
+from millrace.seal.cipher import Seal
+from millrace.seal.files import SealedStore
+from millrace.seal.keyring import Keyring
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    home: Home
+
+    def table(self, tenant: str, table: str) -> Path:
+        return self.home.table(tenant, table)
+
+    def errors(self, tenant: str, table: str) -> Path:
+        return self.home.table_errors(tenant, table)
+
+    def copies(self, tenant: str, table: str, place: str) -> Path:
+        """What is kept here of a table that lives elsewhere; `place` tells places apart."""
+        return self.home.table_copies(tenant, table, place)
+
+    def table_store(self, tenant: str, table: str) -> Store:
+        return Store(self.table(tenant, table))
+
+    def error_store(self, keyring: Keyring, tenant: str, table: str, seal: Seal | None = None) -> SealedStore:
+        """Rejected rows. The log of the table, and which of its rows are gone, is nobody's secret."""
+        root = self.errors(tenant, table)
+        return SealedStore(root, keyring, tenant, table, seal=seal, is_secret=_is_data_file)
+
+    def store_for_rejects(self, keyring: Keyring, tenant: str, table: str, key: str | None, owner: str) -> Store:
+        """Where rows of one import are added: sealed by its data key, or plain if it has none."""
+        if key is None:
+            return Store(self.errors(tenant, table))
+        return self.error_store(keyring, tenant, table, keyring.seal(tenant, table, key, owner))
+
+    def staging_store(self, keyring: Keyring, tenant: str, table: str, seal: Seal | None = None) -> SealedStore:
+        """Accepted rows of a tenant whose agreement asks for encryption, sealed, until the sinks have them."""
+        return SealedStore(self.staged(tenant, table), keyring, tenant, table, seal=seal)
+
+    def staged(self, tenant: str, table: str) -> Path:
+        return self.home.staged(tenant, table)
+
+    def staged_tables(self) -> list[tuple[str, str]]:
+        """The tables that ever had sealed rows, by tenant and name."""
+        return [(path.parent.name, path.name) for path in self.home.staged_tables()]
+
+    def error_tables(self, tenant: str) -> list[str]:
+        return sorted(path.name for path in (self.home.errors / checked_name("tenant", tenant)).glob("*"))
+
+    @property
+    def control_store(self) -> Path:
+        """The SQLite file, where the operator names no other store."""
+        return self.home.store
+
+    @property
+    def broker(self) -> Path:
+        """The broker's own data, where the platform runs it."""
+        return self.home.broker
+
+    @property
+    def parked(self) -> Path:
+        """What has not reached its sink yet, by kind, tenant, table and target."""
+        return self.home.parked
+
+    def queue(self, kind: str, tenant: str, table: str, target: str) -> Path:
+        return self.home.queue(kind, tenant, table, target)
+
+    def checkpoint(self, query: str) -> Path:
+        return self.home.checkpoints / query
+
+    def scratch(self) -> Path:
+        """A folder whose content may go at any restart."""
+        self.home.scratch.mkdir(parents=True, exist_ok=True)
+        return self.home.scratch
+
+    def spool(self) -> Path:
+        """A folder for uploads that the server cannot cut while they arrive."""
+        self.home.staging.mkdir(parents=True, exist_ok=True)
+        return self.home.staging
+
+    def clear_spool(self) -> None:
+        """What was spooled for an upload does not outlive the server that received it."""
+        for spooled in self.home.staging.iterdir() if self.home.staging.is_dir() else ():
+            spooled.unlink(missing_ok=True)
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.home.root).free
+
+
+def places_below(root: Path) -> Places:
+    return Places(Home(root))
+
+
+def _is_data_file(name: str) -> bool:
+    return "/" not in name and name.endswith(".parquet")
