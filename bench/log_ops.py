@@ -46,7 +46,7 @@ def _ops(bench: Bench) -> list[Figure]:
 def _appends(bench: Bench) -> list[Figure]:
     """One row each into one table, over a few keys: the last one must win everywhere."""
     schema = {"type": "record", "name": "trickle", "fields": [{"name": n, "type": "long"} for n in ("id", "place")]}
-    bench.connection.apply_table(TENANT, "trickle", {"schema": schema, "primary_key": ["id"]})
+    bench.connection.tables.apply(TENANT, "trickle", {"schema": schema, "primary_key": ["id"]})
     made = [_one_row(number) for number in range(APPENDS)]
     begun = time.perf_counter()
     _append(bench, made)
@@ -76,7 +76,7 @@ def _schema_changes(bench: Bench) -> list[Figure]:
         fields += [{"name": f"c{n}", "type": ["null", "string"]} for n in range(COLUMNS - VERSIONS + version)]
         document = {"schema": {"type": "record", "name": "wide", "fields": fields}, "primary_key": ["id"]}
         begun = time.perf_counter()
-        answer = bench.connection.apply_table(TENANT, "wide", document)
+        answer = bench.connection.tables.apply(TENANT, "wide", document)
         seconds.append(time.perf_counter() - begun)
         bench.finished(dict(answer)["import"])
     return [at_most("schema_change", statistics.median(seconds[-10:]), "s", 1.0, f"slowest {max(seconds):.2f} s")]
@@ -111,4 +111,4 @@ def _known(bench: Bench, route: str) -> None:
 
 
 def _location(bench: Bench, table: str) -> str:
-    return bench.connection.table(TENANT, table)["location"]
+    return bench.connection.tables.show(TENANT, table)["location"]

@@ -30,7 +30,7 @@ def run() -> list[Figure]:
 
 def _declare(bench: Bench, table: str) -> None:
     schema = {"type": "record", "name": table, "fields": [{"name": n, "type": "long"} for n in ("id", "place")]}
-    bench.connection.apply_table(TENANT, table, {"schema": schema, "primary_key": ["id"]})
+    bench.connection.tables.apply(TENANT, table, {"schema": schema, "primary_key": ["id"]})
 
 
 def _streamed(bench: Bench, rows: int, suffix: str) -> Figure:
@@ -40,16 +40,16 @@ def _streamed(bench: Bench, rows: int, suffix: str) -> Figure:
     path = bench.data.folder / f"ids-{rows}.csv"
     if not path.exists():
         path.write_text("id,place\n" + "".join(f"{number},-1\n" for number in range(rows)))
-    bench.finished(bench.connection.upload_file(path, Submission(TENANT, table))["id"])
+    bench.finished(bench.connection.imports.send_file(path, Submission(TENANT, table))["id"])
     sent: list[float] = []
-    with bench.connection.stream(TENANT, table) as stream:
+    with bench.connection.rows.sender(TENANT, table) as stream:
         begun = time.time()
         for number in range(TRICKLE_SECONDS * TRICKLE_RATE):
             time.sleep(max(0.0, begun + number / TRICKLE_RATE - time.time()))
             key = number * 7919 % rows if number % 2 else rows + number
             sent.append(time.time())
             stream.send(json.dumps({"id": key, "place": number}).encode() + b"\n")
-    durable = _durable_at(Path(bench.connection.table(TENANT, table)["location"]))
+    durable = _durable_at(Path(bench.connection.tables.show(TENANT, table)["location"]))
     seconds = [durable[number] - at for number, at in enumerate(sent)][TRICKLE_RATE:]
     note = f"into {rows:,} rows; slowest {max(seconds):.2f} s"
     return at_most(f"streamed_row{suffix}", statistics.median(seconds), "s", 0.7, note)
@@ -71,11 +71,11 @@ def _durable_at(location: Path) -> dict[int, float]:
 
 def _end_after_commit(bench: Bench) -> list[Figure]:
     waits = []
-    location = Path(bench.connection.table(TENANT, "analytics")["location"])
+    location = Path(bench.connection.tables.show(TENANT, "analytics")["location"])
     for number in range(ENDS):
         bench.load(bench.data.rows(100, 200_000_000 + number * 100))
         newest = max((location / "_delta_log").glob("*.json"))
-        ended = bench.connection.imports(tenant=TENANT, table="analytics", limit=1)[0]["ended_at"]
+        ended = bench.connection.imports.list(tenant=TENANT, table="analytics", limit=1)[0]["ended_at"]
         assert ended is not None
         waits.append(datetime.fromisoformat(ended).timestamp() - newest.stat().st_mtime)
     return [at_most("end_after_commit", statistics.median(waits), "s", 0.3, f"slowest {max(waits):.2f} s")]
@@ -87,7 +87,7 @@ def _bulk(bench: Bench) -> Figure:
         b"".join(b'{"id":%d,"place":%d}\n' % (n, n) for n in range(first, first + FRAME_ROWS))
         for first in range(0, BULK_ROWS, FRAME_ROWS)
     ]
-    with bench.connection.stream(TENANT, "poured") as stream:
+    with bench.connection.rows.sender(TENANT, "poured") as stream:
         begun = time.perf_counter()
         for frame in frames:
             stream.send(frame)

@@ -14,10 +14,10 @@ def run() -> list[Figure]:
     with bench_platform() as bench:
         path = bench.data.spoiled(BAD, GOOD)
         with peak_memory(bench.running.process.pid) as peaks:
-            sent = bench.connection.upload_file(path, Submission(TENANT, TABLE))
+            sent = bench.connection.imports.send_file(path, Submission(TENANT, TABLE))
             document = bench.finished(sent["id"])
         begun = time.perf_counter()
-        page = bench.connection.error_page(document["id"], limit=100)
+        page = bench.connection.rejected.page(document["id"], limit=100)
         seconds = time.perf_counter() - begun
     expected = {"read": BAD + GOOD, "accepted": GOOD, "rejected": BAD, "ignored": 0}
     wrong = sum(abs(document["rows"][name] - count) for name, count in expected.items())  # type: ignore[literal-required]

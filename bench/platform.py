@@ -31,25 +31,25 @@ class Bench:
     data: Data
 
     def declare_tenant(self, tenant: str = TENANT, **agreed: Any) -> None:
-        self.connection.apply_tenant(tenant, {**_example("service_agreement"), "client": tenant, **agreed})
+        self.connection.tenants.apply(tenant, {**_example("service_agreement"), "client": tenant, **agreed})
 
     def declare_table(self, table: str = TABLE, tenant: str = TENANT) -> None:
         """Tenant A's table as in the examples, without its limit on file size."""
         declaration = {**_example("data_file_configuration"), "table": table}
         del declaration["max_file_size_mb"]
-        self.connection.apply_table(tenant, table, declaration)
+        self.connection.tables.apply(tenant, table, declaration)
 
     def load(self, path: Path, table: str = TABLE, tenant: str = TENANT) -> float:
         """Seconds from submission to END; refuses anything but a complete import."""
         begun = time.perf_counter()
-        document = self.finished(self.connection.upload_file(path, Submission(tenant, table))["id"])
+        document = self.finished(self.connection.imports.send_file(path, Submission(tenant, table))["id"])
         seconds = time.perf_counter() - begun
         if document["state"] != "completed":
             raise RuntimeError(f"{path.name} is {document['state']}: {document['error']}")
         return seconds
 
     def finished(self, import_id: str) -> ImportDocument:
-        return self.connection.wait(import_id, timeout=IMPORT_SECONDS)
+        return self.connection.imports.wait(import_id, timeout=IMPORT_SECONDS)
 
     def median_load(self, paths: list[Path], table: str = TABLE) -> float:
         return statistics.median(self.load(path, table) for path in paths)

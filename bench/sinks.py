@@ -65,4 +65,4 @@ def cpu_seconds(pids: list[int]) -> float:
 
 
 def begin_upload(bench: Bench, path: Path, table: str) -> str:
-    return bench.connection.upload_file(path, Submission(TENANT, table))["id"]
+    return bench.connection.imports.send_file(path, Submission(TENANT, table))["id"]

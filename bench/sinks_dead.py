@@ -80,7 +80,7 @@ class Load:
     def wait(self, seconds: float) -> set[str]:
         deadline = time.monotonic() + seconds
         left = max(1.0, deadline - time.monotonic())
-        return {self._bench.connection.wait(one, timeout=left)["state"] for one in self._ids}
+        return {self._bench.connection.imports.wait(one, timeout=left)["state"] for one in self._ids}
 
 
 def _file(bench: Bench, number: int) -> Path:

@@ -49,7 +49,7 @@ def _names(bench: Bench) -> Figure:
 
 
 def _tenants(bench: Bench) -> set[str]:
-    return {str(tenant["name"]) for tenant in bench.connection.tenants()}
+    return {str(tenant["name"]) for tenant in bench.connection.tenants.list()}
 
 
 def _folders(home: Path) -> set[str]:
@@ -60,7 +60,7 @@ def _folders(home: Path) -> set[str]:
 
 def _roles(bench: Bench) -> Figure:
     """Each cell of the table whose answer is not what the table says."""
-    make = bench.connection.make_token
+    make = bench.connection.tokens.create
     tokens = {role: make(role, tenant="acme", role=role)["token"] for role in ROLES if role != OPERATOR}
     tokens |= {
         f"{role}:notes": make(f"{role}-", tenant="acme", role=role, tables=["notes"])["token"] for role in LIMITABLE
@@ -93,7 +93,7 @@ def _ask(client: httpx2.Client, endpoint: str, token: str, tenant: str) -> int:
 
 
 def _requests(bench: Bench) -> Figure:
-    token = bench.connection.create_token("boss", tenant="acme", role="admin")
+    token = bench.connection.tokens.create("boss", tenant="acme", role="admin")["token"]
     tried = [attempt for attempt in attempts("acme") if not attempt.form]
     through = []
     with httpx2.Client(base_url=bench.connection.endpoint.url, timeout=60, trust_env=False) as client:

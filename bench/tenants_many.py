@@ -30,7 +30,7 @@ def run() -> list[Figure]:
             seconds = _declare(connection)
         with running_platform(home, {}) as running, Millrace.from_home(home) as connection:
             added = _memory_mb(running.process.pid) - before
-            there = len(connection.tenants())
+            there = len(connection.tenants.list())
             more = partitions_in(home) - partitions
     finally:
         shutil.rmtree(home, ignore_errors=True)
@@ -48,7 +48,7 @@ def run() -> list[Figure]:
 def _declare(connection: Millrace) -> float:
     begun = time.perf_counter()
     with ThreadPoolExecutor(SUBMITTERS) as pool:
-        list(pool.map(lambda number: connection.apply_tenant(f"tenant{number:05d}", {"priority": 1}), range(TENANTS)))
+        list(pool.map(lambda number: connection.tenants.apply(f"tenant{number:05d}", {"priority": 1}), range(TENANTS)))
     return time.perf_counter() - begun
 
 

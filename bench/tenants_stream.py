@@ -7,7 +7,6 @@ from datetime import datetime
 
 from bench.figure import Figure, at_most
 from bench.platform import TABLE, TENANT, Bench, bench_platform
-from millrace.client.apps import Apps
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 
@@ -17,7 +16,7 @@ DEADLINE_SECONDS = 120.0
 
 def run() -> list[Figure]:
     with bench_platform() as bench:
-        bench.connection.apply_tenant(TENANT, {"app": {"command": ["sleep", "1000000"], "mode": "stream"}})
+        bench.connection.tenants.apply(TENANT, {"app": {"command": ["sleep", "1000000"], "mode": "stream"}})
         staging = Staging(Home(bench.running.home), TENANT)
         _wait_running(bench)
         texts = _pieces(bench)
@@ -56,7 +55,7 @@ def _ended(bench: Bench, names: set[str]) -> dict[str, float]:
     """When the import of each ended; refuses any that is not complete."""
     ends = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < ends:
-        found = bench.connection.imports(tenant=TENANT, table=TABLE, limit=2 * CROWD)
+        found = bench.connection.imports.list(tenant=TENANT, table=TABLE, limit=2 * CROWD)
         over = {doc["file_name"]: doc for doc in found if doc["file_name"] in names and doc["ended_at"] is not None}
         if bad := [doc for doc in over.values() if doc["state"] != "completed"]:
             raise RuntimeError(f"{bad[0]['file_name']} is {bad[0]['state']}: {bad[0]['error']}")
@@ -69,7 +68,7 @@ def _ended(bench: Bench, names: set[str]) -> dict[str, float]:
 def _wait_running(bench: Bench) -> None:
     ends = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < ends:
-        status = Apps(bench.connection).show(TENANT)["status"]
+        status = bench.connection.apps.show(TENANT)["status"]
         if status is not None and status["state"] == "running":
             return
         time.sleep(0.1)

@@ -32,7 +32,7 @@ def run() -> list[Figure]:
 
 
 def _submit(bench: Bench, path: Path, table: str) -> str:
-    return bench.connection.upload_file(path, Submission(TENANT, table))["id"]
+    return bench.connection.imports.send_file(path, Submission(TENANT, table))["id"]
 
 
 def partitions_in(home: Path) -> int:
@@ -50,7 +50,7 @@ class _Watch:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
-        for _, event in self._bench.connection.follow_events(after=0):
+        for _, event in self._bench.connection.events.follow(after=0):
             state = event["type"].rpartition(".")[2]
             if state in ("completed", "failed", "cancelled"):
                 with self._heard:

@@ -8,7 +8,7 @@ from millrace.client import Millrace
 
 def audit(session: Session, tenant: str | None, limit: int) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = connection.audit(tenant, limit=limit)
+        found = connection.audit.list(tenant, limit=limit)
     if session.json:
         for entry in found:
             print_json(entry)
@@ -19,7 +19,7 @@ def audit(session: Session, tenant: str | None, limit: int) -> None:
 
 def usage(session: Session, tenant: str | None, days: int) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = connection.usage(of_tenant(connection, tenant), days=days)
+        found = connection.usage.show(of_tenant(connection, tenant), days=days)
     if session.json:
         print_json(found)
         return

@@ -9,8 +9,7 @@ from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
-from millrace.client.declaring import DeclarationWarning, Difference, apply_table, apply_tenant, diff_table, diff_tenant
-from millrace.client.documents import Applied
+from millrace.client.documents import DeclarationResult, DeclarationWarning, Difference
 from millrace.model.errors import Refused
 
 
@@ -47,8 +46,8 @@ def difference(connection: Millrace, declaration: Declaration, new_generation: b
     """What it would change, or why it would be refused."""
     tenant, document = declaration.tenant, declaration.document
     if declaration.table is None:
-        return diff_tenant(connection, tenant, document, strict=strict)
-    return diff_table(connection, tenant, declaration.table, document, new_generation=new_generation, strict=strict)
+        return connection.tenants.diff(tenant, document, strict=strict)
+    return connection.tables.diff(tenant, declaration.table, document, new_generation=new_generation, strict=strict)
 
 
 def apply_one(
@@ -57,15 +56,15 @@ def apply_one(
     new_generation: bool = False,
     strict: bool = False,
     check: bool = True,
-) -> Applied:
+) -> DeclarationResult:
     tenant, document = declaration.tenant, declaration.document
     if declaration.table is None:
-        return apply_tenant(connection, tenant, document, strict=strict)
+        return connection.tenants.apply(tenant, document, strict=strict)
     told = {"new_generation": new_generation, "strict": strict, "check": check}
-    return apply_table(connection, tenant, declaration.table, document, **told)
+    return connection.tables.apply(tenant, declaration.table, document, **told)
 
 
-def _outcome(applied: Applied) -> str:
+def _outcome(applied: DeclarationResult) -> str:
     if "changed" not in applied:
         return "requested"
     if not applied["changed"]:
@@ -73,7 +72,7 @@ def _outcome(applied: Applied) -> str:
     return "created" if applied.get("revision") == 1 else "changed"
 
 
-def _say(session: Session, declaration: Declaration, applied: Applied) -> None:
+def _say(session: Session, declaration: Declaration, applied: DeclarationResult) -> None:
     outcome, doubts = _outcome(applied), applied.get("warnings", [])
     if session.json:
         told = {"tenant": declaration.tenant, "table": declaration.table, "outcome": outcome}

@@ -7,7 +7,7 @@ from typing import Any
 from millrace.cli.printing import print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import Millrace
-from millrace.client.apps import Apps
+from millrace.client.apps import AppClient
 from millrace.model.errors import Missing, Unavailable
 
 LOOK_SECONDS = 0.2
@@ -17,7 +17,7 @@ OVER = ("succeeded", "failed", "interrupted")
 
 def show_all(session: Session) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = Apps(connection).all()
+        found = connection.apps.list()
     if session.json:
         print_json(found)
         return
@@ -42,7 +42,7 @@ def _app_row(item: dict[str, Any]) -> tuple[object, ...]:
 
 def run(session: Session, tenant: str, wait: bool) -> int:
     with Millrace.from_home(session.home) as connection:
-        apps = Apps(connection)
+        apps = connection.apps
         before = {each["id"] for each in apps.runs(tenant)}
         apps.run(tenant)
         if not wait:
@@ -53,7 +53,7 @@ def run(session: Session, tenant: str, wait: bool) -> int:
     return 0 if ended["state"] == "succeeded" and not ended["files"]["failed"] else EXIT_FAILED
 
 
-def _ended(apps: Apps, tenant: str, before: set[str]) -> dict[str, Any]:
+def _ended(apps: AppClient, tenant: str, before: set[str]) -> dict[str, Any]:
     """The first run behind those before, once it is over."""
     begun_by, run_id = time.monotonic() + BEGIN_SECONDS, None
     while run_id is None:
@@ -62,14 +62,14 @@ def _ended(apps: Apps, tenant: str, before: set[str]) -> dict[str, Any]:
         if run_id is None and time.monotonic() > begun_by:
             raise Unavailable(f"No run of {tenant} began.", remedy="See `millrace app list` and the log managers.log.")
         time.sleep(LOOK_SECONDS)
-    while (document := apps.one_run(tenant, run_id))["state"] not in OVER:
+    while (document := apps.show_run(tenant, run_id))["state"] not in OVER:
         time.sleep(LOOK_SECONDS)
     return document
 
 
 def runs(session: Session, tenant: str, limit: int) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = Apps(connection).runs(tenant, limit=limit)
+        found = connection.apps.runs(tenant, limit=limit)
     if session.json:
         for one in found:
             print_json(one)
@@ -85,7 +85,7 @@ def _run_row(one: dict[str, Any]) -> tuple[object, ...]:
 
 def files(session: Session, tenant: str, run_id: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        apps = Apps(connection)
+        apps = connection.apps
         found = apps.files(tenant, run_id or _latest(apps, tenant))
     if session.json:
         for one in found:
@@ -114,12 +114,12 @@ def _why(report: dict[str, Any]) -> str:
 def logs(session: Session, tenant: str, run_id: str | None, name: str | None, tail: int) -> None:
     """Of a program's two outputs, the second one on standard error."""
     with Millrace.from_home(session.home) as connection:
-        apps = Apps(connection)
+        apps = connection.apps
         run_id = run_id or _latest(apps, tenant)
         if session.json:
-            print_json(apps.one_run(tenant, run_id))
+            print_json(apps.show_run(tenant, run_id))
             return
-        kept = {log["name"] for log in apps.one_run(tenant, run_id)["logs"]}
+        kept = {log["name"] for log in apps.show_run(tenant, run_id)["logs"]}
         for each in [name] if name else sorted({"stdout.log", "stderr.log"} & kept, reverse=True):
             stream = sys.stderr if each.startswith("stderr") else sys.stdout
             for piece in apps.log(tenant, run_id, each, tail_bytes=tail):
@@ -127,7 +127,7 @@ def logs(session: Session, tenant: str, run_id: str | None, name: str | None, ta
             stream.flush()
 
 
-def _latest(apps: Apps, tenant: str) -> str:
+def _latest(apps: AppClient, tenant: str) -> str:
     found = apps.runs(tenant, limit=1)
     if not found:
         raise Missing(f"The client app of {tenant} has not run.", remedy="See `millrace app list`.", code="no_run")

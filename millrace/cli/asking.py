@@ -22,11 +22,11 @@ def query(session: Session, sql: str, max_rows: int | None) -> None:
 def events(session: Session, follow: bool, after: int, limit: int) -> None:
     with Millrace.from_home(session.home) as connection:
         if not follow:
-            for event in connection.events(after=after, limit=limit, newest=after == 0)["items"]:
+            for event in connection.events.page(after=after, limit=limit, newest=after == 0)["items"]:
                 _show_event(session, event)
             return
         try:
-            for _, event in connection.follow_events(after=after):
+            for _, event in connection.events.follow(after=after):
                 _show_event(session, event)
         except KeyboardInterrupt:
             return

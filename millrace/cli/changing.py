@@ -7,15 +7,18 @@ from typing import Any
 from millrace.cli.printing import print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import Millrace
-from millrace.client.changing import amend, change_table, discard, reasons, replay, revisions
 from millrace.client.documents import ImportDocument
 
 
 def change(session: Session, target: str, what: str, *, wait_turn: bool, wait: bool) -> int:
     tenant, _, table = target.partition("/")
     with Millrace.from_home(session.home) as connection:
-        answer = change_table(connection, tenant, table, what, wait_turn=wait_turn)
-        ended = connection.wait(answer["import"]) if wait and "import" in answer else None
+        if what == "restore":
+            answer = connection.tables.restore(tenant, table)
+        else:
+            send = connection.tables.drop if what == "drop" else connection.tables.truncate
+            answer = send(tenant, table, wait_turn=wait_turn)
+        ended = connection.imports.wait(answer["import"]) if wait and "import" in answer else None
     done = {"truncate": "empty", "drop": "dropped", "restore": "back"}[what]
     if session.json:
         print_json({**answer, **({"state": ended["state"]} if ended else {})})
@@ -27,7 +30,7 @@ def change(session: Session, target: str, what: str, *, wait_turn: bool, wait: b
 def history(session: Session, target: str) -> None:
     tenant, _, table = target.partition("/")
     with Millrace.from_home(session.home) as connection:
-        found = revisions(connection, tenant, table)
+        found = connection.tables.revisions(tenant, table)
     if session.json:
         for one in found:
             print_json(one)
@@ -41,7 +44,7 @@ def history(session: Session, target: str) -> None:
 
 def count(session: Session, import_id: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = reasons(connection, import_id)
+        found = connection.rejected.reasons(import_id)
     if session.json:
         for one in found:
             print_json(one)
@@ -53,19 +56,16 @@ def count(session: Session, import_id: str) -> None:
 
 
 def replay_rows(session: Session, import_id: str, rule: str | None, span: str | None, wait: bool) -> int:
-    chosen = {"rule": rule, "span": span}
-    return _follow(session, lambda connection: replay(connection, import_id, chosen), wait)
+    return _follow(session, lambda connection: connection.rejected.replay(import_id, rule=rule, span=span), wait)
 
 
 def discard_rows(session: Session, import_id: str, rule: str | None) -> int:
-    return _follow(session, lambda connection: discard(connection, import_id, {"rule": rule}), False)
+    return _follow(session, lambda connection: connection.rejected.discard(import_id, rule=rule), False)
 
 
 def amend_rows(session: Session, import_id: str, file: Path, rule: str | None, wait: bool) -> int:
-    options = {} if rule is None else {"rule": rule}
-
     def send(connection: Millrace) -> dict[str, Any]:
-        document = amend(connection, import_id, file, options)
+        document = connection.rejected.amend(import_id, file, rule=rule)
         return {"import": document["id"]}
 
     return _follow(session, send, wait)
@@ -74,7 +74,7 @@ def amend_rows(session: Session, import_id: str, file: Path, rule: str | None, w
 def _follow(session: Session, ask: Callable[[Millrace], dict[str, Any]], wait: bool) -> int:
     with Millrace.from_home(session.home) as connection:
         answer = ask(connection)
-        document = connection.wait(answer["import"]) if wait else connection.import_(answer["import"])
+        document = connection.imports.wait(answer["import"]) if wait else connection.imports.show(answer["import"])
     if session.json:
         print_json({**document, **{name: value for name, value in answer.items() if name != "import"}})
     else:

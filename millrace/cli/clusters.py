@@ -99,8 +99,8 @@ def _documents(session: Session, source: Source) -> Iterator[tuple[dict[str, Any
         yield from ((one.document, False) for one in found)
         return
     with Millrace.from_home(session.home) as connection:
-        for tenant in connection.tenants():
-            agreement = connection.tenant(tenant["name"])["agreement"]
+        for tenant in connection.tenants.list():
+            agreement = connection.tenants.show(tenant["name"])["agreement"]
             yield {"client": tenant["name"], **agreement}, "deleted_at" in tenant
 
 

@@ -18,9 +18,9 @@ from millrace.cli.importing import follow
 from millrace.cli.inspecting import show_rejected
 from millrace.cli.printing import LEDGER, exact, ledger_row, print_json, print_table
 from millrace.cli.samples import Sample, review_sample, speed_sample
-from millrace.cli.sending import Sender
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.cli.tracks import Track
+from millrace.cli.uploading import FileUploads
 from millrace.client import Millrace, Submission
 from millrace.client.documents import ImportDocument
 from millrace.model.errors import Missing
@@ -100,7 +100,7 @@ def _import(session: Session, connection: Millrace, samples: list[Sample]) -> li
         [Track(file.path.name, file.path, sample.tenant, sample.table) for file in sample.files] for sample in samples
     ]
     for sample, of_sample in zip(samples, tracks, strict=True):
-        Sender(connection, Submission(sample.tenant, sample.table), of_sample).start()
+        FileUploads(connection, Submission(sample.tenant, sample.table), of_sample).start()
     together = [track for of_sample in tracks for track in of_sample]
     with board_for(together, quiet=session.json) as board:
         follow(connection, together, board)
@@ -112,7 +112,7 @@ def _tell(session: Session, connection: Millrace, imported: Imported) -> None:
         return
     sample, first = imported.sample, imported.documents[0]
     print(f"\nSome of the {first['rows']['rejected']:,} rejected rows of {sample.files[0].path.name}:")
-    for row in connection.errors(first["id"], limit=SHOWN_REJECTS):
+    for row in connection.rejected.list(first["id"], limit=SHOWN_REJECTS):
         show_rejected(row)
     print(f"\n> {sample.question}")
     result = connection.query(sample.question)
@@ -129,7 +129,7 @@ def _contradictions(connection: Millrace, imported: Imported) -> Iterator[str]:
         expected = {"read": file.rows, "accepted": file.rows - len(file.bad), "rejected": len(file.bad), "ignored": 0}
         if document["rows"] != expected:
             yield f"{name}: counted {document['rows']}, expected {expected}"
-        rejected = [row["row"] for row in connection.errors(document["id"])]
+        rejected = [row["row"] for row in connection.rejected.list(document["id"])]
         if rejected != list(file.bad):
             wrong = sorted(set(rejected) ^ set(file.bad))[:5]
             yield f"{name}: rejected {len(rejected)} rows, expected {len(file.bad)}; they differ at rows {wrong}"

@@ -10,7 +10,7 @@ from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import Millrace
-from millrace.client.declaring import Difference
+from millrace.client.documents import Difference
 
 
 def run(

@@ -10,7 +10,6 @@ from typing import TypeVar
 from millrace.cli.printing import print_json
 from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
-from millrace.client.apps import Apps
 from millrace.client.endpoint import default_home
 from millrace.embed.jars import cache_folder
 from millrace.embed.java import find_java
@@ -104,14 +103,14 @@ def _platform(session: Session) -> Iterator[Check]:
             yield Check(
                 part, str(state), "" if well else "See the logs folder of the home.", 0 if well else EXIT_FAILED
             )
-        yield _asked("token", connection.tenants, lambda tenants: f"accepted; {len(tenants)} tenants visible")
+        yield _asked("token", connection.tenants.list, lambda tenants: f"accepted; {len(tenants)} tenants visible")
         yield _client_apps(connection)
 
 
 def _client_apps(connection: Millrace) -> Check:
     """How apart the tenants' programs run is worth a warning, and no failure of the platform."""
     try:
-        found = Apps(connection).all()
+        found = connection.apps.list()
     except MillraceError as failed:
         return Check("client apps", failed.message, failed.remedy)
     backend = found["backend"]

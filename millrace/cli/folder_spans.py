@@ -16,9 +16,9 @@ import typer
 
 from millrace.cli.tracks import Track
 from millrace.client import Problem, Unreachable
-from millrace.client.connection import PATIENCE_SECONDS
-from millrace.client.spans import SpanDocument, Spans
-from millrace.client.upload import Patience
+from millrace.client.documents import SpanDocument
+from millrace.client.patience import PATIENCE_SECONDS, Patience
+from millrace.client.spans import SpanClient
 from millrace.model.errors import Invalid, MillraceError, Unavailable
 from millrace.model.names import checked_span, span_lineage
 
@@ -42,10 +42,11 @@ def folder_spans(paths: Sequence[Path], below: str | None) -> list[str]:
 class FolderSpans:
     """Used by the threads that send the files."""
 
-    def __init__(self, spans: Spans, tracks: Sequence[Track], below: str | None) -> None:
+    def __init__(self, spans: SpanClient, tenant: str, tracks: Sequence[Track], below: str | None) -> None:
         if any(track.path is None for track in tracks):
             raise typer.BadParameter("Standard input lies in no folder.")
         self._spans = spans
+        self._tenant = tenant
         self._below = below
         named = folder_spans([track.path for track in tracks if track.path is not None], below)
         self._of = {id(track): name for track, name in zip(tracks, named, strict=True)}
@@ -62,10 +63,10 @@ class FolderSpans:
         """Called for one track after the other."""
         if self._below and not self._begun:
             # Begun below one that is not there, it would open that one too, and nobody would end it.
-            self._spans.show(self._below)
+            self._spans.show(self._tenant, self._below)
         for level in self._levels(self.joined_by(track)):
             if level not in self._begun:
-                _patiently(partial(self._spans.begin, level))
+                _patiently(partial(self._spans.begin, self._tenant, level))
                 self._begun.append(level)
 
     def handed_over(self, track: Track) -> None:
@@ -78,24 +79,24 @@ class FolderSpans:
                 self._missing[level] -= 1
                 complete = not self._missing[level] and level not in self._broken
             if complete:
-                self._settle(partial(self._spans.end, level))
+                self._settle(partial(self._spans.end, self._tenant, level))
 
     def _give_up(self, begun: list[str], track: Track, failure: MillraceError) -> None:
         """A folder without one of its files never ends well. A platform that is away finds that out by the lease."""
         with self._lock:
             self._broken.update(begun)
         if begun and not isinstance(failure, Unavailable):
-            self._settle(partial(self._spans.abort, begun[-1], reason=f"{track.name}: {failure}"[:500]))
+            self._settle(partial(self._spans.abort, self._tenant, begun[-1], reason=f"{track.name}: {failure}"[:500]))
 
     def abort(self, reason: str) -> None:
         """Everything that was begun and not ended yet."""
         for level in [level for level in self._begun if self._missing[level] > 0]:
             with suppress(MillraceError):
-                self._spans.abort(level, reason=reason)
+                self._spans.abort(self._tenant, level, reason=reason)
 
     def outcomes(self) -> list[SpanDocument]:
         """What became of each span, once all files are over."""
-        return [self._spans.wait(level, timeout=END_SECONDS) for level in self._begun]
+        return [self._spans.wait(self._tenant, level, timeout=END_SECONDS) for level in self._begun]
 
     def _levels(self, name: str) -> list[str]:
         """The span and those above it that are ours, the topmost first."""

@@ -6,26 +6,26 @@ from millrace.cli.printing import print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.cli.tenancy import of_tenant
 from millrace.client import Millrace
-from millrace.client.subscriptions import SubscriptionDocument, Webhooks
+from millrace.client.documents import SubscriptionDocument
 
 HEADERS = ("webhook", "url", "types", "order", "on", "delivered", "given up", "waiting", "lag s", "last error")
 
 
 def add(session: Session, name: str, url: str, tenant: str | None, types: list[str], order: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        made = Webhooks(connection, of_tenant(connection, tenant)).add(name, url, types=types, order=order)
+        made = connection.webhooks.add(of_tenant(connection, tenant), name, url, types=types, order=order)
     _show_secret(session, made)
 
 
 def rotate(session: Session, name: str, tenant: str | None, overlap_seconds: float) -> None:
     with Millrace.from_home(session.home) as connection:
-        made = Webhooks(connection, of_tenant(connection, tenant)).rotate(name, overlap_seconds=overlap_seconds)
+        made = connection.webhooks.rotate(of_tenant(connection, tenant), name, overlap_seconds=overlap_seconds)
     _show_secret(session, made)
 
 
 def list_(session: Session, tenant: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = Webhooks(connection, of_tenant(connection, tenant)).list()
+        found = connection.webhooks.list(of_tenant(connection, tenant))
     if session.json:
         for each in found:
             print_json(each)
@@ -35,7 +35,7 @@ def list_(session: Session, tenant: str | None) -> None:
 
 def remove(session: Session, name: str, tenant: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        Webhooks(connection, of_tenant(connection, tenant)).remove(name)
+        connection.webhooks.remove(of_tenant(connection, tenant), name)
     if session.json:
         print_json({"name": name, "removed": True})
     else:
@@ -44,7 +44,7 @@ def remove(session: Session, name: str, tenant: str | None) -> None:
 
 def switch(session: Session, name: str, tenant: str | None, *, enabled: bool) -> None:
     with Millrace.from_home(session.home) as connection:
-        changed = Webhooks(connection, of_tenant(connection, tenant)).change(name, enabled=enabled)
+        changed = connection.webhooks.change(of_tenant(connection, tenant), name, enabled=enabled)
     if session.json:
         print_json(changed)
     else:
@@ -53,7 +53,7 @@ def switch(session: Session, name: str, tenant: str | None, *, enabled: bool) ->
 
 def test(session: Session, name: str, tenant: str | None) -> int:
     with Millrace.from_home(session.home) as connection:
-        tried = Webhooks(connection, of_tenant(connection, tenant)).test(name)
+        tried = connection.webhooks.test(of_tenant(connection, tenant), name)
     if session.json:
         print_json(tried)
     elif tried["error"] is None:

@@ -11,13 +11,13 @@ import typer
 from millrace.cli.board import Board, board_for
 from millrace.cli.folder_spans import FolderSpans
 from millrace.cli.printing import LEDGER, ledger_line, ledger_row, print_json, print_table
-from millrace.cli.sending import Sender
 from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, Session
 from millrace.cli.spanning import span_line
 from millrace.cli.tracks import Track
+from millrace.cli.uploading import FileUploads
 from millrace.client import FileOptions, Millrace, Problem, Submission, Unreachable
-from millrace.client.connection import PATIENCE_SECONDS, may_pass
-from millrace.client.spans import Spans
+from millrace.client.errors import may_pass
+from millrace.client.patience import PATIENCE_SECONDS
 from millrace.client.upload import new_key
 from millrace.model.errors import MillraceError, Unavailable
 
@@ -52,16 +52,16 @@ def run(session: Session, order: Order) -> int:
     with Millrace.from_home(session.home) as connection:
         # Asked first, so that a platform that is not there is said at once and not after the patience of an upload.
         connection.health()
-        folders = FolderSpans(Spans(connection, tenant), tracks, order.span) if order.span_per_folder else None
-        sender = Sender(connection, submission, tracks, folders)
-        sender.start()
+        folders = FolderSpans(connection.spans, tenant, tracks, order.span) if order.span_per_folder else None
+        uploads = FileUploads(connection, submission, tracks, folders)
+        uploads.start()
         try:
             with board_for(tracks, quiet=session.json) as board:
                 follow(connection, tracks, board, wait=order.wait)
         except KeyboardInterrupt:
             if folders is not None:
                 folders.abort("Interrupted.")
-            return _interrupted(connection, sender, tracks)
+            return _interrupted(connection, uploads, tracks)
         spans_code = _report_spans(folders, wait=order.wait) if folders is not None else 0
     _report(session, tracks)
     return _exit_code(tracks, order) or spans_code
@@ -116,12 +116,12 @@ def _refresh(connection: Millrace, tracks: list[Track], wait: float) -> None:
     """The first is waited for, so that its end is known when it comes."""
     for track in tracks[1:] + tracks[:1]:
         patience = wait if track is tracks[0] else 0
-        track.document = connection.import_(track.import_id or "", wait=patience, or_held=True)
+        track.document = connection.imports.show(track.import_id or "", wait=patience, or_held=True)
 
 
-def _interrupted(connection: Millrace, sender: Sender, tracks: list[Track]) -> int:
+def _interrupted(connection: Millrace, uploads: FileUploads, tracks: list[Track]) -> int:
     """What was not completely sent is cancelled; the platform goes on with the rest."""
-    sender.stop(MillraceError("Interrupted.", code="interrupted"))
+    uploads.stop(MillraceError("Interrupted.", code="interrupted"))
     for track in tracks:
         if track.import_id is None or track.is_over:
             continue
@@ -129,7 +129,7 @@ def _interrupted(connection: Millrace, sender: Sender, tracks: list[Track]) -> i
             print(f"{track.import_id} {track.name} goes on; see `millrace status {track.import_id}`.", file=sys.stderr)
             continue
         try:
-            connection.cancel(track.import_id)
+            connection.imports.cancel(track.import_id)
             print(f"{track.import_id} {track.name} cancelled.", file=sys.stderr)
         except MillraceError as failed:
             print(f"{track.import_id} {track.name} could not be cancelled: {failed}", file=sys.stderr)

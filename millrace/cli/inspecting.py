@@ -25,7 +25,7 @@ def status(session: Session, import_id: str | None, watch: bool, limit: int) -> 
     with Millrace.from_home(session.home) as connection:
         if import_id is None:
             return _latest(session, connection, limit)
-        document = connection.import_(import_id)
+        document = connection.imports.show(import_id)
         if watch:
             track = Track(document.get("file_name") or import_id, None, document["tenant"], document["table"])
             track.import_id, track.document = import_id, document
@@ -38,7 +38,7 @@ def status(session: Session, import_id: str | None, watch: bool, limit: int) -> 
 
 
 def _latest(session: Session, connection: Millrace, limit: int) -> int:
-    documents = connection.imports(limit=limit)
+    documents = connection.imports.list(limit=limit)
     if session.json:
         for document in documents:
             print_json(document)
@@ -51,7 +51,7 @@ def _latest(session: Session, connection: Millrace, limit: int) -> int:
 
 def _show_import(session: Session, connection: Millrace, document: ImportDocument) -> None:
     try:
-        location = connection.table(document["tenant"], document["table"])["location"]
+        location = connection.tables.show(document["tenant"], document["table"])["location"]
     except Problem:
         location = ""
     if session.json:
@@ -71,7 +71,7 @@ def errors(session: Session, import_id: str, limit: int | None, out: Path | None
         if out is not None:
             _export(connection, import_id, out)
         elif session.json:
-            for row in connection.errors(import_id, limit=limit):
+            for row in connection.rejected.list(import_id, limit=limit):
                 print_json(row)
         else:
             _show_errors(connection, import_id, limit or SHOWN_ROWS)
@@ -88,7 +88,7 @@ def _export(connection: Millrace, import_id: str, out: Path) -> None:
         raise typer.BadParameter(f"{out} cannot be written: {failed.strerror}.") from None
     try:
         with os.fdopen(descriptor, "wb") as file:
-            for piece in connection.export_errors(import_id, formats[out.suffix.lower()]):
+            for piece in connection.rejected.export(import_id, formats[out.suffix.lower()]):
                 file.write(piece)
         Path(unfinished).chmod(0o644)
         Path(unfinished).replace(out)
@@ -100,10 +100,10 @@ def _export(connection: Millrace, import_id: str, out: Path) -> None:
 
 
 def _show_errors(connection: Millrace, import_id: str, limit: int) -> None:
-    rows = list(islice(connection.errors(import_id, limit=limit), limit))
+    rows = list(islice(connection.rejected.list(import_id, limit=limit), limit))
     for row in rows:
         show_rejected(row)
-    rejected = connection.import_(import_id)["rows"]["rejected"]
+    rejected = connection.imports.show(import_id)["rows"]["rejected"]
     if rejected > len(rows):
         print(
             f"{rejected - len(rows):,} more; `millrace errors {import_id} --out rejected.csv` writes all.",
@@ -124,7 +124,7 @@ def show_rejected(row: RejectedRow) -> None:
 
 def cancel(session: Session, import_id: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        document = connection.cancel(import_id)
+        document = connection.imports.cancel(import_id)
     if session.json:
         print_json(document)
     else:
@@ -135,10 +135,10 @@ def tables(session: Session, target: str | None) -> None:
     tenant, _, table = (target or "").partition("/")
     with Millrace.from_home(session.home) as connection:
         if table:
-            _show_table(session, connection.table(tenant, table))
+            _show_table(session, connection.tables.show(tenant, table))
             return
-        tenants = [tenant] if tenant else [str(each["name"]) for each in connection.tenants()]
-        found: list[Any] = [each for name in tenants for each in connection.tables(name)]
+        tenants = [tenant] if tenant else [str(each["name"]) for each in connection.tenants.list()]
+        found: list[Any] = [each for name in tenants for each in connection.tables.list(name)]
     if session.json:
         for each in found:
             print_json(each)

@@ -8,12 +8,11 @@ import typer
 from millrace.cli.printing import print_json
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import Millrace
-from millrace.client.keys import destroy_tenant_key, rotate_tenant_key, tenant_key
 
 
 def show(session: Session, tenant: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = tenant_key(connection, tenant)
+        found = connection.keys.show(tenant)
     if session.json:
         print_json(found)
         return
@@ -23,7 +22,7 @@ def show(session: Session, tenant: str) -> None:
 
 def rotate(session: Session, tenant: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        done = rotate_tenant_key(connection, tenant)
+        done = connection.keys.rotate(tenant)
     if session.json:
         print_json(done)
     else:
@@ -37,7 +36,7 @@ def destroy(session: Session, tenant: str, confirm: str | None) -> int:
         print(f"Not destroyed: --confirm {tenant} is missing.", file=sys.stderr)
         return EXIT_FAILED
     with Millrace.from_home(session.home) as connection:
-        done = destroy_tenant_key(connection, tenant, confirm=confirm)
+        done = connection.keys.destroy(tenant, confirm=confirm)
     if session.json:
         print_json(done)
     else:

@@ -5,13 +5,12 @@ from typing import Any
 from millrace.cli.printing import ledger_line, print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import Millrace
-from millrace.client.quality import quality_of, quality_trend, release
 
 
 def show(session: Session, target: str, last: int) -> None:
     tenant, slash, table = target.partition("/")
     with Millrace.from_home(session.home) as connection:
-        found = quality_trend(connection, tenant, table, last) if slash else quality_of(connection, target)
+        found = connection.quality.of_table(tenant, table, last=last) if slash else connection.quality.of_import(target)
     if session.json:
         print_json(found)
     elif slash:
@@ -73,9 +72,9 @@ def _broken(item: dict[str, Any]) -> str:
 
 def release_import(session: Session, import_id: str, wait: bool) -> int:
     with Millrace.from_home(session.home) as connection:
-        document = release(connection, import_id)
+        document = connection.imports.release(import_id)
         if wait:
-            document = connection.wait(import_id)
+            document = connection.imports.wait(import_id)
     if session.json:
         print_json(document)
     else:

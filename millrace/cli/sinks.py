@@ -8,14 +8,13 @@ import typer
 from millrace.cli.printing import print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import Millrace
-from millrace.client.connection import path_part
 
 COLUMNS = ("sink", "kind", "required", "waiting", "bytes", "lag s", "last version", "refused", "parked since", "note")
 
 
 def show(session: Session, target: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = connection.json("GET", _route(target))["items"]
+        found = connection.sinks.list(*_table(target))
     if session.json:
         for one in found:
             print_json(one)
@@ -53,7 +52,7 @@ def _moment(seconds: float) -> str:
 
 def check(session: Session, target: str, sink: str) -> int:
     with Millrace.from_home(session.home) as connection:
-        answer = connection.json("POST", f"{_route(target)}/{path_part(sink)}/check")
+        answer = connection.sinks.check(*_table(target), sink)
     if session.json:
         print_json(answer)
     else:
@@ -63,7 +62,8 @@ def check(session: Session, target: str, sink: str) -> int:
 
 def act(session: Session, target: str, sink: str, what: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        answer = connection.json("POST", f"{_route(target)}/{path_part(sink)}/{what}")
+        act = connection.sinks.waive if what == "waive" else connection.sinks.resume
+        answer = act(*_table(target), sink)
     if session.json:
         print_json(answer)
     elif what == "waive":
@@ -72,8 +72,8 @@ def act(session: Session, target: str, sink: str, what: str) -> None:
         print(f"{sink} is tried again now.")
 
 
-def _route(target: str) -> str:
+def _table(target: str) -> tuple[str, str]:
     tenant, _, table = target.partition("/")
     if not table:
         raise typer.BadParameter(f"{target} should be TENANT/TABLE.")
-    return f"/v1/tenants/{path_part(tenant)}/tables/{path_part(table)}/sinks"
+    return tenant, table

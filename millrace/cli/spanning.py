@@ -6,39 +6,39 @@ from millrace.cli.printing import print_json, print_table, printable
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.cli.tenancy import of_tenant
 from millrace.client import Millrace
-from millrace.client.spans import SpanDocument, Spans, is_over
+from millrace.client.documents import SpanDocument, is_span_over
 
 SPAN_COLUMNS = ("span", "state", "imports", "open", "read", "accepted", "rejected", "ignored", "seconds", "begun")
 
 
 def begin(session: Session, name: str, tenant: str | None, lease_seconds: int | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        _say(session, Spans(connection, of_tenant(connection, tenant)).begin(name, lease_seconds=lease_seconds))
+        _say(session, connection.spans.begin(of_tenant(connection, tenant), name, lease_seconds=lease_seconds))
 
 
 def end(session: Session, name: str, tenant: str | None, *, wait: bool) -> int:
     with Millrace.from_home(session.home) as connection:
-        spans = Spans(connection, of_tenant(connection, tenant))
-        span = spans.end(name)
-        if wait and not is_over(span):
-            span = spans.wait(name)
+        tenant = of_tenant(connection, tenant)
+        span = connection.spans.end(tenant, name)
+        if wait and not is_span_over(span):
+            span = connection.spans.wait(tenant, name)
     _say(session, span)
     return EXIT_FAILED if span["state"] == "aborted" else 0
 
 
 def abort(session: Session, name: str, tenant: str | None, reason: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        _say(session, Spans(connection, of_tenant(connection, tenant)).abort(name, reason=reason))
+        _say(session, connection.spans.abort(of_tenant(connection, tenant), name, reason=reason))
 
 
 def touch(session: Session, name: str, tenant: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        _say(session, Spans(connection, of_tenant(connection, tenant)).touch(name))
+        _say(session, connection.spans.touch(of_tenant(connection, tenant), name))
 
 
 def show(session: Session, name: str, tenant: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        span = Spans(connection, of_tenant(connection, tenant)).show(name)
+        span = connection.spans.show(of_tenant(connection, tenant), name)
     if session.json:
         print_json(span)
         return
@@ -51,7 +51,7 @@ def show(session: Session, name: str, tenant: str | None) -> None:
 
 def list_(session: Session, tenant: str | None, state: str | None, prefix: str | None, limit: int) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = Spans(connection, of_tenant(connection, tenant)).list(state=state, prefix=prefix, limit=limit)
+        found = connection.spans.list(of_tenant(connection, tenant), state=state, prefix=prefix, limit=limit)
     if session.json:
         for span in found:
             print_json(span)
@@ -62,9 +62,9 @@ def list_(session: Session, tenant: str | None, state: str | None, prefix: str |
 def wait(session: Session, name: str, tenant: str | None, timeout: float | None) -> int:
     """Time that ran out is a failure, too: the span has not ended."""
     with Millrace.from_home(session.home) as connection:
-        span = Spans(connection, of_tenant(connection, tenant)).wait(name, timeout=timeout)
+        span = connection.spans.wait(of_tenant(connection, tenant), name, timeout=timeout)
     _say(session, span)
-    if not is_over(span):
+    if not is_span_over(span):
         print(f"It has not ended within {timeout:g} s.", file=sys.stderr)
     return 0 if span["state"] == "ended" else EXIT_FAILED
 

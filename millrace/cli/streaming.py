@@ -11,8 +11,8 @@ from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, Session
 from millrace.client import Millrace
 from millrace.client.backlog import without_first
-from millrace.client.stream import RowStream
-from millrace.client.stream_summary import Rejected, Summary
+from millrace.client.sender import Sender
+from millrace.client.sender_summary import Rejected, Summary
 from millrace.model.streamed import MAX_FRAME_BYTES, count_rows, whole_rows
 
 BLOCK_BYTES = 256 << 10
@@ -33,24 +33,24 @@ def run(session: Session, order: Order) -> int:
     tenant, table = split_target(order.target)
     with Millrace.from_home(session.home) as platform:
         show = _show_as_json if session.json else _show
-        stream = platform.stream(tenant, table, stream_id=order.stream, span=order.span, on_rejected=show)
+        stream = platform.rows.sender(tenant, table, name=order.stream, span=order.span, on_rejected=show)
         try:
             with stream:
                 _send(stream, blocks_of_rows(_blocks(sys.stdin.buffer)))
         except KeyboardInterrupt:
             print(
-                f"Interrupted. Rows up to {stream.seq:,} are in; the same input with --stream {stream.stream_id} goes on.",
+                f"Interrupted. Rows up to {stream.seq:,} are in; the same input with --stream {stream.name} goes on.",
                 file=sys.stderr,
             )
             return EXIT_INTERRUPTED
         return _report(session, order, stream.summary)
 
 
-def _send(stream: RowStream, blocks: Iterable[bytes]) -> None:
+def _send(stream: Sender, blocks: Iterable[bytes]) -> None:
     """What the platform already has of the stream is passed over: the input is the stream from its first row on."""
     known = passed = stream.seq
     if known:
-        print(f"Stream {stream.stream_id}: {known:,} rows are in already and are passed over.", file=sys.stderr)
+        print(f"Stream {stream.name}: {known:,} rows are in already and are passed over.", file=sys.stderr)
     for rows in blocks:
         number = count_rows(rows) if passed else 0
         if passed and number <= passed:
@@ -99,10 +99,12 @@ def _show_as_json(rows: list[Rejected]) -> None:
 
 def _report(session: Session, order: Order, summary: Summary) -> int:
     if session.json:
-        print_json(asdict(summary))
+        print_json(
+            {"stream": summary.sender, **{name: value for name, value in asdict(summary).items() if name != "sender"}}
+        )
     else:
         print(
-            f"{summary.stream} {order.target}: {summary.rows:,} rows sent, {summary.accepted:,} accepted, "
+            f"{summary.sender} {order.target}: {summary.rows:,} rows sent, {summary.accepted:,} accepted, "
             f"{summary.rejected:,} rejected, {summary.ignored:,} ignored; {summary.appends:,} appends; "
             f"last version {summary.version if summary.version is not None else '-'}"
         )

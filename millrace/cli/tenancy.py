@@ -7,7 +7,7 @@ from millrace.model.errors import Invalid
 def of_tenant(connection: Millrace, tenant: str | None) -> str:
     if tenant is not None:
         return tenant
-    names = [str(each["name"]) for each in connection.tenants()]
+    names = [str(each["name"]) for each in connection.tenants.list()]
     if len(names) != 1:
         known = ", ".join(names[:20]) or "none"
         raise Invalid(f"It is not clear which tenant is meant: {known}.", remedy="Name one with --tenant.")

@@ -11,13 +11,12 @@ from millrace.cli.printing import print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.cli.yaml_text import to_yaml
 from millrace.client import Millrace
-from millrace.client.tenants import delete_tenant, erase_tenant, export_tenant, restore_tenant
 from millrace.declare.json_schemas import schema_named
 
 
 def show(session: Session) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = connection.tenants()
+        found = connection.tenants.list()
     if session.json:
         for tenant in found:
             print_json(tenant)
@@ -33,7 +32,7 @@ def delete(session: Session, tenant: str, confirm: str | None, grace_days: int) 
         print(f"Not deleted: --confirm {tenant} is missing.", file=sys.stderr)
         return EXIT_FAILED
     with Millrace.from_home(session.home) as connection:
-        answer = delete_tenant(connection, tenant, confirm=confirm, grace_days=grace_days)
+        answer = connection.tenants.delete(tenant, confirm=confirm, grace_days=grace_days)
     if session.json:
         print_json(answer)
     else:
@@ -48,14 +47,14 @@ def erase(session: Session, tenant: str, confirm: str | None, now: bool, wait: f
         print(f"Not erased: --confirm {tenant} is missing.", file=sys.stderr)
         return EXIT_FAILED
     with Millrace.from_home(session.home) as connection:
-        receipt = erase_tenant(connection, tenant, confirm=confirm, now=now, wait=wait)
+        receipt = connection.tenants.erase(tenant, confirm=confirm, now=now, wait=wait)
     print_json(receipt) if session.json else print(to_yaml(receipt), end="")
     return 0
 
 
 def restore(session: Session, tenant: str) -> None:
     with Millrace.from_home(session.home) as connection:
-        answer = restore_tenant(connection, tenant)
+        answer = connection.tenants.restore(tenant)
     if session.json:
         print_json(answer)
     else:
@@ -64,7 +63,7 @@ def restore(session: Session, tenant: str) -> None:
 
 def export(session: Session, tenant: str, out: Path | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = export_tenant(connection, tenant)
+        found = connection.tenants.export(tenant)
     documents = {"agreement": found["agreement"], **{f"table-{one['table']}": one for one in found["tables"]}}
     if session.json:
         for document in documents.values():

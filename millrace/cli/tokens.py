@@ -9,7 +9,7 @@ def create(
     session: Session, name: str, tenant: str | None, role: str | None, tables: list[str] | None, days: float | None
 ) -> None:
     with Millrace.from_home(session.home) as connection:
-        made = connection.make_token(name, tenant=tenant, role=role, tables=tables or None, days=days)
+        made = connection.tokens.create(name, tenant=tenant, role=role, tables=tables or None, days=days)
     if session.json:
         print_json(made)
     else:
@@ -18,7 +18,7 @@ def create(
 
 def show(session: Session, tenant: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        found = connection.tokens(tenant)
+        found = connection.tokens.list(tenant)
     if session.json:
         for token in found:
             print_json(token)
@@ -39,7 +39,7 @@ def show(session: Session, tenant: str | None) -> None:
 
 def delete(session: Session, name: str, tenant: str | None) -> None:
     with Millrace.from_home(session.home) as connection:
-        connection.delete_token(name, tenant)
+        connection.tokens.delete(name, tenant)
     if session.json:
         print_json({"name": name, "deleted": True})
     else:

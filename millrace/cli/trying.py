@@ -3,8 +3,9 @@
 from typing import Any, BinaryIO, cast
 
 from millrace.cli.declarations import Declaration
-from millrace.client.fileoptions import FileOptions
-from millrace.client.whatif import PIECE_BYTES, TrialReport
+from millrace.client.documents import TrialReport
+from millrace.client.file_body import PIECE_BYTES
+from millrace.client.file_options import FileOptions
 from millrace.declare.table import encoding_of, parse_table
 from millrace.formats.cut import UploadOptions
 from millrace.infer.trial import Bounds, try_file

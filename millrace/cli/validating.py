@@ -15,7 +15,7 @@ from millrace.cli.lazy import LazyModule
 from millrace.cli.printing import print_json, print_table, printable
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.client import FileOptions, Millrace
-from millrace.client.whatif import TrialReason, TrialReport, WhatIf
+from millrace.client.documents import TrialReason, TrialReport
 from millrace.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -68,11 +68,11 @@ def _ask_platform(session: Session, question: Question, target: str) -> TrialRep
     declared = _declared(question.declaration, tenant, table) if question.declaration else None
     bounds = {"rows": question.rows, "examples": question.examples}
     with Millrace.from_home(session.home) as connection:
-        asking = WhatIf(connection, tenant, table, declared.document if declared else None)
+        trial, document = connection.whatif, declared.document if declared else None
         if question.last is not None:
-            return asking.last_chunks(question.last, **bounds)
+            return trial.last_chunks(tenant, table, question.last, declaration=document, **bounds)
         with _opened(question.file) as stream:
-            return asking.stream(stream, _options(question), **bounds)
+            return trial.stream(tenant, table, stream, _options(question), declaration=document, **bounds)
 
 
 def _ask_here(question: Question) -> TrialReport:

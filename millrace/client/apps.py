@@ -1,50 +1,37 @@
-"""Client apps over REST: what is declared, how each is doing, its runs, their files and logs."""
+"""Client apps: what is declared, how each is doing, its runs, their files and logs."""
 
 from collections.abc import Iterator
-from typing import Any, cast
 
-from millrace.client.connection import Connection, path_part
-
-Document = dict[str, Any]
+from millrace.client.resource import Document, Documents, ResourceClient, at, given
 
 
-class Apps:
-    """Safe to share between threads."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def all(self) -> Document:
-        """Every tenant that has one, with its agreement, and how they run here; for the operator alone."""
-        return cast(Document, self._connection.json("GET", "/v1/apps"))
+class AppClient(ResourceClient):
+    def list(self) -> Document:
+        """`items`: every tenant that has one, with its agreement; `backend`: how they run. For the operator alone."""
+        return self._ask(Document, "GET", at("apps"))
 
     def show(self, tenant: str) -> Document:
-        return cast(Document, self._connection.json("GET", _route(tenant)))
+        return self._ask(Document, "GET", _app(tenant))
 
     def run(self, tenant: str) -> Document:
         """Asks for a run now."""
-        return cast(Document, self._connection.json("POST", f"{_route(tenant)}/run"))
+        return self._ask(Document, "POST", _app(tenant, "run"))
 
-    def runs(self, tenant: str, *, limit: int = 20) -> list[Document]:
+    def runs(self, tenant: str, *, limit: int = 20) -> Documents:
         """The newest first."""
-        found = self._connection.json("GET", f"{_route(tenant)}/runs", params={"limit": str(limit)})
-        return cast(list[Document], found["items"])
+        return self._items(Document, _app(tenant, "runs"), params=given(limit=limit))
 
-    def files(self, tenant: str, run: str) -> list[Document]:
-        """What became of each file of a run."""
-        return cast(list[Document], self._connection.json("GET", f"{_run(tenant, run)}/files")["items"])
-
-    def one_run(self, tenant: str, run: str) -> Document:
+    def show_run(self, tenant: str, run: str) -> Document:
         """Its record, with the names of its logs."""
-        return cast(Document, self._connection.json("GET", _run(tenant, run)))
+        return self._ask(Document, "GET", _app(tenant, "runs", run))
+
+    def files(self, tenant: str, run: str) -> Documents:
+        """What became of each file of a run."""
+        return self._items(Document, _app(tenant, "runs", run, "files"))
 
     def log(self, tenant: str, run: str, name: str, *, tail_bytes: int = 1 << 20) -> Iterator[bytes]:
-        yield from self._connection.pieces(f"{_run(tenant, run)}/log", {"name": name, "tail": str(tail_bytes)})
+        yield from self._connection.pieces(_app(tenant, "runs", run, "log"), given(name=name, tail=tail_bytes))
 
 
-def _route(tenant: str) -> str:
-    return f"/v1/tenants/{path_part(tenant)}/app"
-
-
-def _run(tenant: str, run: str) -> str:
-    return f"{_route(tenant)}/runs/{path_part(run)}"
+def _app(tenant: str, *rest: str) -> str:
+    return at("tenants", tenant, "app", *rest)

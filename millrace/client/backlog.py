@@ -1,4 +1,4 @@
-"""Rows a stream has not been acknowledged for: rows in, numbered frames out, again from where the platform says.
+"""Rows of a sender that are not acknowledged yet: rows in, numbered frames out, again from where the platform says.
 
 Plain bookkeeping without threads or sockets."""
 
@@ -13,7 +13,7 @@ FRAME_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Rows first to last of the stream."""
+    """Rows first to last of the sender."""
 
     first: int
     last: int
@@ -51,15 +51,15 @@ class Backlog:
             self.size += len(piece)
 
     def begin(self, seq: int) -> None:
-        """The platform holds the stream up to `seq`, from before: the rows to come follow."""
+        """The platform has rows up to `seq` from before; new rows follow."""
         self._next, self.acknowledged = seq + 1, seq
 
     def begin_again(self, seq: int) -> int:
-        """The platform holds the stream up to `seq`; what follows is to be sent again. How many it had not acknowledged."""
+        """The platform has rows up to `seq`; those behind it are sent again. Returns how many of them were unacknowledged."""
         if not self.acknowledged <= seq < self._next:
             raise Corrupt(
-                f"The platform has the stream up to row {seq}; here it is at {self.acknowledged} to {self._next - 1}.",
-                remedy="Is somebody else using the same stream?",
+                f"The platform has rows up to {seq} of this sender; expected {self.acknowledged} to {self._next - 1}.",
+                remedy="Is another program using the same sender?",
                 code="stream_lost",
             )
         unheard = seq - self.acknowledged
@@ -70,7 +70,7 @@ class Backlog:
         return unheard
 
     def next_frame(self) -> Numbered | None:
-        """What is to be sent next: small pieces together, up to a frame's worth."""
+        """The frame to send next: small pieces together, up to FRAME_BYTES."""
         if not self._unsent:
             if not self._waiting:
                 return None
@@ -103,7 +103,7 @@ class Backlog:
 
 
 def in_pieces(rows: bytes) -> list[bytes]:
-    """At row ends, each piece a frame's worth at most; a row longer than that alone, cut if no frame could carry it."""
+    """Pieces of whole rows, of at most FRAME_BYTES. A longer row is a piece of its own, cut if no frame could carry it."""
     if len(rows) <= FRAME_BYTES:
         return [rows] if rows else []
     pieces, start = [], 0

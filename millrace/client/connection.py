@@ -1,4 +1,4 @@
-"""HTTP to one platform: JSON in and out, streams, and the one border where foreign errors become ours."""
+"""HTTP to one platform: JSON, long answers and server-sent events. Errors of the HTTP client become the SDK's own here."""
 
 import json
 import os
@@ -11,10 +11,9 @@ from urllib.parse import quote
 import httpx2
 
 from millrace.client.endpoint import Endpoint, find_endpoint
-from millrace.client.errors import Problem, Unreachable, problem_from
+from millrace.client.errors import Unreachable, problem_from
 from millrace.model.errors import Invalid
 
-PATIENCE_SECONDS = 120.0
 _TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
 _FIRST_ERROR_STATUS = 400
 
@@ -76,7 +75,7 @@ class Connection:
     def server_sent(
         self, path: str, after: int | None, opened: Callable[[], None] = lambda: None
     ) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Numbered events until the platform ends the stream; `opened` is called when there is one."""
+        """Numbered events until the platform ends the answer; `opened` is called when it has begun."""
         headers = {"Accept": "text/event-stream", **({} if after is None else {"Last-Event-ID": str(after)})}
         try:
             with self._http.stream("GET", path, headers=headers, timeout=httpx2.Timeout(10.0, read=None)) as response:
@@ -92,7 +91,7 @@ class Connection:
 
 def _http_client(endpoint: Endpoint) -> httpx2.Client:
     try:
-        # The raw sender of uploads knows no proxies, so nothing here uses them either.
+        # The body of an upload is sent without proxies (file_body.py), so nothing here uses them either.
         return httpx2.Client(
             base_url=endpoint.url,
             headers={"Authorization": f"Bearer {endpoint.token}"},
@@ -105,13 +104,8 @@ def _http_client(endpoint: Endpoint) -> httpx2.Client:
         raise Invalid(f"{endpoint.url!r} is not an address: {refused}.", remedy="Write http://HOST:PORT.") from refused
 
 
-def may_pass(failed: Problem | Unreachable) -> bool:
-    """Whether the same request may succeed later."""
-    return isinstance(failed, Unreachable) or failed.may_pass
-
-
 def path_part(value: str) -> str:
-    """One path segment, so that no name can reach another route; an empty one reaches nothing."""
+    """One quoted path segment: no name can reach another route, and an empty one reaches nothing."""
     return quote(value, safe="").replace(".", "%2E") or "%20"
 
 

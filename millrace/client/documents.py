@@ -5,7 +5,7 @@ from typing import Any, NotRequired, TypedDict
 TERMINAL_STATES = frozenset({"completed", "failed", "cancelled"})
 
 
-class Rows(TypedDict):
+class RowCounts(TypedDict):
     read: int
     accepted: int
     rejected: int
@@ -36,7 +36,7 @@ class ImportDocument(TypedDict):
     tenant: str
     table: str
     state: str
-    rows: Rows
+    rows: RowCounts
     chunks: Chunks
     sinks: dict[str, SinkProgress]
     started_at: str | None
@@ -69,7 +69,7 @@ class ErrorPage(TypedDict):
     next: str | None
 
 
-class Column(TypedDict):
+class TableColumn(TypedDict):
     name: str
     type: str
     nullable: bool
@@ -81,19 +81,155 @@ class TableDocument(TypedDict):
     revision: int
     definition: str
     location: str
-    columns: list[Column]
+    columns: list[TableColumn]
     primary_key: list[str]
     declaration: dict[str, Any]
 
 
-class Applied(TypedDict):
-    """What a declaration came to; `op` and `state` instead when it has not been evaluated in time."""
+class Refusal(TypedDict):
+    code: str
+    message: str
+    remedy: str
+
+
+class DeclarationWarning(TypedDict):
+    """A value that can be read but hardly be meant."""
+
+    field: str
+    message: str
+    likely: str
+
+
+class Difference(TypedDict):
+    """`revision` is the one in force, 0 if there is none; without changes and refusal nothing would happen."""
+
+    new: bool
+    revision: int
+    changes: list[str]
+    ddl: list[str]
+    refusal: Refusal | None
+    warnings: list[DeclarationWarning]
+
+
+class DeclarationResult(TypedDict):
+    """What a declaration led to; only `op` and `state` when the controller has not evaluated it in time."""
 
     revision: NotRequired[int]
     changed: NotRequired[bool]
-    warnings: NotRequired[list[Any]]
+    warnings: NotRequired[list[DeclarationWarning]]
     op: NotRequired[str]
     state: NotRequired[str]
+
+
+class SpanFault(TypedDict):
+    """`member`: the import, the request or the span that could not complete."""
+
+    code: str
+    message: str
+    member: str
+
+
+class SpanDocument(TypedDict):
+    tenant: str
+    name: str
+    parent: str | None
+    state: str
+    imports: int
+    open_members: int
+    rows: RowCounts
+    begun_at: str
+    ended_at: str | None
+    seconds: float
+    lease_seconds: int
+    expires_at: str | None
+    error: SpanFault | None
+
+
+class Lag(TypedDict):
+    events: int
+    seconds: float
+
+
+class SubscriptionDocument(TypedDict):
+    """`secret` is there only in the answer that made it."""
+
+    tenant: str
+    name: str
+    url: str
+    types: list[str]
+    order: str
+    enabled: bool
+    created_at: str
+    delivered: int
+    given_up: int
+    last_delivered: dict[str, Any] | None
+    last_error: dict[str, Any] | None
+    lag: Lag
+    old_secret_until: str | None
+    secret: NotRequired[str]
+
+
+class Delivery(TypedDict):
+    """What came of one event sent to a webhook."""
+
+    delivered: bool
+    status: int | None
+    error: dict[str, str] | None
+    seconds: float
+
+
+class TrialRows(TypedDict):
+    read: int
+    passed: int
+    failed: int
+
+
+class TrialExample(TypedDict):
+    row: int
+    line: int | None
+    value: str | None
+    message: str
+
+
+class TrialReason(TypedDict):
+    rule: str
+    column: str | None
+    rows: int
+    examples: list[TrialExample]
+
+
+class FittingType(TypedDict):
+    type: str
+    avro: Any
+
+
+class ColumnAdvice(TypedDict):
+    """`fits`: the types that would take every value, the narrowest first."""
+
+    column: str
+    declared: str
+    fits: list[FittingType]
+    nullable: bool
+    advice: str
+
+
+class TrialReport(TypedDict):
+    """`stopped_by`: the bound that ended it early: rows, bytes or seconds."""
+
+    tenant: str
+    table: str
+    revision: int
+    rows: TrialRows
+    chunks: int
+    bytes: int
+    stopped_by: str | None
+    reasons: list[TrialReason]
+    columns: list[ColumnAdvice]
+    seconds: float
+    file: NotRequired[str | None]
+    judged_by: NotRequired[str]
+    asked_chunks: NotRequired[int]
+    looked_everywhere: NotRequired[bool]
 
 
 class ResultColumn(TypedDict):
@@ -108,7 +244,7 @@ class QueryResult(TypedDict):
     seconds: float
 
 
-class Health(TypedDict):
+class HealthDocument(TypedDict):
     status: str
     parts: dict[str, Any]
 
@@ -120,3 +256,7 @@ class EventPage(TypedDict):
 
 def is_over(document: ImportDocument) -> bool:
     return document["state"] in TERMINAL_STATES
+
+
+def is_span_over(span: SpanDocument) -> bool:
+    return span["state"] in ("ended", "aborted")

@@ -1,4 +1,4 @@
-"""What a call to the platform may end in, besides its answer.
+"""The errors that a call to the platform may raise.
 
 MillraceError
 ├── Problem            the platform answered with a problem: status, code, remedy, and the import it made if any
@@ -69,3 +69,8 @@ def _object(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return fields if isinstance(fields, dict) else {}
+
+
+def may_pass(failed: Problem | Unreachable) -> bool:
+    """Whether the same request may succeed later."""
+    return isinstance(failed, Unreachable) or failed.may_pass

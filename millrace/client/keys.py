@@ -1,21 +1,17 @@
 """The keys that seal a tenant's rows on their way."""
 
-from typing import Any, cast
+from millrace.client.resource import Document, ResourceClient, at
 
-from millrace.client.connection import Connection, path_part
-
-
-def tenant_key(connection: Connection, tenant: str) -> dict[str, Any]:
-    return cast(dict[str, Any], connection.json("GET", _route(tenant)))
+_ROTATE_SECONDS = 600.0
 
 
-def rotate_tenant_key(connection: Connection, tenant: str) -> dict[str, Any]:
-    return cast(dict[str, Any], connection.json("POST", f"{_route(tenant)}/rotate", timeout=600))
+class KeyClient(ResourceClient):
+    def show(self, tenant: str) -> Document:
+        return self._ask(Document, "GET", at("tenants", tenant, "key"))
 
+    def rotate(self, tenant: str) -> Document:
+        return self._ask(Document, "POST", at("tenants", tenant, "key", "rotate"), timeout=_ROTATE_SECONDS)
 
-def destroy_tenant_key(connection: Connection, tenant: str, *, confirm: str) -> dict[str, Any]:
-    return cast(dict[str, Any], connection.json("DELETE", _route(tenant), params={"confirm": confirm}))
-
-
-def _route(tenant: str) -> str:
-    return f"/v1/tenants/{path_part(tenant)}/key"
+    def destroy(self, tenant: str, *, confirm: str) -> Document:
+        """Nobody can read again what the key sealed. `confirm` repeats the tenant's name."""
+        return self._ask(Document, "DELETE", at("tenants", tenant, "key"), params={"confirm": confirm})

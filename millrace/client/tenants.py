@@ -1,31 +1,47 @@
-"""Tenants as a whole: what runs as documents, leaving and coming back."""
+"""Tenants as a whole: declared by their agreement, exported, deleted, restored and erased."""
 
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
-from millrace.client.changing import settled_op
-from millrace.client.connection import Connection, path_part
-
-
-def export_tenant(connection: Connection, tenant: str) -> dict[str, Any]:
-    """Its agreement and its tables as documents that can be applied again."""
-    return cast(dict[str, Any], connection.json("GET", f"/v1/tenants/{path_part(tenant)}/export"))
+from millrace.client.documents import DeclarationResult, Difference
+from millrace.client.ops import settled
+from millrace.client.resource import Document, Documents, ResourceClient, at, given
 
 
-def delete_tenant(connection: Connection, tenant: str, *, confirm: str, grace_days: int) -> dict[str, Any]:
-    params = {"confirm": confirm, "grace_days": str(grace_days)}
-    return _settled(connection, connection.json("DELETE", f"/v1/tenants/{path_part(tenant)}", params=params))
+class TenantClient(ResourceClient):
+    def list(self) -> Documents:
+        return self._items(Document, at("tenants"))
 
+    def show(self, tenant: str) -> Document:
+        """Its agreement and the names of its tables."""
+        return self._ask(Document, "GET", at("tenants", tenant))
 
-def restore_tenant(connection: Connection, tenant: str) -> dict[str, Any]:
-    return _settled(connection, connection.json("POST", f"/v1/tenants/{path_part(tenant)}/restore"))
+    def apply(self, tenant: str, agreement: Mapping[str, Any], *, strict: bool = False) -> DeclarationResult:
+        params = given(strict=strict)
+        return self._ask(DeclarationResult, "PUT", at("tenants", tenant), params=params, json=dict(agreement))
 
+    def diff(self, tenant: str, agreement: Mapping[str, Any], *, strict: bool = False) -> Difference:
+        """What the agreement would change; it may change anything."""
+        params = given(strict=strict)
+        return self._ask(Difference, "POST", at("tenants", tenant, "diff"), params=params, json=dict(agreement))
 
-def erase_tenant(connection: Connection, tenant: str, *, confirm: str, now: bool, wait: float) -> dict[str, Any]:
-    """The receipt: what went, what expires when, what remains."""
-    params = {"confirm": confirm, "now": str(now).lower(), "wait": f"{wait:g}"}
-    route = f"/v1/tenants/{path_part(tenant)}/erase"
-    return cast(dict[str, Any], connection.json("POST", route, params=params, timeout=3 * wait + 60))
+    def export(self, tenant: str) -> Document:
+        """Its agreement and its tables as documents that can be applied again."""
+        return self._ask(Document, "GET", at("tenants", tenant, "export"))
 
+    def delete(self, tenant: str, *, confirm: str, grace_days: int = 7) -> Document:
+        """It can be restored until `grace_days` are over. `confirm` repeats its name."""
+        params = given(confirm=confirm, grace_days=grace_days)
+        return settled(self._connection, self._ask(Document, "DELETE", at("tenants", tenant), params=params))
 
-def _settled(connection: Connection, answer: dict[str, Any]) -> dict[str, Any]:
-    return settled_op(connection, answer["op"]) if "op" in answer else answer
+    def restore(self, tenant: str) -> Document:
+        return settled(self._connection, self._ask(Document, "POST", at("tenants", tenant, "restore")))
+
+    def erase(self, tenant: str, *, confirm: str, now: bool = False, wait: float = 30.0) -> Document:
+        """The receipt: what was removed, what expires when, what remains. A sink is given up after `wait` seconds."""
+        params, timeout = given(confirm=confirm, now=now, wait=wait), 3 * wait + 60
+        return self._ask(Document, "POST", at("tenants", tenant, "erase"), params=params, timeout=timeout)
+
+    def receipt(self, tenant: str) -> Document:
+        """The receipt of a tenant that was erased."""
+        return self._ask(Document, "GET", at("erasures", tenant))

@@ -1,31 +1,29 @@
-"""Brings a file to the platform: small ones in one request, large ones by tus, going on where a connection broke.
+"""Sends a file to the platform: a small one in one request, a large one by tus, which goes on where a connection broke.
 
 The idempotency key is made once per submission, so that a request whose answer was lost is not a second import."""
 
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from millrace.client.connection import PATIENCE_SECONDS, Connection, may_pass, path_part
+from millrace.client.connection import Connection, path_part
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import Problem, Unreachable
-from millrace.client.fileoptions import AS_DECLARED, FileOptions
-from millrace.client.sender import PIECE_BYTES, Content, Progress, send_range
+from millrace.client.file_body import PIECE_BYTES, Content, Progress, send_range
+from millrace.client.file_options import AS_DECLARED, FileOptions
+from millrace.client.patience import PATIENCE_SECONDS, Patience
 
 SMALL_FILE_BYTES = 1 << 20
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 5.0
 _TUS = {"Tus-Resumable": "1.0.0"}
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
 def nobody(_sent: int) -> None:
-    """The listener of an upload whose progress interests no one."""
+    """The listener of an upload whose progress nobody follows."""
 
 
 def new_key() -> str:
@@ -34,7 +32,7 @@ def new_key() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What goes where; without progress for `patience` seconds it is given up."""
+    """What is sent where. An upload without progress for `patience` seconds is given up."""
 
     tenant: str
     table: str
@@ -46,48 +44,13 @@ class Submission:
     wait_turn: bool = True
 
     def admission(self) -> dict[str, str]:
-        """How it wants to be admitted, as query parameters; what is usual is not said."""
-        said = {"kind": None if self.kind == "load" else self.kind, "span": self.span}
-        said["wait_turn"] = None if self.wait_turn else "false"
-        return {name: value for name, value in said.items() if value is not None}
+        """How it wants to be admitted, as query parameters without the defaults."""
+        wanted = {"kind": None if self.kind == "load" else self.kind, "span": self.span}
+        wanted["wait_turn"] = None if self.wait_turn else "false"
+        return {name: value for name, value in wanted.items() if value is not None}
 
     def route(self, last: str) -> str:
         return f"/v1/tenants/{path_part(self.tenant)}/tables/{path_part(self.table)}/{last}"
-
-
-class Patience:
-    """Bounds how long an upload may stay without progress, and spaces the attempts."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._furthest = -1
-        self._pause = FIRST_PAUSE_SECONDS
-        self._since = time.monotonic()
-
-    def progressed_to(self, offset: int) -> None:
-        """Only going further than ever before counts: a resume point may lie behind what was sent."""
-        if offset > self._furthest:
-            self._furthest, self._pause, self._since = offset, FIRST_PAUSE_SECONDS, time.monotonic()
-
-    def pause_after(self, failed: Problem | Unreachable) -> None:
-        """Raises the failure itself when it is for good or the time is up."""
-        if _waits_in_line(failed):
-            self._since = time.monotonic()
-        left = self._since + self._seconds - time.monotonic()
-        if left <= 0 or not (may_pass(failed) or _is_out_of_step(failed)):
-            raise failed
-        time.sleep(min(self._pause, left))
-        self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
-
-
-def _is_out_of_step(failed: Problem | Unreachable) -> bool:
-    """Another offset, or a broken request that the platform has not let go of yet: asking again tells."""
-    return isinstance(failed, Problem) and failed.status == HTTPStatus.CONFLICT and failed.code in ("offset", "busy")
-
-
-def _waits_in_line(failed: Problem | Unreachable) -> bool:
-    """The platform keeps the place in line of an import into an exclusive table; asking again holds it."""
-    return isinstance(failed, Problem) and failed.code == "in_line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +127,7 @@ def begin_upload(connection: Connection, path: Content, submission: Submission) 
 def upload_file(
     connection: Connection, path: Path, submission: Submission, progress: Progress = nobody
 ) -> ImportDocument:
-    """The import's document once the platform has the whole file; `Millrace.wait` tells when it is over."""
+    """The import's document once the platform has the whole file; `imports.wait` returns when it is over."""
     if path.stat().st_size > SMALL_FILE_BYTES:
         return begin_upload(connection, path, submission).send(progress)
     body, patience = path.read_bytes(), Patience(submission.patience)

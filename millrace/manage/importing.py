@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from millrace.client import Millrace, Problem, Submission, Unreachable, Upload
-from millrace.client.connection import may_pass
 from millrace.client.documents import ImportDocument
-from millrace.client.spans import Spans
+from millrace.client.errors import may_pass
 from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.manage.claiming import (
@@ -92,7 +91,7 @@ class Importer:
         """Returns when every file of the group has been filed away: the spans that were begun for them."""
         claims = [self._closed_up(claim) for claim in group.claims]
         self.turns.wait(group.turn)
-        route = Route(Spans(self._connection, self._staging.tenant), group.span, group.is_new)
+        route = Route(self._connection.spans, self._staging.tenant, group.span, group.is_new)
         ready = self._with_tables(claims)
         if ready and group.is_new:
             ready = self._in_span(ready, route)
@@ -135,7 +134,7 @@ class Importer:
         if not claims:
             return []
         try:
-            tables = self._connection.tenant(self._staging.tenant)["tables"]
+            tables = self._connection.tenants.show(self._staging.tenant)["tables"]
         except Problem as failed:
             if may_pass(failed):
                 raise
@@ -196,8 +195,8 @@ class Importer:
             )
             try:
                 if isinstance(path, Path) and path.stat().st_size == 0:
-                    return self._connection.upload_file(path, submission)["id"]
-                return self._connection.begin_upload(path, submission)
+                    return self._connection.imports.send_file(path, submission)["id"]
+                return self._connection.imports.begin_upload(path, submission)
             except Problem as why:
                 if not route.goes_on_after(why):
                     raise
@@ -209,7 +208,7 @@ class Importer:
         except (Corrupt, KeyGone) as lost:
             assert isinstance(upload, Upload)
             log("app_file_unreadable", tenant=self._staging.tenant, import_id=upload.import_id, error=str(lost))
-            return self._connection.cancel(upload.import_id)["id"]
+            return self._connection.imports.cancel(upload.import_id)["id"]
         except (Problem, Unreachable) as failed:
             if may_pass(failed) or isinstance(upload, str):
                 raise
@@ -219,7 +218,7 @@ class Importer:
 
     def _ended(self, claim: Claim, table: str, import_id: str) -> Ready | None:
         """Files it away when its import is over; the claim again if that broke off without harm."""
-        document = self._connection.wait(import_id)
+        document = self._connection.imports.wait(import_id)
         reach("manage_after_end")
         error: Any = document["error"]
         if error is not None and error["code"] == "expired" and claim.attempt < MOST_ATTEMPTS:
@@ -237,7 +236,7 @@ class Importer:
     def _may_repeat(self, document: ImportDocument) -> bool:
         if document["rows"]["read"] == 0:
             return True
-        return bool(self._connection.table(document["tenant"], document["table"])["primary_key"])
+        return bool(self._connection.tables.show(document["tenant"], document["table"])["primary_key"])
 
     def _file(
         self,

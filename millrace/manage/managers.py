@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from millrace.client import Millrace
-from millrace.client.apps import Apps
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.apps import AppsReport
 from millrace.exchange.home import Home
@@ -43,7 +42,7 @@ STOP_SECONDS = 8.0
 class IngestionManagers:
     def __init__(self, home: Home, connection: Millrace, settings: AppSettings, kms: KmsSettings) -> None:
         self._home = home
-        self._apps = Apps(connection)
+        self._apps = connection.apps
         self._waking, self._wake_end = os.pipe()
         os.set_blocking(self._waking, False)
         os.set_blocking(self._wake_end, False)
@@ -98,7 +97,7 @@ class IngestionManagers:
     def _refresh(self) -> None:
         """A platform that does not answer now changes nothing."""
         try:
-            declared = {item["tenant"]: item for item in self._apps.all()["items"]}
+            declared = {item["tenant"]: item for item in self._apps.list()["items"]}
         except MillraceError as failed:
             log("agreements_unknown", error=str(failed))
             return

@@ -3,8 +3,8 @@
 An import that fails aborts its span; what comes behind it must not go lost with it."""
 
 from millrace.client import Problem
-from millrace.client.connection import may_pass
-from millrace.client.spans import Spans
+from millrace.client.errors import may_pass
+from millrace.client.spans import SpanClient
 
 MOST_SPANS = 1000
 
@@ -12,8 +12,9 @@ MOST_SPANS = 1000
 class Route:
     """`is_new`: nothing of it has been begun before."""
 
-    def __init__(self, spans: Spans, name: str, is_new: bool) -> None:
+    def __init__(self, spans: SpanClient, tenant: str, name: str, is_new: bool) -> None:
         self._spans = spans
+        self._tenant = tenant
         self._name = name
         self._is_new = is_new
         self._number = 1
@@ -29,7 +30,7 @@ class Route:
     def begin(self) -> None:
         while True:
             try:
-                self._spans.begin(self.span)
+                self._spans.begin(self._tenant, self.span)
                 self.begun.append(self.span)
                 return
             except Problem as refused:
@@ -49,7 +50,7 @@ class Route:
         number = 1
         while number <= self._number or (not self._is_new and number <= MOST_SPANS):
             try:
-                self._spans.end(self._numbered(number))
+                self._spans.end(self._tenant, self._numbered(number))
             except Problem as refused:
                 if may_pass(refused):
                     raise

@@ -34,7 +34,7 @@ def write(path: Path, body: str | bytes) -> Path:
 def refused(platform: RunningPlatform, target: str, path: Path, **options: object) -> Problem:
     tenant, table = target.split("/")
     with pytest.raises(Problem) as problem:
-        platform.client.upload_file(path, Submission(tenant, table, FileOptions(**options)))  # type: ignore[arg-type]
+        platform.client.imports.send_file(path, Submission(tenant, table, FileOptions(**options)))  # type: ignore[arg-type]
     return problem.value
 
 
@@ -75,7 +75,7 @@ def test_a_file_of_which_no_row_is_good_has_failed(platform: RunningPlatform, ta
     ended = platform.send(target, write(tmp_path / "bad.csv", HEAD + "x,a\ny,b\n"))
     assert ended["state"] == "failed"
     assert ended["error"]["code"] == "nothing_accepted"
-    assert len(list(platform.client.errors(ended["id"]))) == 2
+    assert len(list(platform.client.rejected.list(ended["id"]))) == 2
 
 
 def test_a_quote_that_never_closes_costs_one_row(platform: RunningPlatform, target: str, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_quote_that_never_closes_costs_one_row(platform: RunningPlatform, targ
     lines[999] = '1000,"open'
     ended = platform.send(target, write(tmp_path / "open.csv", HEAD + "\n".join(lines) + "\n"))
     assert ended["rows"] == {"read": rows, "accepted": rows - 1, "rejected": 1, "ignored": 0}
-    (rejected,) = platform.client.errors(ended["id"])
+    (rejected,) = platform.client.rejected.list(ended["id"])
     assert rejected["row"] == 1000
     assert rejected["reasons"][0]["rule"] == "unclosed_quote"
 
@@ -99,7 +99,7 @@ def test_a_huge_cell_costs_one_row_and_little_memory(platform: RunningPlatform, 
         file.write(b"\n2,b\n")
     ended = platform.send(target, path)
     assert ended["rows"] == {"read": 2, "accepted": 1, "rejected": 1, "ignored": 0}
-    (rejected,) = platform.client.errors(ended["id"])
+    (rejected,) = platform.client.rejected.list(ended["id"])
     assert rejected["reasons"][0]["rule"] == "row_too_long"
     assert platform.part("server").memory_info().rss - before < 120 << 20
 
@@ -164,32 +164,32 @@ def test_who_may_not_see_it_is_told_that_it_is_not_there(
     platform: RunningPlatform, target: str, tmp_path: Path
 ) -> None:
     platform.declare("neighbour", NOTES)
-    token = platform.client.create_token("neighbour-writer", tenant="neighbour")
+    token = platform.client.tokens.create("neighbour-writer", tenant="neighbour")["token"]
     mine = platform.send(target, write(tmp_path / "mine.csv", HEAD + "1,secret\n"))
     with Millrace(platform.client.endpoint.url, token) as neighbour:
         forbidden = refused_by(neighbour, "careful", "notes", tmp_path / "mine.csv")
         missing = refused_by(neighbour, "nobody", "notes", tmp_path / "mine.csv")
         assert (forbidden.status, missing.status) == (404, 404)
         for call in (
-            lambda: neighbour.import_(mine["id"]),
-            lambda: neighbour.cancel(mine["id"]),
-            lambda: neighbour.table("careful", "notes"),
+            lambda: neighbour.imports.show(mine["id"]),
+            lambda: neighbour.imports.cancel(mine["id"]),
+            lambda: neighbour.tables.show("careful", "notes"),
             lambda: neighbour.query("select * from careful.notes"),
-            lambda: list(neighbour.errors(mine["id"])),
-            lambda: neighbour.tokens("careful"),
+            lambda: list(neighbour.rejected.list(mine["id"])),
+            lambda: neighbour.tokens.list("careful"),
         ):
             with pytest.raises(Problem) as problem:
                 call()
             assert problem.value.status in (404, 422)
-        assert all(event["source"].endswith("/neighbour") for event in neighbour.events()["items"])
+        assert all(event["source"].endswith("/neighbour") for event in neighbour.events.page()["items"])
     with Millrace(platform.client.endpoint.url, "mr_wrong") as stranger, pytest.raises(Problem) as problem:
-        stranger.tenants()
+        stranger.tenants.list()
     assert problem.value.status == 401
 
 
 def refused_by(client: Millrace, tenant: str, table: str, path: Path) -> Problem:
     with pytest.raises(Problem) as problem:
-        client.upload_file(path, Submission(tenant, table))
+        client.imports.send_file(path, Submission(tenant, table))
     return problem.value
 
 
@@ -197,9 +197,9 @@ def refused_by(client: Millrace, tenant: str, table: str, path: Path) -> Problem
 def test_hostile_names(platform: RunningPlatform, name: str, tmp_path: Path) -> None:
     client = platform.client
     for call in (
-        lambda: client.apply_tenant(name, {"client": name}),
-        lambda: client.apply_table("careful", name, {**NOTES, "table": name}),
-        lambda: client.upload_file(write(tmp_path / "x.csv", HEAD), Submission("careful", name)),
+        lambda: client.tenants.apply(name, {"client": name}),
+        lambda: client.tables.apply("careful", name, {**NOTES, "table": name}),
+        lambda: client.imports.send_file(write(tmp_path / "x.csv", HEAD), Submission("careful", name)),
     ):
         with pytest.raises(Problem) as problem:
             call()
@@ -225,7 +225,7 @@ def test_a_client_that_vanishes_is_given_up_after_a_while(platform: RunningPlatf
     connection.send(HEAD.encode() + b"1,aaaaaaaaaaaaaaaaaaaaaaaaaaaa\n" * 100_000)
 
     def begun() -> str | None:
-        items = platform.client.imports(tenant="careful", limit=5)
+        items = platform.client.imports.list(tenant="careful", limit=5)
         return next((item["id"] for item in items if item["state"] in ("admitted", "receiving")), None)
 
     import_id = wait_until(begun, 20, "the upload to begin")
@@ -240,8 +240,8 @@ def test_a_cancelled_import_stops_and_adds_up(platform: RunningPlatform, tmp_pat
     target = platform.declare("cancelling", NOTES)
     path = write(tmp_path / "long.csv", HEAD + "".join(f"{n},text number {n:040d}\n" for n in range(700_000)))
     tenant, table = target.split("/")
-    begun = platform.client.upload_file(path, Submission(tenant, table))
-    platform.client.cancel(begun["id"])
+    begun = platform.client.imports.send_file(path, Submission(tenant, table))
+    platform.client.imports.cancel(begun["id"])
     ended = platform.ended(begun["id"])
     rows = ended["rows"]
     assert ended["state"] in ("cancelled", "completed")
@@ -259,7 +259,7 @@ def test_seed_002_routes(platform: RunningPlatform, tmp_path: Path) -> None:
         assert platform.ended(sent.json()["id"])["rows"]["accepted"] == 1
         listed = http_client.get("/tenant/seeded").json()
         assert [entry["file"] for entry in listed["files"]] == ["n.csv"]
-        platform.client.apply_table("seeded", "second", {**NOTES, "table": "second"})
+        platform.client.tables.apply("seeded", "second", {**NOTES, "table": "second"})
         unclear = http_client.post("/upload-file/seeded", files={"file": ("n.csv", io.BytesIO(b"id,text\n1,a\n"))})
         assert unclear.status_code == 422
         assert "second" in unclear.json()["detail"]

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 
 from millrace.client import Millrace
-from millrace.client.apps import Apps
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
 
@@ -33,7 +32,7 @@ def upload(platform: RunningPlatform, tenant: str, name: str, text: str) -> dict
 
 
 def rows(platform: RunningPlatform, tenant: str, table: str) -> list[tuple[Any, ...]]:
-    location = platform.client.table(tenant, table)["location"]
+    location = platform.client.tables.show(tenant, table)["location"]
     if not Path(location).exists():
         return []
     return pl.read_delta(location).sort("id").select("id", "name").rows()
@@ -42,7 +41,7 @@ def rows(platform: RunningPlatform, tenant: str, table: str) -> list[tuple[Any, 
 def test_a_batch_app_sees_uploads_first_and_its_files_are_one_span(platform: RunningPlatform) -> None:
     client = platform.client
     target = platform.declare("apps_batch", ITEMS)
-    client.apply_table("apps_batch", "notes", NOTES)
+    client.tables.apply("apps_batch", "notes", NOTES)
     script = (
         'cd "$SOURCE_PATH/$CLIENT_ID" && mkdir -p out/items && for f in in/*.csv; do '
         '[ -e "$f" ] && sed s/draft/final/ "$f" > out/items/.t && mv out/items/.t "out/items/${f#in/}" && rm "$f"; done; '
@@ -50,7 +49,7 @@ def test_a_batch_app_sees_uploads_first_and_its_files_are_one_span(platform: Run
     )
     app = {"command": ["sh", "-c", script], "uploads_first": True}
     limits = {"limits": {"memory": "256Mi", "cpu": "1"}}
-    client.apply_tenant("apps_batch", {"app": app, "resources": limits, "encryption": True})
+    client.tenants.apply("apps_batch", {"app": app, "resources": limits, "encryption": True})
     for number in (1, 2):
         answer = upload(platform, "apps_batch", f"{number}.csv", f"id,name\n{number},draft\nx,bad\n")
         assert (answer["state"], answer["file"]) == ("staged", f"{number}.csv")
@@ -60,22 +59,22 @@ def test_a_batch_app_sees_uploads_first_and_its_files_are_one_span(platform: Run
 
     ran = platform.cli("app", "run", "apps_batch", "--wait")
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    [run] = Apps(client).runs("apps_batch")
+    [run] = client.apps.runs("apps_batch")
     assert (run["state"], run["files"]) == ("succeeded", {"done": 2, "failed": 1})
     assert run["rows"] == {"read": 4, "accepted": 2, "rejected": 2, "ignored": 0}
     assert rows(platform, *target.split("/")) == [(1, "final"), (2, "final")]
     span = client.json("GET", f"/v1/tenants/apps_batch/spans/{run['spans'][0]}", params={"wait": 10})
     assert (span["state"], span["imports"]) == ("ended", 2)
 
-    reports = {one["file"]: one for one in Apps(client).files("apps_batch", run["id"])}
+    reports = {one["file"]: one for one in client.apps.files("apps_batch", run["id"])}
     assert reports["nowhere.csv"]["error"]["code"] == "no_table"
     assert "items, notes" in reports["nowhere.csv"]["error"]["remedy"]
     assert reports["items/1.csv"]["rows"]["rejected"] == 1
     assert platform.cli("app", "logs", "apps_batch").stdout == "handled\n"
     assert client.json("GET", "/tenant/apps_batch")["in"] == []
 
-    client.apply_tenant("apps_stranger", {})
-    stranger = Millrace(client.endpoint.url, client.create_token("apps_stranger", tenant="apps_stranger"))
+    client.tenants.apply("apps_stranger", {})
+    stranger = Millrace(client.endpoint.url, client.tokens.create("apps_stranger", tenant="apps_stranger")["token"])
     theirs = "/v1/tenants/apps_batch/app"
     for end in ("", "/runs", *(f"/runs/{run['id']}{of_run}" for of_run in ("", "/files", "/log"))):
         assert stranger.send("GET", theirs + end).status_code == 404, end
@@ -87,32 +86,32 @@ def test_a_stream_app_carries_files_within_moments_of_their_completion(platform:
     client = platform.client
     target = platform.declare("apps_stream", ITEMS)
     command = install(platform, "pass_through.sh")
-    client.apply_tenant(
+    client.tenants.apply(
         "apps_stream", {"app": {"command": [command, "--watch"], "mode": "stream", "uploads_first": True}}
     )
     for number in range(12):
         upload(platform, "apps_stream", f"{number}.csv", f"id,name\n{number},n{number}\n")
     expected = [(number, f"n{number}") for number in range(12)]
     wait_until(lambda: rows(platform, *target.split("/")) == expected, SECONDS, "every file's row")
-    [run] = Apps(client).runs("apps_stream")
+    [run] = client.apps.runs("apps_stream")
     wait_until(
-        lambda: Apps(client).one_run("apps_stream", run["id"])["files"] == {"done": 12, "failed": 0}, SECONDS, "reports"
+        lambda: client.apps.show_run("apps_stream", run["id"])["files"] == {"done": 12, "failed": 0}, SECONDS, "reports"
     )
-    reports = Apps(client).files("apps_stream", run["id"])
+    reports = client.apps.files("apps_stream", run["id"])
     assert len({one["import"] for one in reports}) == 12
     # The managers die and come back; the app goes on, and nothing is imported again.
     platform.part("managers").kill()
     upload(platform, "apps_stream", "12.csv", "id,name\n12,n12\n")
     expected.append((12, "n12"))
     wait_until(lambda: rows(platform, *target.split("/")) == expected, SECONDS, "the row behind the crash")
-    imports = client.imports(tenant="apps_stream", limit=100)
+    imports = client.imports.list(tenant="apps_stream", limit=100)
     assert len([one for one in imports if one.get("file_name")]) == 13
-    client.apply_tenant("apps_stream", {})
-    wait_until(lambda: Apps(client).all()["items"] == [] or _stopped(client), SECONDS, "the app to be stopped")
+    client.tenants.apply("apps_stream", {})
+    wait_until(lambda: client.apps.list()["items"] == [] or _stopped(client), SECONDS, "the app to be stopped")
 
 
 def _stopped(client: Any) -> bool:
-    return all(item["tenant"] != "apps_stream" for item in Apps(client).all()["items"])
+    return all(item["tenant"] != "apps_stream" for item in client.apps.list()["items"])
 
 
 def test_how_apart_apps_run_is_said_by_the_doctor(platform: RunningPlatform) -> None:

@@ -9,7 +9,6 @@ import pytest
 import zstandard
 
 from millrace.client import Problem
-from millrace.client.changing import replay
 from millrace.wire.client import Cluster, LogReader
 from millrace.wire.envelope import unpack, unpack_stamp
 from millrace.wire.offsets import end_offsets
@@ -26,10 +25,10 @@ def target(platform: RunningPlatform) -> str:
     """A table with a sink elsewhere."""
     out = platform.home.root / "exports"
     sinks: list[Any] = ["delta", {"kind": "files", "name": "export", "path": out.as_uri(), "format": "jsonl"}]
-    platform.client.apply_tenant(TENANT, {"client": TENANT, "encryption": True})
+    platform.client.tenants.apply(TENANT, {"client": TENANT, "encryption": True})
     document = record("letters", ("id", "long"), ("text", ["null", "string"]), key=("id",), sinks=sinks)
     document["sinks"][1]["mode"] = "changelog"
-    platform.client.apply_table(TENANT, "letters", document)
+    platform.client.tables.apply(TENANT, "letters", document)
     return f"{TENANT}/letters"
 
 
@@ -71,7 +70,7 @@ def test_rows_are_sealed_on_their_way_and_plain_at_their_goals(
     first = platform.send(target, tmp_path / "1.csv")
     pl.DataFrame({"id": [1, 70_000], "text": [f"{MARK} p", f"{MARK} q"]}).write_parquet(tmp_path / "2.parquet")
     platform.send(target, tmp_path / "2.parquet")
-    with platform.client.stream(TENANT, "letters") as stream:
+    with platform.client.rows.sender(TENANT, "letters") as stream:
         stream.send([{"id": 2, "text": f"{MARK} streamed"}, {"id": "y", "text": MARK}])
         assert (stream.finish().accepted, stream.summary.rejected) == (1, 1)
 
@@ -80,7 +79,7 @@ def test_rows_are_sealed_on_their_way_and_plain_at_their_goals(
     assert len(found) == 5_001
     assert [found[n] for n in (0, 1, 2, 70_000)] == [f"{MARK} {w}" for w in ("0", "p", "streamed", "q")]
     wait_until(lambda: len(plain_below(platform.home.root / "exports" / TENANT)) >= 3, 30, "the files are written")
-    (shown,) = platform.client.errors(first["id"])
+    (shown,) = platform.client.rejected.list(first["id"])
     assert shown["raw"] == f"x,{MARK} rejected"
 
     # 2. What lies in Kafka and on the disk between them cannot be read.
@@ -101,7 +100,7 @@ def test_rows_are_sealed_on_their_way_and_plain_at_their_goals(
     assert all(header.key == header.import_id and not is_readable(payload) for header, payload in of_mine)
 
     # 3. A sealed reject can be sent again.
-    again = platform.ended(replay(platform.client, first["id"], {})["import"])
+    again = platform.ended(platform.client.rejected.replay(first["id"])["import"])
     assert again["rows"]["rejected"] == 1, "judged again, and kept again"
 
 
@@ -113,14 +112,14 @@ def test_a_rotated_key_reads_what_the_old_one_sealed_and_a_destroyed_one_nothing
     assert "version 1" in platform.cli("tenant", "key", "show", TENANT).stdout
     rotated = platform.cli("tenant", "key", "rotate", TENANT)
     assert (rotated.returncode, "version 2" in rotated.stdout) == (0, True)
-    assert [row["raw"] for row in platform.client.errors(ended["id"])] == [f"x,{MARK}"]
+    assert [row["raw"] for row in platform.client.rejected.list(ended["id"])] == [f"x,{MARK}"]
     platform.send(target, tmp_path / "1.csv")
 
     assert platform.cli("tenant", "key", "destroy", TENANT).returncode == 1, "without a confirmation nothing happens"
     destroyed = platform.cli("tenant", "key", "destroy", TENANT, "--confirm", TENANT)
     assert destroyed.returncode == 0, destroyed.stderr
     with pytest.raises(Problem) as refused:
-        list(platform.client.errors(ended["id"]))
+        list(platform.client.rejected.list(ended["id"]))
     assert refused.value.code == "key_gone"
     assert in_delta(platform)[80_000] == "kept", "rows in sinks stay"
     assert platform.send(target, tmp_path / "1.csv")["state"] == "completed", "what comes later has a new key"

@@ -46,7 +46,7 @@ def test_rows_are_judged_counted_and_stored_with_their_place_in_the_file(
     assert stored.select("id", "name", "age", "_row").rows() == [(1, "Ann, the\nfirst", 30, 1), (3, "Carl", None, 3)]
     assert set(stored["_import"]) == {ended["id"]}
     assert stored["_version"].to_list() == [ended["first_version"]] * 2
-    rejected = list(platform.client.errors(ended["id"]))
+    rejected = list(platform.client.rejected.list(ended["id"]))
     assert [(row["row"], row["line"], row["raw"]) for row in rejected] == [(2, 4, "Bob,two,x"), (4, 6, ",4,5,6")]
     assert {reason["column"] for reason in rejected[0]["reasons"]} == {"id", "age"}, "all reasons, not only the first"
 
@@ -71,7 +71,7 @@ def test_the_last_import_wins_in_every_reader(platform: RunningPlatform, tmp_pat
     platform.send(target, write(tmp_path / "2.csv", "id,name,age\n2,B,\n4,D,4\n2,BB,22\n"))
     expected = [(1, "a", 1), (2, "BB", 22), (3, "c", 3), (4, "D", 4)]
     assert people(platform, "winning").select("id", "name", "age").rows() == expected
-    location = platform.client.table("winning", "people")["location"]
+    location = platform.client.tables.show("winning", "people")["location"]
     scanned = deltalake.DeltaTable(location).scan() if hasattr(deltalake.DeltaTable, "scan") else None
     if scanned is not None:
         found = duckdb.from_arrow(scanned.read_all() if hasattr(scanned, "read_all") else scanned)
@@ -127,7 +127,7 @@ def test_many_chunks_keep_their_row_numbers(platform: RunningPlatform, tmp_path:
     assert ended["chunks"]["judged"] > 1
     stored = people(platform, "long")
     assert stored.filter(pl.col("id") != pl.col("_row")).height == 0
-    (rejected,) = platform.client.errors(ended["id"])
+    (rejected,) = platform.client.rejected.list(ended["id"])
     assert (rejected["row"], rejected["raw"]) == (50_000, "oops")
     assert rejected["line"] == 2 * 50_000
 
@@ -136,7 +136,7 @@ def test_events_tell_the_story_of_an_import_once(platform: RunningPlatform, tmp_
     target = platform.declare("telling", PEOPLE)
     ended = platform.send(target, write(tmp_path / "told.csv", "id,name,age\n1,a,1\n"))
     after, events = 0, []
-    while page := platform.client.events(after=after, limit=500):
+    while page := platform.client.events.page(after=after, limit=500):
         events += page["items"]
         if page["last"] == after:
             break
@@ -167,7 +167,7 @@ def test_a_repeated_request_after_a_break_sends_the_file_from_its_start(
     connection.putheader("Content-Length", str(len(body)))
     connection.endheaders()
     connection.send(body[: len(body) // 2])
-    wait_until(lambda: platform.client.imports(tenant="broken", limit=1), 20, "the import to begin")
+    wait_until(lambda: platform.client.imports.list(tenant="broken", limit=1), 20, "the import to begin")
     connection.close()
     again = platform.client.ok("POST", route, content=body, headers={"Idempotency-Key": "again"}).json()
     ended = platform.ended(again["id"])

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.slow
 def test_the_containers_of_the_pod_are_a_platform(tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("id,name\n1,a\n2,b\n")
     with running_pod(OVERLAY, tmp_path / "home") as pod, Millrace(pod.url, "mr_pod") as client:
-        client.apply_tenant("acme", {"client": "acme"})
-        client.apply_table("acme", "items", ITEMS)
-        began = client.upload_file(tmp_path / "items.csv", Submission("acme", "items"))
-        ended = client.wait(began["id"])
+        client.tenants.apply("acme", {"client": "acme"})
+        client.tables.apply("acme", "items", ITEMS)
+        began = client.imports.send_file(tmp_path / "items.csv", Submission("acme", "items"))
+        ended = client.imports.wait(began["id"])
         assert (ended["state"], ended["rows"]["accepted"]) == ("completed", 2)
         assert client.json("GET", "/v1/health")["status"] == "ok"
-        client.apply_tenant("acme", {"client": "acme", "app": {"image": "apps/acme:1", "mode": "stream"}})
+        client.tenants.apply("acme", {"client": "acme", "app": {"image": "apps/acme:1", "mode": "stream"}})
         out = pod.home / "sources" / "acme" / "out"
         wait_until(out.is_dir, SECONDS, "the managers to make the app's folders")
         # As the app's pod would, which sees the same folder.

@@ -6,7 +6,6 @@ from typing import Any
 import polars as pl
 
 from millrace.client import FileOptions, Submission
-from millrace.client.quality import quality_of, quality_trend, release
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
 
@@ -27,12 +26,12 @@ def shown(platform: RunningPlatform) -> list[int]:
 
 def sent(platform: RunningPlatform, path: Path, rows: str) -> str:
     path.write_text("id,speed\n" + rows)
-    return platform.client.upload_file(path, Submission("quality", "readings", FileOptions()))["id"]
+    return platform.client.imports.send_file(path, Submission("quality", "readings", FileOptions()))["id"]
 
 
 def until(platform: RunningPlatform, import_id: str, state: str) -> dict[str, Any]:
     def found() -> dict[str, Any] | None:
-        document = platform.client.import_(import_id, wait=1, or_held=True)
+        document = platform.client.imports.show(import_id, wait=1, or_held=True)
         return dict(document) if document["state"] == state else None
 
     document = wait_until(found, 120, f"import {import_id} to be {state}")
@@ -46,40 +45,44 @@ def verdicts(report: dict[str, Any]) -> dict[str, tuple[str, int]]:
 
 def test_rules_of_quality_from_the_agreement_to_the_trend(platform: RunningPlatform, tmp_path: Path) -> None:
     client = platform.client
-    client.apply_tenant("quality", {"client": "quality", "rules": AGREED})
-    client.apply_table("quality", "readings", READINGS)
+    client.tenants.apply("quality", {"client": "quality", "rules": AGREED})
+    client.tables.apply("quality", "readings", READINGS)
 
     first = until(platform, sent(platform, tmp_path / "1.csv", "1,5\n2,-1\n3,500\n4,\n"), "completed")
     assert first["rows"]["rejected"] == 1
-    assert [row["reasons"][0]["rule"] for row in client.errors(first["id"])] == ["possible"]
-    report = quality_of(client, first["id"])
+    assert [row["reasons"][0]["rule"] for row in client.rejected.list(first["id"])] == ["possible"]
+    report = client.quality.of_import(first["id"])
     assert verdicts(report) == {"possible": ("broken", 1), "fast": ("broken", 1), "once": ("kept", 0)}
     assert next(rule for rule in report["report"]["rules"] if rule["name"] == "fast")["samples"] == [3]
     assert shown(platform) == [1, 3, 4]
 
     held = until(platform, sent(platform, tmp_path / "2.csv", "7,1\n8,1\n7,2\n"), "held")
     assert held["error"]["code"] == "held"
-    assert verdicts(quality_of(client, held["id"]))["once"] == ("broken", 1)
+    assert verdicts(client.quality.of_import(held["id"]))["once"] == ("broken", 1)
     assert shown(platform) == [1, 3, 4], "nobody sees the rows of an atomic import that is held"
-    release(client, held["id"])
+    client.imports.release(held["id"])
     until(platform, held["id"], "completed")
     assert shown(platform) == [1, 3, 4, 7, 8]
 
     dropped = until(platform, sent(platform, tmp_path / "3.csv", "9,1\n9,2\n"), "held")
-    client.cancel(dropped["id"])
+    client.imports.cancel(dropped["id"])
     until(platform, dropped["id"], "cancelled")
     assert 9 not in shown(platform)
 
-    client.apply_tenant("quality", {"client": "quality", "rules": [{**AGREED[0], "min": 2}]})
-    wait_until(lambda: client.table("quality", "readings")["revision"] == 2, 60, "the table to take the new rules over")
+    client.tenants.apply("quality", {"client": "quality", "rules": [{**AGREED[0], "min": 2}]})
+    wait_until(
+        lambda: client.tables.show("quality", "readings")["revision"] == 2, 60, "the table to take the new rules over"
+    )
     last = until(platform, sent(platform, tmp_path / "4.csv", "10,1\n11,3\n"), "completed")
     assert last["rows"]["rejected"] == 1
 
-    trend = quality_trend(client, "quality", "readings")
+    trend = client.quality.of_table("quality", "readings")
     assert [item["state"] for item in trend["items"]] == ["completed", "cancelled", "completed", "completed"]
     possible = next(rule for rule in trend["rules"] if rule["name"] == "possible")
     assert (possible["imports"], possible["broken"], possible["latest_percent"]) == (4, 2, 50.0)
-    events = [event["type"] for event in client.events(limit=1000, newest=True)["items"] if held["id"] in str(event)]
+    events = [
+        event["type"] for event in client.events.page(limit=1000, newest=True)["items"] if held["id"] in str(event)
+    ]
     assert {"millrace.import.held", "millrace.import.released", "millrace.import.quality"} <= set(events)
     printed = platform.cli("quality", held["id"])
     assert (printed.returncode, "once" in printed.stdout) == (0, True)

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from millrace.client import Submission
-from millrace.client.tenants import delete_tenant, erase_tenant
 from tests.support.moto_server import ACCESS_KEY, S3, SECRET_KEY, s3_server
 from tests.support.platform import RunningPlatform, record, running_platform
 from tests.support.remote_delta import bucket_settings
@@ -64,8 +63,8 @@ def test_two_buckets_hold_what_was_sent_whoever_dies_meanwhile(
 
     half = truth.filter(pl.col("id") % 2 == 0).with_columns(name=pl.format("renamed {}", "id"))
     half.write_csv(tmp_path / "2.csv")
-    begun = platform.client.upload_file(tmp_path / "2.csv", Submission("bucketed", "people"))
-    wait_until(lambda: platform.client.import_(begun["id"])["chunks"]["judged"], 60, "some chunks to be judged")
+    begun = platform.client.imports.send_file(tmp_path / "2.csv", Submission("bucketed", "people"))
+    wait_until(lambda: platform.client.imports.show(begun["id"])["chunks"]["judged"], 60, "some chunks to be judged")
     platform.part("data-plane").kill()
     assert platform.ended(begun["id"])["state"] == "completed"
 
@@ -100,12 +99,12 @@ def test_rejected_rows_are_kept_in_the_bucket_too_until_their_tenant_is_erased(
     target = platform.declare("refused", record("people", ID, NAME))
     (tmp_path / "bad.csv").write_text("id,name\n1,a\nx,b\n")
     ended = platform.send(target, tmp_path / "bad.csv")
-    (rejected,) = platform.client.errors(ended["id"])
+    (rejected,) = platform.client.rejected.list(ended["id"])
     place = f"{errors}/refused/people"
     (kept,) = pa.table(deltalake.DeltaTable(place, storage_options=s3.reader_options()).scan().read_all()).to_pylist()
     assert (kept["_import"], kept["_row"], kept["raw"]) == (ended["id"], rejected["row"], b"x,b")
-    delete_tenant(platform.client, "refused", confirm="refused", grace_days=1)
-    erase_tenant(platform.client, "refused", confirm="refused", now=True, wait=30)
+    platform.client.tenants.delete("refused", confirm="refused", grace_days=1)
+    platform.client.tenants.erase("refused", confirm="refused", now=True, wait=30)
     with pytest.raises(deltalake.exceptions.TableNotFoundError):
         deltalake.DeltaTable(place, storage_options=s3.reader_options())
 

@@ -10,7 +10,6 @@ import psycopg
 import pytest
 
 from millrace.client import Problem, Submission
-from millrace.client.changing import change_table
 from tests.support.platform import RunningPlatform, record
 from tests.support.postgres import postgres
 from tests.support.waiting import wait_until
@@ -68,7 +67,7 @@ def test_two_sinks_hold_the_same_rows_at_the_end(platform: RunningPlatform, dsn:
     rows = in_postgres(dsn, "both")
     assert rows == in_delta(platform, "both")
     assert (len(rows), rows[1][1], rows[2][1]) == (149_999, "one", "three")
-    answer = change_table(platform.client, "both", "people", "truncate", wait_turn=True)
+    answer = platform.client.tables.truncate("both", "people")
     platform.ended(answer["import"])
     assert in_postgres(dsn, "both") == []
 
@@ -76,10 +75,10 @@ def test_two_sinks_hold_the_same_rows_at_the_end(platform: RunningPlatform, dsn:
 def test_a_dead_sink_hurts_nobody_but_its_own_table(platform: RunningPlatform, dsn: str, tmp_path: Path) -> None:
     dead = platform.declare("dead", people(dsn, port=1))
     file = write(tmp_path / "1.csv", "id,name,age\n1,a,1\n")
-    begun = platform.client.upload_file(file, _submission(dead))
+    begun = platform.client.imports.send_file(file, _submission(dead))
     wait_until(lambda: _sink(platform, "dead").get("reason"), 30, "the sink is parked, and says why")
     wait_until(lambda: len(in_delta(platform, "dead")) == 1, 30, "the other sink has it")
-    waiting = platform.client.import_(begun["id"])
+    waiting = platform.client.imports.show(begun["id"])
     assert waiting["state"] == "processing"
     assert waiting["sinks"]["warehouse"] == {"durable_chunks": 0, "parked_chunks": 1, "refused_rows": 0}
     wait_until(lambda: told(platform, "dead", "sink.parked"), 30, "who listens hears of it")
@@ -97,19 +96,19 @@ def test_over_the_quota_of_parked_bytes_a_table_takes_no_more(
     platform: RunningPlatform, dsn: str, tmp_path: Path
 ) -> None:
     target = platform.declare("full", people(dsn, port=1, required=False))
-    platform.client.apply_tenant("full", {"client": "full", "quotas": {"parked_bytes": 1}})
+    platform.client.tenants.apply("full", {"client": "full", "quotas": {"parked_bytes": 1}})
     file = write(tmp_path / "1.csv", "id,name,age\n1,a,1\n")
     assert platform.send(target, file)["state"] == "completed"
 
     def refused() -> str | None:
         try:
-            platform.client.upload_file(file, _submission(target))
+            platform.client.imports.send_file(file, _submission(target))
         except Problem as problem:
             return problem.code
         return None
 
     wait_until(lambda: refused() == "parked_quota", 30, "what waits is over the quota")
-    platform.client.apply_tenant("full", {"client": "full", "quotas": {"parked_bytes": "1Gi"}})
+    platform.client.tenants.apply("full", {"client": "full", "quotas": {"parked_bytes": "1Gi"}})
     wait_until(lambda: refused() is None, 30, "a larger quota counts at once")
 
 
@@ -152,7 +151,7 @@ def test_a_sink_that_is_added_is_filled_and_one_that_is_removed_is_drained(
         with psycopg.connect(own, autocommit=True) as admin:
             admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
             admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
-            begun = platform.client.upload_file(
+            begun = platform.client.imports.send_file(
                 write(tmp_path / "4.csv", "id,name,age\n4,four,\n"), _submission(target)
             )
             wait_until(lambda: _sink(platform, "late").get("reason"), 40, "the sink is parked")
@@ -168,10 +167,10 @@ def test_a_sink_that_is_added_is_filled_and_one_that_is_removed_is_drained(
 
 
 def test_a_sink_that_cannot_work_is_refused_when_it_is_declared(platform: RunningPlatform, dsn: str) -> None:
-    platform.client.apply_tenant("wrong", {"client": "wrong"})
+    platform.client.tenants.apply("wrong", {"client": "wrong"})
     with pytest.raises(Problem, match=r"database .nowhere. does not exist"):
-        platform.client.apply_table("wrong", "people", people(dsn, database="nowhere"))
-    away = platform.client.apply_table("wrong", "people", people(dsn, port=1))
+        platform.client.tables.apply("wrong", "people", people(dsn, database="nowhere"))
+    away = platform.client.tables.apply("wrong", "people", people(dsn, port=1))
     assert "is away" in str(away["warnings"])
     assert platform.cli("sink", "check", "wrong/people", "warehouse").returncode == 1
 
@@ -185,7 +184,7 @@ def test_a_sink_that_heals_gets_everything_in_order(platform: RunningPlatform, t
             admin.execute("SELECT pg_reload_conf()")
         texts = [f"id,name,age\n1,round {n},{n}\n{n + 10},new,\n" for n in range(4)]
         imports = [
-            platform.client.upload_file(write(tmp_path / f"{n}.csv", text), _submission(target))["id"]
+            platform.client.imports.send_file(write(tmp_path / f"{n}.csv", text), _submission(target))["id"]
             for n, text in enumerate(texts)
         ]
         wait_until(lambda: _sink(platform, "healing").get("reason"), 40, "the sink is parked")

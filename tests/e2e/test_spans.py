@@ -7,8 +7,6 @@ import polars as pl
 import pytest
 
 from millrace.client import Millrace, Problem, Submission
-from millrace.client.spans import Spans
-from millrace.client.subscriptions import Webhooks
 from tests.support.hook_target import hook_target
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
@@ -26,7 +24,7 @@ def write(path: Path, *rows: str, header: str = "id,name") -> Path:
 
 def upload(client: Millrace, target: str, path: Path, span: str) -> dict[str, Any]:
     tenant, table = target.split("/")
-    return dict(client.upload_file(path, Submission(tenant, table, span=span)))
+    return dict(client.imports.send_file(path, Submission(tenant, table, span=span)))
 
 
 def story(client: Millrace, tenant: str) -> list[dict[str, Any]]:
@@ -50,17 +48,17 @@ def test_a_span_over_two_tables_begins_before_and_ends_once_after_all_of_it(
     platform: RunningPlatform, tmp_path: Path
 ) -> None:
     items, notes = platform.declare("spanning", ITEMS), platform.declare("spanning", NOTES)
-    spans = Spans(platform.client, "spanning")
+    spans = platform.client.spans
     with hook_target() as hook:
-        secret = Webhooks(platform.client, "spanning").add("ops", hook.url, types=["span.*"])["secret"]
-        spans.begin("nightly-2026-11-15")
+        secret = platform.client.webhooks.add("spanning", "ops", hook.url, types=["span.*"])["secret"]
+        spans.begin("spanning", "nightly-2026-11-15")
         first = upload(platform.client, items, write(tmp_path / "i.csv", "1,a", "2,b", "x,c"), "nightly-2026-11-15")
         second = upload(
             platform.client, notes, write(tmp_path / "n.csv", "7,hello", header="id,text"), "nightly-2026-11-15"
         )
-        assert spans.show("nightly-2026-11-15")["state"] == "open"
-        spans.end("nightly-2026-11-15")
-        ended = spans.wait("nightly-2026-11-15", timeout=END_SECONDS)
+        assert spans.show("spanning", "nightly-2026-11-15")["state"] == "open"
+        spans.end("spanning", "nightly-2026-11-15")
+        ended = spans.wait("spanning", "nightly-2026-11-15", timeout=END_SECONDS)
         assert pl.scan_delta(str(platform.home.table("spanning", "items"))).collect().height == 2, "END is true"
         assert pl.scan_delta(str(platform.home.table("spanning", "notes"))).collect().height == 1
         wait_until(lambda: len(hook.received) == 2, END_SECONDS, "BEGIN and END by webhook")
@@ -83,33 +81,33 @@ def test_a_span_over_two_tables_begins_before_and_ends_once_after_all_of_it(
 
 def test_a_late_upload_into_an_ended_span_is_refused(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("tardy", ITEMS)
-    spans = Spans(platform.client, "tardy")
-    spans.begin("early")
-    spans.end("early")
-    assert spans.wait("early", timeout=END_SECONDS)["state"] == "ended"
+    spans = platform.client.spans
+    spans.begin("tardy", "early")
+    spans.end("tardy", "early")
+    assert spans.wait("tardy", "early", timeout=END_SECONDS)["state"] == "ended"
     with pytest.raises(Problem) as refused:
         upload(platform.client, target, write(tmp_path / "late.csv", "1,a"), "early")
     assert (refused.value.status, refused.value.code) == (409, "span_over")
     with pytest.raises(Problem) as refused:
         upload(platform.client, target, write(tmp_path / "late.csv", "1,a"), "never-begun")
     assert (refused.value.status, refused.value.code) == (404, "no_span")
-    assert spans.show("early")["state"] == "ended"
-    assert platform.client.imports(tenant="tardy") == []
+    assert spans.show("tardy", "early")["state"] == "ended"
+    assert platform.client.imports.list(tenant="tardy") == []
 
 
 def test_nested_spans_end_from_within(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("nesting", ITEMS)
-    spans = Spans(platform.client, "nesting")
-    spans.begin("a/b/c")
+    spans = platform.client.spans
+    spans.begin("nesting", "a/b/c")
     upload(platform.client, target, write(tmp_path / "deep.csv", "1,a", "2,b"), "a/b/c")
     upload(platform.client, target, write(tmp_path / "top.csv", "3,c"), "a")
     for name in ("a", "a/b", "a/b/c"):
-        spans.end(name)
-    assert spans.wait("a", timeout=END_SECONDS)["state"] == "ended"
-    assert {span["name"]: (span["state"], span["imports"]) for span in spans.list()} == {
+        spans.end("nesting", name)
+    assert spans.wait("nesting", "a", timeout=END_SECONDS)["state"] == "ended"
+    assert {span["name"]: (span["state"], span["imports"]) for span in spans.list("nesting")} == {
         "a": ("ended", 2), "a/b": ("ended", 1), "a/b/c": ("ended", 1),
     }  # fmt: skip
-    assert spans.show("a")["rows"]["accepted"] == 3
+    assert spans.show("nesting", "a")["rows"]["accepted"] == 3
     events = story(platform.client, "nesting")
     ends = [place(events, "span.ended", name) for name in ("a/b/c", "a/b", "a")]
     assert ends == sorted(ends)
@@ -122,7 +120,7 @@ def test_a_failed_member_aborts_the_span_and_is_named_by_the_command(platform: R
     assert platform.cli("span", "begin", "doomed/part", *words).returncode == 0
     assert platform.cli("import", target, str(good), "--span", "doomed/part").returncode == 0
     assert platform.cli("import", target, str(bad), "--span", "doomed/part").returncode == 1
-    (culprit,) = [each["id"] for each in platform.client.imports(tenant="failing") if each["state"] == "failed"]
+    (culprit,) = [each["id"] for each in platform.client.imports.list(tenant="failing") if each["state"] == "failed"]
     for name in ("doomed/part", "doomed"):
         waited = platform.cli("span", "wait", name, *words)
         assert waited.returncode == 1
@@ -133,21 +131,21 @@ def test_a_failed_member_aborts_the_span_and_is_named_by_the_command(platform: R
 
 def test_a_cancelled_member_aborts_the_span(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("cancelling", ITEMS)
-    spans = Spans(platform.client, "cancelling")
-    spans.begin("stopped")
+    spans = platform.client.spans
+    spans.begin("cancelling", "stopped")
     path = tmp_path / "large.csv"
     path.write_text("id,name\n" + "".join(f"{n},{'x' * 50}\n" for n in range(60_000)))
-    upload = platform.client.begin_upload(path, Submission(*target.split("/"), span="stopped"))
-    platform.client.cancel(upload.import_id)
-    aborted = spans.wait("stopped", timeout=END_SECONDS)
+    upload = platform.client.imports.begin_upload(path, Submission(*target.split("/"), span="stopped"))
+    platform.client.imports.cancel(upload.import_id)
+    aborted = spans.wait("cancelling", "stopped", timeout=END_SECONDS)
     assert (aborted["state"], aborted["error"]["member"]) == ("aborted", upload.import_id)
 
 
 def test_a_span_that_nobody_uses_is_aborted_by_its_lease(platform: RunningPlatform) -> None:
     platform.declare("leasing", ITEMS)
-    spans = Spans(platform.client, "leasing")
-    spans.begin("forgotten", lease_seconds=1)
-    aborted = spans.wait("forgotten", timeout=END_SECONDS)
+    spans = platform.client.spans
+    spans.begin("leasing", "forgotten", lease_seconds=1)
+    aborted = spans.wait("leasing", "forgotten", timeout=END_SECONDS)
     assert (aborted["state"], aborted["error"]["code"]) == ("aborted", "expired")
 
 
@@ -163,8 +161,8 @@ def test_folders_become_spans(platform: RunningPlatform, tmp_path: Path) -> None
     assert platform.cli("span", "begin", "all", *words).returncode == 0
     done = platform.cli("import", target, *map(str, paths), "--span", "all", "--span-per-folder")
     assert done.returncode == 0, done.stderr
-    spans = Spans(platform.client, "folders")
-    assert {span["name"]: (span["state"], span["imports"], span["rows"]["accepted"]) for span in spans.list()} == {
+    spans = platform.client.spans
+    assert {span["name"]: (span["state"], span["imports"], span["rows"]["accepted"]) for span in spans.list("folders")} == {
         "all": ("open", 4, 5), "all/night": ("ended", 4, 5), "all/night/a": ("ended", 2, 2), "all/night/b": ("ended", 1, 2),
     }  # fmt: skip
     waited = platform.cli("span", "end", "all", "--wait", *words)

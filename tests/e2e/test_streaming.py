@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from millrace.client import Millrace, Problem
-from millrace.client.spans import Spans
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
 
@@ -27,7 +26,7 @@ def lines(first: int, last: int, value: float = 1.0) -> bytes:
 def test_streamed_rows_are_stored_and_bad_ones_told(platform: RunningPlatform) -> None:
     platform.declare("streaming", KEYED)
     told: list[dict[str, object]] = []
-    with platform.client.stream("streaming", "readings", on_rejected=told.extend) as stream:
+    with platform.client.rows.sender("streaming", "readings", on_rejected=told.extend) as stream:
         stream.send(lines(1, 100))
         stream.flush()
         stream.send(b'{"id": 5, "value": 50}\n{"id": "five", "value": 5}\nnot json\n{"id": 101, "value": 1}\n')
@@ -62,7 +61,7 @@ def test_many_senders_share_appends_and_keep_their_own_order(platform: RunningPl
     platform.declare("sharing", KEYED)
 
     def send(sender: int) -> None:
-        with platform.client.stream("sharing", "readings") as stream:
+        with platform.client.rows.sender("sharing", "readings") as stream:
             for turn in range(50):
                 stream.send([{"id": sender, "value": turn}])
 
@@ -73,7 +72,7 @@ def test_many_senders_share_appends_and_keep_their_own_order(platform: RunningPl
         sender.join(120)
     frame = stored(platform, "sharing")
     assert frame.select("id", "value").rows() == [(number, 49.0) for number in range(10)], "the last of each wins"
-    assert len(platform.client.imports(tenant="sharing", limit=1000)) < 300
+    assert len(platform.client.imports.list(tenant="sharing", limit=1000)) < 300
 
 
 def test_the_command_streams_what_it_reads(platform: RunningPlatform) -> None:
@@ -97,7 +96,7 @@ def test_the_command_streams_what_it_reads(platform: RunningPlatform) -> None:
 
 def test_an_exclusive_table_takes_streamed_rows_in_turn(platform: RunningPlatform) -> None:
     platform.declare("turns", {**KEYED, "concurrency": "exclusive"})
-    with platform.client.stream("turns", "readings") as stream:
+    with platform.client.rows.sender("turns", "readings") as stream:
         for turn in range(5):
             stream.send(lines(1, 10, turn))
             stream.flush()
@@ -108,15 +107,15 @@ def test_an_exclusive_table_takes_streamed_rows_in_turn(platform: RunningPlatfor
 
 def test_rows_join_a_span_and_the_span_ends_behind_them(platform: RunningPlatform) -> None:
     platform.declare("spanning", KEYED)
-    spans = Spans(platform.client, "spanning")
-    spans.begin("night")
-    with platform.client.stream("spanning", "readings", span="night") as stream:
+    spans = platform.client.spans
+    spans.begin("spanning", "night")
+    with platform.client.rows.sender("spanning", "readings", span="night") as stream:
         stream.send(lines(1, 10))
         stream.flush()
-        spans.end("night")
-    ended = spans.wait("night", timeout=60)
+        spans.end("spanning", "night")
+    ended = spans.wait("spanning", "night", timeout=60)
     assert (ended["state"], ended["rows"]["accepted"]) == ("ended", 10)
-    with pytest.raises(Problem) as late, platform.client.stream("spanning", "readings", span="night") as stream:
+    with pytest.raises(Problem) as late, platform.client.rows.sender("spanning", "readings", span="night") as stream:
         stream.send(lines(1, 1))
     assert late.value.code == "span_over"
 
@@ -125,7 +124,7 @@ def test_kill_of_the_server_while_rows_are_streamed(platform: RunningPlatform) -
     """No key: a row sent twice would be there twice."""
     platform.declare("killed-stream", EVENTS)
     total, step, kills = 200_000, 100, [20_000, 60_000, 120_000]
-    with platform.client.stream("killed-stream", "readings") as stream:
+    with platform.client.rows.sender("killed-stream", "readings") as stream:
         for first in range(1, total + 1, step):
             stream.send(lines(first, first + step - 1))
             if kills and stream.seq >= kills[0]:

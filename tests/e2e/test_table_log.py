@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from millrace.client import Problem
-from millrace.client.changing import amend, change_table, discard, replay
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
 
@@ -44,7 +43,7 @@ def test_deleted_rows_stay_deleted_until_a_newer_one_comes(platform: RunningPlat
 def test_a_truncated_table_takes_only_what_comes_after(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("emptied", PEOPLE)
     platform.send(target, write(tmp_path / "1.csv", "id,name,age\n1,a,1\n"))
-    answer = change_table(platform.client, "emptied", "people", "truncate", wait_turn=True)
+    answer = platform.client.tables.truncate("emptied", "people")
     assert ended(platform, answer)["state"] == "completed"
     assert rows(platform, "emptied", "id") == []
     platform.send(target, write(tmp_path / "2.csv", "id,name,age\n2,b,\n"))
@@ -54,13 +53,13 @@ def test_a_truncated_table_takes_only_what_comes_after(platform: RunningPlatform
 def test_a_dropped_table_comes_back_or_begins_anew(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("dropping", PEOPLE)
     platform.send(target, write(tmp_path / "1.csv", "id,name,age\n1,a,1\n"))
-    change_table(platform.client, "dropping", "people", "drop", wait_turn=True)
+    platform.client.tables.drop("dropping", "people")
     with pytest.raises(Problem, match="no table"):
-        platform.client.table("dropping", "people")
-    change_table(platform.client, "dropping", "people", "restore", wait_turn=True)
+        platform.client.tables.show("dropping", "people")
+    platform.client.tables.restore("dropping", "people")
     assert platform.client.query("select count(*) from dropping.people")["rows"] == [[1]]
-    change_table(platform.client, "dropping", "people", "drop", wait_turn=True)
-    again = platform.client.apply_table("dropping", "people", record("people", ID, ("other", "string"), key=("id",)))
+    platform.client.tables.drop("dropping", "people")
+    again = platform.client.tables.apply("dropping", "people", record("people", ID, ("other", "string"), key=("id",)))
     assert again["generation"] == 2
     platform.send(target, write(tmp_path / "2.csv", "id,other\n2,b\n"))
     assert rows(platform, "dropping", "id", "other") == [(2, "b")]
@@ -73,7 +72,7 @@ def test_rows_of_old_and_new_versions_meet_under_the_present_shape(platform: Run
     changed = record("people", ID, AGE, key=("id",))
     changed["schema"]["fields"][1]["type"] = ["null", "long"]
     changed["schema"]["fields"] += [renamed, {"name": "city", "type": "string", "default": "?"}]
-    answer = platform.client.apply_table("shaped", "people", changed)
+    answer = platform.client.tables.apply("shaped", "people", changed)
     assert (answer["revision"], answer["changed"]) == (2, True)
     ended(platform, answer)
     platform.send(target, write(tmp_path / "2.csv", "id,title,age,city\n3,c,5000000000,Oulu\n"))
@@ -81,7 +80,7 @@ def test_rows_of_old_and_new_versions_meet_under_the_present_shape(platform: Run
     expected = [(1, "a", 1, "?"), (2, "b", None, "?"), (3, "c", 5_000_000_000, "Oulu"), (4, "d", 4, "?")]
     assert rows(platform, "shaped", "id", "title", "age", "city") == expected
     with pytest.raises(Problem) as refused:
-        platform.client.apply_table("shaped", "people", record("people", ID, ("age", ["null", "int"]), key=("id",)))
+        platform.client.tables.apply("shaped", "people", record("people", ID, ("age", ["null", "int"]), key=("id",)))
     assert "age" in str(refused.value)
 
 
@@ -93,7 +92,7 @@ def test_on_an_exclusive_table_everything_takes_turns(platform: RunningPlatform,
     )
     first = held.headers["Location"].rsplit("/", 1)[1]
     with pytest.raises(Problem) as refused:
-        change_table(platform.client, "turns", "people", "truncate", wait_turn=False)
+        platform.client.tables.truncate("turns", "people", wait_turn=False)
     assert refused.value.code == "under_way"
     done: list[dict[str, Any]] = []
     second = threading.Thread(
@@ -103,10 +102,10 @@ def test_on_an_exclusive_table_everything_takes_turns(platform: RunningPlatform,
     wait_until(lambda: _waits(platform), 10, "the second import stands in line")
     assert not done
     replayed: list[dict[str, Any]] = []
-    third = threading.Thread(target=lambda: replayed.append(replay(platform.client, partly["id"], {})))
+    third = threading.Thread(target=lambda: replayed.append(platform.client.rejected.replay(partly["id"])))
     third.start()
     wait_until(lambda: _waits(platform, 2), 10, "the replay stands behind it")
-    platform.client.cancel(first)
+    platform.client.imports.cancel(first)
     assert platform.ended(first)["state"] == "cancelled"
     second.join(60)
     third.join(60)
@@ -152,8 +151,8 @@ def test_rejected_rows_come_back_once_and_never_beat_newer_ones(platform: Runnin
     first = platform.send(target, write(tmp_path / "1.csv", text))
     assert first["rows"]["rejected"] == 4
     platform.send(target, write(tmp_path / "2.csv", "id,name,age\n2,newer,22\n"))
-    ended(platform, platform.client.apply_table("back", "people", PEOPLE))
-    answer = replay(platform.client, first["id"], {})
+    ended(platform, platform.client.tables.apply("back", "people", PEOPLE))
+    answer = platform.client.rejected.replay(first["id"])
     assert answer["only_amendable"] == 2, "two rows of the key 4: nothing says which is the later"
     again = ended(platform, answer)
     assert (again["kind"], again["of"], again["rows"]["accepted"], again["rows"]["rejected"]) == (
@@ -161,12 +160,12 @@ def test_rejected_rows_come_back_once_and_never_beat_newer_ones(platform: Runnin
     )  # fmt: skip
     assert rows(platform, "back", "id", "name") == [(1, "a"), (2, "newer")]
     with pytest.raises(Problem) as claimed:
-        replay(platform.client, first["id"], {"rows": [2]})
+        platform.client.rejected.replay(first["id"], rows=[2])
     assert claimed.value.code in ("claimed", "nothing_to_replay")
-    mended = amend(platform.client, first["id"], write(tmp_path / "mended.csv", "id,name,age\n4,e,4\n"), {})
+    mended = platform.client.rejected.amend(first["id"], write(tmp_path / "mended.csv", "id,name,age\n4,e,4\n"))
     assert platform.ended(mended["id"])["state"] == "completed"
     assert rows(platform, "back", "id", "name") == [(1, "a"), (2, "newer"), (4, "e")]
-    given_up = discard(platform.client, again["id"], {})
+    given_up = platform.client.rejected.discard(again["id"])
     assert given_up["rows"] == 1
     with pytest.raises(Problem):
-        discard(platform.client, again["id"], {})
+        platform.client.rejected.discard(again["id"])

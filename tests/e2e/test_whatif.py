@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from millrace.client.whatif import TrialReport, WhatIf
+from millrace.client.documents import TrialReport
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
 
@@ -27,12 +27,12 @@ def ids(tmp_path: Path) -> Path:
 
 
 def test_validate_tells_what_would_fit_and_imports_nothing(platform: RunningPlatform, target: str, ids: Path) -> None:
-    before = platform.client.imports(limit=1)
+    before = platform.client.imports.list(limit=1)
     ran = platform.cli("validate", str(ids), "--table", target)
     assert ran.returncode == 1, ran.stderr
     assert "1,000 rows read, 0 would pass, 1,000 would fail" in ran.stdout
     assert "onu is declared int; decimal(21,0) or string would take every value." in ran.stdout
-    assert platform.client.imports(limit=1) == before
+    assert platform.client.imports.list(limit=1) == before
 
 
 def test_what_validates_with_a_new_declaration_then_imports(
@@ -54,7 +54,7 @@ def test_the_last_chunks_of_a_table_are_judged_again(platform: RunningPlatform, 
 
     def said() -> TrialReport | None:
         assert platform.send(target, ids)["rows"]["rejected"] == 1000
-        report = WhatIf(platform.client, tenant, table, fixed).last_chunks(1)
+        report = platform.client.whatif.last_chunks(tenant, table, 1, declaration=fixed)
         return report if report["chunks"] else None
 
     found: list[TrialReport] = []

@@ -34,10 +34,10 @@ def test_a_full_disk_delays_and_corrupts_nothing(platform: RunningPlatform, smal
     path = tmp_path / "numbers.csv"
     ids = pl.int_range(ROWS, eager=True)
     pl.DataFrame({"id": ids, "text": ids.hash().cast(str) + ids.hash(7).cast(str)}).write_csv(path)
-    begun = platform.client.upload_file(path, Submission("crowded", "numbers"))
+    begun = platform.client.imports.send_file(path, Submission("crowded", "numbers"))
     log = platform.home.logs / "data-plane.log"
     wait_until(lambda: "No space left on device" in log.read_text(errors="replace"), 120, "the disk to be full")
-    assert platform.client.import_(begun["id"])["state"] == "processing"
+    assert platform.client.imports.show(begun["id"])["state"] == "processing"
     subprocess.run(["mount", "-o", "remount,size=400m", str(small_disk)], check=True, timeout=30)
     ended = platform.ended(begun["id"], 180)
     assert ended["state"] == "completed"

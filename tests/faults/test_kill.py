@@ -42,7 +42,7 @@ class Sending:
         self._thread.start()
 
     def _send(self, platform: RunningPlatform, tenant: str, file: Path) -> None:
-        self.document = dict(platform.client.upload_file(file, Submission(tenant, "speeds")))
+        self.document = dict(platform.client.imports.send_file(file, Submission(tenant, "speeds")))
 
     def join(self) -> str:
         self._thread.join(180)
@@ -50,12 +50,12 @@ class Sending:
 
 
 def judged_some(platform: RunningPlatform, tenant: str) -> bool:
-    items = platform.client.imports(tenant=tenant, limit=1)
+    items = platform.client.imports.list(tenant=tenant, limit=1)
     return bool(items) and items[0]["chunks"]["judged"] > 0
 
 
 def begun(platform: RunningPlatform, tenant: str) -> bool:
-    items = platform.client.imports(tenant=tenant, limit=1)
+    items = platform.client.imports.list(tenant=tenant, limit=1)
     return bool(items) and items[0]["chunks"]["sent"] > 0
 
 
@@ -76,7 +76,7 @@ def all_events(platform: RunningPlatform) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
     after = 0
     while True:
-        page = platform.client.events(after=after, limit=500)
+        page = platform.client.events.page(after=after, limit=500)
         if not page["items"]:
             return events
         events += page["items"]
@@ -103,7 +103,7 @@ def test_kill_during_imports(platform: RunningPlatform, file: Path, victim: str)
 def test_the_whole_platform_killed_starts_again_where_it_was(platform: RunningPlatform, file: Path) -> None:
     tenant = "killed-all"
     platform.declare(tenant, record("speeds", *SPEEDS, key=("id",)))
-    import_id = platform.client.upload_file(file, Submission(tenant, "speeds"))["id"]
+    import_id = platform.client.imports.send_file(file, Submission(tenant, "speeds"))["id"]
     platform.process.kill()
     platform.process.wait(30)
     platform.client.close()
@@ -117,8 +117,8 @@ def test_a_chunk_that_kills_its_worker_fails_its_import_only(platform: RunningPl
     poison, good = tmp_path / "poison.csv", tmp_path / "good.csv"
     poison.write_text("id,device,speed\n1,kills the worker,1.0\n")
     good.write_text("id,device,speed\n1,fine,1.0\n")
-    begun = platform.client.upload_file(poison, Submission("poisoned", "speeds"))
-    other = platform.client.upload_file(good, Submission("healthy", "speeds"))
+    begun = platform.client.imports.send_file(poison, Submission("poisoned", "speeds"))
+    other = platform.client.imports.send_file(good, Submission("healthy", "speeds"))
     ended = platform.ended(begun["id"], 180)
     assert ended["state"] == "failed"
     assert ended["error"]["code"] == "chunk_failed"
@@ -128,8 +128,8 @@ def test_a_chunk_that_kills_its_worker_fails_its_import_only(platform: RunningPl
 
 def test_an_import_that_was_stopping_when_the_server_died_still_ends(platform: RunningPlatform, file: Path) -> None:
     platform.declare("stopped", record("speeds", *SPEEDS, key=("id",)))
-    import_id = platform.client.upload_file(file, Submission("stopped", "speeds"))["id"]
-    platform.client.cancel(import_id)
+    import_id = platform.client.imports.send_file(file, Submission("stopped", "speeds"))["id"]
+    platform.client.imports.cancel(import_id)
     platform.part("server").kill()
     ended = platform.ended(import_id, 180)
     rows = ended["rows"]

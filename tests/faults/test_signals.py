@@ -78,7 +78,7 @@ def load(platform: RunningPlatform, folder: Path) -> Iterator[None]:
     words = [sys.executable, "-m", "millrace.cli.main", "--home", str(platform.home.root), "import", target]
     sender = subprocess.Popen([*words, *[str(rows)] * 50], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_until(lambda: platform.client.imports(tenant="busy", limit=1), 60, "an import to be under way")
+        wait_until(lambda: platform.client.imports.list(tenant="busy", limit=1), 60, "an import to be under way")
         yield
     finally:
         sender.kill()

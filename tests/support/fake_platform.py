@@ -141,7 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self.fake.bodies.append(json.loads(self._body()))
         if not self._refused():
-            self._reply(200, self.fake.answers.get(("PUT", self.path), {"revision": 1, "changed": True}))
+            self._reply(200, self.fake.answers.get(("PUT", urlsplit(self.path).path), {"revision": 1, "changed": True}))
 
     def do_DELETE(self) -> None:
         if not self._refused():

@@ -87,9 +87,9 @@ class RunningPlatform:
 
     def declare(self, tenant: str, document: Mapping[str, Any]) -> str:
         """Applies a tenant with one table; the table as TENANT/TABLE."""
-        self.client.apply_tenant(tenant, {"client": tenant})
+        self.client.tenants.apply(tenant, {"client": tenant})
         name = document.get("table", document["schema"]["name"])
-        self.client.apply_table(tenant, name, document)
+        self.client.tables.apply(tenant, name, document)
         return f"{tenant}/{name}"
 
     def send(self, target: str, path: Path, **options: Any) -> dict[str, Any]:
@@ -97,12 +97,12 @@ class RunningPlatform:
         tenant, table = target.split("/")
         named = ("idempotency_key", "kind", "span", "wait_turn")
         more = {name: options.pop(name) for name in named if name in options}
-        begun = self.client.upload_file(path, Submission(tenant, table, FileOptions(**options), **more))
+        begun = self.client.imports.send_file(path, Submission(tenant, table, FileOptions(**options), **more))
         return self.ended(begun["id"])
 
     def ended(self, import_id: str, seconds: float = END_SECONDS) -> dict[str, Any]:
         """The import's document once it is over; patient with a platform that is being restarted."""
-        document = self.client.wait(import_id, timeout=seconds)
+        document = self.client.imports.wait(import_id, timeout=seconds)
         assert document["state"] in ("completed", "failed", "cancelled"), f"not within {seconds:g} s: {document}"
         return dict(document)
 

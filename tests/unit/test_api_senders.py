@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from millrace.api.rows import sender_session as stream_session
 from millrace.api.rows.endings import Ended
-from millrace.client import Millrace, Problem, RowStream, Unreachable
+from millrace.client import Millrace, Problem, Sender, Unreachable
 from millrace.model.errors import MillraceError
 from millrace.model.streamed import MAX_FRAME_BYTES, WINDOW_BYTES
 from millrace.upload.gather import Limits
@@ -61,8 +61,8 @@ def heard(socket: ClientConnection, kind: str) -> dict[str, Any]:
     return dict(frame)
 
 
-def stream(server: FakeServer, **options: Any) -> RowStream:
-    return RowStream(server.client(), TENANT, TABLE, patience=options.pop("patience", 10), **options)
+def stream(server: FakeServer, **options: Any) -> Sender:
+    return Sender(server.client(), TENANT, TABLE, patience=options.pop("patience", 10), **options)
 
 
 def test_a_connection_tells_where_it_stands_acknowledges_and_tells_the_end(server: FakeServer) -> None:
@@ -239,9 +239,9 @@ def test_the_sdk_streams_rows_of_any_shape(server: FakeServer) -> None:
 
 
 def test_a_stream_with_a_name_goes_on_where_it_was(server: FakeServer) -> None:
-    with stream(server, stream_id="mine") as sending:
+    with stream(server, name="mine") as sending:
         sending.send(rows(1, 10))
-    with stream(server, stream_id="mine") as sending:
+    with stream(server, name="mine") as sending:
         assert sending.seq == 10
         sending.send(rows(11, 20))
     assert sent_once(server.log, 20)
@@ -304,9 +304,9 @@ def test_what_a_broken_connection_could_not_tell_is_asked_for(log: FakeLog, monk
             sending.flush()
             import_id = log.appends[0].import_id
             document = {"rows": {"read": 2, "accepted": 1, "rejected": 1, "ignored": 0}, "error": None}
-            monkeypatch.setattr(sending._platform, "wait", lambda asked: {import_id: document}[asked])
+            monkeypatch.setattr(sending._imports, "wait", lambda asked: {import_id: document}[asked])
             bad = {"row": 2, "line": 2, "raw": "bad", "reasons": []}
-            monkeypatch.setattr(sending._platform, "errors", lambda asked: iter([bad]))
+            monkeypatch.setattr(sending._rejected, "list", lambda asked: iter([bad]))
             first.kill()
             second = FakeServer(log, port)
             summary = sending.finish()
@@ -329,7 +329,7 @@ def test_a_server_that_dies_before_it_has_answered_is_unreachable(server: FakeSe
     with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as deaf:
         threading.Thread(target=deaf.serve_forever, daemon=True).start()
         client = Millrace(f"http://127.0.0.1:{deaf.server_address[1]}", "token")
-        with pytest.raises(Unreachable), RowStream(client, TENANT, TABLE):
+        with pytest.raises(Unreachable), Sender(client, TENANT, TABLE):
             pass
         deaf.shutdown()
 
@@ -338,7 +338,7 @@ def test_whatever_stops_the_streams_thread_is_raised(server: FakeServer, monkeyp
     def broken(*_: object) -> None:
         raise ValueError("unforeseen")
 
-    monkeypatch.setattr("millrace.client.stream.linked", broken)
+    monkeypatch.setattr("millrace.client.sender.linked", broken)
     with pytest.raises(MillraceError, match="unforeseen"), stream(server):
         pass
 
@@ -363,10 +363,10 @@ def test_an_end_is_told_although_its_counts_could_not_be_read_at_once(
 
 
 def test_problems_for_good_are_raised_and_a_platform_that_is_not_there_is_said_at_once(server: FakeServer) -> None:
-    with pytest.raises(Problem) as missing, RowStream(server.client(), TENANT, "nowhere"):
+    with pytest.raises(Problem) as missing, Sender(server.client(), TENANT, "nowhere"):
         pass
     assert missing.value.code == "no_table"
-    sending = stream(server, stream_id="one").__enter__()
+    sending = stream(server, name="one").__enter__()
     with raw(server, "stream=one") as other:
         heard(other, "ready")
         with pytest.raises(Problem) as lost:

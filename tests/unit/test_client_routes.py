@@ -64,20 +64,20 @@ def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -
 @pytest.mark.parametrize("url", ["", "nonsense", "http://host:port", "ftp://host"])
 def test_an_address_that_is_none_is_told_apart(url: str) -> None:
     with pytest.raises((Unreachable, Invalid)), Millrace(url, TOKEN) as connection:
-        connection.tenants()
+        connection.tenants.list()
 
 
 def test_a_problem_tells_all_it_knows(fake: FakePlatform, platform: Millrace) -> None:
     fake.refusals = [Refuse(409, {"title": "Clash", "code": "clash", "detail": "Taken.", "remedy": "Rename."})]
     with pytest.raises(Problem) as raised:
-        platform.tenants()
+        platform.tenants.list()
     assert (raised.value.status, raised.value.code, str(raised.value)) == (409, "clash", "Taken. Rename.")
 
 
 def test_an_unready_platform_is_a_problem_that_may_pass(fake: FakePlatform, platform: Millrace) -> None:
     fake.refusals = [Refuse(503, {"detail": "Kafka is away."})]
     with pytest.raises(Unready) as raised:
-        platform.tenants()
+        platform.tenants.list()
     assert raised.value.may_pass
     assert isinstance(raised.value, Unavailable)
 
@@ -90,43 +90,43 @@ def test_a_degraded_platform_still_tells_its_health(fake: FakePlatform, platform
 def test_names_cannot_reach_another_route(fake: FakePlatform, platform: Millrace) -> None:
     for name in ("../../tokens", "..", "a/b", "a?b#c"):
         with pytest.raises(Problem):
-            platform.table(name, "t")
+            platform.tables.show(name, "t")
     assert all(path.startswith("/v1/tenants/") and path.count("/") == 5 for _, path in fake.requests)
 
 
 def test_waiting_goes_on_through_an_outage(fake: FakePlatform, platform: Millrace) -> None:
     fake.refusals = [Refuse(503, {}), Refuse(500, {})]
-    assert platform.wait("imp_1")["state"] == "completed"
+    assert platform.imports.wait("imp_1")["state"] == "completed"
 
 
 def test_waiting_ends_when_the_time_is_up(fake: FakePlatform, platform: Millrace) -> None:
     fake.outcome = {"state": "processing"}
-    assert platform.wait("imp_1", timeout=0.1)["state"] == "processing"
+    assert platform.imports.wait("imp_1", timeout=0.1)["state"] == "processing"
 
 
 def test_waiting_ends_when_the_import_does(fake: FakePlatform, platform: Millrace) -> None:
     fake.outcome = {"state": "processing"}
     timer = threading.Timer(0.2, fake.outcome.update, kwargs={"state": "failed"})
     timer.start()
-    assert platform.wait("imp_1", timeout=30)["state"] == "failed"
+    assert platform.imports.wait("imp_1", timeout=30)["state"] == "failed"
     timer.join(20)
 
 
 def test_waiting_for_what_is_not_there_is_a_problem(fake: FakePlatform, platform: Millrace) -> None:
     fake.refusals = [Refuse(404, {})]
     with pytest.raises(Problem):
-        platform.wait("imp_1")
+        platform.imports.wait("imp_1")
 
 
 def test_a_broken_event_stream_is_taken_up_where_it_stopped(platform: Millrace) -> None:
-    heard = list(islice(platform.follow_events(after=6), 3))
+    heard = list(islice(platform.events.follow(after=6), 3))
     assert heard == [(7, {"id": "e7"}), (8, {"id": "e8"}), (9, {"id": "e9"})]
 
 
 def leaps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between any two looks at the clock far more time passes than anyone has patience for; pauses take none."""
     clock = SimpleNamespace(monotonic=partial(next, count(1.0, 1000.0)), sleep=lambda seconds: None)
-    monkeypatch.setattr("millrace.client.platform.time", clock)
+    monkeypatch.setattr("millrace.client.events.time", clock)
 
 
 def test_events_are_followed_through_breaks_however_long_nothing_happens(
@@ -134,7 +134,7 @@ def test_events_are_followed_through_breaks_however_long_nothing_happens(
 ) -> None:
     leaps(monkeypatch)
     fake.quiet_streams = 3
-    assert list(islice(platform.follow_events(after=6), 2)) == [(7, {"id": "e7"}), (8, {"id": "e8"})]
+    assert list(islice(platform.events.follow(after=6), 2)) == [(7, {"id": "e7"}), (8, {"id": "e8"})]
 
 
 def test_following_ends_when_no_connection_is_made_for_long(
@@ -142,14 +142,14 @@ def test_following_ends_when_no_connection_is_made_for_long(
 ) -> None:
     leaps(monkeypatch)
     fake.refusals = [None, Refuse(503, {}), Refuse(503, {})]
-    events = platform.follow_events(after=0)
+    events = platform.events.follow(after=0)
     next(events)
     with pytest.raises(Unready):
         next(events)
 
 
 def test_events_end_with_the_connection(platform: Millrace) -> None:
-    events = platform.follow_events(after=0)
+    events = platform.events.follow(after=0)
     next(events)
     platform.close()
     assert list(events) == []
@@ -158,4 +158,4 @@ def test_events_end_with_the_connection(platform: Millrace) -> None:
 def test_errors_stop_at_the_limit(fake: FakePlatform, platform: Millrace) -> None:
     rows = [{"row": n} for n in range(4)]
     fake.pages = {None: {"items": rows[:2], "next": "c"}, "c": {"items": rows[2:3], "next": "d"}}
-    assert list(platform.errors("imp_1", limit=3)) == rows[:3]
+    assert list(platform.rejected.list("imp_1", limit=3)) == rows[:3]

@@ -44,7 +44,7 @@ def test_a_small_file_goes_in_one_request_with_what_its_name_tells(
 ) -> None:
     path = tmp_path / "some.jsonl.gz"
     path.write_bytes(b"abc")
-    document = platform.upload_file(path, SUBMISSION)
+    document = platform.imports.send_file(path, SUBMISSION)
     assert fake.stored == {document["id"]: bytearray(b"abc")}
     assert fake.queries[document["id"]] == {"format": "jsonl", "compression": "gzip", "file_name": "some.jsonl.gz"}
     assert [method for method, _ in fake.requests] == ["POST"]
@@ -54,7 +54,7 @@ def test_what_the_caller_says_wins_over_the_file_name(fake: FakePlatform, platfo
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"a;b")
     options = FileOptions(format="csv", header=False, delimiter=";")
-    document = platform.upload_file(path, Submission("acme", "readings", options))
+    document = platform.imports.send_file(path, Submission("acme", "readings", options))
     assert fake.queries[document["id"]] == {
         "format": "csv", "header": "false", "delimiter": ";", "file_name": "rows.jsonl",
     }  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_large_file_arrives_whole_and_progress_ends_at_its_length(
     fake: FakePlatform, platform: Millrace, large: Path
 ) -> None:
     heard: list[int] = []
-    document = platform.upload_file(large, SUBMISSION, heard.append)
+    document = platform.imports.send_file(large, SUBMISSION, heard.append)
     assert fake.stored[document["id"]] == large.read_bytes()
     assert heard == sorted(heard)
     assert heard[-1] == large.stat().st_size
@@ -75,7 +75,7 @@ def test_a_cut_upload_goes_on_where_the_platform_says(
     fake: FakePlatform, platform: Millrace, large: Path, keeps: int
 ) -> None:
     fake.patch_faults = [Cut(after=3 * MIB, keeps=keeps)]
-    document = platform.upload_file(large, SUBMISSION)
+    document = platform.imports.send_file(large, SUBMISSION)
     assert fake.stored[document["id"]] == large.read_bytes()
     assert patches(fake) == 2
 
@@ -83,7 +83,7 @@ def test_a_cut_upload_goes_on_where_the_platform_says(
 def test_many_cuts_and_refusals_are_one_import(fake: FakePlatform, platform: Millrace, large: Path) -> None:
     fake.refusals = [Refuse(503, UNREADY), Refuse(502, {})]
     fake.patch_faults = [Cut(MIB, 1000), Refuse(503, UNREADY), Cut(2 * MIB, 2 * MIB), Cut(0, 0), Refuse(500, {})]
-    document = platform.upload_file(large, SUBMISSION)
+    document = platform.imports.send_file(large, SUBMISSION)
     assert fake.stored == {document["id"]: large.read_bytes()}
 
 
@@ -91,7 +91,7 @@ def test_a_refused_body_is_a_problem_with_its_import(fake: FakePlatform, platfor
     refusal = {"code": "header", "detail": "The header lacks ONUID.", "remedy": "Add it.", "import": "imp_1"}
     fake.patch_faults = [Refuse(422, refusal)]
     with pytest.raises(Problem) as raised:
-        platform.upload_file(large, SUBMISSION)
+        platform.imports.send_file(large, SUBMISSION)
     problem = raised.value
     assert (problem.status, problem.code, problem.detail, problem.remedy, problem.import_id) == (
         422, "header", "The header lacks ONUID.", "Add it.", "imp_1",
@@ -103,7 +103,7 @@ def test_an_import_that_ended_meanwhile_is_reported_instead_of_resumed(
     fake: FakePlatform, platform: Millrace, large: Path
 ) -> None:
     fake.patch_faults = [Cut(MIB, 0)]
-    upload = platform.begin_upload(large, SUBMISSION)
+    upload = platform.imports.begin_upload(large, SUBMISSION)
     fake.outcome = {"state": "failed", "error": {"code": "expired", "message": "Its lease ran out.", "remedy": ""}}
     assert upload.send()["state"] == "failed"
     assert patches(fake) == 1
@@ -112,7 +112,7 @@ def test_an_import_that_ended_meanwhile_is_reported_instead_of_resumed(
 def test_a_platform_that_is_away_when_it_has_everything_fails_no_upload(
     fake: FakePlatform, platform: Millrace, large: Path
 ) -> None:
-    upload = platform.begin_upload(large, SUBMISSION)
+    upload = platform.imports.begin_upload(large, SUBMISSION)
     fake.refusals = [Refuse(503, UNREADY), Refuse(502, {})]
     document = upload.send()
     assert fake.stored[document["id"]] == large.read_bytes()
@@ -122,19 +122,19 @@ def test_a_platform_that_is_away_when_it_has_everything_fails_no_upload(
 def test_without_progress_an_upload_is_given_up(fake: FakePlatform, platform: Millrace, large: Path) -> None:
     fake.patch_faults = [Cut(0, 0)] * 50
     with pytest.raises(Unreachable):
-        platform.upload_file(large, Submission("acme", "readings", patience=0.3))
+        platform.imports.send_file(large, Submission("acme", "readings", patience=0.3))
 
 
 def test_a_repeated_key_finds_the_file_already_there(fake: FakePlatform, platform: Millrace, large: Path) -> None:
     once = Submission("acme", "readings", idempotency_key="nightly-1")
-    first, second = platform.upload_file(large, once), platform.upload_file(large, once)
+    first, second = platform.imports.send_file(large, once), platform.imports.send_file(large, once)
     assert first["id"] == second["id"]
     assert patches(fake) == 1
 
 
 def test_a_stream_is_one_request_of_unknown_length(fake: FakePlatform, platform: Millrace) -> None:
     body, heard = b"x" * (2 * MIB + 5), list[int]()
-    document = platform.upload_stream(io.BytesIO(body), SUBMISSION, heard.append)
+    document = platform.imports.send_stream(io.BytesIO(body), SUBMISSION, heard.append)
     assert fake.stored[document["id"]] == body
     assert heard[-1] == len(body)
 
@@ -143,6 +143,6 @@ def test_a_platform_that_is_away_is_unreachable(large: Path) -> None:
     with fake_platform() as gone:
         url = gone.url
     with Millrace(url, TOKEN) as connection, pytest.raises(Unreachable) as raised:
-        connection.upload_file(large, Submission("acme", "readings", patience=0.2))
+        connection.imports.send_file(large, Submission("acme", "readings", patience=0.2))
     assert url in str(raised.value)
     assert "millrace up" in raised.value.remedy

@@ -19,7 +19,6 @@ from millrace.api.problems import add_problems
 from millrace.api.routes import agreements, declarations, diffing
 from millrace.auth.tokens import Tokens
 from millrace.client import Millrace, Problem
-from millrace.client.declaring import diff_table, diff_tenant
 from millrace.declare.table import parse_table
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import Definition, define
@@ -111,13 +110,13 @@ def millrace(server: str, tmp_path: Path) -> Run:
 
 
 def test_the_same_declaration_changes_nothing(client: Millrace) -> None:
-    found = diff_table(client, "acme", "readings", declaration())
+    found = client.tables.diff("acme", "readings", declaration())
     assert found == {"new": False, "revision": 2, "changes": [], "ddl": [], "refusal": None, "warnings": []}
 
 
 def test_changes_of_columns_and_settings_are_told_with_what_the_sink_does(client: Millrace) -> None:
-    found = diff_table(
-        client, "acme", "readings", declaration({"name": "x", "type": "int", "default": 7}, publish="atomic")
+    found = client.tables.diff(
+        "acme", "readings", declaration({"name": "x", "type": "int", "default": 7}, publish="atomic")
     )
     assert found["changes"] == ["add column x int, default 7", 'publish: "rolling" -> "atomic"']
     assert found["ddl"] == ["delta: add column x int32, existing rows get 7 (rewrites 0 files)"]
@@ -125,29 +124,29 @@ def test_changes_of_columns_and_settings_are_told_with_what_the_sink_does(client
 
 
 def test_a_refusal_is_part_of_the_answer(client: Millrace) -> None:
-    found = diff_table(client, "acme", "readings", declaration({"name": "x", "type": "int"}))
+    found = client.tables.diff("acme", "readings", declaration({"name": "x", "type": "int"}))
     assert found["refusal"] is not None
     assert found["refusal"]["code"] == "incompatible"
     assert "the added column 'x' has no default" in found["refusal"]["message"]
-    broken = diff_table(client, "acme", "readings", {"schema": 1})
+    broken = client.tables.diff("acme", "readings", {"schema": 1})
     assert broken["refusal"] is not None
     assert broken["refusal"]["code"] == "invalid"
 
 
 def test_a_transitive_policy_looks_at_the_stored_history(client: Millrace) -> None:
     again = {"name": "w", "type": "string", "default": ""}
-    assert diff_table(client, "acme", "readings", declaration(again))["refusal"] is None
-    found = diff_table(client, "acme", "readings", declaration(again, compatibility="backward_transitive"))
+    assert client.tables.diff("acme", "readings", declaration(again))["refusal"] is None
+    found = client.tables.diff("acme", "readings", declaration(again, compatibility="backward_transitive"))
     assert found["refusal"] is not None
     assert "revision 1: column 'w' would change from int to string" in found["refusal"]["message"]
 
 
 def test_a_new_generation_may_change_anything(client: Millrace) -> None:
     narrowed = declaration(columns=[{"name": "id", "type": "string"}])
-    refused = diff_table(client, "acme", "readings", narrowed)
+    refused = client.tables.diff("acme", "readings", narrowed)
     assert refused["refusal"] is not None
     assert refused["refusal"]["code"] == "needs_generation"
-    found = diff_table(client, "acme", "readings", narrowed, new_generation=True)
+    found = client.tables.diff("acme", "readings", narrowed, new_generation=True)
     assert found["refusal"] is None
     assert found["changes"][0] == "begin generation 2, without the rows of generation 1"
 
@@ -155,13 +154,13 @@ def test_a_new_generation_may_change_anything(client: Millrace) -> None:
 def test_what_is_not_there_is_new(client: Millrace) -> None:
     other = declaration()
     other["schema"]["name"] = "others"
-    assert diff_table(client, "acme", "others", other)["new"]
-    assert diff_tenant(client, "nobody", {})["new"]
+    assert client.tables.diff("acme", "others", other)["new"]
+    assert client.tenants.diff("nobody", {})["new"]
 
 
 def test_another_tenants_table_does_not_exist(server: str) -> None:
     with Millrace(server, OTHER) as connection, pytest.raises(Problem) as caught:
-        diff_table(connection, "acme", "readings", declaration())
+        connection.tables.diff("acme", "readings", declaration())
     assert caught.value.status == 404
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from millrace.api.jobs.replaying import _chunk, _Piece
-from millrace.client.fileoptions import AS_DECLARED
+from millrace.client.file_options import AS_DECLARED
 from millrace.declare.json_schemas import table_schema
 from millrace.declare.table import parse_table
 from millrace.formats.cut import UploadOptions

@@ -21,7 +21,6 @@ from millrace.api.problems import add_problems
 from millrace.api.routes import whatif
 from millrace.auth.tokens import Tokens
 from millrace.client import FileOptions, Millrace, Problem
-from millrace.client.whatif import WhatIf
 from millrace.declare.table import parse_table
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import define
@@ -109,7 +108,7 @@ def bad(tmp_path: Path) -> Path:
 
 
 def test_the_platform_judges_by_the_table(client: Millrace, bad: Path) -> None:
-    report = WhatIf(client, "acme", "readings").file(bad)
+    report = client.whatif.file("acme", "readings", bad)
     assert report["rows"] == {"read": 3, "passed": 1, "failed": 2}
     assert (report["revision"], report.get("judged_by"), report.get("file")) == (3, "table", "bad.csv")
     assert [fit["type"] for fit in report["columns"][0]["fits"]] == ["float", "decimal(2,1)", "string"]
@@ -122,7 +121,7 @@ def test_the_platform_judges_by_another_declaration(client: Millrace, bad: Path,
     more = [{"name": f"größe_{number}", "type": ["null", "string"], "default": None} for number in range(columns)]
     fields = [COLUMNS[0], {"name": "v", "type": ["null", "double"]}, *more]
     new = {"schema": {"type": "record", "name": "readings", "fields": fields}, "primary_key": ["id"]}
-    report = WhatIf(client, "acme", "readings", new).file(bad)
+    report = client.whatif.file("acme", "readings", bad, declaration=new)
     assert (report["rows"]["failed"], report.get("judged_by")) == (0, "declaration")
 
 
@@ -130,13 +129,13 @@ def test_options_are_those_of_an_import(client: Millrace, tmp_path: Path) -> Non
     path = tmp_path / "odd.txt"
     path.write_bytes(gzip.compress(b"1;2\n2;3\n"))
     options = FileOptions(format="csv", header=False, delimiter=";")
-    assert WhatIf(client, "acme", "readings").file(path, options)["rows"]["passed"] == 2
+    assert client.whatif.file("acme", "readings", path, options)["rows"]["passed"] == 2
 
 
 def test_a_large_file_streams_through_and_stops_at_a_bound(client: Millrace, tmp_path: Path) -> None:
     path = tmp_path / "large.csv"
     path.write_bytes(b"id,v\n" + b"1234567,7654321\n" * 3_000_000)
-    report = WhatIf(client, "acme", "readings").file(path, rows=100_000)
+    report = client.whatif.file("acme", "readings", path, rows=100_000)
     assert report["stopped_by"] == "rows"
     assert 100_000 <= report["rows"]["read"] < 200_000
 
@@ -153,7 +152,7 @@ def test_a_large_file_streams_through_and_stops_at_a_bound(client: Millrace, tmp
 )
 def test_refusals(client: Millrace, target: str, declaration: Any, body: bytes, status: int, code: str) -> None:
     with pytest.raises(Problem) as refused:
-        WhatIf(client, "acme", target, declaration).stream(io.BytesIO(body))
+        client.whatif.stream("acme", target, io.BytesIO(body), declaration=declaration)
     assert (refused.value.status, refused.value.code) == (status, code)
 
 
@@ -166,7 +165,7 @@ def test_a_declaration_that_cannot_be_read_is_refused(client: Millrace, header: 
 
 def test_another_tenant_sees_nothing(server: str, good: Path) -> None:
     with Millrace(server, OTHER) as connection, pytest.raises(Problem) as refused:
-        WhatIf(connection, "acme", "readings", DECLARATION).file(good)
+        connection.whatif.file("acme", "readings", good, declaration=DECLARATION)
     assert (refused.value.status, refused.value.code) == (404, "no_tenant")
 
 

@@ -1,4 +1,4 @@
-"""How a file is written: what the caller says, else what its name tells, else what its table declares."""
+"""How a file is written: as the caller says, else as its name shows, else as its table declares."""
 
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -22,7 +22,7 @@ class FileOptions:
     file_name: str | None = None
 
     def for_file(self, name: str) -> "FileOptions":
-        """The same options, completed by what the file's name tells."""
+        """The same options, completed by the suffixes of the file's name."""
         suffixes = [suffix.lower() for suffix in PurePath(name).suffixes]
         compression = _COMPRESSIONS.get(suffixes[-1]) if suffixes else None
         inner = suffixes[:-1] if compression else suffixes

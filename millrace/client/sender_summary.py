@@ -1,4 +1,4 @@
-"""What became of a stream's rows: counts, failures, and which rows of an import are which of the stream."""
+"""What became of a sender's rows: counts, failures, and which rows of an import are which of the sender."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,14 +9,14 @@ from millrace.client.documents import ImportDocument, ImportFault, RejectedRow
 MOST_FAILURES = 100
 
 Rejected = dict[str, Any]
-"""{"seq", "row", "raw", "reasons"}: `seq` counts in the stream, `row` in the import."""
+"""{"seq", "row", "raw", "reasons"}: `seq` counts the rows of the sender, `row` those of the import."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of the rows. `unheard`: durable, but a break came before the platform could say in which import."""
+    """`unheard`: durable rows whose connection broke before the platform could say in which import they are."""
 
-    stream: str
+    sender: str
     rows: int = 0
     accepted: int = 0
     rejected: int = 0
@@ -27,7 +27,7 @@ class Summary:
     failures: tuple[ImportFault, ...] = ()
 
     def after(self, counts: Mapping[str, int], error: ImportFault | None) -> "Summary":
-        """With the rows of one more append that has ended. That none of its rows was good is no failure of the append."""
+        """With the rows of one more append that has ended. An append does not fail because all its rows were rejected."""
         failed = error is not None and error["code"] != "nothing_accepted"
         return replace(
             self,
@@ -39,8 +39,8 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Rows first to last of the stream are the rows from `row` on of an import."""
+class AppendedRows:
+    """Rows first to last of the sender are the rows from `row` on of an import."""
 
     first: int
     last: int
@@ -58,8 +58,8 @@ class Place:
         return {"seq": seq, "row": row["row"], "raw": row["raw"], "reasons": row["reasons"]}
 
 
-def share_of(document: ImportDocument, place: Place, listed: int) -> dict[str, int]:
-    """The stream's part of an import's counts; `listed` of its rows are named in the error store."""
+def share_of(document: ImportDocument, place: AppendedRows, listed: int) -> dict[str, int]:
+    """The sender's part of an import's counts; `listed` of its rows are in the error store."""
     if document["rows"]["ignored"]:
         return {"accepted": 0, "rejected": 0, "ignored": place.rows}
     rejected = listed if document["rows"]["accepted"] else place.rows

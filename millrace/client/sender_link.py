@@ -1,4 +1,4 @@
-"""One connection to a stream: frames of rows out, the platform's frames in, and foreign errors as ours."""
+"""One WebSocket connection of a sender: frames of rows out, the platform's frames in. Its errors become the SDK's own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ import orjson
 from websockets.exceptions import ConnectionClosed, InvalidStatus, InvalidURI, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from millrace.client.connection import path_part
 from millrace.client.endpoint import Endpoint
 from millrace.client.errors import Problem, Unreachable, problem_from
+from millrace.client.resource import at
 from millrace.model.errors import Invalid
 
 OPEN_SECONDS = 10.0
@@ -19,7 +19,7 @@ CLOSE_SECONDS = 2.0
 _TOO_BIG = 1009
 
 
-class Link:
+class SenderLink:
     """`send` and `frames` may be used by two threads."""
 
     def __init__(self, endpoint: Endpoint, socket: ClientConnection) -> None:
@@ -33,7 +33,7 @@ class Link:
             raise self._broken(closed) from closed
 
     def frames(self) -> Iterator[dict[str, Any]]:
-        """Until the connection is closed; raises Unreachable unless that was well."""
+        """Until the connection is closed; raises Unreachable if it broke."""
         try:
             for message in self._socket:
                 yield orjson.loads(message)
@@ -50,12 +50,12 @@ class Link:
 
 
 @contextmanager
-def linked(endpoint: Endpoint, tenant: str, table: str, stream: str, span: str | None) -> Iterator[Link]:
+def linked(endpoint: Endpoint, tenant: str, table: str, sender: str, span: str | None) -> Iterator[SenderLink]:
     """An open connection, or the problem the platform answered with."""
-    query = urlencode({"stream": stream, **({"span": span} if span else {})})
-    route = f"/v1/tenants/{path_part(tenant)}/tables/{path_part(table)}/stream?{query}"
+    query = urlencode({"stream": sender, **({"span": span} if span else {})})
+    route = f"{at('tenants', tenant, 'tables', table, 'stream')}?{query}"
     try:
-        # The platform compresses rows by itself; its frames to us are small, but a rejected row is told whole.
+        # The platform compresses rows itself. Its frames are small, except that each rejected row is sent whole.
         opening = connect(
             f"ws{endpoint.url.removeprefix('http')}{route}",
             additional_headers={"Authorization": f"Bearer {endpoint.token}"},
@@ -72,4 +72,4 @@ def linked(endpoint: Endpoint, tenant: str, table: str, stream: str, span: str |
     except (OSError, WebSocketException) as failed:
         raise Unreachable(endpoint.url, str(failed) or type(failed).__name__) from failed
     with opening as socket:
-        yield Link(endpoint, socket)
+        yield SenderLink(endpoint, socket)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from millrace.cli.sending import Sender
 from millrace.cli.tracks import Track
+from millrace.cli.uploading import FileUploads
 from millrace.client import Millrace, Submission
 from tests.support.fake_platform import TOKEN, FakePlatform, fake_platform
 
@@ -42,13 +42,13 @@ def message_of(track: Track) -> str:
 def test_closed_standard_input_is_said(platform: Millrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     stdin = track(None)
-    Sender(platform, Submission("acme", "readings"), [stdin]).start()
+    FileUploads(platform, Submission("acme", "readings"), [stdin]).start()
     assert "Standard input is closed." in message_of(stdin)
 
 
 def test_a_file_that_cannot_be_sent_does_not_keep_the_next_one(platform: Millrace, tmp_path: Path) -> None:
     tracks = [track(written(tmp_path / name, 1)) for name in ("one.csv", "two.csv")]
-    Sender(platform, Submission("acme", "readings", idempotency_key="é"), tracks).start()
+    FileUploads(platform, Submission("acme", "readings", idempotency_key="é"), tracks).start()
     for each in tracks:
         assert f"{each.name} could not be sent: UnicodeEncodeError" in message_of(each)
         assert each.is_over
@@ -64,6 +64,6 @@ def test_the_import_of_a_body_that_nobody_will_send_is_cancelled(
 ) -> None:
     large = written(tmp_path / "large.csv", 600_000)
     unlucky = Unlucky(large.name, large, "acme", "readings")
-    Sender(platform, Submission("acme", "readings"), [unlucky]).start()
+    FileUploads(platform, Submission("acme", "readings"), [unlucky]).start()
     assert "large.csv could not be sent: ValueError: no luck" in message_of(unlucky)
     assert ("POST", "/v1/imports/imp_1/cancel") in fake.requests

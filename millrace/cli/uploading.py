@@ -14,13 +14,13 @@ from millrace.model.errors import MillraceError
 PARALLEL_UPLOADS = 4
 
 
-class Sender(threading.Thread):
+class FileUploads(threading.Thread):
     """Admits one track after the other and hands large bodies to threads of their own."""
 
     def __init__(
         self, connection: Millrace, submission: Submission, tracks: list[Track], folders: FolderSpans | None = None
     ) -> None:
-        super().__init__(name="sender", daemon=True)
+        super().__init__(name="uploads", daemon=True)
         self._connection = connection
         self._submission = submission
         self._tracks = tracks
@@ -58,11 +58,11 @@ class Sender(threading.Thread):
                 if sys.stdin is None:
                     raise MillraceError("Standard input is closed.", remedy="Give it something to read, or a file.")
                 named = replace(submission, options=replace(submission.options, file_name="stdin"))
-                self._finish(track, self._connection.upload_stream(sys.stdin.buffer, named, track.progress)["id"])
+                self._finish(track, self._connection.imports.send_stream(sys.stdin.buffer, named, track.progress)["id"])
             elif track.size <= SMALL_FILE_BYTES:
-                self._finish(track, self._connection.upload_file(track.path, submission, track.progress)["id"])
+                self._finish(track, self._connection.imports.send_file(track.path, submission, track.progress)["id"])
             else:
-                upload = self._connection.begin_upload(track.path, submission)
+                upload = self._connection.imports.begin_upload(track.path, submission)
                 track.import_id = upload.import_id
                 return upload
         except Exception as failed:
@@ -77,7 +77,7 @@ class Sender(threading.Thread):
         except Exception as failed:
             # Nobody will send the rest: the platform need not wait for it, nor those who follow the import.
             with suppress(MillraceError):
-                self._connection.cancel(upload.import_id)
+                self._connection.imports.cancel(upload.import_id)
             self._give_up(track, _failure(track, failed))
         finally:
             self._free.release()
