@@ -101,8 +101,8 @@ class Accountant:
         facts = [fact for fact in read if fact is not None]
         after = {record.partition: record.offset + 1 for record in records}
         with self._store.write() as connection:
-            folded = fold(connection, facts, time.time_ns() // 1000)
             advance(connection, PROGRESS, self._positions, after)
+            folded = fold(connection, facts, time.time_ns() // 1000)
         reach("after_ledger_commit")
         self._positions |= after
         for listener in self._listeners:

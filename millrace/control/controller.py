@@ -58,22 +58,19 @@ class Controller:
             reader.close()
 
     def apply(self, records: list[Record]) -> None:
-        """1. Evaluate each op against what all earlier ones left. 2. Store the outcome, its effects and the log position
-        in one transaction. 3. Tell who waits. 4. Carry out the effects that leave the store."""
-        after = dict(self._positions)
+        """1. Move the log position, which refuses a controller that was replaced. 2. Evaluate each op against what all
+        earlier ones left. 3. Store the outcome and its effects in the same transaction. 4. Tell who waits. 5. Carry out the
+        effects that leave the store."""
+        after = self._positions | {record.partition: record.offset + 1 for record in records}
+        moved = {partition: offset for partition, offset in after.items() if self._positions.get(partition) != offset}
         kept = Kept()
         understood = list(_understood(records))
         with self._store.write() as connection:
+            advance(connection, TABLE_OPS, self._positions, moved)
             working = WorkingSet(connection, [op.subject for op, _ in understood if op.kind in ops.ABOUT_IMPORTS])
             applied = [one for op, record in understood for one in self._apply_one(working, op, record, kept)]
             working.write()
             kept.write(connection)
-            for record in records:
-                after[record.partition] = record.offset + 1
-            moved = {
-                partition: offset for partition, offset in after.items() if self._positions.get(partition) != offset
-            }
-            advance(connection, TABLE_OPS, self._positions, moved)
             reach("before_store_commit")
         reach("after_store_commit")
         self._positions = after

@@ -14,6 +14,7 @@ from millrace.model.chunk import ChunkHeader
 from millrace.model.ops import Op
 from millrace.store import tables as t
 from millrace.store.engine import Store, insert_new, upsert
+from millrace.store.records import MOST_AT_ONCE, batched
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack, pack_chunk, pack_close
 from millrace.wire.topics import EVENTS, RAW_INPUT, quick_partitions
@@ -23,6 +24,8 @@ EVENT_SOURCE = "millrace"
 _FORGET_CHUNK = delete(t.outbox).where(
     t.outbox.c.import_id == bindparam("of_import"), t.outbox.c.number == bindparam("of_number")
 )
+
+_PUBLISHED = update(t.events).where(t.events.c.id.in_(bindparam("event_ids", expanding=True))).values(published=True)
 
 
 @dataclass
@@ -75,9 +78,7 @@ class Outbox:
         with self._store.read() as connection:
             chunks = list(connection.execute(select(t.outbox)))
             closings = list(connection.execute(select(t.closings.c.import_id)).scalars())
-            waiting = select(t.events.c.number, t.events.c.tenant, t.events.c.event).where(
-                t.events.c.published.is_(False)
-            )
+            waiting = select(t.events.c.id, t.events.c.tenant, t.events.c.event).where(t.events.c.published.is_(False))
             events = list(connection.execute(waiting.order_by(t.events.c.number)))
         sent = [self._send(row.import_id, row.record) for row in chunks]
         for import_id in closings:
@@ -97,9 +98,9 @@ class Outbox:
 
     def _forget(self, chunks: list[Any], events: list[Any]) -> None:
         with self._store.write() as connection:
-            if events:
-                sent = t.events.c.number <= events[-1].number
-                connection.execute(update(t.events).where(sent, t.events.c.published.is_(False)).values(published=True))
+            # By id: another process may have kept an event with a smaller number meanwhile, and not sent it yet.
+            for ids in batched((event.id for event in events), MOST_AT_ONCE):
+                connection.execute(_PUBLISHED, {"event_ids": ids})
             if chunks:
                 them = [{"of_import": row.import_id, "of_number": row.number} for row in chunks]
                 connection.execute(_FORGET_CHUNK, them)

@@ -18,19 +18,23 @@ import millrace.store.usage_tables  # noqa: F401 (by being imported their tables
 from millrace.model.errors import Corrupt
 from millrace.store.tables import metadata
 
+# Marks connections that will write.
+_WRITES = "millrace_writes"
+
 
 class Store:
     """Connections and transactions. SQLite allows one writer: writers of this process queue here, not in busy waits."""
 
     def __init__(self, url: str) -> None:
         self._engine = _open(url)
+        self._writer = self._engine.execution_options(**{_WRITES: True})
         self._writing = threading.RLock()
-        metadata.create_all(self._engine)
+        metadata.create_all(self._writer)
         _refuse_older(self._engine)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        with self._writing, self._engine.begin() as connection:
+        with self._writing, self._writer.begin() as connection:
             yield connection
 
     @contextmanager
@@ -102,6 +106,9 @@ def _open(url: str) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN")
+        # A transaction that reads first and writes later fails at once if another process has written in between, and no
+        # time-out helps: writers take SQLite's lock before they read.
+        writes = connection.get_execution_options().get(_WRITES)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine

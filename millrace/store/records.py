@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
@@ -11,6 +11,7 @@ from millrace.model.errors import Clash
 from millrace.model.imports import TERMINAL, Counts, Import
 from millrace.store import tables as t
 
+T = TypeVar("T")
 # Well below what a statement may hold in any store.
 MOST_AT_ONCE = 500
 
@@ -50,7 +51,7 @@ def find_imports(connection: Connection, import_ids: Iterable[str]) -> Iterator[
         yield from (to_import(row._mapping) for row in rows)
 
 
-def batched(names: Iterable[str], most: int) -> Iterator[list[str]]:
+def batched(names: Iterable[T], most: int) -> Iterator[list[T]]:
     left = iter(names)
     while some := list(islice(left, most)):
         yield some
@@ -74,8 +75,11 @@ def positions(connection: Connection, log: str) -> dict[int, int]:
 
 
 def advance(connection: Connection, log: str, before: dict[int, int], after: dict[int, int]) -> None:
-    """Moves the log's positions, unless another process has done so meanwhile: then this transaction must not stay."""
-    for partition, offset in after.items():
+    """Moves the log's positions, unless another process has done so meanwhile: then this transaction must not stay.
+
+    First in its transaction: the rows are locked before anything else is, so that a reader that was replaced waits or stops
+    here, and does none of the work."""
+    for partition, offset in sorted(after.items()):
         if partition not in before:
             connection.execute(insert(t.positions).values(log=log, partition=partition, next_offset=offset))
             continue

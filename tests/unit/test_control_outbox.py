@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from millrace.control.entities import load
 from millrace.control.outbox import Kept, Outbox
@@ -20,6 +20,7 @@ from millrace.model.ops import Op
 from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
 from millrace.wire.client import Appended
+from millrace.wire.envelope import unpack
 
 # SQLite allows no expression to be deeper than 1,000.
 MANY = 1_001
@@ -67,3 +68,37 @@ def test_no_statement_grows_with_what_waits(store: Store) -> None:
         assert load(WorkingSet(connection), append).streams == dict.fromkeys(names, 1)
         Kept(over=names).write(connection)
         assert not list(connection.execute(select(t.uploads)))
+
+
+class LateLog(CountingLog):
+    """Another process commits an event, whose number was handed out before, while this one sends."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+        self.events: list[str] = []
+
+    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+        if not self.events:
+            with self._store.write() as connection:
+                connection.execute(insert(t.events), [event(5, "late")])
+        self.events.append(unpack(value)["id"])
+        return super().append(topic, key, value, partition)
+
+
+def event(number: int, name: str) -> dict[str, object]:
+    row = {"number": number, "id": name, "tenant": "acme", "event": {"id": name}}
+    return {**row, "published": False, "kept_from": 0}
+
+
+def test_only_events_that_were_sent_are_marked_as_published(store: Store, tmp_path: Path) -> None:
+    log = LateLog(store)
+    with store.write() as connection:
+        connection.execute(insert(t.events), [event(7, "first"), event(8, "second")])
+    outbox = Outbox(store, log, StopFiles(Home(tmp_path)), 4)  # type: ignore[arg-type]
+    outbox.relay()
+    assert log.events == ["first", "second"]
+    outbox.relay()
+    assert log.events == ["first", "second", "late"]
+    outbox.relay()
+    assert len(log.events) == 3
