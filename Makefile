@@ -77,6 +77,7 @@ lint:
 # What users read of each sink's settings, made from its own schema.
 reference:
 	@$(BIN)/python -m millrace.sink.reference docs/sinks
+	@for name in table agreement; do $(BIN)/millrace schema $$name > schemas/$$name.json; done
 
 bench: setup
 	@$(ALONE) $(BIN)/python -m bench $(BENCH)

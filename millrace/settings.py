@@ -165,6 +165,8 @@ class Settings(BaseSettings):
     home: Path = Path.home() / ".millrace"
     store_url: SecretStr | None = None
     """The control store; empty: SQLite under the home."""
+    files_root: Path | None = None
+    """The folder that local file sinks may write below; empty: none may."""
     kafka: KafkaSettings = KafkaSettings()
     spark: SparkSettings = SparkSettings()
     api: ApiSettings = ApiSettings()
@@ -177,8 +179,8 @@ class Settings(BaseSettings):
     k8s: KubernetesSettings = KubernetesSettings()
 
 
-# Read where they are needed: by the client, the installer, the sinks and the tests of faults.
-_OTHERS = ("URL", "TOKEN", "CACHE", "IVY_SETTINGS", "FILES_ROOT", "FAILPOINTS", "POISON")
+# Read where they are needed: by the client, the installer and the tests of faults.
+_OTHERS = ("URL", "TOKEN", "CACHE", "IVY_SETTINGS", "FAILPOINTS", "POISON")
 _PREFIX, _SECRETS = "MILLRACE_", "MILLRACE_SECRET_"
 
 

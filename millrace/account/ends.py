@@ -6,14 +6,15 @@ from sqlalchemy import Connection, select
 
 from millrace.exchange.ends import EndBox, ImportEnded
 from millrace.model.imports import ALTER, TRUNCATE, Import
-from millrace.model.sinks import TOLD_OF_ENDS
 from millrace.model.table import Definition
+from millrace.sink.registry import has_ability
 from millrace.store import tables as t
 
 
 def mark_end(connection: Connection, imp: Import, definition: Definition, box: EndBox) -> None:
     """Which chunks of the import hold rows; a change of the table itself is none that readers wait for."""
-    if imp.kind in (TRUNCATE, ALTER) or not any(target.kind in TOLD_OF_ENDS for target in definition.table.targets):
+    takers = any(has_ability(target.kind, "takes_ends") for target in definition.table.targets)
+    if imp.kind in (TRUNCATE, ALTER) or not takers:
         return
     holding = select(t.chunks.c.number).where(t.chunks.c.import_id == imp.id, t.chunks.c.accepted > 0)
     numbers = tuple(connection.execute(holding.order_by(t.chunks.c.number)).scalars())

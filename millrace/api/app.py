@@ -58,7 +58,10 @@ def make_app(platform: Platform) -> FastAPI:
         platform.start()
         platform.work("replays", replays.run)
         platform.work("metering", partial(keep_measured, platform.store, platform.exchange.tenant_files))
-        platform.work("retention", partial(keep_retention, platform.store, platform.exchange, platform.settings.kms))
+        retention = partial(
+            keep_retention, platform.store, platform.exchange, platform.sink_context, platform.settings.kms
+        )
+        platform.work("retention", retention)
         yield
         platform.stop()
 

@@ -15,6 +15,7 @@ from millrace.model.names import checked_name
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.model.table_warnings import table_doubts
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import placed
 from millrace.sink.registry import refuse_unable
 from millrace.store.agreements import agreement_of
@@ -30,14 +31,14 @@ def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement,
 
 
 def read_table(
-    connection: Connection, tenant: str, table: str, document: Mapping[str, Any]
+    context: SinkContext, connection: Connection, tenant: str, table: str, document: Mapping[str, Any]
 ) -> tuple[TableDeclaration, tuple[DeclarationWarning, ...]]:
     """A table that names no sinks has those of its tenant's agreement."""
     agreement = None if "sinks" in document else agreement_of(connection, tenant)
     if agreement is not None and agreement.sinks:
         document = {**document, "sinks": [target_document(target) for target in agreement.sinks]}
-    declaration = placed(parse_table(document), _targets(connection, tenant, table))
-    refuse_unable(declaration)
+    declaration = placed(context, parse_table(document), _targets(connection, tenant, table))
+    refuse_unable(declaration, context)
     if declaration.name != checked_name("table", table):
         raise Invalid(
             f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."

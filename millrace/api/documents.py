@@ -9,7 +9,6 @@ from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
 from millrace.api.sink_status import SinkStatus
 from millrace.arrow.types import arrow_type
 from millrace.exchange.mailboxes import Exchange
-from millrace.exchange.places import Places
 from millrace.model.errors import Missing
 from millrace.model.imports import (
     ADMITTED,
@@ -24,6 +23,7 @@ from millrace.model.imports import (
 )
 from millrace.model.ops import BEGIN_IMPORT, REPLAY_ERRORS
 from millrace.model.table import Definition
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import location_of
 from millrace.store import tables as t
 from millrace.store.records import to_import
@@ -58,7 +58,7 @@ def tables_of(connection: Connection, tenant: str | None) -> list[Definition]:
     return [Definition.from_json(row.encode()) for row in rows]
 
 
-def table_document(definition: Definition, places: Places) -> dict[str, Any]:
+def table_document(definition: Definition, context: SinkContext) -> dict[str, Any]:
     table = definition.table
     return {
         "tenant": definition.tenant,
@@ -66,7 +66,7 @@ def table_document(definition: Definition, places: Places) -> dict[str, Any]:
         "revision": definition.revision,
         "generation": definition.generation,
         "definition": definition.fingerprint,
-        "location": location_of(places, definition),
+        "location": location_of(context, definition),
         "columns": [{"name": c.name, "type": str(arrow_type(c)), "nullable": c.nullable} for c in definition.columns],
         "primary_key": list(table.primary_key),
         "declaration": table.to_dict(),

@@ -29,7 +29,7 @@ from millrace.model.ops import APPEND, BEGIN_IMPORT, REPLAY_ERRORS, Applied, Op
 from millrace.notify.notifier import Notifier
 from millrace.observe import log, observe
 from millrace.settings import Settings
-from millrace.sink.addresses import allow
+from millrace.sink.context import SinkContext
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
 from millrace.store.engine import Store, insert_new
@@ -80,7 +80,7 @@ class Platform:
         self.flight = Flight(FLIGHT_BATCHES * settings.spark.bulk_chunks_per_batch, self.quotas.weight)
         self.accountant.listen(self.flight.judged)
         self.accountant.ops_kept_days = settings.kafka.ops_kept_days
-        allow(settings.api.private_targets)
+        self.sink_context = SinkContext.of(settings, self.exchange.places)
         self.closed: set[str] = set()
         self.at_work: set[str] = set()
         self._pinned: dict[str, int] = {}

@@ -12,8 +12,8 @@ from millrace.model.documents import DeclarationWarning
 from millrace.model.errors import Missing
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import TableDeclaration
-from millrace.sink.addresses import refuse_private
-from millrace.sink.registry import sink_class
+from millrace.sink.context import SinkContext
+from millrace.sink.registry import refuse_private, settings_class
 
 PROBE_SECONDS = 12.0
 WAITS = "Rows will wait for it; the check was skipped."
@@ -28,21 +28,24 @@ def sinks_to_try(connection: Connection, tenant: str, declaration: TableDeclarat
     return [target for target in declaration.targets if target.kind != DELTA_KIND and target not in known]
 
 
-def try_sinks(targets: list[SinkTarget], *, really: bool = True) -> tuple[DeclarationWarning, ...]:
+def try_sinks(
+    targets: list[SinkTarget], context: SinkContext, *, really: bool = True
+) -> tuple[DeclarationWarning, ...]:
     """All at once, each for some seconds at most. Without `really` only what can be seen without a connection."""
     if not really:
         for target in targets:
-            refuse_private(target, sink_class(target.kind).settings_schema)
+            refuse_private(settings_class(target.kind).of(target), context)
         return ()
-    tries = [_Try(target) for target in targets]
+    tries = [_Try(target, context) for target in targets]
     for one in tries:
         one.thread.join(PROBE_SECONDS)
     return tuple(doubt for one in tries if (doubt := one.outcome()) is not None)
 
 
 class _Try:
-    def __init__(self, target: SinkTarget) -> None:
+    def __init__(self, target: SinkTarget, context: SinkContext) -> None:
         self._target = target
+        self._context = context
         self._said: str | None = None
         self._failed: Exception | None = None
         self.thread = threading.Thread(target=self._run, name="probe", daemon=True)
@@ -50,7 +53,7 @@ class _Try:
 
     def _run(self) -> None:
         try:
-            self._said = probe(self._target)
+            self._said = probe(self._target, self._context)
         except Exception as error:
             self._failed = error
 

@@ -11,7 +11,6 @@ from millrace.cli.printing import print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.cli.yaml_text import to_yaml
 from millrace.client import Millrace
-from millrace.declare.json_schemas import schema_named
 
 
 def show(session: Session) -> None:
@@ -83,4 +82,7 @@ def _write(out: Path, documents: dict[str, dict[str, Any]]) -> None:
 
 
 def schema(name: str) -> None:
+    # The sinks' modules would slow down every other command.
+    from millrace.sink.json_schemas import schema_named  # noqa: PLC0415
+
     print(json.dumps(schema_named(name), indent=2))

@@ -4,14 +4,13 @@
 theirs."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from millrace.declare import table as d
 from millrace.model import agreement as a
 from millrace.model import rules as r
 from millrace.model.documents import NUMBER, WHOLE
-from millrace.model.errors import Missing
 from millrace.model.formats import ENCODINGS, every_format, file_types
 from millrace.model.names import MAX_NAME
 from millrace.model.quantity import LARGEST, QUANTITY
@@ -110,17 +109,6 @@ _RULES: Schema = {
     "items": {"oneOf": [_rule(kind) for kind in r.KINDS]},
     "description": "Rules of quality; each rejects or flags rows, holds the import, or only counts.",
 }
-_SINK: Schema = {
-    "anyOf": [
-        _NAME,
-        {
-            "type": "object",
-            "properties": {"kind": _NAME, "name": _NAME, "required": {"type": "boolean"}},
-            "required": ["kind"],
-        },
-    ]
-}
-_SINKS: Schema = _list(_SINK, 1, "Where accepted rows end up.")
 
 
 def _in_any_case(words: Iterable[str]) -> Schema:
@@ -128,7 +116,26 @@ def _in_any_case(words: Iterable[str]) -> Schema:
     return {"type": "string", "pattern": f"^({spelled})$"}
 
 
-def table_schema() -> Schema:
+def sinks_schema(connectors: Mapping[str, tuple[Schema, list[str]]]) -> Schema:
+    """Of a list of sinks: by kind, the schema of each setting and which settings are required. Kinds that are not listed
+    may be another package's: any setting may be theirs."""
+    known = [_sink({"const": kind}, *settings) for kind, settings in connectors.items()]
+    other = {
+        "type": "object",
+        "properties": {"kind": {**_NAME, "not": {"enum": list(connectors)}}, **_OF_EVERY_SINK},
+        "required": ["kind"],
+    }
+    return _list({"anyOf": [_NAME, *known, other]}, 1, "Where accepted rows end up.")
+
+
+def _sink(kind: Schema, settings: Schema, required: list[str]) -> Schema:
+    return _mapping({"kind": kind, **_OF_EVERY_SINK, **settings}, ("kind", *required))
+
+
+_OF_EVERY_SINK: Schema = {"name": _NAME, "required": {"type": "boolean"}}
+
+
+def table_schema(sinks: Schema) -> Schema:
     """Of a table's declaration: seed 002's data file configuration, or the native form."""
     aliases = [alias for each in every_format() for alias in each.aliases]
     file_type = {"anyOf": [_enum(file_types()), _in_any_case(aliases)]}
@@ -153,7 +160,7 @@ def table_schema() -> Schema:
         "schema": {"$ref": "#/$defs/record"},
         "primary_key": _list({"anyOf": [_COLUMN, _list(_COLUMN)]}, about="Cassandra's nested spelling is understood."),
         "max_file_size_mb": _or_null(_number(0, 1e9)),
-        "sinks": _SINKS,
+        "sinks": sinks,
         "unknown_fields": _enum(d.UNKNOWN_FIELDS),
         "deletion_vectors": _enum(d.DELETION_VECTORS),
         "concurrency": _enum(d.CONCURRENCY),
@@ -198,7 +205,7 @@ def _avro() -> dict[str, Schema]:
     return {"record": record, "field": field, "type": {"anyOf": [{"enum": primitives}, nested, union]}}
 
 
-def agreement_schema() -> Schema:
+def agreement_schema(sinks: Schema) -> Schema:
     """Of a tenant's service agreement: seed 002's, or the native form."""
     cron = _text(about="Cron as Kubernetes reads it: five fields, names, ranges, steps, @hourly, @every 1h30m.")
     zone = _text(about="A zone of the IANA database; else UTC.")
@@ -218,7 +225,7 @@ def agreement_schema() -> Schema:
         "encryption": _FLAG,
         "priority": _whole(a.LOWEST_PRIORITY, a.HIGHEST_PRIORITY),
         "notifications": _or_null({**_list({"anyOf": [_address(), notification]}), "maxItems": a.MOST_NOTIFICATIONS}),
-        "sinks": _or_null(_SINKS),
+        "sinks": _or_null(sinks),
         "rules": _or_null(_RULES),
     }
     one_name = {"anyOf": [{"required": ["client"]}, {"required": ["tenant"]}]}
@@ -255,10 +262,5 @@ def _app() -> Schema:
     return {**_mapping(words, about="The tenant's program."), "anyOf": [image, runs]}
 
 
+# Which sinks can be declared is told by whoever knows them.
 SCHEMAS = {"table": table_schema, "agreement": agreement_schema}
-
-
-def schema_named(name: str) -> Schema:
-    if name not in SCHEMAS:
-        raise Missing(f"There is no schema {name!r:.60}.", remedy=f"Known: {', '.join(SCHEMAS)}.", code="no_schema")
-    return SCHEMAS[name]()

@@ -27,9 +27,10 @@ from millrace.model.chunk import PUBLISH, ROWS
 from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
 from millrace.observe import log, observe
 from millrace.settings import KEYS_HERE, KmsSettings
-from millrace.sink.addresses import allow
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import END, StagedGroup
 from millrace.sink.delta.places import copies_of
+from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.client import Appender
 
@@ -58,9 +59,9 @@ class Couriers:
         self,
         spark: SparkSession,
         exchange: Exchange,
+        context: SinkContext,
         appender: Appender,
         upkeep: Upkeep,
-        allowed: Iterable[object] = (),
         retained: Callable[[], Iterable[StagedGroup]] = tuple,
         kms: KmsSettings = KEYS_HERE,
     ) -> None:
@@ -68,16 +69,15 @@ class Couriers:
         self._spark = spark
         self._upkeep = upkeep
         self._exchange = exchange
+        self._context = context
         self._places = exchange.places
         self._definition = exchange.definitions.read
         self._kms = kms
         self._telling = FactWriter(exchange.places, appender, exchange.keyring(kms))
-        self._allowed = tuple(map(str, allowed))
-        allow(self._allowed)
         self._members = Members(self._places, self._definition)
         self._backfiller = Backfiller(self._places, self._members, self._definition, retained)
         self._ends = Ends(exchange.ends, self._places, self._members, self._definition)
-        self._gate = Gate()
+        self._gate = Gate(context)
         self._rounds: dict[Path, Round] = {}
         self._lock = threading.Lock()
         self._news = threading.Event()
@@ -203,7 +203,6 @@ class Couriers:
             str(one.queue.folder),
             one.target,
             tuple(items),
-            allowed=self._allowed,
         )
         if one.queue.state.budget_seconds is not None:
             order = replace(order, budget_seconds=one.queue.state.budget_seconds)
@@ -211,7 +210,7 @@ class Couriers:
             order = replace(order, definition=member.definition, added=member.added)
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", f"sink-{one.target.kind}")
-        work = partial(deliver, exchange=self._exchange, kms=self._kms)
+        work = partial(deliver, exchange=self._exchange, context=self._context, kms=self._kms)
         outcome: Delivered = context.parallelize([order], 1).map(work).collect()[0]
         return outcome
 
@@ -229,8 +228,9 @@ class Couriers:
 
     def _note_wear(self, target: SinkTarget, items: list[Item]) -> None:
         newest = max((self._definition(item.group.definition) for item in items), key=age)
-        root = copies_of(self._places, target.settings, newest.tenant, newest.table.name)
-        self._upkeep.note(root, spec_of(newest), sum(item.rows for item in items), target.settings)
+        place = DeltaRemoteSettings.of(target)
+        root = copies_of(self._context, place, newest.tenant, newest.table.name)
+        self._upkeep.note(root, spec_of(newest), sum(item.rows for item in items), place)
 
     def _put_off(self, queue: Queue, outcome: Delivered, items: Sequence[Item] = ()) -> None:
         state = queue.state

@@ -18,8 +18,8 @@ from millrace.model.names import chunk_id
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition
 from millrace.settings import KEYS_HERE, KmsSettings
-from millrace.sink.addresses import allow
 from millrace.sink.connector import Connector, Rows, Work
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import END, END_NUMBER
 
 MOST_REFUSED = 1000
@@ -30,14 +30,13 @@ BUDGET_SECONDS = 180.0
 @dataclass(frozen=True, slots=True)
 class Order:
     """What a worker is asked to deliver. `definition` is the table's newest as far as the target is concerned; items of
-    definitions older than `added` are of imports that began before the target was the table's. `allowed` are networks."""
+    definitions older than `added` are of imports that began before the target was the table's."""
 
     folder: str
     target: SinkTarget
     items: tuple[Item, ...]
     definition: str | None = None
     added: tuple[int, int] = (0, 0)
-    allowed: tuple[str, ...] = ()
     budget_seconds: float = BUDGET_SECONDS
 
 
@@ -61,11 +60,10 @@ class Delivered:
     is_late: bool = False
 
 
-def deliver(order: Order, exchange: Exchange, kms: KmsSettings = KEYS_HERE) -> Delivered:
+def deliver(order: Order, exchange: Exchange, context: SinkContext, kms: KmsSettings = KEYS_HERE) -> Delivered:
     """`kms` may hold a secret, and what is handed out as data may be written to disk: so it is no part of the order."""
-    allow(order.allowed)
     try:
-        sink = _opened.get(order.target)
+        sink = _opened.get(order.target, context)
     except Exception as error:
         return Delivered(Fault.SINK.value, f"{type(error).__name__}: {error}"[:1000])
     try:

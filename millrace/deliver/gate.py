@@ -5,12 +5,14 @@ import threading
 from millrace.deliver.probe import probe
 from millrace.model.errors import MillraceError
 from millrace.model.sinks import SinkTarget
+from millrace.sink.context import SinkContext
 
 ASK_SECONDS = 15.0
 
 
 class Gate:
-    def __init__(self) -> None:
+    def __init__(self, context: SinkContext) -> None:
+        self._context = context
         self._asking: dict[str, threading.Thread] = {}
 
     def why_closed(self, target: SinkTarget) -> str | None:
@@ -20,7 +22,7 @@ class Gate:
         if before is not None and before.is_alive():
             return "It does not answer."
         said: list[str | None] = []
-        asking = threading.Thread(target=lambda: said.append(_ask(target)), name="gate", daemon=True)
+        asking = threading.Thread(target=lambda: said.append(_ask(target, self._context)), name="gate", daemon=True)
         self._asking[key] = asking
         asking.start()
         asking.join(ASK_SECONDS)
@@ -30,9 +32,9 @@ class Gate:
         return said[0] if said else "It could not be asked."
 
 
-def _ask(target: SinkTarget) -> str | None:
+def _ask(target: SinkTarget, context: SinkContext) -> str | None:
     try:
-        return probe(target)
+        return probe(target, context)
     except MillraceError as error:
         return error.message
     except Exception as error:

@@ -4,10 +4,9 @@ from collections import OrderedDict
 from contextlib import suppress
 
 from millrace.model.sinks import SinkTarget
-from millrace.sink.addresses import refuse_private
 from millrace.sink.connector import Connector
-from millrace.sink.registry import sink_class
-from millrace.sink.secrets import read_secret
+from millrace.sink.context import SinkContext
+from millrace.sink.registry import open_connector
 
 
 class Opened:
@@ -15,14 +14,12 @@ class Opened:
         self._most = most
         self._sinks: OrderedDict[str, Connector] = OrderedDict()
 
-    def get(self, target: SinkTarget) -> Connector:
+    def get(self, target: SinkTarget, context: SinkContext) -> Connector:
         """The same settings are the same connection. Where the target may be is judged anew for each."""
         key = repr(target)
         sink = self._sinks.pop(key, None)
         if sink is None:
-            sink_type = sink_class(target.kind)
-            refuse_private(target, sink_type.settings_schema)
-            sink = sink_type(target, read_secret)
+            sink = open_connector(target, context)
         self._sinks[key] = sink
         if len(self._sinks) > self._most:
             _close(self._sinks.popitem(last=False)[1])

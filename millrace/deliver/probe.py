@@ -7,22 +7,22 @@ import socket
 
 from millrace.model.errors import Invalid, MillraceError, Unavailable
 from millrace.model.sinks import SinkTarget
-from millrace.sink.addresses import permitted, places, refuse_private
-from millrace.sink.registry import sink_class
-from millrace.sink.secrets import read_secret
+from millrace.sink.context import SinkContext
+from millrace.sink.registry import open_connector, refuse_private, settings_class
+from millrace.sink.settings import ConnectorSettings
 
 REACH_SECONDS = 3.0
 
 
-def probe(target: SinkTarget) -> str | None:
+def probe(target: SinkTarget, context: SinkContext) -> str | None:
     """Does what a write will do. Returns why that could not be tried now; raises Invalid where it cannot work."""
-    sink_type = sink_class(target.kind)
-    refuse_private(target, sink_type.settings_schema)
-    silent = _unreachable(target)
+    settings = settings_class(target.kind).of(target)
+    refuse_private(settings, context)
+    silent = _unreachable(settings, context)
     if silent is not None:
         return f"Sink {target.name!r} ({target.kind}) is away: {silent} What is imported will wait for it."
     try:
-        sink = sink_type(target, read_secret)
+        sink = open_connector(target, context)
     except Exception as error:
         raise _refusal(target, error) from error
     try:
@@ -34,22 +34,22 @@ def probe(target: SinkTarget) -> str | None:
     return None
 
 
-def _unreachable(target: SinkTarget) -> str | None:
+def _unreachable(settings: ConnectorSettings, context: SinkContext) -> str | None:
     """Why none of the target's hosts takes a connection; a kind that names no host is always there."""
-    known = [(host, port) for host, port in places(target, sink_class(target.kind).settings_schema) if port]
+    known = [(host, port) for host, port in settings.places() if port]
     reasons = []
     for host, port in known:
         try:
-            _connect(host, port)
+            _connect(host, port, context)
             return None
         except (OSError, Unavailable) as error:
             reasons.append(f"{host}:{port}: {error}")
     return f"{reasons[0].rstrip('.')}." if reasons else None
 
 
-def _connect(host: str, port: int) -> None:
+def _connect(host: str, port: int, context: SinkContext) -> None:
     last: OSError | None = None
-    for address in permitted(host):
+    for address in context.permitted(host):
         try:
             socket.create_connection((address, port), REACH_SECONDS).close()
             return

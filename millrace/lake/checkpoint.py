@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millrace.lake.actions import Action, AddFile, Metadata, Protocol, Transaction
-from millrace.lake.store import Entry, Store
+from millrace.lake.store import Store
+from millrace.outbound.objects import Entry
 
 LOG_FOLDER = "_delta_log"
 

@@ -1,18 +1,15 @@
-"""A table's objects in HDFS, over its HTTP interface: a place and a user in, `Objects` out, without Java. A file is written
-beside its place and renamed when it is whole; a rename that would overwrite is refused by the name node, which claims names.
-"""
+"""A table's objects in HDFS. A file is written beside its place and renamed when it is whole; the name node refuses a rename
+that would overwrite, which is how names are claimed."""
 
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
-from typing import Any
-from urllib.parse import quote, urlencode
+from collections.abc import Mapping, Sequence
 
-import orjson
-
-from millrace.lake.http import Addresses, Answer, Http, Request
-from millrace.lake.store import TEMPORARY_FOLDER, Entry
+from millrace.lake.store import TEMPORARY_FOLDER
+from millrace.outbound.http import pieces_of
+from millrace.outbound.objects import Entry
+from millrace.outbound.pinning import Addresses
+from millrace.outbound.webhdfs import WebHdfs
 
 
 class HdfsObjects:
@@ -20,108 +17,65 @@ class HdfsObjects:
 
     def __init__(self, url: str, base: str, root: str, who: Mapping[str, str], addresses: Addresses) -> None:
         self.url = url
-        self._base = f"{base.rstrip('/')}/webhdfs/v1"
-        self._root = f"/{root.strip('/')}"
-        self._who = dict(who)
-        self._http = Http(addresses)
+        self._files = WebHdfs(base, root, who, addresses)
 
     def get(self, name: str) -> bytes:
-        return self._http.send(self._at_data_node("GET", name, "OPEN")).body
+        return self._files.read(name)
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        return self._http.send(self._at_data_node("GET", name, "OPEN", offset=str(start), length=str(length))).body
+        return self._files.read(name, start, length)
 
     def fetch(self, name: str, path: str) -> None:
-        self._http.fetch(self._at_data_node("GET", name, "OPEN"), path)
+        self._files.fetch(name, path)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        self._replace(self._written(data), name)
+        written = _temporary()
+        self._files.create(written, data)
+        self._replace(written, name)
 
     def put_file(self, name: str, path: str) -> None:
-        self._replace(self._written(None, path), name)
+        written = _temporary()
+        self._files.create(written, stream=lambda: pieces_of(path), length=os.path.getsize(path))
+        self._replace(written, name)
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
-        written = self._written(data)
-        if self._renamed(written, name):
+        written = _temporary()
+        self._files.create(written, data)
+        if self._files.rename(written, name):
             return True
         # Refused because the name is taken, or because its folder is not there yet.
-        if not self._is_there(name):
-            self._ask("PUT", os.path.dirname(name), "MKDIRS")
-            if self._renamed(written, name):
+        if self._files.status(name) is None:
+            self._files.make_folder(os.path.dirname(name))
+            if self._files.rename(written, name):
                 return True
-        self.delete(written)
+        self._files.delete(written)
         return False
 
     def size(self, name: str) -> int:
-        return int(self._told("GET", name, "GETFILESTATUS")["FileStatus"]["length"])
+        found = self._files.status(name)
+        if found is None:
+            raise FileNotFoundError(f"{self.url}/{name}")
+        return int(found["length"])
 
     def list(self, folder: str) -> Sequence[Entry]:
-        answer = self._ask("GET", folder, "LISTSTATUS", also=(HTTPStatus.NOT_FOUND,))
-        if answer.status == HTTPStatus.NOT_FOUND:
-            return []
         prefix = f"{folder}/" if folder else ""
-        found = orjson.loads(answer.body)["FileStatuses"]["FileStatus"]
         entries = [
-            Entry(prefix + one["pathSuffix"], one["length"], one["modificationTime"] / 1000)
-            for one in found
-            if one["type"] == "FILE"
+            Entry(prefix + found["pathSuffix"], found["length"], found["modificationTime"] / 1000)
+            for found in self._files.list(folder)
+            if found["type"] == "FILE"
         ]
         return sorted(entries, key=lambda entry: entry.name)
 
     def delete(self, name: str) -> None:
-        self._ask("DELETE", name, "DELETE", also=(HTTPStatus.NOT_FOUND,))
-
-    def _written(self, data: bytes | memoryview | None, path: str | None = None) -> str:
-        """The name of a new file that holds these bytes."""
-        name = f"{TEMPORARY_FOLDER}/{uuid.uuid4().hex}"
-        self._http.send(self._at_data_node("PUT", name, "CREATE", data, path, overwrite="true"))
-        return name
+        self._files.delete(name)
 
     def _replace(self, written: str, name: str) -> None:
-        placing = {"destination": f"{self._root}/{name}", "renameoptions": "OVERWRITE"}
         try:
-            self._ask("PUT", written, "RENAME", placing)
+            self._files.replace(written, name)
         except FileNotFoundError:
-            self._ask("PUT", os.path.dirname(name), "MKDIRS")
-            self._ask("PUT", written, "RENAME", placing)
+            self._files.make_folder(os.path.dirname(name))
+            self._files.replace(written, name)
 
-    def _renamed(self, written: str, name: str) -> bool:
-        return bool(self._told("PUT", written, "RENAME", destination=f"{self._root}/{name}")["boolean"])
 
-    def _is_there(self, name: str) -> bool:
-        answer = self._ask("GET", name, "GETFILESTATUS", also=(HTTPStatus.NOT_FOUND,))
-        return answer.status != HTTPStatus.NOT_FOUND
-
-    def _at_data_node(
-        self,
-        method: str,
-        name: str,
-        operation: str,
-        body: bytes | memoryview | None = None,
-        path: str | None = None,
-        **more: str,
-    ) -> Callable[[], Request]:
-        """The name node says which data node to talk to; asked anew for each attempt, that one may be gone."""
-
-        def made() -> Request:
-            place = self._told(method, name, operation, noredirect="true", **more)["Location"]
-            length = {"content-length": str(os.path.getsize(path))} if path is not None else {}
-            kind = {} if method == "GET" else {"content-type": "application/octet-stream"}
-            return Request(method, place, {**length, **kind}, body, path)
-
-        return made
-
-    def _told(self, method: str, name: str, operation: str, **more: str) -> Any:
-        return orjson.loads(self._ask(method, name, operation, more).body)
-
-    def _ask(
-        self,
-        method: str,
-        name: str,
-        operation: str,
-        more: Mapping[str, str] | None = None,
-        also: Sequence[int] = (),
-    ) -> Answer:
-        place = quote(f"{self._root}/{name}".rstrip("/"), safe="/-_.~=")
-        url = f"{self._base}{place}?{urlencode({'op': operation, **(more or {}), **self._who})}"
-        return self._http.send(lambda: Request(method, url), also)
+def _temporary() -> str:
+    return f"{TEMPORARY_FOLDER}/{uuid.uuid4().hex}"

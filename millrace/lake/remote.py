@@ -17,9 +17,9 @@ from typing import BinaryIO
 
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.keys import RUNS_FOLDER
-from millrace.lake.objects import READ_AHEAD_BYTES, Objects, RangeReader
-from millrace.lake.store import TEMPORARY_FOLDER, Entry, Store
+from millrace.lake.store import TEMPORARY_FOLDER, Store
 from millrace.lake.vacuum import RECORD
+from millrace.outbound.objects import READ_AHEAD_BYTES, Entry, Objects, RangeReader
 
 AT_ONCE = 8
 REMEMBERED_SIZES = 1000

@@ -9,20 +9,14 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from millrace.outbound.objects import Entry
 
 TEMPORARY_FOLDER = "_millrace/tmp"
 # A mapping pins a file descriptor; small files are cheaper to copy than to map.
 MAPPING_THRESHOLD_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    name: str
-    size: int
-    modified_at: float
 
 
 class Store:

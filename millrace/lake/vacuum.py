@@ -13,8 +13,9 @@ from millrace.lake.held import held_names
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, read_keys
 from millrace.lake.log import Snapshot, load
 from millrace.lake.state import TableState
-from millrace.lake.store import TEMPORARY_FOLDER, Entry, Store
+from millrace.lake.store import TEMPORARY_FOLDER, Store
 from millrace.lake.tombstones import TOMBSTONES_FOLDER
+from millrace.outbound.objects import Entry
 
 # When each file was first seen unreferenced: the log's own removes would have to be kept for every marked row.
 RECORD = "_millrace/unreferenced.json"

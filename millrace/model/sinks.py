@@ -1,4 +1,4 @@
-"""Where a table's accepted rows end up: targets as declared, what a kind of sink can do, and what kind of failure it met."""
+"""Where a table's accepted rows end up: targets as declared, what a kind of sink can do, and how far a failure reaches."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,10 +11,6 @@ from millrace.model.names import checked_name
 DELTA_KIND = "delta"
 # Declared as `delta` with a location: reached like any server that may be away.
 REMOTE_DELTA_KIND = "delta-remote"
-# Kinds of sinks that tell their readers when all of an import is there.
-TOLD_OF_ENDS = ("files",)
-# Kinds whose old rows are let go by being asked to. Cassandra forgets by itself; a topic and a webhook only pass rows on.
-AGED_BY_US = ("postgres", "jdbc", "bigquery", "files")
 SECRET_SCHEMES = ("env", "file", "k8s")
 
 
@@ -78,6 +74,12 @@ class Abilities:
     """Else rows whose text holds U+0000 are refused, row by row."""
     survives: str = "process"
     """What durable means there: `process` (a killed process) or `power` (a power cut)."""
+    takes_ends: bool = False
+    """It is told when all of an import is there, and tells its readers."""
+    deletes_aged: bool = False
+    """It deletes rows that are older than was agreed when the platform asks for it."""
+    keeps_table: bool = False
+    """An empty table stays there when a tenant is erased."""
 
 
 class Fault(Enum):

@@ -13,7 +13,7 @@ from millrace.notify.pace import Pace
 from millrace.notify.queue import Delivered, Delivery, Failed, Outcome
 from millrace.notify.subscription import Subscription, moment
 from millrace.outbound.addresses import Target
-from millrace.outbound.sending import Answer, post
+from millrace.outbound.http import Answer, post
 from millrace.outbound.signing import signed_headers
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"

@@ -15,7 +15,7 @@ from millrace.notify.pace import Pace
 from millrace.notify.queue import Delivered, Delivery, Outcome, Queue
 from millrace.notify.subscription import IN_ORDER, Subscription
 from millrace.observe import log, observe
-from millrace.outbound.sending import post
+from millrace.outbound.http import post
 
 AT_ONCE = 8
 """Deliveries of one subscription under way at a time, if it takes them as they come."""

@@ -21,7 +21,7 @@ from millrace.notify.pace import Pace
 from millrace.notify.queue import WINDOW, Filled, Queue
 from millrace.notify.subscription import Subscription
 from millrace.observe import gauge
-from millrace.outbound.sending import post
+from millrace.outbound.http import post
 from millrace.store.engine import Store
 
 IDLE_SECONDS = 0.5

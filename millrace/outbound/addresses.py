@@ -1,18 +1,16 @@
 """Where a tenant may send us: an address on the open internet, or one in a network that the operator has allowed.
 
-In goes the URL a tenant typed; out comes a `Target`, and for each connection the IP addresses it may go to. A name is judged
-by what it resolves to at that moment, and the caller connects to the very address that was judged: a name that points
-elsewhere a moment later gains nothing. Refuses private, loopback, link-local, metadata and other special addresses, also
-when they hide inside an IPv6 address."""
+A name is judged by what it resolves to at that moment, and the caller connects to the very address that was judged: a name
+that points elsewhere a moment later gains nothing. Private, loopback, link-local, metadata and other special addresses are
+refused, also when they hide inside an IPv6 address. This is the only module that resolves names."""
 
-import asyncio
 import re
 import socket
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from urllib.parse import SplitResult, urlsplit
 
-from millrace.model.addresses import Address, Networks, is_permitted, literal
+from millrace.model.addresses import Networks, is_permitted, literal
 from millrace.model.errors import Invalid, Unavailable
 
 LONGEST_URL = 2000
@@ -36,6 +34,10 @@ class Target:
         """What goes into the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
 
 
 def parse_target(url: str) -> Target:
@@ -69,26 +71,45 @@ def _bad(url: str, remedy: str = "Write https://HOST/PATH.") -> Invalid:
     return Invalid(f"{url[:100]!r} is not an address to send to.", remedy=remedy, code="bad_url")
 
 
-async def permitted_addresses(target: Target, allowed: Networks) -> list[Address]:
-    """What the target's host stands for now, as far as we may connect to it; at least one, or an error that says why."""
-    found = await _resolve(target.host)
-    permitted = [address for address in found if is_permitted(address, allowed)]
-    if not permitted:
+def permitted(host: str, allowed: Networks) -> list[str]:
+    """What the host stands for now, as far as we may connect to it; at least one address, or an error that says why."""
+    found = resolve(host)
+    good = [address for address in found if is_permitted(ip_address(address), allowed)]
+    if not good:
         raise Invalid(
-            f"{target.host} is at {found[0]}, which is not a public address.",
-            remedy="Use an address on the internet, or have the operator allow the network.",
+            f"{host} is at {found[0]}, which is not a public address.",
+            remedy="Use an address on the internet, or have the operator allow the network (MILLRACE_API__PRIVATE_TARGETS).",
             code="private_target",
         )
-    return permitted
+    return good
 
 
-async def _resolve(host: str) -> list[Address]:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`permitted` for one list of allowed networks: a function that can be pickled and compared."""
+
+    allowed: tuple[IPv4Network | IPv6Network, ...] = ()
+
+    def __call__(self, host: str) -> list[str]:
+        return permitted(host, self.allowed)
+
+    def every(self, host: str) -> None:
+        """For a client that resolves names itself: each address that the host stands for must be permitted."""
+        for address in resolve(host):
+            permitted(address, self.allowed)
+
+    def is_allowed(self, address: str) -> bool:
+        known = literal(address)
+        return known is not None and is_permitted(known, self.allowed)
+
+
+def resolve(host: str) -> list[str]:
     address = literal(host)
     if address is not None:
-        return [address]
+        return [str(address)]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as failed:
         raise Unavailable(f"{host} cannot be resolved: {failed}.", code="unresolved") from None
-    # A scope such as %eth0 says on which link: no such address is public.
-    return [ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+    # A scope such as %eth0 says on which link: no such address is public. Each address comes once.
+    return list(dict.fromkeys(str(place[0]).partition("%")[0] for *_, place in found))

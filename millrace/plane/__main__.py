@@ -18,6 +18,7 @@ from millrace.plane.session import open_session
 from millrace.plane.tidying import keep_tidy
 from millrace.plane.warm import warm_up
 from millrace.settings import Settings
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.stopping import StopRequest
@@ -36,6 +37,7 @@ def main() -> None:
     stop_request.exit_within(STOP_SECONDS)
     settings = Settings()
     exchange = open_exchange(settings.home)
+    sinks = SinkContext.of(settings, exchange.places)
     options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
     cluster = Cluster(sys.argv[1], options)
     outlive_none(exchange.data_plane)
@@ -51,9 +53,9 @@ def main() -> None:
     couriers = Couriers(
         spark,
         exchange,
+        sinks,
         appender,
         upkeep,
-        settings.api.private_targets,
         partial(retained_groups, cluster),
         settings.kms,
     )
@@ -64,7 +66,7 @@ def main() -> None:
         settings=settings.spark,
         raw_partitions=_wait_for_topics(cluster, stop_request),
         accepted=DeltaSink(exchange.places, exchange.definitions, upkeep, keyring),
-        rejected=ErrorStore(exchange.places, ERRORS_SCHEMA, upkeep, keyring),
+        rejected=ErrorStore(sinks, ERRORS_SCHEMA, upkeep, keyring),
         couriers=couriers,
         appender=appender,
         kms=settings.kms,
@@ -75,7 +77,7 @@ def main() -> None:
         exchange.data_plane.announce(port)
         log("data_plane_ready", metrics_port=port)
 
-    keep_tidy(spark, exchange, upkeep, settings.kms)
+    keep_tidy(spark, exchange, sinks, upkeep, settings.kms)
     couriers.start()
     DataPlane(flow.queries, exchange.places, appender).run(stop_request, ready)
     spark.stop()

@@ -10,18 +10,19 @@ from pyspark.sql import SparkSession
 from millrace.exchange.mailboxes import Exchange
 from millrace.observe import log, observe
 from millrace.settings import KmsSettings
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.upkeep import VACUUM_SECONDS, Due, Upkeep, drop_delivered, settled_version, tidy
 
 LOOK_SECONDS = 5.0
 POOL = "upkeep"
 
 
-def keep_tidy(spark: SparkSession, exchange: Exchange, upkeep: Upkeep, kms: KmsSettings) -> None:
+def keep_tidy(spark: SparkSession, exchange: Exchange, sinks: SinkContext, upkeep: Upkeep, kms: KmsSettings) -> None:
     """Starts the thread that tidies what is due, one table at a time. It ends with the process."""
-    threading.Thread(target=_run, args=(spark, exchange, upkeep, kms), name="upkeep", daemon=True).start()
+    threading.Thread(target=_run, args=(spark, exchange, sinks, upkeep, kms), name="upkeep", daemon=True).start()
 
 
-def _run(spark: SparkSession, exchange: Exchange, upkeep: Upkeep, kms: KmsSettings) -> None:
+def _run(spark: SparkSession, exchange: Exchange, sinks: SinkContext, upkeep: Upkeep, kms: KmsSettings) -> None:
     context = spark.sparkContext
     context.setLocalProperty("spark.scheduler.pool", POOL)
     swept = 0.0
@@ -33,7 +34,7 @@ def _run(spark: SparkSession, exchange: Exchange, upkeep: Upkeep, kms: KmsSettin
         for due in upkeep.take_due():
             try:
                 context.parallelize([due], 1).foreach(
-                    partial(_tidy, exchange, settled_version(exchange.safe_version), kms)
+                    partial(_tidy, exchange, sinks, settled_version(exchange.safe_version), kms)
                 )
                 log("table_tidied", table=str(due.root))
             except Exception as error:
@@ -48,9 +49,9 @@ def _sweep(exchange: Exchange) -> None:
         observe("trouble", kind="upkeep", error=f"{type(error).__name__}: {error}"[:500])
 
 
-def _tidy(exchange: Exchange, settled: int, kms: KmsSettings, due: Due) -> None:
+def _tidy(exchange: Exchange, sinks: SinkContext, settled: int, kms: KmsSettings, due: Due) -> None:
     try:
-        tidy(due, exchange.places, exchange.keyring(kms), settled)
+        tidy(due, sinks, exchange.keyring(kms), settled)
     finally:
         # The worker lives on; what a rewrite took must not stay with it.
         pa.default_memory_pool().release_unused()

@@ -6,13 +6,14 @@ after `write` returns, the rows are durable there and of each key the greatest v
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from millrace.lake.sidecar import StagedFile
-from millrace.model.sinks import Abilities, Fault, SinkTarget
+from millrace.model.sinks import Fault
 from millrace.model.table import Definition
+from millrace.sink.context import SinkContext
 
 Definitions = Callable[[str], Definition]
 
@@ -44,17 +45,11 @@ class Work:
 
 
 class Connector(Protocol):
-    """Made for one target, in a process that may write for several; connections live as long as the sink."""
+    """Made for one target, in a process that may write for several; connections live as long as the sink. What can be set
+    and what the kind can do is declared by its `ConnectorSettings`."""
 
-    kind: ClassVar[str]
-    abilities: ClassVar[Abilities]
-    settings_schema: ClassVar[dict[str, Any]]
-    """A JSON Schema of the target's settings, with a description of each: the source of its reference page."""
-
-    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None: ...
-
-    # Optional: `declared(table, target) -> Abilities`, a class method. What the target can do as it is set up, where that
-    # differs from `abilities`; raises Invalid for settings that do not fit the table.
+    def __init__(self, settings: Any, context: SinkContext) -> None:
+        """`settings` are of the connector's own model; hosts are reached as `context.permitted` says."""
 
     # Optional: `plan(before, after) -> list[str]`, a static method. The statements that `prepare` would run; `before` is None
     # where the table is new there.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink.registry import sink_class
+from millrace.sink.registry import plan_of
 
 MOST_SHOWN = 300
 
@@ -19,7 +19,7 @@ def sink_plans(before: Definition | None, after: Definition) -> list[str]:
 def _of(target: SinkTarget, before: Definition | None, after: Definition) -> Iterator[str]:
     begins = before is None or before.generation < after.generation
     is_new = begins or before is None or all(one.name != target.name for one in before.table.targets)
-    plan = getattr(sink_class(target.kind), "plan", None)
+    plan = plan_of(target.kind)
     if plan is None:
         if is_new:
             yield f"{target.name}: prepare the place for the table's rows"

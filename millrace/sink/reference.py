@@ -1,4 +1,4 @@
-"""Reference pages of the sinks, made from what each says of itself: `python -m millrace.sink.reference FOLDER`."""
+"""Reference pages of the sinks, made from their settings models: `python -m millrace.sink.reference FOLDER`."""
 
 import inspect
 import sys
@@ -8,75 +8,82 @@ from typing import Any
 
 import orjson
 
-from millrace.model.sinks import Abilities
-from millrace.sink.connector import Connector
-from millrace.sink.registry import OURS, sink_class
+from millrace.sink.registry import OURS, settings_class
+from millrace.sink.settings import ConnectorSettings, properties, required
 
-NOTE = "<!-- Made by `make reference` from the sink's own schema; change that, not this page. -->"
+NOTE = "<!-- Made by `make reference` from the sink's settings model; change that, not this page. -->"
 SURVIVES = {"process": "a killed process", "power": "a power cut"}
 _EXAMPLES = {"hostname": "server.example", "host-port": "server.example:9092", "uri": "https://server.example/path"}
 
 
 def page(kind: str) -> str:
-    sink = sink_class(kind)
-    about = inspect.getdoc(inspect.getmodule(sink)) or ""
+    model = settings_class(kind)
+    about = inspect.getdoc(inspect.getmodule(model)) or ""
     parts = (
         f"# Sink: {kind}",
         NOTE,
         about,
-        "\n".join(("```yaml", "sinks:", *_example(kind, sink.settings_schema), "```")),
+        "\n".join(("```yaml", "sinks:", *_example(kind, model), "```")),
         "## Settings",
-        "\n".join(_settings(sink.settings_schema)),
+        "\n".join(_settings(model)),
         "Every sink also takes `name` (else its kind) and `required` (else true: imports wait for it).",
         "## What it can do",
-        "\n".join(_abilities(sink)),
+        "\n".join(_abilities(model)),
     )
     return "\n\n".join(parts) + "\n"
 
 
-def _example(kind: str, schema: dict[str, Any]) -> Iterator[str]:
+def _example(kind: str, model: type[ConnectorSettings]) -> Iterator[str]:
     yield f"  - kind: {kind}"
-    for name in schema.get("required", ()):
-        yield f"    {name}: {_sample(name, schema['properties'][name])}"
+    for name in required(model):
+        yield f"    {name}: {_sample(name, properties(model)[name])}"
 
 
-def _sample(name: str, said: dict[str, Any]) -> str:
-    if said.get("type") == "array":
-        return f"[{_sample(name, said.get('items', {}))}]"
-    if said.get("examples"):
-        return str(said["examples"][0])
-    if said.get("format") == "secret":
+def _sample(name: str, described: dict[str, Any]) -> str:
+    if described.get("type") == "array":
+        return f"[{_sample(name, described.get('items', {}))}]"
+    if described.get("examples"):
+        return str(described["examples"][0])
+    if described.get("format") == "secret":
         return f"env:MILLRACE_SECRET_{name.upper()}"
-    return str(said["enum"][0]) if "enum" in said else _EXAMPLES.get(str(said.get("format")), "…")
+    return str(described["enum"][0]) if "enum" in described else _EXAMPLES.get(str(described.get("format")), "…")
 
 
-def _settings(schema: dict[str, Any]) -> Iterator[str]:
+def _settings(model: type[ConnectorSettings]) -> Iterator[str]:
     yield "| setting | value | default | meaning |"
     yield "| --- | --- | --- | --- |"
-    for name, said in schema["properties"].items():
-        default = "**required**" if name in schema.get("required", ()) else _shown(said.get("default"))
-        yield f"| `{name}` | {_value(said)} | {default} | {_cell(said.get('description', ''))} |"
+    for name, described in properties(model).items():
+        default = "**required**" if name in required(model) else _shown(described.get("default"))
+        yield f"| `{name}` | {_value(described)} | {default} | {_cell(described.get('description', ''))} |"
 
 
-def _value(said: dict[str, Any]) -> str:
-    if "enum" in said:
-        return ", ".join(f"`{one}`" for one in said["enum"])
-    if said.get("format") == "secret":
+def _value(described: dict[str, Any]) -> str:
+    if "enum" in described:
+        return ", ".join(f"`{choice}`" for choice in described["enum"])
+    if described.get("format") == "secret":
         return "reference to a secret"
-    kind = str(said.get("type", "any"))
-    return f"list of {_value(said['items'])}" if kind == "array" and "items" in said else str(said.get("format", kind))
+    kind = str(described.get("type", "any"))
+    return (
+        f"list of {_value(described['items'])}"
+        if kind == "array" and "items" in described
+        else str(described.get("format", kind))
+    )
 
 
 def _shown(default: Any) -> str:
-    return "–" if default is None else f"`{default if isinstance(default, str) else orjson.dumps(default).decode()}`"
+    return (
+        "–"
+        if default in (None, "", [])
+        else f"`{default if isinstance(default, str) else orjson.dumps(default).decode()}`"
+    )
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _abilities(sink: type[Connector]) -> Iterator[str]:
-    able: Abilities = sink.abilities
+def _abilities(model: type[ConnectorSettings]) -> Iterator[str]:
+    able = model.abilities
     yield "| | |"
     yield "| --- | --- |"
     for what, can in (
@@ -86,10 +93,11 @@ def _abilities(sink: type[Connector]) -> Iterator[str]:
         ("keeps nested values", able.nested_types),
         ("takes tables without a primary key, each row once", able.exactly_once_append),
         ("keeps every text, also one with U+0000 in it", able.every_text),
+        ("is told when all of an import is there, and tells its readers", able.takes_ends),
     ):
         yield f"| {what} | {'yes' if can else 'no'} |"
     yield f"| what is durable there survives | {SURVIVES.get(able.survives, able.survives)} |"
-    if hasattr(sink, "declared"):
+    if model.abilities_for is not ConnectorSettings.abilities_for:
         yield "| | settings may change this |"
 
 

@@ -1,78 +1,120 @@
-"""Which kinds of sinks there are: ours, one line each, and those that other packages register by entry point."""
+"""Which kinds of sinks there are: ours, one line each, and those that other packages register by entry point.
 
+A line names the settings model of a connector, which says everything else about it."""
+
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
-from millrace.model.errors import Invalid
+from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import DELTA_KIND, Abilities, SinkTarget
-from millrace.model.table import TableDeclaration
+from millrace.model.table import Definition, TableDeclaration
 from millrace.sink.connector import Connector
-from millrace.sink.settings_rules import refuse_settings
+from millrace.sink.context import SinkContext
+from millrace.sink.settings import ConnectorSettings
+
+Plan = Callable[[Definition | None, Definition], list[str]]
 
 ENTRY_POINTS = "millrace.sinks"
 OURS = {
-    "delta-remote": "millrace.sink.delta.remote:DeltaRemoteSink",
-    "postgres": "millrace.sink.postgres.sink:PostgresSink",
-    "cassandra": "millrace.sink.cassandra.sink:CassandraSink",
-    "bigquery": "millrace.sink.bigquery.sink:BigQuerySink",
-    "files": "millrace.sink.files.sink:FilesSink",
-    "jdbc": "millrace.sink.jdbc.sink:JdbcSink",
-    "kafka": "millrace.sink.kafka.sink:KafkaSink",
-    "webhook": "millrace.sink.webhook:WebhookSink",
+    "delta-remote": "millrace.sink.delta.settings:DeltaRemoteSettings",
+    "postgres": "millrace.sink.postgres.settings:PostgresSettings",
+    "cassandra": "millrace.sink.cassandra.settings:CassandraSettings",
+    "bigquery": "millrace.sink.bigquery.settings:BigQuerySettings",
+    "files": "millrace.sink.files.settings:FilesSettings",
+    "jdbc": "millrace.sink.jdbc.settings:JdbcSinkSettings",
+    "kafka": "millrace.sink.kafka.settings:KafkaSinkSettings",
+    "webhook": "millrace.sink.webhook:WebhookSettings",
 }
-# Those whose driver is no part of the platform itself, and the extra that brings it.
-EXTRAS = {"cassandra": "cassandra", "bigquery": "bigquery", "jdbc": "jdbc"}
 
 
 def kinds() -> list[str]:
-    return [DELTA_KIND, *OURS, *(point.name for point in entry_points(group=ENTRY_POINTS))]
+    return [DELTA_KIND, *_registered()]
 
 
 @cache
-def sink_class(kind: str) -> type[Connector]:
-    if kind in OURS:
-        return _our_class(kind)
-    for point in entry_points(group=ENTRY_POINTS):
-        if point.name == kind:
-            loaded: type[Connector] = point.load()
-            return loaded
-    raise Invalid(f"There is no sink {kind!r}.", remedy=f"Choose one of: {', '.join(kinds())}.", code="no_sink")
+def settings_class(kind: str) -> type[ConnectorSettings]:
+    """What the connector declares: its settings, abilities and facts. Needs no driver."""
+    point = _registered().get(kind)
+    if point is None:
+        raise Invalid(f"There is no sink {kind!r}.", remedy=f"Choose one of: {', '.join(kinds())}.", code="no_sink")
+    loaded: type[ConnectorSettings] = point.load()
+    return loaded
 
 
-def _our_class(kind: str) -> type[Connector]:
-    module, _, name = OURS[kind].partition(":")
+def has_ability(kind: str, ability: str) -> bool:
+    """Whether sinks of the kind have it. The platform's own Delta tables are no connector; one that is not installed here
+    any more must not keep others waiting: both have none."""
+    try:
+        return kind != DELTA_KIND and bool(getattr(settings_class(kind).abilities, ability))
+    except (Invalid, ImportError):
+        return False
+
+
+def open_connector(target: SinkTarget, context: SinkContext) -> Connector:
+    """Refuses settings that are wrong and hosts that may not be reached; a host that is unknown now may be known later."""
+    settings = settings_class(target.kind).of(target)
+    refuse_private(settings, context)
+    opened: Connector = connector_class(target.kind)(settings, context)
+    return opened
+
+
+def refuse_private(settings: ConnectorSettings, context: SinkContext) -> None:
+    """Judges every host that the settings name; one that cannot be resolved now may be so later."""
+    for host, _ in settings.places():
+        try:
+            context.permitted(host)
+        except Unavailable:
+            continue
+
+
+def refuse_unable(table: TableDeclaration, context: SinkContext) -> None:
+    """Refuses a policy that one of the table's sinks cannot honour, when it is declared."""
+    for target in table.targets:
+        if target.kind != DELTA_KIND:
+            _refuse(table, target, context)
+
+
+def plan_of(kind: str) -> Plan | None:
+    """The connector's `plan`, if it tells the statements that it would run."""
+    found: Plan | None = getattr(connector_class(kind), "plan", None)
+    return found
+
+
+def _registered() -> dict[str, EntryPoint]:
+    ours = {kind: EntryPoint(kind, place, ENTRY_POINTS) for kind, place in OURS.items()}
+    return {**ours, **{kind: point for kind, point in _others().items() if kind not in ours}}
+
+
+@cache
+def _others() -> dict[str, EntryPoint]:
+    """Found by reading the metadata of every installed package: once is enough."""
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+@cache
+def connector_class(kind: str) -> type[Connector]:
+    """Needs the driver."""
+    settings = settings_class(kind)
+    module, _, name = settings.connector.partition(":")
     try:
         found: type[Connector] = getattr(import_module(module), name)
     except ImportError as error:
-        if kind not in EXTRAS:
+        if settings.extra is None:
             raise
         raise Invalid(
-            f"Sink {kind!r} needs a driver that is not installed.",
-            remedy=f"pip install 'millrace[{EXTRAS[kind]}]'",
+            f"Sink {settings.kind!r} needs a driver that is not installed.",
+            remedy=f"pip install 'millrace[{settings.extra}]'",
             code="no_driver",
         ) from error
     return found
 
 
-def refuse_unable(table: TableDeclaration) -> None:
-    """A policy that one of the table's sinks cannot honour is refused when it is declared."""
-    for target in table.targets:
-        if target.kind != DELTA_KIND:
-            _refuse(table, target, sink_class(target.kind))
-
-
-def abilities_of(table: TableDeclaration, target: SinkTarget) -> Abilities:
-    """What the target can do for the table, set up as it is; refuses settings that do not fit the table."""
-    sink = sink_class(target.kind)
-    declared = getattr(sink, "declared", None)
-    able: Abilities = sink.abilities if declared is None else declared(table, target)
-    return able
-
-
-def _refuse(table: TableDeclaration, target: SinkTarget, sink: type[Connector]) -> None:
-    refuse_settings(target, sink.settings_schema)
-    able = abilities_of(table, target)
+def _refuse(table: TableDeclaration, target: SinkTarget, context: SinkContext) -> None:
+    settings = settings_class(target.kind).of(target)
+    connector_class(target.kind)
+    able: Abilities = settings.abilities_for(table, target.name, context)
     lacking = None
     if table.primary_key and not able.upsert:
         lacking = "replace rows by key"

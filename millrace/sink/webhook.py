@@ -8,27 +8,27 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from http import HTTPStatus
-from ipaddress import ip_network
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 
-from millrace.model.addresses import Networks
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import MillraceError
-from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.sinks import Abilities, Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.outbound.addresses import parse_target
-from millrace.outbound.sending import Answer, fetch, post
+from millrace.outbound.http import Answer, Http, Request, post
 from millrace.outbound.signing import signed_headers
-from millrace.sink.addresses import permitted
 from millrace.sink.connector import Definitions, Work
+from millrace.sink.context import SinkContext
 from millrace.sink.encoders.json_cells import json_rows
 from millrace.sink.kafka.records import as_read
+from millrace.sink.settings import ConnectorSettings, SecretReference, Uri
 
 CONTENT_TYPE = "application/x-ndjson; charset=utf-8"
 REQUESTS_AT_ONCE = 4
@@ -38,37 +38,26 @@ REQUEST_SECONDS = 60.0
 _LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 
 
-class WebhookSink:
+class WebhookSettings(ConnectorSettings):
     kind: ClassVar[str] = "webhook"
+    connector: ClassVar[str] = "millrace.sink.webhook:WebhookSink"
     abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True)
-    settings_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["url", "secret"],
-        "properties": {
-            "url": {
-                "type": "string",
-                "format": "uri",
-                "description": "Where rows are sent to; redirects are not followed.",
-            },
-            "secret": {
-                "type": "string",
-                "format": "secret",
-                "description": "A reference to the secret that requests are signed with: env:…, file:… or k8s:….",
-            },
-            "read_url": {
-                "type": "string",
-                "format": "uri",
-                "description": "Where the receiver shows the rows it has, as JSON lines; for checks alone.",
-            },
-        },
-    }
 
-    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
-        self._target = parse_target(str(target.settings["url"]))
-        read_url = target.settings.get("read_url")
-        self._readable = parse_target(str(read_url)) if read_url else None
-        self._secret = secret(str(target.settings["secret"]))
+    url: Uri = Field(description="Where rows are sent to; redirects are not followed.")
+    secret: SecretReference = Field(
+        description="A reference to the secret that requests are signed with: env:…, file:… or k8s:…."
+    )
+    read_url: Uri | None = Field(
+        None, description="Where the receiver shows the rows it has, as JSON lines; for checks alone."
+    )
+
+
+class WebhookSink:
+    def __init__(self, settings: WebhookSettings, context: SinkContext) -> None:
+        self._target = parse_target(settings.url)
+        self._readable = parse_target(settings.read_url) if settings.read_url else None
+        self._secret = context.secret(settings.secret)
+        self._allowed, self._permitted = context.allowed, context.permitted
         self._floors: dict[str, int] = {}
 
     def check(self) -> None:
@@ -106,9 +95,8 @@ class WebhookSink:
 
     async def _send(self, request_id: str, headers: dict[str, str], body: bytes) -> None:
         signed = signed_headers([self._secret], request_id, int(time.time()), body)
-        told = {**signed, **headers, "Content-Type": CONTENT_TYPE}
-        allowed = await asyncio.to_thread(_judged, self._target.host)
-        answer = await post(self._target, told, body, allowed, REQUEST_SECONDS)
+        described = {**signed, **headers, "Content-Type": CONTENT_TYPE}
+        answer = await post(self._target, described, body, self._allowed, REQUEST_SECONDS)
         if not answer.is_success:
             raise SinkFailed(f"{self._target.host} answered {answer.status}.", fault_of(answer), _remedy(answer))
 
@@ -127,7 +115,8 @@ class WebhookSink:
             raise SinkFailed("The receiver shows nobody what it has.", Fault.TABLE, remedy="Give a read_url.")
         request_id = f"read_{secrets.token_hex(12)}"
         headers = {**_described(definition, 0), **signed_headers([self._secret], request_id, int(time.time()), b"")}
-        body = asyncio.run(fetch(self._readable, headers, _judged(self._readable.host), REQUEST_SECONDS))
+        request = Request("GET", self._readable.url, headers)
+        body = Http(self._permitted).send(lambda: request).body
         return as_read([orjson.loads(line) for line in body.splitlines() if line], definition)
 
     def close(self) -> None:
@@ -146,11 +135,6 @@ def fault_of(answer: Answer) -> Fault:
 
 def _remedy(answer: Answer) -> str:
     return "Redirects are not followed: give the address it points to." if 300 <= answer.status < 400 else ""
-
-
-def _judged(host: str) -> Networks:
-    """The addresses that the host stands for and that we may connect to: only these are allowed a moment later."""
-    return [ip_network(address) for address in permitted(host)]
 
 
 def _described(definition: Definition, floor: int) -> dict[str, str]:

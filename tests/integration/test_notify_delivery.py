@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import sys
 import threading
 import time
@@ -22,7 +23,7 @@ from millrace.notify.queue import Queue
 from millrace.notify.subscription import AS_THEY_COME, IN_ORDER
 from millrace.notify.subscriptions import Subscriptions, Wanted
 from millrace.outbound.addresses import parse_target
-from millrace.outbound.sending import post
+from millrace.outbound.http import post
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.notify_tables import deliveries
@@ -281,13 +282,17 @@ def test_a_name_is_resolved_once_per_attempt_and_the_judged_address_is_used(
     looked_up: list[str] = []
     port = target.url.split(":")[2].split("/")[0]
 
-    async def resolve(_loop: Any, host: str, asked_port: Any, **more: Any) -> list[Any]:
+    look_up = socket.getaddrinfo
+
+    def resolve(host: str, asked_port: Any, *more: Any, **named: Any) -> list[Any]:
+        if host != "rebinding.example.org":
+            return look_up(host, asked_port, *more, **named)
         looked_up.append(host)
         # An attacker's name: fine while it is judged, inside the network a moment later.
         address = "127.0.0.1" if looked_up.count(host) == 1 else "127.0.0.2"
-        return [(2, 1, 6, "", (host if host.startswith("127.") else address, asked_port or 0))]
+        return [(2, 1, 6, "", (address, asked_port or 0))]
 
-    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     subscribe(store, f"http://rebinding.example.org:{port}/hook")
     happen(store, "import.completed")
     with notifying(store, allowed=(ip_network("127.0.0.1/32"),)):

@@ -9,10 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from millrace.model.sinks import SinkTarget
-from millrace.sink.addresses import allow
 from millrace.sink.connector import Connector
-from millrace.sink.registry import sink_class
-from millrace.sink.secrets import read_secret
 from tests.support import file_sinks, remote_delta, row_receiver
 from tests.support.cassandra import cassandra
 from tests.support.file_sinks import bucket_target, folder_target, google_target, hdfs_target
@@ -20,6 +17,7 @@ from tests.support.google_emulators import bigquery_emulator, bigquery_target, s
 from tests.support.hdfs import HdfsCluster, hdfs
 from tests.support.mariadb import mariadb
 from tests.support.moto_server import S3, s3_server
+from tests.support.sink_context import open_target
 
 
 def postgres_target(request: pytest.FixtureRequest) -> SinkTarget:
@@ -70,12 +68,6 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def loopback() -> None:
-    """The servers of these tests are on this machine: as an operator would allow it."""
-    allow(["127.0.0.0/8", "::1/128"])
-
-
 @pytest.fixture(scope="session")
 def cassandra_port() -> Iterator[int]:
     with cassandra() as port:
@@ -118,12 +110,6 @@ def mini_hdfs() -> Iterator[HdfsCluster]:
         yield cluster
 
 
-def no_secret(reference: str) -> str:
-    """But for those that a target of these tests names."""
-    assert reference.startswith("env:MILLRACE_SECRET_TEST_"), f"nobody asked for {reference}"
-    return read_secret(reference)
-
-
 def away(target: SinkTarget) -> SinkTarget:
     """The same target where nobody answers."""
     if target.kind == "files":
@@ -148,6 +134,6 @@ def target(request: pytest.FixtureRequest) -> SinkTarget:
 
 @pytest.fixture
 def sink(target: SinkTarget) -> Iterator[Connector]:
-    opened = sink_class(target.kind)(target, no_secret)
+    opened = open_target(target)
     yield opened
     opened.close()

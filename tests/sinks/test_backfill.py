@@ -35,9 +35,9 @@ from millrace.sink.connector import Connector
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.sink import DeltaSink
 from millrace.sink.delta.upkeep import Upkeep
-from millrace.sink.registry import sink_class
-from tests.sinks.conftest import no_secret, postgres_target
+from tests.sinks.conftest import postgres_target
 from tests.support.lake import arrow_rows
+from tests.support.sink_context import open_target, sink_context
 
 ID, TEXT = {"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}
 ALLOWED = ("127.0.0.0/8",)
@@ -53,7 +53,7 @@ class World:
         self.home.definitions.mkdir(parents=True)
         self.exchange = exchange = open_exchange(root)
         self.delta = DeltaSink(exchange.places, exchange.definitions, Upkeep(), exchange.keyring(KEYS_HERE))
-        self.sink: Connector = sink_class(target.kind)(target, no_secret)
+        self.sink: Connector = open_target(target)
         self.retained: list[StagedGroup] = []
         self.before = self.define([{"kind": "delta", "name": "delta"}], 1, None)
         self.after = self.define(
@@ -141,7 +141,8 @@ class World:
                 member.added,
                 ALLOWED,
             )
-            assert deliver(order, self.exchange).fault is None, deliver(order, self.exchange).message
+            outcome = deliver(order, self.exchange, sink_context())
+            assert outcome.fault is None, outcome.message
             queue.done(items)
         return is_done and not items
 

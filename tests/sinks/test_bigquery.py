@@ -1,7 +1,8 @@
 """The BigQuery sink at its requests, with the real client: what the service does that its emulator does not."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import google.api_core.exceptions as api
@@ -17,15 +18,19 @@ from millrace.model.columns import parse_columns
 from millrace.model.errors import Invalid
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink.addresses import allow, refuse_private
 from millrace.sink.bigquery.ddl import alter, create, dataset_name, merge, physical, quoted
+from millrace.sink.bigquery.settings import BigQuerySettings
 from millrace.sink.bigquery.sink import BigQuerySink
 from millrace.sink.connector import Work
-from millrace.sink.registry import refuse_unable
-from tests.sinks.conftest import no_secret
+from millrace.sink.registry import refuse_private, refuse_unable
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows
 from tests.support.bigquery_recorded import Recorded, recorded_bigquery
 from tests.support.file_sinks import service_account_key
+from tests.support.sink_context import no_secret, sink_context
+
+
+def opened(target: SinkTarget, secret: Callable[[str], str] = no_secret) -> BigQuerySink:
+    return BigQuerySink(BigQuerySettings.of(target), sink_context(secret))
 
 
 @pytest.fixture
@@ -37,9 +42,9 @@ def service() -> Iterator[Recorded]:
 @pytest.fixture
 def sink(service: Recorded) -> Iterator[BigQuerySink]:
     settings = {"project": "p", "endpoint": service.url}
-    opened = BigQuerySink(SinkTarget("warehouse", "bigquery", True, settings), no_secret)
-    yield opened
-    opened.close()
+    found = opened(SinkTarget("warehouse", "bigquery", True, settings))
+    yield found
+    found.close()
 
 
 @pytest.fixture
@@ -118,7 +123,7 @@ def test_a_table_whose_making_was_interrupted_is_made_anew(service: Recorded) ->
     one = definition([ID, TEXT])
     service.refusals.append(("PATCH", "/tables/", 403, "quotaExceeded"))
     for _ in range(2):
-        sink = BigQuerySink(SinkTarget("warehouse", "bigquery", True, settings), no_secret)
+        sink = opened(SinkTarget("warehouse", "bigquery", True, settings))
         try:
             sink.prepare(one, known(one))
         except api.Forbidden:
@@ -126,7 +131,7 @@ def test_a_table_whose_making_was_interrupted_is_made_anew(service: Recorded) ->
     assert service.tables["_millrace_notes"]["labels"]["millrace_definition"] == one.fingerprint
     service.tables["_millrace_notes"] |= {"labels": {}, "numRows": "5"}
     with pytest.raises(SinkFailed, match="has rows"):
-        BigQuerySink(SinkTarget("warehouse", "bigquery", True, settings), no_secret).prepare(one, known(one))
+        opened(SinkTarget("warehouse", "bigquery", True, settings)).prepare(one, known(one))
 
 
 def test_the_merge_is_guarded_by_the_version() -> None:
@@ -162,38 +167,32 @@ def test_names_are_never_shared_and_never_break_out() -> None:
     assert len({physical(name) for name in odd}) == len(odd)
     assert all(quoted(name).count("`") == 2 and physical(name).isascii() for name in odd)
     with pytest.raises(Invalid):
-        BigQuerySink(
-            SinkTarget("w", "bigquery", True, {"project": "p", "dataset": "x`.y", "endpoint": "http://a"}), str
-        )
+        opened(SinkTarget("w", "bigquery", True, {"project": "p", "dataset": "x`.y", "endpoint": "http://a"}), str)
 
 
 def test_credentials_are_the_tenant_s_own_and_private_endpoints_the_operator_s_to_allow() -> None:
     with pytest.raises(Invalid, match="credentials"):
-        BigQuerySink(SinkTarget("w", "bigquery", True, {"project": "p"}), no_secret)
+        opened(SinkTarget("w", "bigquery", True, {"project": "p"}))
     schema = {"type": "record", "name": "notes", "fields": [ID]}
     for settings, said in (({}, "credentials"), ({"credentials": "env:X", "dataset": "a.b"}, "dataset")):
         sinks = [{"kind": "bigquery", "project": "p", **settings}]
         with pytest.raises(Invalid, match=said):
-            refuse_unable(parse_table({"schema": schema, "sinks": sinks}))
+            refuse_unable(parse_table({"schema": schema, "sinks": sinks}), sink_context())
     inside = SinkTarget("w", "bigquery", True, {"project": "p", "endpoint": "http://169.254.169.254"})
-    allow([])
-    try:
-        with pytest.raises(Invalid, match="not a public address"):
-            refuse_private(inside, BigQuerySink.settings_schema)
-    finally:
-        allow(["127.0.0.0/8", "::1/128"])
+    with pytest.raises(Invalid, match="not a public address"):
+        refuse_private(BigQuerySettings.of(inside), replace(sink_context(), allowed=()))
 
 
 def test_tokens_are_signed_here_and_asked_of_nobody(service: Recorded) -> None:
     """The key file names a place to ask for tokens where nobody answers."""
     settings = {"project": "p", "endpoint": service.url, "credentials": "env:X"}
     one = definition([ID, TEXT])
-    sink = BigQuerySink(SinkTarget("w", "bigquery", True, settings), lambda _: service_account_key())
+    sink = opened(SinkTarget("w", "bigquery", True, settings), lambda _: service_account_key())
     sink.prepare(one, known(one))
     assert "_millrace_notes" in service.tables
     sink.close()
     with pytest.raises(Invalid, match="key file") as met:
-        BigQuerySink(SinkTarget("w", "bigquery", True, settings), lambda _: '{"private_key": "hush"}')
+        opened(SinkTarget("w", "bigquery", True, settings), lambda _: '{"private_key": "hush"}')
     assert "hush" not in str(met.value)
 
 

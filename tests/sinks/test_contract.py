@@ -11,12 +11,13 @@ import pytest
 
 from millrace.arrow.types import arrow_type
 from millrace.declare.table import parse_table
-from millrace.model.sinks import Fault, SinkTarget
+from millrace.model.sinks import Abilities, Fault, SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.connector import Connector, Rows, Work
-from millrace.sink.registry import sink_class
-from tests.sinks.conftest import away, no_secret
+from millrace.sink.registry import OURS, connector_class, settings_class
+from tests.sinks.conftest import away
 from tests.support.inventory import inventory
+from tests.support.sink_context import open_target
 from tests.support.waiting import wait_until
 
 _tenants = count(1)
@@ -75,6 +76,10 @@ def rows(table: Definition, values: Sequence[tuple[int, Any, int, bool]], chunk:
     return Rows(tuple(f"{chunk}@{version}" for version in versions), tuple(versions), lambda: iter([batch]))
 
 
+def abilities_of(sink: Connector) -> Abilities:
+    return next(settings_class(kind).abilities for kind in OURS if isinstance(sink, connector_class(kind)))
+
+
 def stored(sink: Connector, table: Definition) -> dict[int, tuple[Any, int]]:
     found = sink.read_back(table).to_pylist()
     assert len({row["id"] for row in found}) == len(found), "a key at most once"
@@ -123,7 +128,7 @@ def test_a_raised_floor_takes_old_rows_and_keeps_late_ones_away(sink: Connector)
 
 
 def test_rows_without_a_key_are_appended_once(sink: Connector) -> None:
-    if not sink.abilities.exactly_once_append:
+    if not abilities_of(sink).exactly_once_append:
         pytest.skip("this sink refuses tables without a key")
     table = definition([ID, TEXT], key=())
     sink.prepare(table, known(table))
@@ -193,14 +198,14 @@ def test_a_text_is_kept_as_it_is_or_is_its_row_s_fault(sink: Connector) -> None:
     table, odd = definition([ID, TEXT]), "nul \x00 in text"
     work = Work(table, [rows(table, [(1, odd, 1, False)])])
     sink.prepare(table, known(table))
-    if sink.abilities.every_text:
+    if abilities_of(sink).every_text:
         sink.write(work)
     else:
         with pytest.raises(Exception) as met:
             sink.write(work)
         assert sink.classify(met.value) is Fault.ROW
     sink.write(Work(table, [rows(table, [(2, "fine", 2, False)])]))
-    assert stored(sink, table) == {2: ("fine", 2)} | ({1: (odd, 1)} if sink.abilities.every_text else {})
+    assert stored(sink, table) == {2: ("fine", 2)} | ({1: (odd, 1)} if abilities_of(sink).every_text else {})
 
 
 def test_the_check_leaves_nothing_behind(request: pytest.FixtureRequest, sink: Connector, target: SinkTarget) -> None:
@@ -213,7 +218,7 @@ def test_the_check_leaves_nothing_behind(request: pytest.FixtureRequest, sink: C
 
 
 def test_a_server_that_is_away_is_the_sink_s_fault(target: SinkTarget) -> None:
-    sink = sink_class(target.kind)(away(target), no_secret)
+    sink = open_target(away(target))
     with pytest.raises(Exception) as met:
         sink.check()
     assert sink.classify(met.value) is Fault.SINK

@@ -27,6 +27,7 @@ from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.envelope import unpack
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS
 from tests.sinks.conftest import postgres_target
+from tests.support.sink_context import sink_context
 from tests.support.waiting import wait_until
 
 
@@ -73,7 +74,8 @@ class World:
     def start(self) -> Couriers:
         spark: Any = SimpleNamespace(sparkContext=Here())
         appender: Any = self.told
-        couriers = Couriers(spark, open_exchange(self.home.root), appender, Upkeep(), ["127.0.0.0/8"])
+        exchange = open_exchange(self.home.root)
+        couriers = Couriers(spark, exchange, sink_context(), appender, Upkeep())
         couriers.start()
         return couriers
 

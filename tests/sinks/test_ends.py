@@ -26,6 +26,7 @@ from millrace.model.table import Definition, define
 from millrace.sink.contract import StagedGroup
 from millrace.store import tables as t
 from millrace.store.engine import Store
+from tests.support.sink_context import sink_context
 
 IMPORT = "imp_01"
 DAY_US = 86_400_000_000
@@ -69,7 +70,7 @@ class World:
     def deliver(self) -> None:
         items = self.queue.items()
         target: SinkTarget = self.definition.table.targets[0]
-        outcome = deliver(Order(str(self.queue.folder), target, tuple(items)), self.exchange)
+        outcome = deliver(Order(str(self.queue.folder), target, tuple(items)), self.exchange, sink_context())
         assert outcome.fault is None, outcome.message
         self.queue.done(items)
 

@@ -1,5 +1,6 @@
 """Rejected rows in a bucket or in HDFS beside those here: added once, kept tidy, deleted with their tenant."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,11 +16,14 @@ from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.settings import KEYS_HERE, LakeSettings
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.error_copies import copies_of_errors, delete_copies
 from millrace.sink.delta.sink import ErrorStore
 from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
+from millrace.sink.secrets import read_secret
 from tests.support.remote_delta import bucket_target, hdfs_target
+from tests.support.sink_context import sink_context
 
 SCHEMA = pa.schema([("why", pa.string())])
 
@@ -32,6 +36,10 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return Home(tmp_path)
 
 
+def context(home: Home) -> SinkContext:
+    return replace(sink_context(read_secret), places=Places(home))
+
+
 def rejected(home: Home, number: int) -> StagedGroup:
     rows = pa.table({"why": [f"bad {number}"], "_version": [number], "_import": ["imp"], "_row": [1]})
     chunk = StagedChunk(f"imp/{number}", 0, 1, number)
@@ -40,7 +48,7 @@ def rejected(home: Home, number: int) -> StagedGroup:
 
 
 def copied(home: Home) -> list[str]:
-    store = copies_of_errors(Places(home), "acme", "t")
+    store = copies_of_errors(context(home), "acme", "t")
     return [] if store is None else sorted(scan(store, load(store))["why"].to_pylist())
 
 
@@ -49,23 +57,23 @@ def test_rejected_rows_are_there_once_however_often_they_come(home: Home, monkey
     assert copied(home) == []
     upkeep = Upkeep()
     exchange = open_exchange(home.root)
-    places, keyring = exchange.places, exchange.keyring(KEYS_HERE)
-    errors = ErrorStore(places, SCHEMA, upkeep, keyring)
+    keyring = exchange.keyring(KEYS_HERE)
+    errors = ErrorStore(context(home), SCHEMA, upkeep, keyring)
     for number in range(COMMITS):
         errors.write([rejected(home, number)])
     errors.write([rejected(home, 0)])
     expected = sorted(f"bad {number}" for number in range(COMMITS))
     assert copied(home) == expected
-    due = [one for one in upkeep.take_due() if one.settings is not None]
+    due = [one for one in upkeep.take_due() if one.place is not None]
     for one in due:
-        tidy(one, places, keyring, NO_FLOOR)
-    store = copies_of_errors(Places(home), "acme", "t")
+        tidy(one, context(home), keyring, NO_FLOOR)
+    store = copies_of_errors(context(home), "acme", "t")
     assert store is not None
     assert len(due) == 1
     assert len(load(store).files) == 1, "merged"
-    ErrorStore(places, SCHEMA, upkeep, keyring).write([rejected(home, 1)])
+    ErrorStore(context(home), SCHEMA, upkeep, keyring).write([rejected(home, 1)])
     assert copied(home) == expected
-    delete_copies(Places(home), "acme", "t")
+    delete_copies(context(home), "acme", "t")
     assert copied(home) == []
     errors.write([rejected(home, 7)])
     assert copied(home) == ["bad 7"], "a table of the same name after it"

@@ -22,9 +22,11 @@ from millrace.deliver.probe import probe
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.sink.connector import Connector, Work
-from millrace.sink.registry import OURS, sink_class
-from tests.sinks.conftest import no_secret, postgres_target
+from millrace.sink.registry import OURS, connector_class
+from millrace.sink.secrets import read_secret
+from tests.sinks.conftest import postgres_target
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows
+from tests.support.sink_context import open_target, sink_context
 
 UNMADE = object()
 # What any driver may raise besides its own: the network's, Arrow's, ours, and what nobody thought of.
@@ -63,7 +65,7 @@ DRIVERS = {
 
 def classifier(kind: str) -> Any:
     """Classifying needs no connection."""
-    sink_type = sink_class(kind)
+    sink_type = connector_class(kind)
     return sink_type.__new__(sink_type).classify
 
 
@@ -123,7 +125,7 @@ def silent_server() -> Iterator[int]:
 def test_a_server_that_hangs_is_given_up_in_time() -> None:
     with silent_server() as port:
         settings = {"host": "127.0.0.1", "port": port, "database": "d", "user": "u"}
-        sink = sink_class("postgres")(SinkTarget("w", "postgres", True, settings), no_secret)
+        sink = open_target(SinkTarget("w", "postgres", True, settings))
         with pytest.raises(TimeIsUp) as late, within(0.5):
             sink.check()
     assert sink.classify(late.value) is Fault.SINK
@@ -132,7 +134,7 @@ def test_a_server_that_hangs_is_given_up_in_time() -> None:
 def test_a_full_disk_and_a_read_only_server_are_the_target_s_fault(
     postgres_dsn: str, request: pytest.FixtureRequest
 ) -> None:
-    sink = sink_class("postgres")(postgres_target(request), no_secret)
+    sink = open_target(postgres_target(request))
     table = definition([ID, TEXT])
     sink.prepare(table, known(table))
     place = f'"{table.tenant}".notes'
@@ -163,7 +165,7 @@ def met(sink: Connector, table: Any) -> Fault:
 
 def test_a_check_says_what_is_wrong_with_whom(postgres_dsn: str, request: pytest.FixtureRequest) -> None:
     target = postgres_target(request)
-    assert probe(target) is None
+    assert probe(target, sink_context(read_secret)) is None
 
     def with_settings(**more: Any) -> SinkTarget:
         return SinkTarget("warehouse", "postgres", True, {**target.settings, **more})
@@ -176,9 +178,9 @@ def test_a_check_says_what_is_wrong_with_whom(postgres_dsn: str, request: pytest
         ({"user": "reader"}, "denied"),
     ):
         with pytest.raises(Invalid, match=rf"Sink 'warehouse' \(postgres\) does not take rows:.*{said}"):
-            probe(with_settings(**wrong))
-    away = probe(with_settings(port=1))
+            probe(with_settings(**wrong), sink_context(read_secret))
+    away = probe(with_settings(port=1), sink_context(read_secret))
     assert away is not None
     assert "is away" in away
     with pytest.raises(Invalid, match="MILLRACE_SECRET_NOT_SET"):
-        probe(with_settings(password="env:MILLRACE_SECRET_NOT_SET"))
+        probe(with_settings(password="env:MILLRACE_SECRET_NOT_SET"), sink_context(read_secret))

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fastavro
-import httpx2
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -16,12 +16,12 @@ from millrace.declare.table import parse_table
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition, define
-from millrace.sink.addresses import allow
 from millrace.sink.connector import Rows, Work
+from millrace.sink.files.settings import FilesSettings
 from millrace.sink.files.sink import FilesSink
 from millrace.sink.registry import refuse_unable
-from tests.sinks.conftest import no_secret
 from tests.support.file_sinks import bucket_target
+from tests.support.sink_context import sink_context
 
 FIELDS = [
     {"name": "id", "type": "long"},
@@ -41,10 +41,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "out"
 
 
+def files_sink(target: SinkTarget) -> FilesSink:
+    return FilesSink(FilesSettings.of(target), sink_context())
+
+
 @pytest.fixture
 def opened(root: Path) -> Callable[..., FilesSink]:
     def open_sink(**settings: Any) -> FilesSink:
-        return FilesSink(SinkTarget("export", "files", True, {"path": root.as_uri(), **settings}), no_secret)
+        return files_sink(SinkTarget("export", "files", True, {"path": root.as_uri(), **settings}))
 
     return open_sink
 
@@ -243,25 +247,25 @@ def test_any_avro_reader_reads_the_files(root: Path, opened: Callable[..., Files
 def test_what_cannot_work_is_refused_when_it_is_declared(root: Path, settings: dict[str, Any], said: str) -> None:
     target = {"kind": "files", "path": root.as_uri(), **settings}
     with pytest.raises(Invalid, match=said):
-        refuse_unable(parse_table(document(sinks=["delta", target])))
+        refuse_unable(parse_table(document(sinks=["delta", target])), sink_context())
 
 
 def test_a_folder_is_open_only_where_the_operator_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = {"kind": "files", "path": root.as_uri()}
-    refuse_unable(parse_table(document(sinks=[target])))
+    refuse_unable(parse_table(document(sinks=[target])), sink_context())
     root.mkdir()
     (root / "link").symlink_to("/etc")
     target["path"] += "/link"
     with pytest.raises(Invalid, match="not below"):
-        refuse_unable(parse_table(document(sinks=[target])))
+        refuse_unable(parse_table(document(sinks=[target])), sink_context())
     monkeypatch.delenv("MILLRACE_FILES_ROOT")
     with pytest.raises(Invalid, match="MILLRACE_FILES_ROOT"):
-        refuse_unable(parse_table(document(sinks=[target])))
+        refuse_unable(parse_table(document(sinks=[target])), sink_context())
 
 
 def test_no_local_path_leads_into_another_tenant_s_folder(root: Path) -> None:
     target = SinkTarget("export", "files", True, {"path": f"{root.as_uri()}/globex/events"})
-    sink = FilesSink(target, no_secret)
+    sink = files_sink(target)
     sink.write(Work(table_of(sink), [rows((0, ["a"]))]))
     assert [path.name for path in root.iterdir()] == ["acme"]
     assert (root / "acme" / "globex" / "events" / "notes" / "_millrace").is_dir()
@@ -270,18 +274,10 @@ def test_no_local_path_leads_into_another_tenant_s_folder(root: Path) -> None:
 def test_a_table_with_a_key_must_ask_for_a_changelog(root: Path) -> None:
     target = {"kind": "files", "path": root.as_uri()}
     with pytest.raises(Invalid, match="mode: changelog"):
-        refuse_unable(parse_table(document(sinks=[target], primary_key=["id"])))
-    refuse_unable(parse_table(document(sinks=[{**target, "mode": "changelog"}], primary_key=["id"])))
+        refuse_unable(parse_table(document(sinks=[target], primary_key=["id"])), sink_context())
+    refuse_unable(parse_table(document(sinks=[{**target, "mode": "changelog"}], primary_key=["id"])), sink_context())
 
 
-@pytest.fixture
-def nothing_private() -> Iterator[None]:
-    allow([])
-    yield
-    allow(["127.0.0.0/8", "::1/128"])
-
-
-@pytest.mark.usefixtures("nothing_private")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -290,14 +286,15 @@ def nothing_private() -> Iterator[None]:
     ],
 )
 def test_private_addresses_are_the_operator_s_to_allow(settings: dict[str, Any]) -> None:
+    target = SinkTarget("export", "files", True, settings)
     with pytest.raises(Invalid, match="not a public address"):
-        FilesSink(SinkTarget("export", "files", True, settings), lambda _: "x").check()
+        FilesSink(FilesSettings.of(target), replace(sink_context(lambda _: "x"), allowed=())).check()
 
 
 def test_a_bucket_that_is_not_there_is_the_sink_s_fault(request: pytest.FixtureRequest) -> None:
     target = bucket_target(request)
     target.settings["path"] = "s3://no-such-bucket/exports"
-    sink = FilesSink(target, no_secret)
+    sink = files_sink(target)
     with pytest.raises(OSError, match=r"(?i)bucket") as met:
         sink.check()
     assert sink.classify(met.value) is Fault.SINK
@@ -306,11 +303,10 @@ def test_a_bucket_that_is_not_there_is_the_sink_s_fault(request: pytest.FixtureR
 def test_every_error_has_a_reach_and_none_is_a_row_s(opened: Callable[..., FilesSink]) -> None:
     sink = opened()
     errors = [one for one in vars(pa.lib).values() if isinstance(one, type) and issubclass(one, Exception)]
-    errors += [one for one in vars(httpx2).values() if isinstance(one, type) and issubclass(one, Exception)]
     for kind in [*errors, OSError, ConnectionError, PermissionError, MemoryError, ValueError, KeyError]:
         fault = sink.classify(kind.__new__(kind))
         assert fault in (Fault.TABLE, Fault.SINK), kind
-        if issubclass(kind, OSError | httpx2.HTTPError):
+        if issubclass(kind, OSError):
             assert fault is Fault.SINK, kind
     assert sink.classify(pa.ArrowInvalid("")) is Fault.TABLE
     assert sink.classify(Unavailable("")) is Fault.SINK

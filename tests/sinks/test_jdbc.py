@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -21,14 +22,14 @@ from millrace.arrow.types import arrow_type
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink import addresses
 from millrace.sink.connector import Rows, Work
-from millrace.sink.jdbc import drivers as jdbc_drivers
 from millrace.sink.jdbc import link as jdbc_link
 from millrace.sink.jdbc.faults import JdbcFailed
 from millrace.sink.jdbc.sink import JdbcSink
+from millrace.sink.registry import settings_class
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
 from tests.support.mariadb import ADMINISTRATOR, GUARDED, PASSWORD, USER
+from tests.support.sink_context import open_target, sink_context
 
 
 def target(port: int, **settings: Any) -> SinkTarget:
@@ -36,11 +37,17 @@ def target(port: int, **settings: Any) -> SinkTarget:
     return SinkTarget("mart", "jdbc", True, given)
 
 
+def opened(target: SinkTarget, secret: Callable[[str], str]) -> JdbcSink:
+    sink = open_target(target, secret)
+    assert isinstance(sink, JdbcSink)
+    return sink
+
+
 @pytest.fixture
 def sink(mariadb_port: int) -> Iterator[JdbcSink]:
-    opened = JdbcSink(target(mariadb_port), str)
-    yield opened
-    opened.close()
+    found = opened(target(mariadb_port), str)
+    yield found
+    found.close()
 
 
 def one_column(kind: Any, cells: list[Any], *, is_key: bool = False) -> tuple[Definition, Rows]:
@@ -237,26 +244,26 @@ def test_a_server_without_bulk_load_gets_statements(sink: JdbcSink) -> None:
 
 
 def test_passwords_are_asked_for_by_reference_and_rights_are_the_table_s_matter(mariadb_port: int) -> None:
-    right = JdbcSink(target(mariadb_port, user=GUARDED, password="env:X"), lambda reference: PASSWORD)
+    right = opened(target(mariadb_port, user=GUARDED, password="env:X"), lambda reference: PASSWORD)
     with pytest.raises(pymysql.err.OperationalError) as met:
         right.check()
     assert right.classify(met.value) is Fault.TABLE, "it may log in, and may not make databases"
-    wrong = JdbcSink(target(mariadb_port, user=GUARDED, password="env:X"), lambda reference: "wrong")
+    wrong = opened(target(mariadb_port, user=GUARDED, password="env:X"), lambda reference: "wrong")
     with pytest.raises(pymysql.err.OperationalError) as met:
         wrong.check()
     assert wrong.classify(met.value) is Fault.SINK
 
 
 def test_a_server_that_does_not_encrypt_is_refused_where_that_is_wished(mariadb_port: int) -> None:
-    sink = JdbcSink(target(mariadb_port, tls="require"), str)
+    sink = opened(target(mariadb_port, tls="require"), str)
     with pytest.raises(pymysql.err.OperationalError) as met:
         sink.check()
     assert sink.classify(met.value) is Fault.SINK
 
 
-def test_a_private_address_is_refused(mariadb_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "_allowed", ())
-    sink = JdbcSink(target(mariadb_port), str)
+def test_a_private_address_is_refused(mariadb_port: int) -> None:
+    settings = settings_class("jdbc").of(target(mariadb_port))
+    sink = JdbcSink(settings, replace(sink_context(), allowed=()))
     with pytest.raises(Invalid, match="not a public address") as met:
         sink.check()
     assert sink.classify(met.value) is Fault.SINK
@@ -268,13 +275,13 @@ def test_a_private_address_is_refused(mariadb_port: int, monkeypatch: pytest.Mon
 )
 def test_nobody_adds_a_property_to_an_address(settings: dict[str, Any]) -> None:
     with pytest.raises(Invalid):
-        JdbcSink(target(1, **settings), str)
+        opened(target(1, **settings), str)
 
 
 def test_a_server_that_asks_for_our_files_gets_none() -> None:
     """Every statement may be answered by asking for a file; a rogue server would be sent it."""
     with _rogue_server() as (port, received):
-        sink = JdbcSink(target(port, tls="disable"), str)
+        sink = opened(target(port, tls="disable"), str)
         with pytest.raises(SinkFailed, match="asked for a file"):
             sink.check()
     assert b"root:" not in b"".join(received)
@@ -309,9 +316,7 @@ def _rogue_server() -> Iterator[tuple[int, list[bytes]]]:
 
 
 @pytest.fixture
-def registered(
-    mariadb_port: int, jars: Callable[[str], list[Path]], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[SinkTarget]:
+def registered(mariadb_port: int, jars: Callable[[str], list[Path]], monkeypatch: pytest.MonkeyPatch) -> SinkTarget:
     """A target that names a driver which the operator registered."""
     driver = {
         "jars": list(map(str, jars("mariadb"))),
@@ -320,13 +325,11 @@ def registered(
         "tls": {"disable": {"sslMode": "disable"}},
     }
     monkeypatch.setenv("MILLRACE_JDBC__DRIVERS", json.dumps({"connector": driver}))
-    jdbc_drivers.registered.cache_clear()
-    yield target(mariadb_port, driver="connector", tls="disable")
-    jdbc_drivers.registered.cache_clear()
+    return target(mariadb_port, driver="connector", tls="disable")
 
 
 def test_a_registered_driver_does_all_that_ours_does(registered: SinkTarget) -> None:
-    sink = JdbcSink(registered, str)
+    sink = opened(registered, str)
     sink.check()
     table = definition([ID, TEXT])
     sink.prepare(table, known(table))
@@ -343,7 +346,7 @@ def test_a_registered_driver_does_all_that_ours_does(registered: SinkTarget) -> 
 
 
 def test_a_registered_driver_s_server_that_is_away_is_the_sink_s_fault(registered: SinkTarget) -> None:
-    sink = JdbcSink(SinkTarget("mart", "jdbc", True, {**registered.settings, "port": 1}), str)
+    sink = opened(SinkTarget("mart", "jdbc", True, {**registered.settings, "port": 1}), str)
     with pytest.raises(JdbcFailed) as met:
         sink.check()
     assert sink.classify(met.value) is Fault.SINK
@@ -395,7 +398,7 @@ DRIVER_ERRORS: list[tuple[BaseException, Fault]] = [
 
 @pytest.mark.parametrize(("error", "fault"), DRIVER_ERRORS, ids=lambda value: str(value)[:40])
 def test_every_error_of_a_driver_has_a_reach(error: BaseException, fault: Fault) -> None:
-    assert JdbcSink(target(1), str).classify(error) is fault
+    assert opened(target(1), str).classify(error) is fault
 
 
 def test_no_class_of_the_driver_s_errors_is_forgotten() -> None:
@@ -436,7 +439,7 @@ def test_a_server_that_only_reads_is_the_sink_s_fault(sink: JdbcSink, mariadb_po
 def test_a_server_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jdbc_link, "CONNECT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        sink = JdbcSink(target(silent.getsockname()[1]), str)
+        sink = opened(target(silent.getsockname()[1]), str)
         with pytest.raises(pymysql.err.OperationalError) as met:
             sink.check()
     assert sink.classify(met.value) is Fault.SINK

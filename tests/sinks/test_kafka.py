@@ -14,7 +14,7 @@ from millrace.embed.broker import Broker
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
-from millrace.sink import addresses
+from millrace.outbound.addresses import Judged
 from millrace.sink.connector import Rows, Work
 from millrace.sink.kafka import journal as kafka_journal
 from millrace.sink.kafka.sink import KafkaSink
@@ -22,6 +22,7 @@ from millrace.wire import external_kafka as outward
 from millrace.wire.external_kafka import NotTaken, OutwardCluster, not_taken
 from tests.sinks import test_contract as contract
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
+from tests.support.sink_context import open_target
 
 Sinks = Callable[..., KafkaSink]
 
@@ -34,7 +35,9 @@ def sinks(kafka: Broker) -> Iterator[Sinks]:
     def make(**settings: Any) -> KafkaSink:
         host, _, port = kafka.bootstrap_servers.partition(":")
         target = SinkTarget("feed", "kafka", True, {"hosts": [host], "port": int(port), "partitions": 2, **settings})
-        made.append(KafkaSink(target, str))
+        sink = open_target(target, str)
+        assert isinstance(sink, KafkaSink)
+        made.append(sink)
         return made[-1]
 
     yield make
@@ -158,9 +161,9 @@ def test_private_brokers_are_refused_also_those_that_a_cluster_tells_of(
     with pytest.raises(Invalid, match=r"10\.1\.2\.3") as met:
         told.check()
     assert told.classify(met.value) is Fault.SINK
-    monkeypatch.setattr(addresses, "_allowed", ())
+    told._permitted = Judged()
     with pytest.raises(Invalid, match="not a public address"):
-        sinks().check()
+        told.check()
 
 
 def test_a_cluster_that_says_nothing_is_given_up(sinks: Sinks, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,13 +27,16 @@ from millrace.model.table import Definition, define
 from millrace.read.query import Limits, ReadableTable, run_query
 from millrace.settings import KEYS_HERE
 from millrace.sink.connector import Rows, Work
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta import remote as delta_remote
 from millrace.sink.delta.places import copies_of, table_store
 from millrace.sink.delta.remote import DeltaRemoteSink
+from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
 from millrace.sink.secrets import read_secret
 from tests.support.remote_delta import bucket_target
+from tests.support.sink_context import sink_context
 
 
 @pytest.fixture
@@ -53,8 +56,16 @@ def notes(target: SinkTarget, key: tuple[str, ...] = ("id",)) -> Definition:
     return define("acme", parse_table({"schema": schema, "primary_key": list(key), "sinks": sinks}), 1)
 
 
-def opened(target: SinkTarget, table: Definition) -> DeltaRemoteSink:
-    sink = DeltaRemoteSink(target, read_secret)
+def context(home: Home) -> SinkContext:
+    return replace(sink_context(read_secret), places=Places(home))
+
+
+def place(target: SinkTarget) -> DeltaRemoteSettings:
+    return DeltaRemoteSettings.of(target)
+
+
+def opened(home: Home, target: SinkTarget, table: Definition) -> DeltaRemoteSink:
+    sink = DeltaRemoteSink(place(target), context(home))
     sink.prepare(table, {table.fingerprint: table}.__getitem__)
     return sink
 
@@ -106,27 +117,25 @@ class Courier:
 
     def deliver(self) -> None:
         items = tuple(self._queue.items())
-        order = Order(str(self._queue.folder), self._target, items, allowed=("127.0.0.0/8",))
+        order = Order(str(self._queue.folder), self._target, items)
         for _ in range(2 if items else 0):
-            assert deliver(order, open_exchange(self._home.root)) == Delivered()
+            assert deliver(order, open_exchange(self._home.root), context(self._home)) == Delivered()
         self._queue.done(items)
 
 
 def asked(home: Home, table: Definition, sql: str, limits: Limits | None = None) -> list[list[Any]]:
-    readable = ReadableTable(
-        "acme", "notes", stored_schema(table.columns), lambda: table_store(Places(home), table, read_secret)
-    )
+    readable = ReadableTable("acme", "notes", stored_schema(table.columns), lambda: table_store(context(home), table))
     return run_query([readable], sql, limits or Limits()).rows
 
 
 def test_it_is_queried_like_any_table_whatever_is_lost_here(target: SinkTarget, home: Home) -> None:
     table = notes(target)
-    sink = opened(target, table)
+    sink = opened(home, target, table)
     sink.write(Work(table, [rows(1, 1, 2, 3), rows(5, 2)]))
     sql = "select id, text from acme.notes order by id"
     expected = [[1, "1 at 1"], [2, "2 at 5"], [3, "3 at 1"]]
     assert asked(home, table, sql) == expected
-    for copy in copies_of(Places(home), target.settings, "acme", "notes").rglob("*"):
+    for copy in copies_of(context(home), place(target), "acme", "notes").rglob("*"):
         if copy.is_file():
             copy.unlink()
     assert asked(home, table, sql) == expected
@@ -143,11 +152,11 @@ def test_couriers_bring_rows_and_deletes_whole_imports_and_truncations(target: S
     courier.park(7, (5, False), import_id="imp_2", publish="atomic")
     courier.deliver()
     assert asked(home, table, sql) == [[1, 1], [3, 4]], "held until it is whole"
-    before = load(table_store(Places(home), table, read_secret)).version
+    before = load(table_store(context(home), table)).version
     courier.park(8, import_id="imp_2", kind="publish")
     courier.deliver()
     assert asked(home, table, sql) == [[1, 6], [3, 4], [5, 7]]
-    assert load(table_store(Places(home), table, read_secret)).version == before + 1, "in one commit"
+    assert load(table_store(context(home), table)).version == before + 1, "in one commit"
     courier.park(6, kind="truncate")
     courier.park(3, (9, False))
     courier.deliver()
@@ -159,20 +168,20 @@ def test_a_file_that_was_staged_already_is_taken_as_it_is(
     target: SinkTarget, home: Home, tmp_path: Path, key: tuple[str, ...]
 ) -> None:
     table = notes(target, key)
-    sink = opened(target, table)
+    sink = opened(home, target, table)
     first, second = as_staged(tmp_path / "queue", table, 1, 1, 2), as_staged(tmp_path / "queue", table, 5, 2, 3)
     for work in ([first], [second, first], [rows(1, 1, 2)]):
         sink.write(Work(table, work))
     assert second.staged is not None
     expected = [[1, 1], [2, 5], [3, 5]] if key else [[1, 1], [2, 1], [2, 5], [3, 5]]
     assert asked(home, table, "select id, _version from acme.notes order by all") == expected
-    assert table_store(Places(home), table, read_secret).exists(second.staged[0].path)
+    assert table_store(context(home), table).exists(second.staged[0].path)
 
 
 def test_a_query_does_not_bring_more_here_than_it_may(target: SinkTarget, home: Home) -> None:
     table = notes(target)
-    opened(target, table).write(Work(table, [rows(1, *range(1000))]))
-    for copy in copies_of(Places(home), target.settings, "acme", "notes").glob("*.parquet"):
+    opened(home, target, table).write(Work(table, [rows(1, *range(1000))]))
+    for copy in copies_of(context(home), place(target), "acme", "notes").glob("*.parquet"):
         copy.unlink()
     with pytest.raises(TooLarge, match="s3://"):
         asked(home, table, "select count(*) from acme.notes", Limits(fetched_bytes=10))
@@ -183,7 +192,7 @@ def test_a_delivery_that_fails_half_way_is_the_target_s_fault_and_is_made_up_for
     target: SinkTarget, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = notes(target)
-    sink = opened(target, table)
+    sink = opened(home, target, table)
     sink.write(Work(table, [rows(1, 1, 2)]))
     put = RemoteStore.put_if_absent
 
@@ -197,14 +206,16 @@ def test_a_delivery_that_fails_half_way_is_the_target_s_fault_and_is_made_up_for
         with pytest.raises(OSError, match="no route") as met:
             sink.write(Work(table, [rows(7, 2, 3)]))
         assert sink.classify(met.value) is Fault.SINK
-    again = opened(target, table)
+    again = opened(home, target, table)
     for _ in range(2):
         again.write(Work(table, [rows(7, 2, 3)]))
     stored = {row["id"]: row["_version"] for row in again.read_back(table).to_pylist()}
     assert stored == {1: 1, 2: 7, 3: 7}
 
 
-def test_a_store_that_lets_two_have_one_name_is_refused(target: SinkTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_lets_two_have_one_name_is_refused(
+    target: SinkTarget, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = delta_remote.table_objects
 
     def careless(*told: Any) -> Any:
@@ -219,7 +230,7 @@ def test_a_store_that_lets_two_have_one_name_is_refused(target: SinkTarget, monk
 
     monkeypatch.setattr(delta_remote, "table_objects", careless)
     with pytest.raises(Invalid, match="two writers"):
-        DeltaRemoteSink(target, read_secret).check()
+        DeltaRemoteSink(place(target), context(home)).check()
 
 
 def test_many_deliveries_make_it_due_and_tidying_merges_its_files(
@@ -227,15 +238,14 @@ def test_many_deliveries_make_it_due_and_tidying_merges_its_files(
 ) -> None:
     monkeypatch.setattr(compact, "MOST_SMALL_FILES", 3)
     table, upkeep = notes(target), Upkeep()
-    sink, root = opened(target, table), copies_of(Places(home), target.settings, "acme", "notes")
+    sink, root = opened(home, target, table), copies_of(context(home), place(target), "acme", "notes")
     for version in range(1, 6):
         sink.write(Work(table, [rows(version, version, 100)]))
     for _ in range(COMMITS):
-        upkeep.note(root, spec_of(table), 1, target.settings)
+        upkeep.note(root, spec_of(table), 1, place(target))
     (due,) = upkeep.take_due()
-    exchange = open_exchange(home.root)
-    tidy(due, exchange.places, exchange.keyring(KEYS_HERE), NO_FLOOR)
-    store = table_store(Places(home), table, read_secret)
+    tidy(due, context(home), open_exchange(home.root).keyring(KEYS_HERE), NO_FLOOR)
+    store = table_store(context(home), table)
     assert asked(home, table, "select count(*), max(_version) from acme.notes") == [[6, 5]]
     assert len([entry for entry in store.list("") if entry.name.startswith("compacted-")]) == 1
     sink.write(Work(table, [rows(9, 100)]))

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from millrace.lake import compact, log, s3
+from millrace.lake import compact, log
 from millrace.lake.index import KeyIndex
 from millrace.lake.keys import sidecar_name
 from millrace.lake.read import live_files
 from millrace.lake.remote import RemoteStore
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import vacuum
+from millrace.outbound import s3
 from tests.support.lake import KEYED, KEYLESS, apply_rows, content, newest, stage, stage_chunks, stage_mixed
 from tests.support.remote_places import Place, in_a_bucket, in_hdfs
 

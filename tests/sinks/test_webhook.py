@@ -9,12 +9,13 @@ import pytest
 from millrace.deliver import delivery as delivering
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
-from millrace.outbound.sending import Answer
-from millrace.sink import addresses, webhook
+from millrace.outbound.http import Answer
+from millrace.sink import webhook
 from millrace.sink.connector import Rows, Work
 from millrace.sink.webhook import WebhookSink, fault_of
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
 from tests.support.row_receiver import REFERENCE, SECRET, RowReceiver, row_receiver
+from tests.support.sink_context import open_target
 
 
 @pytest.fixture
@@ -26,7 +27,9 @@ def receiver() -> Iterator[RowReceiver]:
 @pytest.fixture
 def sink(receiver: RowReceiver) -> WebhookSink:
     settings = {"url": receiver.url, "read_url": receiver.read_url, "secret": REFERENCE}
-    return WebhookSink(SinkTarget("listener", "webhook", True, settings), lambda reference: SECRET)
+    opened = open_target(SinkTarget("listener", "webhook", True, settings), lambda reference: SECRET)
+    assert isinstance(opened, WebhookSink)
+    return opened
 
 
 def test_a_request_is_signed_and_says_what_it_holds(sink: WebhookSink, receiver: RowReceiver) -> None:
@@ -106,7 +109,7 @@ def test_the_row_that_is_refused_is_set_apart(sink: WebhookSink, receiver: RowRe
 def test_a_receiver_with_another_secret_is_the_table_s_matter(receiver: RowReceiver) -> None:
     settings = {"url": receiver.url, "secret": REFERENCE}
     other = "whsec_b3RoZXItb3RoZXItb3RoZXItb3RoZXItb3RoZXI="
-    sink = WebhookSink(SinkTarget("listener", "webhook", True, settings), lambda reference: other)
+    sink = open_target(SinkTarget("listener", "webhook", True, settings), lambda reference: other)
     with pytest.raises(SinkFailed, match="401") as met:
         sink.check()
     assert sink.classify(met.value) is Fault.TABLE
@@ -115,7 +118,7 @@ def test_a_receiver_with_another_secret_is_the_table_s_matter(receiver: RowRecei
 
 
 def test_private_addresses_are_refused(sink: WebhookSink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(addresses, "_allowed", ())
+    monkeypatch.setattr(sink, "_allowed", ())
     with pytest.raises(Invalid, match="not a public address") as met:
         sink.check()
     assert sink.classify(met.value) is Fault.SINK
@@ -124,7 +127,7 @@ def test_private_addresses_are_refused(sink: WebhookSink, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("url", ["ftp://x/y", "http://user:pw@x/", "http://2130706433/", "http://x/ y"])
 def test_what_is_no_address_is_refused_at_once(url: str) -> None:
     with pytest.raises(Invalid):
-        WebhookSink(
+        open_target(
             SinkTarget("listener", "webhook", True, {"url": url, "secret": REFERENCE}), lambda reference: SECRET
         )
 

@@ -10,10 +10,10 @@ import polars as pl
 import pyarrow as pa
 
 from millrace.lake.hdfs import HdfsObjects
-from millrace.lake.objects import Objects
 from millrace.lake.remote import RemoteStore
-from millrace.lake.s3 import S3Objects
-from millrace.lake.s3_signing import S3Keys
+from millrace.outbound.objects import Objects
+from millrace.outbound.s3 import S3Objects
+from millrace.outbound.s3_signing import S3Keys
 from tests.support.hdfs import HdfsCluster
 from tests.support.moto_server import ACCESS_KEY, REGION, S3, SECRET_KEY
 

@@ -279,17 +279,19 @@ def test_rejected_rows_go_when_their_import_ended_longer_ago_than_was_agreed(pla
         return len(page(Store(platform.home.table_errors("acme", "orders")), import_id, None, 10).items)
 
     assert (left(old), left(recent)) == (1, 1)
-    assert let_go(platform.store, platform.exchange, time.time_ns() // 1000) == 1
+    assert let_go(platform.store, platform.exchange, platform.sink_context, time.time_ns() // 1000) == 1
     assert (left(old), left(recent)) == (0, 1)
-    assert let_go(platform.store, platform.exchange, time.time_ns() // 1000) == 0, "nothing more to do"
+    assert let_go(platform.store, platform.exchange, platform.sink_context, time.time_ns() // 1000) == 0, (
+        "nothing more to do"
+    )
 
 
 def test_an_import_that_took_long_keeps_its_rejected_rows_until_it_ended_long_ago(platform: AppPlatform) -> None:
     declare(platform, "acme", data_retention_period_days=3)
     long = ended_import(platform, 1, lasted_days=5)
-    let_go(platform.store, platform.exchange, time.time_ns() // 1000)
+    let_go(platform.store, platform.exchange, platform.sink_context, time.time_ns() // 1000)
     assert len(page(Store(platform.home.table_errors("acme", "orders")), long, None, 10).items) == 1
-    let_go(platform.store, platform.exchange, time.time_ns() // 1000 + 3 * DAY_US)
+    let_go(platform.store, platform.exchange, platform.sink_context, time.time_ns() // 1000 + 3 * DAY_US)
     assert page(Store(platform.home.table_errors("acme", "orders")), long, None, 10).items == []
 
 
@@ -298,10 +300,10 @@ def test_rows_in_delta_go_by_age_only_where_that_was_agreed(platform: AppPlatfor
     old, recent = now_us - 11 * DAY_US, now_us - 9 * DAY_US
     table = lake_table(platform, "acme")
     apply_rows(table, [(1, old), (2, old + 1)], [(2, recent), (3, recent + 1)])
-    assert let_go(platform.store, platform.exchange, now_us) == 0
+    assert let_go(platform.store, platform.exchange, platform.sink_context, now_us) == 0
     assert content(table) == [(1, old), (2, recent), (3, recent + 1)]
     declare(platform, "acme", sink_retention_days=10)
-    assert let_go(platform.store, platform.exchange, now_us) == 1
+    assert let_go(platform.store, platform.exchange, platform.sink_context, now_us) == 1
     assert content(table) == [(2, recent), (3, recent + 1)]
 
 
@@ -316,5 +318,5 @@ def test_what_cannot_be_let_go_in_one_place_is_let_go_in_the_others(platform: Ap
     damaged.write_bytes(b"no parquet")
     for tenant in ("acme", "acme2"):
         apply_rows(lake_table(platform, tenant), [(1, now_us - 11 * DAY_US)])
-    assert let_go(platform.store, platform.exchange, now_us) == 2
+    assert let_go(platform.store, platform.exchange, platform.sink_context, now_us) == 2
     assert [content(lake_table(platform, tenant)) for tenant in ("acme", "acme2")] == [[], []]

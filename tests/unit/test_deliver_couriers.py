@@ -18,6 +18,7 @@ from millrace.lake.store import Store
 from millrace.model.chunk import PUBLISH
 from millrace.model.facts import Durable, from_dict
 from millrace.model.table import define
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.envelope import unpack
@@ -50,7 +51,9 @@ class World:
         self.durable: list[tuple[str, int]] = []
         spark: Any = SimpleNamespace(sparkContext=Here())
         appender: Any = self
-        self.couriers = couriers.Couriers(spark, open_exchange(root), appender, Upkeep())
+        exchange = open_exchange(root)
+        context = SinkContext(exchange.places, files_root=root / "exports")
+        self.couriers = couriers.Couriers(spark, exchange, context, appender, Upkeep())
 
     def append(self, _topic: str, _key: bytes, value: bytes, _partition: int) -> "Future[None]":
         fact = from_dict(unpack(value))
@@ -93,8 +96,7 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("MILLRACE_FILES_ROOT", str(tmp_path / "exports"))
+def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 

@@ -19,6 +19,7 @@ from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid
 from millrace.model.table_document import table_document_of
 from millrace.model.table_warnings import table_doubts
+from millrace.sink.json_schemas import schema_named
 from tests.support.examples import examples
 
 ROOT = Path(__file__).parents[2]
@@ -194,7 +195,10 @@ AGREEMENTS: list[dict[str, Any]] = [
     {"client": "acme", "notifications": ["https://x.example/h", {"url": "https://y.example", "events": ["import.*"]}]},
     {
         "client": "acme",
-        "sinks": ["delta", {"kind": "postgres", "name": "wh", "required": False, "host": "h"}],
+        "sinks": [
+            "delta",
+            {"kind": "postgres", "name": "wh", "required": False, "host": "h", "database": "d", "user": "u"},
+        ],
         "rules": RULES,
     },
 ]
@@ -261,13 +265,13 @@ NO_TABLES: list[dict[str, Any]] = [
 
 
 def validates(name: str, document: dict[str, Any]) -> bool:
-    return bool(jsonschema.Draft202012Validator(SCHEMAS[name]()).is_valid(document))
+    return bool(jsonschema.Draft202012Validator(schema_named(name)).is_valid(document))
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_published_schemas_are_those_of_the_code(name: str) -> None:
     published = json.loads((ROOT / "schemas" / f"{name}.json").read_text())
-    assert published == SCHEMAS[name](), f"write `millrace schema {name}` to schemas/{name}.json"
+    assert published == schema_named(name), f"write `millrace schema {name}` to schemas/{name}.json"
     jsonschema.Draft202012Validator.check_schema(published)
 
 
@@ -325,7 +329,9 @@ def _changed(document: dict[str, Any], path: list[str], value: Any) -> dict[str,
 def test_every_agreement_that_the_parser_takes_validates(data: st.DataObject) -> None:
     full = {"client": "acme", "app": {"image": "i"}, "schedule": {"cron": "* * * * *"}, "resources": {}, "quotas": {}}
     paths = [
-        [word] for word in SCHEMAS["agreement"]()["properties"] if word not in ("client", "tenant", "app", "schedule")
+        [word]
+        for word in schema_named("agreement")["properties"]
+        if word not in ("client", "tenant", "app", "schedule")
     ]
     paths += [["app", word] for word in ("image", "command", "mode", "env", "replicas", "autoscale", "uploads_first")]
     paths += [["schedule", "missed"], ["resources", "limits"], ["quotas", "open_imports"], ["quotas", "rows_per_day"]]
@@ -336,7 +342,7 @@ def test_every_agreement_that_the_parser_takes_validates(data: st.DataObject) ->
 @examples(300)
 @given(st.data())
 def test_every_table_that_the_parser_takes_validates(data: st.DataObject) -> None:
-    words = [word for word in SCHEMAS["table"]()["properties"] if word not in ("tenant", "schema")]
+    words = [word for word in schema_named("table")["properties"] if word not in ("tenant", "schema")]
     paths = [[word] for word in words] + [
         ["csv", word] for word in ("header", "delimiter", "quote", "null_text", "encoding")
     ]

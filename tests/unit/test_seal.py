@@ -39,6 +39,7 @@ from millrace.read.error_pages import page
 from millrace.seal.cipher import NONCE_BYTES
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Due, Upkeep, drop_delivered, tidy
@@ -326,7 +327,7 @@ def reject(home: Home, keyring: Keyring, import_id: str, rows: int = 3) -> Stage
 
 
 def test_rejected_rows_stay_sealed_also_when_files_are_merged(home: Home, keyring: Keyring) -> None:
-    errors = ErrorStore(Places(home), ERRORS_SCHEMA, Upkeep(), keyring)
+    errors = ErrorStore(SinkContext(Places(home)), ERRORS_SCHEMA, Upkeep(), keyring)
     imports = [new_id("imp") for _ in range(60)]
     for import_id in imports:
         errors.write([reject(home, keyring, import_id)])
@@ -334,7 +335,7 @@ def test_rejected_rows_stay_sealed_also_when_files_are_merged(home: Home, keyrin
     store = Places(home).error_store(Keyring(KeyFiles(home), lambda: keyring.kms), "acme", "t")
     assert len(load(store).files) == 60
     spec = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
-    tidy(Due(root, spec), Places(home), keyring, NO_FLOOR)
+    tidy(Due(root, spec), SinkContext(Places(home)), keyring, NO_FLOOR)
     assert len(load(store).files) < 60
     for import_id in (imports[0], imports[-1]):
         shown = page(store, import_id, None, 10).items
@@ -346,7 +347,7 @@ def test_rejected_rows_stay_sealed_also_when_files_are_merged(home: Home, keyrin
 
 
 def test_rejected_rows_from_before_the_flag_are_read_beside_the_sealed(home: Home, keyring: Keyring) -> None:
-    errors = ErrorStore(Places(home), ERRORS_SCHEMA, Upkeep(), keyring)
+    errors = ErrorStore(SinkContext(Places(home)), ERRORS_SCHEMA, Upkeep(), keyring)
     plain, sealed = new_id("imp"), new_id("imp")
     reason = {"column": "a", "rule": "type", "message": "m", "value": "v"}
     row = pa.Table.from_pylist([{"row": 1, "line": 1, "raw": b"old", "reasons": [reason]}], REJECTED_SCHEMA)
@@ -362,13 +363,13 @@ def test_rejected_rows_from_before_the_flag_are_read_beside_the_sealed(home: Hom
 
 
 def test_files_that_nobody_can_read_leave_the_error_store_with_the_key(home: Home, keyring: Keyring) -> None:
-    errors, sealing = ErrorStore(Places(home), ERRORS_SCHEMA, Upkeep(), keyring), object.__new__(Sealing)
+    errors, sealing = ErrorStore(SinkContext(Places(home)), ERRORS_SCHEMA, Upkeep(), keyring), object.__new__(Sealing)
     sealing._places, sealing.keyring = Places(home), keyring
     old = [new_id("imp") for _ in range(60)]
     for import_id in old:
         errors.write([reject(home, keyring, import_id, 1)])
     spec = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
-    tidy(Due(home.table_errors("acme", "t"), spec), Places(home), keyring, NO_FLOOR)
+    tidy(Due(home.table_errors("acme", "t"), spec), SinkContext(Places(home)), keyring, NO_FLOOR)
     sealing.discard_errors("acme")
     keyring.destroy("acme")
     new = new_id("imp")
@@ -376,7 +377,7 @@ def test_files_that_nobody_can_read_leave_the_error_store_with_the_key(home: Hom
     store = Places(home).error_store(keyring, "acme", "t")
     assert [row["raw"] for row in page(store, new, None, 10).items] == [MARK.decode()]
     assert page(store, old[0], None, 10).items == []
-    tidy(Due(home.table_errors("acme", "t"), spec), Places(home), keyring, NO_FLOOR)
+    tidy(Due(home.table_errors("acme", "t"), spec), SinkContext(Places(home)), keyring, NO_FLOOR)
 
 
 # What is spooled

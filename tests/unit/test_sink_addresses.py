@@ -1,37 +1,35 @@
 """The addresses of sinks follow the rule of webhooks: public ones, and what the operator allows."""
 
-from collections.abc import Iterator
-from typing import Any
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from pydantic import Field
 
 from millrace.deliver.delivery import Order, deliver
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.places import places_below
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import SinkTarget
-from millrace.sink import addresses
-from millrace.sink.addresses import allow, permitted, places, refuse_private
-from millrace.sink.registry import OURS, sink_class
+from millrace.outbound.addresses import Judged
+from millrace.sink.context import SinkContext
+from millrace.sink.registry import OURS, connector_class, open_connector, refuse_private, settings_class
+from millrace.sink.settings import ConnectorSettings, Host, HostPorts, Uri, properties
 
 POSTGRES = {"host": "127.0.0.1", "port": 1, "database": "d", "user": "u"}
-SCHEMA: dict[str, Any] = {
-    "properties": {
-        "host": {"type": "string", "format": "hostname"},
-        "hosts": {"type": "array", "items": {"type": "string", "format": "hostname"}},
-        "servers": {"type": "string", "format": "host-port"},
-        "url": {"type": "string", "format": "uri"},
-        "port": {"type": "integer", "default": 7},
-        "comment": {"type": "string"},
-    }
-}
+CONTEXT = SinkContext(places_below(Path("/nowhere")))
 
 
-@pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    before = addresses._allowed
-    allow([])
-    yield
-    addresses._allowed = before
+class Named(ConnectorSettings):
+    kind: ClassVar[str] = "x"
+
+    host: Host
+    hosts: list[Host] = Field([])
+    servers: HostPorts | None = None
+    url: Uri | None = None
+    port: int = 7
+    comment: str = ""
 
 
 def target(kind: str, **settings: Any) -> SinkTarget:
@@ -43,19 +41,24 @@ def target(kind: str, **settings: Any) -> SinkTarget:
 )
 def test_a_private_host_is_refused_before_anyone_connects(kind: str, settings: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match="not a public address"):
-        refuse_private(target(kind, **settings), sink_class(kind).settings_schema)
+        refuse_private(settings_class(kind).of(target(kind, **settings)), CONTEXT)
+    with pytest.raises(Invalid, match="not a public address"):
+        open_connector(target(kind, **settings), CONTEXT)
 
 
 def test_it_is_refused_again_where_the_connection_is_made(tmp_path: Any) -> None:
-    outcome = deliver(Order(str(tmp_path), target("postgres", **POSTGRES), ()), open_exchange(tmp_path))
+    order = Order(str(tmp_path), target("postgres", **POSTGRES), ())
+    outcome = deliver(order, open_exchange(tmp_path), CONTEXT)
     assert (outcome.fault, "not a public address" in outcome.message) == ("sink", True)
+    settings = settings_class("postgres").of(target("postgres", **POSTGRES))
     with pytest.raises(Invalid, match="not a public address"):
-        sink_class("postgres")(target("postgres", **POSTGRES), str).check()
+        connector_class("postgres")(settings, CONTEXT).check()
 
 
 def test_what_the_operator_allows_is_no_longer_private() -> None:
-    allow(["127.0.0.0/8"])
+    permitted = Judged((ip_network("127.0.0.0/8"),))
     assert permitted("127.0.0.1") == ["127.0.0.1"]
+    assert (permitted.is_allowed("127.0.0.1"), permitted.is_allowed("10.0.0.1")) == (True, False)
     with pytest.raises(Invalid):
         permitted("10.0.0.1")
 
@@ -63,32 +66,30 @@ def test_what_the_operator_allows_is_no_longer_private() -> None:
 @pytest.mark.parametrize("host", ["169.254.169.254", "::ffff:10.0.0.1", "fe80::1", "0.0.0.0", "localhost"])
 def test_special_addresses_are_private_however_they_are_written(host: str) -> None:
     with pytest.raises(Invalid):
-        permitted(host)
+        Judged()(host)
+    with pytest.raises(Invalid):
+        Judged().every(host)
 
 
 def test_a_name_that_is_not_known_now_may_be_known_later() -> None:
     with pytest.raises(Unavailable):
-        permitted("no-such-host.invalid")
-    refuse_private(
-        target("postgres", **{**POSTGRES, "host": "no-such-host.invalid"}), sink_class("postgres").settings_schema
-    )
+        Judged()("no-such-host.invalid")
+    unknown = target("postgres", **{**POSTGRES, "host": "no-such-host.invalid"})
+    refuse_private(settings_class("postgres").of(unknown), CONTEXT)
 
 
 def test_every_setting_that_names_a_host_is_found() -> None:
-    given = target(
-        "x", host="a", hosts=["b", "c"], servers="d:9, e", url="https://f/g", comment="https://not-a-host", port=5
-    )
-    assert places(given, SCHEMA) == [("a", 5), ("b", 5), ("c", 5), ("d", 9), ("e", 5), ("f", 443)]
-    assert places(target("x", url="s3://bucket/path"), SCHEMA) == []
+    given = Named(host="a", hosts=["b", "c"], servers="d:9, e", url="https://f/g", comment="https://not-a-host", port=5)
+    assert given.places() == [("a", 5), ("b", 5), ("c", 5), ("d", 9), ("e", 5), ("f", 443)]
+    assert Named(host="a", url="s3://bucket/path").places() == [("a", 7)]
 
 
 @pytest.mark.parametrize("kind", sorted(OURS))
 def test_every_kind_says_which_of_its_settings_name_hosts_and_secrets(kind: str) -> None:
-    said = sink_class(kind).settings_schema["properties"]
-    for name, one in said.items():
-        form = one.get("format") or one.get("items", {}).get("format")
+    for name, described in properties(settings_class(kind)).items():
+        form = described.get("format") or described.get("items", {}).get("format")
         if any(word in name for word in ("host", "url", "endpoint", "servers")):
             assert form in ("hostname", "host-port", "uri"), f"{kind}.{name}"
         if any(word in name for word in ("password", "secret", "token")):
             assert form == "secret", f"{kind}.{name}"
-        assert one.get("description"), f"{kind}.{name} has no description"
+        assert described.get("description"), f"{kind}.{name} has no description"

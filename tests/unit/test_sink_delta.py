@@ -25,6 +25,7 @@ from millrace.lake.vacuum import vacuum
 from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
 from millrace.settings import KEYS_HERE
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta import sink as delta
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
@@ -52,7 +53,7 @@ class Lake:
 
     def tidy(self, due: Due) -> None:
         settled = settled_version(self.exchange.safe_version)
-        tidy(due, self.exchange.places, self.exchange.keyring(KEYS_HERE), settled)
+        tidy(due, SinkContext(self.exchange.places), self.exchange.keyring(KEYS_HERE), settled)
 
     def define(self, *fields: Mapping[str, Any], **more: Any) -> Definition:
         definition = self.revisions.add(*fields, **more)
@@ -280,7 +281,7 @@ def test_records_from_before_there_were_kinds_still_parse() -> None:
 
 def test_the_error_store_takes_rows_at_once(tmp_path: Path) -> None:
     schema, exchange = pa.schema([("why", pa.string())]), open_exchange(tmp_path)
-    errors = ErrorStore(exchange.places, schema, Upkeep(), exchange.keyring(KEYS_HERE))
+    errors = ErrorStore(SinkContext(exchange.places), schema, Upkeep(), exchange.keyring(KEYS_HERE))
     store = Store(tmp_path / "errors" / "acme" / "t")
     rows = pa.table({"why": ["bad"], "_version": [5], "_import": ["imp"], "_row": [1]})
     staged = write_data_file(store, rows, (), "part", [StagedChunk("imp/0", 0, 1, 5)])

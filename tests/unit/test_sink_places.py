@@ -1,5 +1,6 @@
 """Where a Delta table lives is decided when it is declared: by its tenant, else by the operator, and then for good."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +8,15 @@ import pytest
 
 from millrace.declare.table import parse_table
 from millrace.exchange.home import Home
-from millrace.exchange.places import Places
+from millrace.exchange.places import places_below
 from millrace.model.errors import Clash, Invalid, Unavailable
 from millrace.model.sinks import REMOTE_DELTA_KIND
 from millrace.model.table import TableDeclaration, define
-from millrace.sink import addresses
+from millrace.settings import Settings
+from millrace.sink import registry
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import copies_of, location_of, placed, table_objects, table_store
-from millrace.sink.registry import refuse_unable
+from millrace.sink.delta.settings import DeltaRemoteSettings
 
 KEYS = {"access_key": "env:MILLRACE_SECRET_A", "secret_key": "env:MILLRACE_SECRET_B"}
 BUCKET = {"kind": "delta", "location": "s3://bucket/lake", **KEYS}
@@ -22,6 +25,14 @@ BUCKET = {"kind": "delta", "location": "s3://bucket/lake", **KEYS}
 def table(*sinks: Any) -> TableDeclaration:
     schema = {"type": "record", "name": "notes", "fields": [{"name": "id", "type": "long"}]}
     return parse_table({"schema": schema, "primary_key": ["id"], "sinks": list(sinks)})
+
+
+def context(home: Path = Path("/nowhere")) -> SinkContext:
+    return replace(SinkContext.of(Settings(), places_below(home)), secret=str)
+
+
+def refuse_unable(declared: TableDeclaration) -> None:
+    registry.refuse_unable(declared, context())
 
 
 @pytest.fixture
@@ -61,55 +72,55 @@ def test_what_could_never_work_is_refused_when_it_is_declared(settings: dict[str
 
 
 def test_names_follow_the_one_rule_and_every_place_has_copies_of_its_own(tmp_path: Path) -> None:
-    home, settings = Home(tmp_path), {"location": "s3://bucket/lake/", **KEYS}
-    assert table_objects(settings, "acme", "notes", str).url == "s3://bucket/lake/acme/notes"
+    here, place = context(tmp_path), DeltaRemoteSettings(location="s3://bucket/lake/", **KEYS)
+    assert table_objects(here, place, "acme", "notes").url == "s3://bucket/lake/acme/notes"
     with pytest.raises(Invalid, match="not a tenant name"):
-        table_objects(settings, "../other", "notes", str)
-    other = {**settings, "endpoint": "https://store.example"}
-    assert copies_of(Places(home), settings, "acme", "notes") != copies_of(Places(home), other, "acme", "notes")
+        table_objects(here, place, "../other", "notes")
+    other = place.model_copy(update={"endpoint": "https://store.example"})
+    assert copies_of(here, place, "acme", "notes") != copies_of(here, other, "acme", "notes")
 
 
-def test_a_tenant_s_endpoint_is_judged_and_the_operator_s_is_not(
-    platform_lake: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(addresses, "_allowed", ())
-    inside = {"location": "s3://bucket/lake", "endpoint": "http://10.0.0.9:9000", **KEYS}
+def test_a_tenant_s_endpoint_is_judged_and_the_operator_s_is_not(platform_lake: None) -> None:
+    inside = DeltaRemoteSettings(location="s3://bucket/lake", endpoint="http://10.0.0.9:9000", **KEYS)
     with pytest.raises(Invalid, match="not a public address"):
-        table_objects(inside, "acme", "notes", str).get("x")
-    assert table_objects({"location": "platform"}, "acme", "notes", str).url == "s3://company/lake/acme/notes"
+        table_objects(context(), inside, "acme", "notes").get("x")
+    assert (
+        table_objects(context(), DeltaRemoteSettings(location="platform"), "acme", "notes").url
+        == "s3://company/lake/acme/notes"
+    )
 
 
 def test_new_tables_go_where_the_operator_wants_them(platform_lake: None, tmp_path: Path) -> None:
-    new = placed(table("delta"), ())
+    new = placed(context(), table("delta"), ())
     assert new.targets[0].settings == {"location": "platform"}, "nothing of the operator's is told"
-    assert location_of(Places(Home(tmp_path)), define("acme", new, 1)) == "s3://company/lake/acme/notes"
-    assert placed(table("delta"), new.targets) == new
-    assert placed(table(BUCKET), ()).targets == table(BUCKET).targets
+    assert location_of(context(tmp_path), define("acme", new, 1)) == "s3://company/lake/acme/notes"
+    assert placed(context(), table("delta"), new.targets) == new
+    assert placed(context(), table(BUCKET), ()).targets == table(BUCKET).targets
 
 
 def test_a_table_stays_where_it_is_whatever_the_operator_wants_now(platform_lake: None) -> None:
     old = table("delta")
-    assert placed(table("delta"), old.targets) == old
+    assert placed(context(), table("delta"), old.targets) == old
 
 
 def test_a_table_of_the_platform_s_lake_does_not_come_home_when_the_setting_is_gone(tmp_path: Path) -> None:
     moved = table({"kind": "delta", "location": "platform"})
-    assert placed(table("delta"), moved.targets) == moved
-    assert location_of(Places(Home(tmp_path)), define("acme", moved, 1)) == "platform"
+    assert placed(context(), table("delta"), moved.targets) == moved
+    assert location_of(context(tmp_path), define("acme", moved, 1)) == "platform"
     with pytest.raises(Unavailable, match="no lake"):
-        table_store(Places(Home(tmp_path)), define("acme", moved, 1), str)
+        table_store(context(tmp_path), define("acme", moved, 1))
 
 
 def test_a_table_does_not_move() -> None:
     with pytest.raises(Clash, match="cannot move"):
-        placed(table(BUCKET), table("delta").targets)
+        placed(context(), table(BUCKET), table("delta").targets)
     with pytest.raises(Clash, match="cannot move"):
-        placed(table({**BUCKET, "location": "s3://other"}), table(BUCKET).targets)
-    placed(table("delta", {**BUCKET, "name": "copy"}), table("delta").targets)
+        placed(context(), table({**BUCKET, "location": "s3://other"}), table(BUCKET).targets)
+    placed(context(), table("delta", {**BUCKET, "name": "copy"}), table("delta").targets)
 
 
 def test_rows_are_read_on_this_machine_if_they_are_here(tmp_path: Path) -> None:
     home = Home(tmp_path)
     both = define("acme", table({**BUCKET, "name": "copy"}, "delta"), 1)
-    assert table_store(Places(home), both, str).where == str(home.table("acme", "notes"))
-    assert table_store(Places(home), define("acme", table(BUCKET), 1), str).where == "s3://bucket/lake/acme/notes"
+    assert table_store(context(tmp_path), both).where == str(home.table("acme", "notes"))
+    assert table_store(context(tmp_path), define("acme", table(BUCKET), 1)).where == "s3://bucket/lake/acme/notes"

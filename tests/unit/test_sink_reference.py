@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from millrace.sink.reference import page
-from millrace.sink.registry import OURS, sink_class
+from millrace.sink.registry import OURS, settings_class
+from millrace.sink.settings import properties
 
 PAGES = Path(__file__).parents[2] / "docs" / "sinks"
 
@@ -17,7 +18,7 @@ def test_the_page_of_each_kind_is_up_to_date(kind: str) -> None:
 
 def test_a_page_tells_every_setting_and_what_it_is_for() -> None:
     text = page("postgres")
-    for name, said in sink_class("postgres").settings_schema["properties"].items():
+    for name, said in properties(settings_class("postgres")).items():
         assert f"| `{name}` |" in text
         assert said["description"] in text
     assert "reference to a secret" in text

@@ -8,11 +8,14 @@ import pytest
 
 from millrace.declare.table import parse_table
 from millrace.deliver.queue import Queue, queue_facts, waive
+from millrace.exchange.places import places_below
 from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.model.errors import Invalid, Missing
 from millrace.sink import registry
+from millrace.sink.cassandra.settings import CassandraSettings
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
-from millrace.sink.registry import EXTRAS, refuse_unable
+from millrace.sink.registry import OURS, settings_class
 from millrace.sink.secrets import read_secret
 
 CASSANDRA = {"kind": "cassandra", "hosts": ["127.0.0.1"]}
@@ -21,6 +24,10 @@ CASSANDRA = {"kind": "cassandra", "hosts": ["127.0.0.1"]}
 def table(sinks: list[Any], **more: Any) -> Any:
     schema = {"type": "record", "name": "notes", "fields": [{"name": "id", "type": "long"}]}
     return parse_table({"schema": schema, "primary_key": ["id"], "sinks": sinks, **more})
+
+
+def refuse_unable(declared: Any) -> None:
+    registry.refuse_unable(declared, SinkContext(places_below(Path("/nowhere"))))
 
 
 def test_an_unknown_kind_is_refused_by_name() -> None:
@@ -35,8 +42,8 @@ def test_a_policy_that_a_sink_cannot_honour_is_refused_in_words() -> None:
 
 
 def test_a_kind_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "sink_class", registry.sink_class.__wrapped__)
-    monkeypatch.setitem(registry.OURS, "cassandra", "millrace.sink.not_installed:CassandraSink")
+    monkeypatch.setattr(registry, "connector_class", registry.connector_class.__wrapped__)
+    monkeypatch.setattr(CassandraSettings, "connector", "millrace.sink.not_installed:CassandraSink")
     with pytest.raises(Invalid, match="driver") as refused:
         refuse_unable(table(["delta", CASSANDRA]))
     assert (refused.value.code, refused.value.remedy) == ("no_driver", "pip install 'millrace[cassandra]'")
@@ -44,7 +51,9 @@ def test_a_kind_without_its_driver_says_what_to_install(monkeypatch: pytest.Monk
 
 def test_every_extra_can_be_installed() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    assert set(EXTRAS.values()) <= project["optional-dependencies"].keys()
+    extras = {settings_class(kind).extra for kind in OURS} - {None}
+    assert extras
+    assert extras <= project["optional-dependencies"].keys()
 
 
 def group(number: int, version: int, **more: Any) -> StagedGroup:

@@ -6,15 +6,15 @@ from datetime import timedelta
 
 from millrace.exchange.aged import AgedVersions
 from millrace.exchange.ends import EndBox, RowsAged
-from millrace.model.sinks import AGED_BY_US
 from millrace.model.table import Definition
+from millrace.sink.registry import has_ability
 
 DAY_US = timedelta(days=1) // timedelta(microseconds=1)
 
 
 def ask_to_let_go(ends: EndBox, aged: AgedVersions, definition: Definition, kept_from: int) -> bool:
     """Whether there was something new to ask for."""
-    if not any(target.kind in AGED_BY_US for target in definition.table.targets):
+    if not any(has_ability(target.kind, "deletes_aged") for target in definition.table.targets):
         return False
     version = kept_from - kept_from % DAY_US
     if aged.last(definition.tenant, definition.table.name) >= version:

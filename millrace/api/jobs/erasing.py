@@ -203,7 +203,7 @@ def _delete_error_copies(platform: Platform, tenant: str, tables: list[dict[str,
     left = []
     for table in (known["table"] for known in tables):
         try:
-            delete_copies(platform.exchange.places, tenant, table)
+            delete_copies(platform.sink_context, tenant, table)
         except (MillraceError, OSError) as error:
             left.append(
                 f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."

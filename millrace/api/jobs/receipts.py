@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from millrace.settings import Settings
+from millrace.sink.registry import has_ability
 from millrace.wire.topics import DATA_KEPT_MS
 
 EVENTS_DAYS, ANSWERS_DAYS = 7, 1
 # By then no batch that names them is tried again.
 DEFINITIONS_DAYS = 1
-_WITH_TABLES = ("postgres", "jdbc", "cassandra", "bigquery")
 
 
 def emptied(sinks: list[dict[str, Any]], not_reached: list[dict[str, str]]) -> list[str]:
@@ -47,7 +47,7 @@ def remaining(settings: Settings, sinks: list[dict[str, Any]], not_reached: list
         f"{table['table']}: an empty table in sink {sink['name']!r} ({sink['kind']}): drop it there."
         for table in sinks
         for sink in table["sinks"]
-        if sink["kind"] in _WITH_TABLES
+        if has_ability(sink["kind"], "keeps_table")
     ]
     if settings.kafka.ops_kept_days is None:
         left.append(

@@ -35,7 +35,6 @@ from millrace.model.ops import Applied
 from millrace.model.table import Definition
 from millrace.read.rejected import rejected_rows
 from millrace.sink.delta.places import table_store
-from millrace.sink.secrets import read_secret
 from millrace.store import tables as t
 from millrace.store.records import find_import
 from millrace.validate.judge import judge
@@ -234,7 +233,7 @@ def _doubles(
 def _stored_keys(
     platform: Platform, origin: Import, definition: Definition, versions: set[int]
 ) -> dict[int, list[tuple[Any, ...]]]:
-    store = table_store(platform.exchange.places, definition, read_secret)
+    store = table_store(platform.sink_context, definition)
     columns = [*definition.table.primary_key, "_version"]
     found: dict[int, list[tuple[Any, ...]]] = {}
     wanted = pa.array(sorted(versions), pa.int64())

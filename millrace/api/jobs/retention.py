@@ -28,10 +28,11 @@ from millrace.model.table import Definition
 from millrace.observe import log, observe
 from millrace.seal.keyring import Keyring
 from millrace.settings import KEYS_HERE, KmsSettings
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.error_copies import copies_of_errors
 from millrace.sink.delta.places import remote_store
+from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import REMOVED_FILES_KEPT, STAGED_FILES_KEPT
-from millrace.sink.secrets import read_secret
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
 from millrace.store.engine import Store
@@ -40,16 +41,16 @@ FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
 ERRORS_SPEC = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
 
 
-def keep_retention(store: Store, exchange: Exchange, kms: KmsSettings, stopping: Event) -> None:
+def keep_retention(store: Store, exchange: Exchange, context: SinkContext, kms: KmsSettings, stopping: Event) -> None:
     """Until the platform stops, once an hour."""
     wait = FIRST_SECONDS
     while not stopping.wait(wait):
         wait = EVERY_SECONDS
-        let_go(store, exchange, time.time_ns() // 1000, kms)
+        let_go(store, exchange, context, time.time_ns() // 1000, kms)
         clear_erased(store, exchange, time.time_ns() // 1000)
 
 
-def let_go(store: Store, exchange: Exchange, now_us: int, kms: KmsSettings = KEYS_HERE) -> int:
+def let_go(store: Store, exchange: Exchange, context: SinkContext, now_us: int, kms: KmsSettings = KEYS_HERE) -> int:
     """How many tables had something to let go."""
     agreements: dict[str, Agreement] = {}
     with store.read() as connection:
@@ -65,13 +66,13 @@ def let_go(store: Store, exchange: Exchange, now_us: int, kms: KmsSettings = KEY
         named = definition.tenant, definition.table.name
         where, days = "/".join(named), agreements[definition.tenant].sink_retention_days
         gone += _tried(f"{where}, rejected", partial(_forget_rejected, places, keyring, definition, errors[named]))
-        _tried(f"{where}, copies of rejected", partial(_forget_copied, places, definition, errors[named]))
+        _tried(f"{where}, copies of rejected", partial(_forget_copied, context, definition, errors[named]))
         if days is None:
             continue
         kept_from = now_us - days * DAY_US
         _tried(where, partial(ask_to_let_go, exchange.ends, exchange.aged, definition, kept_from))
         for target in definition.table.targets:
-            gone += _tried(f"{where}, {target.name}", partial(_forget_rows, places, definition, target, kept_from))
+            gone += _tried(f"{where}, {target.name}", partial(_forget_rows, context, definition, target, kept_from))
     return gone
 
 
@@ -89,18 +90,18 @@ def _forget_rejected(places: Places, keyring: Keyring, definition: Definition, v
     return (rejected.root / LOG_FOLDER).is_dir() and _forget(LakeTable(rejected, ERRORS_SPEC), version)
 
 
-def _forget_copied(places: Places, definition: Definition, version: int) -> bool:
+def _forget_copied(context: SinkContext, definition: Definition, version: int) -> bool:
     named = definition.tenant, definition.table.name
-    copies = copies_of_errors(places, *named) if places.errors(*named).is_dir() else None
+    copies = copies_of_errors(context, *named) if context.places.errors(*named).is_dir() else None
     return copies is not None and _forget(LakeTable(copies, ERRORS_SPEC), version)
 
 
-def _forget_rows(places: Places, definition: Definition, target: SinkTarget, version: int) -> bool:
+def _forget_rows(context: SinkContext, definition: Definition, target: SinkTarget, version: int) -> bool:
     named = definition.tenant, definition.table.name
-    if target.kind == DELTA_KIND and (places.table(*named) / LOG_FOLDER).is_dir():
-        return _forget(LakeTable(places.table_store(*named), spec_of(definition)), version)
+    if target.kind == DELTA_KIND and (context.places.table(*named) / LOG_FOLDER).is_dir():
+        return _forget(LakeTable(context.places.table_store(*named), spec_of(definition)), version)
     if target.kind == REMOTE_DELTA_KIND:
-        files = remote_store(places, target.settings, *named, read_secret)
+        files = remote_store(context, DeltaRemoteSettings.of(target), *named)
         return _forget(LakeTable(files, spec_of(definition)), version)
     return False
 

@@ -9,7 +9,7 @@ from millrace.api.declaring import read_agreement
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import tables_of
 from millrace.api.routes.declarations import answer_to
-from millrace.declare.json_schemas import SCHEMAS, schema_named
+from millrace.declare.json_schemas import SCHEMAS
 from millrace.model import ops
 from millrace.model.agreement_document import document_of
 from millrace.model.change_words import words_changed
@@ -17,6 +17,7 @@ from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid, Missing, Refused
 from millrace.model.names import checked_name
 from millrace.model.table_document import table_document_of
+from millrace.sink.json_schemas import schema_named
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
 

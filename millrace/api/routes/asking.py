@@ -14,7 +14,6 @@ from millrace.arrow.types import stored_schema
 from millrace.auth.tokens import Caller
 from millrace.read.query import Limits, QueryResult, ReadableTable, run_query
 from millrace.sink.delta.places import table_store
-from millrace.sink.secrets import read_secret
 
 router = APIRouter(prefix="/v1", tags=["query"])
 
@@ -35,12 +34,7 @@ def _run(platform: Platform, caller: Caller, question: Question) -> QueryResult:
     with platform.store.read() as connection:
         definitions = [one for one in tables_of(connection, caller.tenant) if caller.sees_table(one.table.name)]
     readable = [
-        ReadableTable(
-            d.tenant,
-            d.table.name,
-            stored_schema(d.columns),
-            partial(table_store, platform.exchange.places, d, read_secret),
-        )
+        ReadableTable(d.tenant, d.table.name, stored_schema(d.columns), partial(table_store, platform.sink_context, d))
         for d in definitions
     ]
     limits = platform.settings.query

@@ -108,10 +108,10 @@ async def define_table(
     caller.must_see(tenant)
     checked_name("tenant", tenant)
     with platform.store.read() as connection:
-        declaration, doubts = read_table(connection, tenant, table, document)
+        declaration, doubts = read_table(platform.sink_context, connection, tenant, table, document)
         new_sinks = sinks_to_try(connection, tenant, declaration)
     if new_sinks:
-        doubts = (*doubts, *await asyncio.to_thread(try_sinks, new_sinks, really=check))
+        doubts = (*doubts, *await asyncio.to_thread(try_sinks, new_sinks, platform.sink_context, really=check))
     if strict:
         refuse_doubts(doubts)
     body = {"declaration": declaration.to_dict(), "new_generation": new_generation, "wait": wait_turn}
@@ -168,14 +168,14 @@ def list_tables(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[s
     caller.must_see(tenant)
     with platform.store.read() as connection:
         seen = [one for one in tables_of(connection, tenant) if caller.sees_table(one.table.name)]
-        return {"items": [table_document(definition, platform.exchange.places) for definition in seen]}
+        return {"items": [table_document(definition, platform.sink_context) for definition in seen]}
 
 
 @router.get("/tenants/{tenant}/tables/{table}")
 def show_table(tenant: str, table: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     caller.must_see(tenant)
     with platform.store.read() as connection:
-        return table_document(find_table(connection, tenant, table), platform.exchange.places)
+        return table_document(find_table(connection, tenant, table), platform.sink_context)
 
 
 @router.get("/ops/{op_id}")

@@ -18,7 +18,6 @@ from millrace.model.table import Definition, TableDeclaration, define
 from millrace.read.catalogue import table_status
 from millrace.sink.delta.places import table_store
 from millrace.sink.planned import sink_plans
-from millrace.sink.secrets import read_secret
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
@@ -50,16 +49,16 @@ def diff_table(
     }
     try:
         with platform.store.read() as connection:
-            declaration, doubts = read_table(connection, tenant, table, document)
+            declaration, doubts = read_table(platform.sink_context, connection, tenant, table, document)
             new_sinks = sinks_to_try(connection, tenant, declaration)
-        doubts = (*doubts, *try_sinks(new_sinks))
+        doubts = (*doubts, *try_sinks(new_sinks, platform.sink_context))
         answer["warnings"] = [doubt.to_dict() for doubt in doubts]
         if strict:
             refuse_doubts(doubts)
         if before is None or new_generation:
             begun, after = _begun(before, declaration), _next(tenant, before, declaration, begins=True)
             return {**answer, **begun, "ddl": [*begun["ddl"], *sink_plans(before, after)]}
-        files = table_status(table_store(platform.exchange.places, before, read_secret)).files
+        files = table_status(table_store(platform.sink_context, before)).files
         changed = _changed(before, history, declaration, files)
         if changed:
             changed["ddl"] += sink_plans(before, _next(tenant, before, declaration, begins=False))

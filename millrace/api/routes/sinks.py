@@ -59,7 +59,7 @@ def check_sink(tenant: str, table: str, sink: str, caller: CallerDep, platform: 
     target = _target(platform, tenant, table, sink)
     if target.kind == DELTA_KIND:
         return {"sink": sink, "kind": target.kind, "ok": True, "reason": None}
-    doubts = try_sinks([target])
+    doubts = try_sinks([target], platform.sink_context)
     return {"sink": sink, "kind": target.kind, "ok": not doubts, "reason": doubts[0].likely if doubts else None}
 
 

@@ -14,7 +14,7 @@ from millrace.model.names import new_id
 from millrace.notify.attempt import send_event, told
 from millrace.notify.subscription import EVERYTHING, IN_ORDER, moment
 from millrace.notify.subscriptions import Subscriptions, Wanted
-from millrace.outbound.addresses import parse_target, permitted_addresses
+from millrace.outbound.addresses import parse_target, permitted
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/subscriptions", tags=["webhooks"])
 LOOK_UP_SECONDS = 5.0
@@ -55,7 +55,7 @@ async def check_url(platform: Platform, url: str) -> None:
     target = parse_target(url)
     try:
         async with asyncio.timeout(LOOK_UP_SECONDS):
-            await permitted_addresses(target, platform.settings.api.private_targets)
+            await asyncio.to_thread(permitted, target.host, platform.settings.api.private_targets)
     except (Unavailable, TimeoutError):
         return
 

@@ -1,12 +1,9 @@
-"""BigQuery: a load job into a staging table and one guarded MERGE, so that the greatest version of each key stays.
-
-A dataset per tenant. Deleted keys stay as rows marked so in the table; readers have a view without them. What the table was
-prepared for and its floor are labels of the table."""
+"""BigQuery as a connector: load jobs, guarded MERGE statements, labels that say how far a table was brought."""
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 from google.api_core.client_options import ClientOptions
@@ -19,8 +16,8 @@ from google.resumable_media import DataCorruption, InvalidResponse
 from millrace.arrow.types import arrow_type
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.evolution import path
-from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
-from millrace.model.table import Definition, TableDeclaration
+from millrace.model.sinks import Fault, SinkFailed
+from millrace.model.table import Definition
 from millrace.sink.bigquery.ddl import (
     DEFINITION_LABEL,
     FLOOR_LABEL,
@@ -33,62 +30,24 @@ from millrace.sink.bigquery.ddl import (
     table_name,
     type_of,
 )
+from millrace.sink.bigquery.settings import BigQuerySettings
 from millrace.sink.bigquery.stage import AGAIN, JOB_SECONDS, REQUEST_SECONDS, find_table, newest, stage
 from millrace.sink.connector import Definitions, Work
+from millrace.sink.context import SinkContext
 from millrace.sink.google_account import service_account
 
 SCOPES = ("https://www.googleapis.com/auth/bigquery",)
 
 
 class BigQuerySink:
-    kind: ClassVar[str] = "bigquery"
-    abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True, survives="power")
-    settings_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["project"],
-        "properties": {
-            "project": {
-                "type": "string",
-                "examples": ["acme-analytics"],
-                "description": "The project that holds the datasets and runs the jobs.",
-            },
-            "dataset": {
-                "type": "string",
-                "default": "millrace",
-                "description": "How the tenant's dataset begins: its name is this, an underscore and the tenant's name.",
-            },
-            "location": {"type": "string", "default": "US", "description": "Where the dataset is made."},
-            "credentials": {
-                "type": "string",
-                "format": "secret",
-                "description": "A reference to a service account's key file (env:…, file:… or k8s:…). The account may make "
-                "datasets and tables, and run jobs. Needed but with an endpoint of your own.",
-            },
-            "endpoint": {
-                "type": "string",
-                "format": "uri",
-                "description": "An address that speaks BigQuery's protocol, if not Google's own.",
-            },
-        },
-    }
-
-    @classmethod
-    def declared(cls, _table: TableDeclaration, target: SinkTarget) -> Abilities:
-        """Refuses settings that could never work, when they are declared."""
-        _checked_prefix(str(target.settings.get("dataset", "millrace")))
-        _refuse_without_account(target.settings)
-        return cls.abilities
-
-    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
-        given = target.settings
-        self._prefix = _checked_prefix(str(given.get("dataset", "millrace")))
-        self._location = str(given.get("location", "US"))
+    def __init__(self, settings: BigQuerySettings, context: SinkContext) -> None:
+        self._prefix = settings.dataset
+        self._location = settings.location
         self._client = bigquery.Client(
-            project=str(given["project"]),
-            credentials=_credentials(given, secret),
+            project=settings.project,
+            credentials=_credentials(settings, context),
             location=self._location,
-            client_options=ClientOptions(api_endpoint=given["endpoint"]) if "endpoint" in given else None,
+            client_options=ClientOptions(api_endpoint=settings.endpoint) if settings.endpoint else None,
         )
         self._prepared: dict[tuple[str, str], str] = {}
 
@@ -221,23 +180,8 @@ class BigQuerySink:
         return list(job.result(retry=AGAIN, job_retry=None, timeout=JOB_SECONDS))
 
 
-def _credentials(settings: Mapping[str, Any], secret: Callable[[str], str]) -> Any:
+def _credentials(settings: BigQuerySettings, context: SinkContext) -> Any:
     """The tenant's own service account, never the platform's. Its tokens are signed here: nothing is asked for them."""
-    if "credentials" in settings:
-        return service_account(secret(str(settings["credentials"])), SCOPES)
-    _refuse_without_account(settings)
+    if settings.credentials is not None:
+        return service_account(context.secret(settings.credentials), SCOPES)
     return AnonymousCredentials()  # type: ignore[no-untyped-call]
-
-
-def _refuse_without_account(settings: Mapping[str, Any]) -> None:
-    """Only an address of the tenant's own may do without; else the library would look for the platform's account."""
-    if "credentials" not in settings and "endpoint" not in settings:
-        raise Invalid(
-            "A BigQuery sink needs credentials.", remedy="Give a reference to a secret of yours.", code="no_credentials"
-        )
-
-
-def _checked_prefix(prefix: str) -> str:
-    if not prefix.replace("_", "a").isalnum() or not prefix.isascii():
-        raise Invalid(f"{prefix!r:.60} cannot begin a dataset's name.", remedy="Use letters, digits and '_'.")
-    return prefix

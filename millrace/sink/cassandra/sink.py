@@ -1,12 +1,10 @@
-"""Cassandra: every mutation carries its version as its timestamp, and every column, so that the last one wins whole.
-
-Rows of one partition travel in one unlogged batch; a window of batches is under way at a time."""
+"""Cassandra as a connector: tables that are reshaped in place, and a window of batches under way."""
 
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any
 
 import cassandra.protocol
 import numpy as np
@@ -31,9 +29,8 @@ from millrace.model.columns import DELETED_COLUMN
 from millrace.model.defaults import stored_default
 from millrace.model.errors import MillraceError
 from millrace.model.evolution import path
-from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
-from millrace.sink.addresses import is_allowed, permitted
 from millrace.sink.cassandra.ddl import (
     META,
     alterations,
@@ -47,62 +44,31 @@ from millrace.sink.cassandra.ddl import (
     wire_columns,
 )
 from millrace.sink.cassandra.frames import by_partition, cells_of, small_numbers
+from millrace.sink.cassandra.settings import CassandraSettings
 from millrace.sink.cassandra.window import REQUEST_SECONDS, Window
 from millrace.sink.connector import Definitions, Work
+from millrace.sink.context import SinkContext
 
 DAY_SECONDS = 86_400
 
 
 class CassandraSink:
-    kind: ClassVar[str] = "cassandra"
-    abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True)
-    settings_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["hosts"],
-        "properties": {
-            "hosts": {
-                "type": "array",
-                "items": {"type": "string", "format": "hostname"},
-                "description": "Some of the cluster's nodes.",
-            },
-            "port": {"type": "integer", "default": 9042, "description": "Of the native protocol."},
-            "user": {"type": "string", "description": "Who writes; needs CREATE, ALTER, SELECT and MODIFY."},
-            "password": {
-                "type": "string",
-                "format": "secret",
-                "description": "A reference to the secret: env:…, file:… or k8s:….",
-            },
-            "local_dc": {"type": "string", "description": "The data centre to write to; else the first node's."},
-            "consistency": {
-                "type": "string",
-                "enum": ["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"],
-                "default": "LOCAL_QUORUM",
-                "description": "How many replicas must have a write before it counts as durable.",
-            },
-            "replication": {
-                "type": "object",
-                "default": {"class": "SimpleStrategy", "replication_factor": 1},
-                "description": "Of the keyspaces that are made, as Cassandra writes it.",
-            },
-            "sink_retention_days": {"type": "integer", "description": "Rows live so long, counted from their version."},
-        },
-    }
-
-    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
-        self._settings = given = target.settings
-        auth = PlainTextAuthProvider(given["user"], secret(str(given["password"]))) if "user" in given else None
-        policy = TokenAwarePolicy(DCAwareRoundRobinPolicy(given.get("local_dc", "")))
+    def __init__(self, settings: CassandraSettings, context: SinkContext) -> None:
+        self._settings = settings
+        permitted = context.permitted
         profile = ExecutionProfile(
-            consistency_level=getattr(ConsistencyLevel, given.get("consistency", "LOCAL_QUORUM")),
+            consistency_level=getattr(ConsistencyLevel, settings.consistency),
             request_timeout=REQUEST_SECONDS,
             # Nodes that the cluster names itself are judged as those that the tenant named.
-            load_balancing_policy=HostFilterPolicy(policy, lambda host: is_allowed(str(host.address))),
+            load_balancing_policy=HostFilterPolicy(
+                TokenAwarePolicy(DCAwareRoundRobinPolicy(settings.local_dc)),
+                lambda host: permitted.is_allowed(str(host.address)),
+            ),
         )
         self._cluster = Cluster(
-            [address for host in given["hosts"] for address in permitted(str(host))],
-            port=int(given.get("port", 9042)),
-            auth_provider=auth,
+            [address for host in settings.hosts for address in permitted(host)],
+            port=settings.port,
+            auth_provider=_login(settings, context),
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             connect_timeout=10,
         )
@@ -115,7 +81,7 @@ class CassandraSink:
         return [create(after)] if before is None else alterations(after, path(known.__getitem__, before, after))
 
     def check(self) -> None:
-        self._run("CREATE KEYSPACE IF NOT EXISTS millrace_check WITH replication = " + _map(self._replication()))
+        self._run("CREATE KEYSPACE IF NOT EXISTS millrace_check WITH replication = " + _map(self._settings.replication))
         self._run("CREATE TABLE IF NOT EXISTS millrace_check.t (k bigint PRIMARY KEY)")
         self._run("INSERT INTO millrace_check.t (k) VALUES (1) USING TIMESTAMP 1")
         self._run("DROP KEYSPACE millrace_check")
@@ -124,7 +90,7 @@ class CassandraSink:
         if self._prepared.get(place(definition)) == definition.fingerprint:
             return
         space = quoted(keyspace(definition.tenant, definition.table.key_space))
-        self._run(f"CREATE KEYSPACE IF NOT EXISTS {space} WITH replication = {_map(self._replication())}")
+        self._run(f"CREATE KEYSPACE IF NOT EXISTS {space} WITH replication = {_map(self._settings.replication)}")
         self._run(f"CREATE TABLE IF NOT EXISTS {space}.{META} (name text PRIMARY KEY, definition text, floor bigint)")
         found = self._ask(f"SELECT definition FROM {space}.{META} WHERE name = %s", [definition.table.name])
         before = definitions(found[0].definition) if found and found[0].definition else None
@@ -214,7 +180,7 @@ class CassandraSink:
         window.finish()
 
     def _upsert(self, window: Window, definition: Definition, batch: pa.RecordBatch) -> None:
-        days = self._settings.get("sink_retention_days")
+        days = self._settings.sink_retention_days
         if days:
             batch = batch.filter(pa.array(_seconds_left(batch, days) > 0))
         if not batch.num_rows:
@@ -274,10 +240,6 @@ class CassandraSink:
     def close(self) -> None:
         self._cluster.shutdown()
 
-    def _replication(self) -> dict[str, Any]:
-        given: dict[str, Any] = self._settings.get("replication", {"class": "SimpleStrategy", "replication_factor": 1})
-        return given
-
     def _connected(self) -> Session:
         if self._session is None:
             self._session = self._cluster.connect()
@@ -289,6 +251,12 @@ class CassandraSink:
     def _ask(self, statement: str, values: Sequence[Any]) -> Any:
         found = self._connected().execute(statement, values or None)
         return list(found)
+
+
+def _login(settings: CassandraSettings, context: SinkContext) -> PlainTextAuthProvider | None:
+    if settings.user is None:
+        return None
+    return PlainTextAuthProvider(settings.user, context.secret(settings.password) if settings.password else "")
 
 
 def _plain(cell: Any) -> Any:

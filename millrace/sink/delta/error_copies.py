@@ -5,7 +5,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
-from millrace.exchange.places import Places
 from millrace.lake.batch import Batch, Delivery
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.remote import RemoteStore
@@ -14,24 +13,24 @@ from millrace.lake.sidecar import StagedFile
 from millrace.lake.store import TEMPORARY_FOLDER
 from millrace.lake.table import LakeTable
 from millrace.seal.files import SealedStore
-from millrace.settings import Settings
-from millrace.sink.delta.places import ERRORS_PLACE, remote_store
+from millrace.sink.context import SinkContext
+from millrace.sink.delta.places import remote_store
+from millrace.sink.delta.settings import ERRORS_PLACE
 from millrace.sink.delta.upkeep import Upkeep
-from millrace.sink.secrets import read_secret
 
 OPEN_TABLES = 256
 
 
-def copies_of_errors(places: Places, tenant: str, table: str) -> RemoteStore | None:
+def copies_of_errors(context: SinkContext, tenant: str, table: str) -> RemoteStore | None:
     """None if the operator keeps no copies, or there is none of this table."""
-    if Settings().lake.errors_location is None:
+    if context.lake.errors_location is None:
         return None
-    store = remote_store(places, ERRORS_PLACE, tenant, table, read_secret)
+    store = remote_store(context, ERRORS_PLACE, tenant, table)
     return store if store.list(LOG_FOLDER) else None
 
 
-def delete_copies(places: Places, tenant: str, table: str) -> None:
-    store = copies_of_errors(places, tenant, table)
+def delete_copies(context: SinkContext, tenant: str, table: str) -> None:
+    store = copies_of_errors(context, tenant, table)
     if store is None:
         return
     # The log last: whoever breaks off finds the table again.
@@ -41,8 +40,8 @@ def delete_copies(places: Places, tenant: str, table: str) -> None:
 
 
 class ErrorCopies:
-    def __init__(self, places: Places, spec: TableSpec, upkeep: Upkeep) -> None:
-        self._places = places
+    def __init__(self, context: SinkContext, spec: TableSpec, upkeep: Upkeep) -> None:
+        self._context = context
         self._spec = spec
         self._upkeep = upkeep
         self._tables: OrderedDict[tuple[str, str], LakeTable] = OrderedDict()
@@ -60,7 +59,7 @@ class ErrorCopies:
     def _table(self, tenant: str, table: str) -> LakeTable:
         opened = self._tables.pop((tenant, table), None)
         if opened is None:
-            opened = LakeTable(remote_store(self._places, ERRORS_PLACE, tenant, table, read_secret), self._spec)
+            opened = LakeTable(remote_store(self._context, ERRORS_PLACE, tenant, table), self._spec)
         self._tables[tenant, table] = opened
         if len(self._tables) > OPEN_TABLES:
             self._tables.popitem(last=False)

@@ -4,126 +4,98 @@
 with the tenant's own keys, and its hosts are judged as a webhook's are; names below it follow the one rule: TENANT/TABLE."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
-from millrace.exchange.places import Places
 from millrace.lake.hdfs import HdfsObjects
-from millrace.lake.http import Addresses
-from millrace.lake.objects import Objects
 from millrace.lake.remote import RemoteStore
-from millrace.lake.s3 import S3Objects
-from millrace.lake.s3_signing import S3Keys
 from millrace.lake.store import Store
-from millrace.model.errors import Clash, Invalid, Unavailable
+from millrace.model.errors import Clash, Unavailable
 from millrace.model.names import checked_name
 from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition, TableDeclaration
-from millrace.settings import Settings
-from millrace.sink.addresses import permitted
+from millrace.outbound.addresses import resolve
+from millrace.outbound.objects import Objects
+from millrace.outbound.pinning import Addresses
+from millrace.outbound.s3 import S3Objects
+from millrace.outbound.s3_signing import S3Keys
+from millrace.outbound.webhdfs import NAME_NODE_PORTS, identity, name_node
+from millrace.sink.context import SinkContext
+from millrace.sink.delta.settings import ERRORS_PLACE, PLATFORM, DeltaRemoteSettings
 
-PLATFORM = "platform"
-# Where the operator keeps rejected rows; no tenant can declare it.
-ERRORS_PLACE = {"location": "platform-errors"}
 # Which of the operator's settings names the place.
-_OPERATORS = {PLATFORM: "location", ERRORS_PLACE["location"]: "errors_location"}
-DEFAULT_REGION = "us-east-1"
-# Where a name node answers HTTP, if nothing else is said.
-NAME_NODE_PORTS = {"hdfs": 9870, "webhdfs": 9870, "swebhdfs": 9871}
-SCHEMES = ("s3", *NAME_NODE_PORTS)
-
-Secret = Callable[[str], str]
+_OPERATORS = {PLATFORM: "location", ERRORS_PLACE.location: "errors_location"}
+_SHARED = ("endpoint", "region", "access_key", "secret_key", "session_token", "user", "token")
 
 
-def check_place(settings: Mapping[str, Any]) -> None:
-    """Refuses a declared place that could never be written to."""
-    if settings["location"] == PLATFORM:
-        if set(settings) != {"location"}:
-            raise Invalid("The platform's lake has no settings of yours.", remedy="Leave all but the location out.")
-        return
-    location = str(settings["location"])
-    parts = urlsplit(location)
-    if parts.scheme not in SCHEMES or not _is_plain(parts):
-        remedy = "Write s3://BUCKET/PATH or hdfs://HOST:PORT/PATH."
-        raise Invalid(f"{location!r:.80} is no place for a table.", remedy=remedy, code="bad_path")
-    for name in ("access_key", "secret_key") if parts.scheme == "s3" else ():
-        if name not in settings:
-            raise Invalid(
-                f"A table in {location!r:.60} needs {name}.",
-                remedy="Give a reference to a secret of yours: env:…, file:… or k8s:….",
-                code="no_credentials",
-            )
-
-
-def table_url(settings: Mapping[str, Any], tenant: str, table: str) -> str:
+def table_url(context: SinkContext, place: DeltaRemoteSettings, tenant: str, table: str) -> str:
     """As readers name it."""
-    location = str(_resolved(settings)[0]["location"]).rstrip("/")
+    location = _resolved(context, place)[0].location.rstrip("/")
     return f"{location}/{checked_name('tenant', tenant)}/{checked_name('table', table)}"
 
 
-def table_objects(settings: Mapping[str, Any], tenant: str, table: str, secret: Secret) -> Objects:
-    given, addresses = _resolved(settings)
-    url = table_url(settings, tenant, table)
+def table_objects(context: SinkContext, place: DeltaRemoteSettings, tenant: str, table: str) -> Objects:
+    given, addresses = _resolved(context, place)
+    url = table_url(context, place, tenant, table)
     parts = urlsplit(url)
     if parts.scheme in NAME_NODE_PORTS:
-        return HdfsObjects(url, given.get("endpoint") or _name_node(parts), parts.path, _who(given, secret), addresses)
-    token = secret(str(given["session_token"])) if given.get("session_token") else None
-    keys = S3Keys(secret(str(given["access_key"])), secret(str(given["secret_key"])), token)
-    region = str(given.get("region") or DEFAULT_REGION)
-    return S3Objects(parts.netloc, parts.path.strip("/"), keys, addresses, given.get("endpoint"), region)
+        who = identity(given.user, context.secret(given.token) if given.token else None)
+        return HdfsObjects(url, given.endpoint or name_node(parts), parts.path, who, addresses)
+    token = context.secret(given.session_token) if given.session_token else None
+    keys = S3Keys(context.secret(given.access_key or ""), context.secret(given.secret_key or ""), token)
+    return S3Objects(parts.netloc, parts.path.strip("/"), keys, addresses, given.endpoint, given.region)
 
 
-def copies_of(places: Places, settings: Mapping[str, Any], tenant: str, table: str) -> Path:
+def copies_of(context: SinkContext, place: DeltaRemoteSettings, tenant: str, table: str) -> Path:
     """The folder through which the table is read; another place is another folder."""
-    named = f"{table_url(settings, tenant, table)}\n{_resolved(settings)[0].get('endpoint')}"
-    return places.copies(tenant, table, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
+    named = f"{table_url(context, place, tenant, table)}\n{_resolved(context, place)[0].endpoint}"
+    return context.places.copies(tenant, table, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
 
 
-def remote_store(places: Places, settings: Mapping[str, Any], tenant: str, table: str, secret: Secret) -> RemoteStore:
-    objects = table_objects(settings, tenant, table, secret)
-    return RemoteStore(copies_of(places, settings, tenant, table), objects)
+def remote_store(context: SinkContext, place: DeltaRemoteSettings, tenant: str, table: str) -> RemoteStore:
+    objects = table_objects(context, place, tenant, table)
+    return RemoteStore(copies_of(context, place, tenant, table), objects)
 
 
-def table_store(places: Places, definition: Definition, secret: Secret) -> Store:
+def table_store(context: SinkContext, definition: Definition) -> Store:
     """Where the table's rows are read: on this machine if they are, else in the first place that it names."""
-    settings, named = _elsewhere(definition), (definition.tenant, definition.table.name)
-    return places.table_store(*named) if settings is None else remote_store(places, settings, *named, secret)
+    place, named = _remote_place(definition), (definition.tenant, definition.table.name)
+    return context.places.table_store(*named) if place is None else remote_store(context, place, *named)
 
 
-def location_of(places: Places, definition: Definition) -> str:
+def location_of(context: SinkContext, definition: Definition) -> str:
     """The same for people, and for readers of their own."""
-    settings, named = _elsewhere(definition), (definition.tenant, definition.table.name)
-    if settings is None:
-        return str(places.table(*named))
+    place, named = _remote_place(definition), (definition.tenant, definition.table.name)
+    if place is None:
+        return str(context.places.table(*named))
     try:
-        return table_url(settings, *named)
+        return table_url(context, place, *named)
     except Unavailable:
         return PLATFORM
 
 
-def _elsewhere(definition: Definition) -> Mapping[str, Any] | None:
+def _remote_place(definition: Definition) -> DeltaRemoteSettings | None:
     targets = definition.table.targets
     if any(target.kind == DELTA_KIND for target in targets):
         return None
-    return next((target.settings for target in targets if target.kind == REMOTE_DELTA_KIND), None)
+    return next((DeltaRemoteSettings.of(target) for target in targets if target.kind == REMOTE_DELTA_KIND), None)
 
 
-def placed(table: TableDeclaration, before: Sequence[SinkTarget]) -> TableDeclaration:
+def placed(context: SinkContext, table: TableDeclaration, before: Sequence[SinkTarget]) -> TableDeclaration:
     """The declaration with every `delta` where it belongs: where it is already, else where the operator wants new tables.
     Refuses to move a table: what it holds would stay behind."""
     known = {target.name: target for target in before}
-    return replace(table, targets=tuple(_placed(table, target, known.get(target.name)) for target in table.targets))
+    is_remote = context.lake.location is not None
+    targets = tuple(_placed(table, target, known.get(target.name), is_remote) for target in table.targets)
+    return replace(table, targets=targets)
 
 
-def _placed(table: TableDeclaration, target: SinkTarget, before: SinkTarget | None) -> SinkTarget:
+def _placed(table: TableDeclaration, target: SinkTarget, before: SinkTarget | None, is_remote: bool) -> SinkTarget:
     there = before if before is not None and before.kind in (DELTA_KIND, REMOTE_DELTA_KIND) else None
-    if target.kind == DELTA_KIND:
-        is_remote = _is_platforms(there) if there is not None else Settings().lake.location is not None
-        if is_remote:
-            target = replace(target, kind=REMOTE_DELTA_KIND, settings={"location": PLATFORM})
+    if target.kind == DELTA_KIND and (_is_platforms(there) if there is not None else is_remote):
+        target = replace(target, kind=REMOTE_DELTA_KIND, settings={"location": PLATFORM})
     if there is None or target.kind not in (DELTA_KIND, REMOTE_DELTA_KIND) or _where(there) == _where(target):
         return target
     raise Clash(
@@ -141,35 +113,15 @@ def _where(target: SinkTarget) -> str:
     return str(target.settings.get("location", "this platform's disk")).rstrip("/")
 
 
-def _resolved(settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], Addresses]:
+def _resolved(context: SinkContext, place: DeltaRemoteSettings) -> tuple[DeltaRemoteSettings, Addresses]:
     """The settings themselves, and how hosts are looked up: the operator's own need no judging."""
-    if settings["location"] not in _OPERATORS:
-        check_place(settings)
-        return settings, permitted
-    given, named = Settings().lake.model_dump(exclude_none=True), _OPERATORS[settings["location"]]
-    if named not in given:
+    if place.location not in _OPERATORS:
+        return place, context.permitted
+    named = _OPERATORS[place.location]
+    location = getattr(context.lake, named)
+    if location is None:
         raise Unavailable(
             "The platform has no lake of its own.", remedy=f"Have the operator set MILLRACE_LAKE__{named.upper()}."
         )
-    given["location"] = given[named]
-    check_place(given)
-    return given, lambda host: [host]
-
-
-def _name_node(parts: SplitResult) -> str:
-    """Of an hdfs:// place the port is that of Hadoop's own protocol."""
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    usual = NAME_NODE_PORTS[parts.scheme]
-    port = usual if parts.scheme == "hdfs" else parts.port or usual
-    return f"{'https' if parts.scheme == 'swebhdfs' else 'http'}://{host}:{port}"
-
-
-def _who(given: Mapping[str, Any], secret: Secret) -> dict[str, str]:
-    if given.get("token"):
-        return {"delegation": secret(str(given["token"]))}
-    return {"user.name": str(given["user"])} if given.get("user") else {}
-
-
-def _is_plain(parts: SplitResult) -> bool:
-    told_twice = parts.query or parts.fragment or "@" in parts.netloc or ".." in parts.path.split("/")
-    return bool(parts.netloc) and not told_twice
+    shared = {name: getattr(context.lake, name) for name in _SHARED}
+    return DeltaRemoteSettings(location=location, **shared), resolve

@@ -1,17 +1,12 @@
-"""Delta tables in a bucket or in HDFS: the rows that couriers bring become data files there, one commit per delivery, the
-last version winning. The same tables as on this machine's disk, for readers that know nothing of ours."""
+"""Delta tables in a bucket or in HDFS as a connector: one commit per delivery."""
 
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from millrace.exchange.places import places_below
 from millrace.lake.batch import Batch, Delivery
 from millrace.lake.decide import as_add
 from millrace.lake.index import make_sidecar
@@ -22,11 +17,12 @@ from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.table import LakeTable
 from millrace.model.errors import Invalid, Unavailable
-from millrace.model.sinks import REMOTE_DELTA_KIND, Abilities, Fault, SinkFailed, SinkTarget
-from millrace.model.table import Definition, TableDeclaration
-from millrace.settings import Settings
+from millrace.model.sinks import Fault, SinkFailed
+from millrace.model.table import Definition
 from millrace.sink.connector import Definitions, Rows, Work
-from millrace.sink.delta.places import check_place, remote_store, table_objects
+from millrace.sink.context import SinkContext
+from millrace.sink.delta.places import remote_store, table_objects
+from millrace.sink.delta.settings import DeltaRemoteSettings
 
 OPEN_TABLES = 256
 # Each holds the rows of one staged file at most.
@@ -34,62 +30,16 @@ UPLOADS_AT_ONCE = 4
 
 
 class DeltaRemoteSink:
-    kind: ClassVar[str] = REMOTE_DELTA_KIND
-    abilities: ClassVar[Abilities] = Abilities(
-        atomic_publish=True, nested_types=True, exactly_once_append=True, survives="power"
-    )
-    settings_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["location"],
-        "properties": {
-            "location": {
-                "type": "string",
-                "format": "uri",
-                "description": "s3://BUCKET/PATH, hdfs://HOST:PORT/PATH or webhdfs://HOST:PORT/PATH (swebhdfs: TLS): the "
-                "table is below it at TENANT/TABLE. `platform`: where the operator keeps tables.",
-            },
-            "endpoint": {
-                "type": "string",
-                "format": "uri",
-                "description": "S3: an address that speaks its protocol and honours If-None-Match, if not Amazon's own. "
-                "HDFS: where the name node answers HTTP, if not http://HOST:9870.",
-            },
-            "region": {"type": "string", "default": "us-east-1", "description": "S3: of the bucket."},
-            "access_key": {
-                "type": "string",
-                "format": "secret",
-                "description": "S3: a reference to the key's name: env:…, file:… or k8s:….",
-            },
-            "secret_key": {"type": "string", "format": "secret", "description": "S3: a reference to the key itself."},
-            "session_token": {
-                "type": "string",
-                "format": "secret",
-                "description": "S3: a reference to the token that goes with temporary keys.",
-            },
-            "user": {"type": "string", "description": "HDFS: who writes, where the cluster believes what it is told."},
-            "token": {"type": "string", "format": "secret", "description": "HDFS: a reference to a delegation token."},
-        },
-    }
-
-    @classmethod
-    def declared(cls, _table: TableDeclaration, target: SinkTarget) -> Abilities:
-        check_place(target.settings)
-        # HDFS answers when its data nodes have the bytes in memory.
-        survives = "power" if str(target.settings["location"]).startswith("s3:") else "process"
-        return replace(cls.abilities, survives=survives)
-
-    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
-        self._settings = target.settings
-        self._secret = secret
-        self._places = places_below(Settings().home)
+    def __init__(self, settings: DeltaRemoteSettings, context: SinkContext) -> None:
+        self._place = settings
+        self._context = context
         self._definitions: Definitions | None = None
         self._prepared: dict[tuple[str, str], str] = {}
         self._tables: OrderedDict[tuple[str, str], LakeTable] = OrderedDict()
 
     def check(self) -> None:
         """Claims a name twice: a store that lets both have it would lose commits."""
-        objects = table_objects(self._settings, "millrace-check", f"t{uuid.uuid4().hex}", self._secret)
+        objects = table_objects(self._context, self._place, "millrace-check", f"t{uuid.uuid4().hex}")
         name = "_delta_log/00000000000000000000.json"
         try:
             is_first, is_second = objects.put_if_absent(name, b"first"), objects.put_if_absent(name, b"second")
@@ -135,7 +85,7 @@ class DeltaRemoteSink:
         known = definition.tenant, definition.table.name
         table = self._tables.pop(known, None)
         if table is None:
-            store = remote_store(self._places, self._settings, *known, self._secret)
+            store = remote_store(self._context, self._place, *known)
             table = LakeTable(store, spec_of(definition), self._definition)
         self._tables[known] = table
         if len(self._tables) > OPEN_TABLES:

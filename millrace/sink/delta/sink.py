@@ -23,7 +23,7 @@ from millrace.model.table import Definition
 from millrace.observe import log
 from millrace.seal.files import unseal
 from millrace.seal.keyring import Keyring
-from millrace.settings import Settings
+from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.error_copies import ErrorCopies
 from millrace.sink.delta.upkeep import Upkeep
@@ -97,12 +97,12 @@ class ErrorStore:
 
     name = ERROR_STORE
 
-    def __init__(self, places: Places, schema: pa.Schema, upkeep: Upkeep, keyring: Keyring) -> None:
-        self._places = places
+    def __init__(self, context: SinkContext, schema: pa.Schema, upkeep: Upkeep, keyring: Keyring) -> None:
+        self._places = context.places
         self._keyring = keyring
         self._spec = TableSpec(name="errors", schema=schema, key=(), deletion_vectors="auto")
         self._tables = OpenTables(upkeep)
-        self._copies = ErrorCopies(places, self._spec, upkeep) if Settings().lake.errors_location else None
+        self._copies = ErrorCopies(context, self._spec, upkeep) if context.lake.errors_location else None
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
         tenant, table = groups[0].tenant, groups[0].table

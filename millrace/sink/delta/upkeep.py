@@ -3,11 +3,10 @@ Roots and specs of written tables in, the ones that are due out."""
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from millrace.exchange.places import Places
 from millrace.exchange.safe_version import SafeVersion
@@ -19,9 +18,9 @@ from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.imports import REPLAYABLE_US
 from millrace.seal.keyring import Keyring
-from millrace.settings import Settings
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import remote_store
-from millrace.sink.secrets import read_secret
+from millrace.sink.delta.settings import DeltaRemoteSettings
 
 COMMITS = 20
 ROWS = 2_000_000
@@ -41,17 +40,17 @@ COPIES_KEPT = timedelta(days=7)
 
 
 class Due(NamedTuple):
-    """A table by its folder; one that lives elsewhere also by the settings of its target."""
+    """A table by its folder; a remote one also by its place."""
 
     root: Path
     spec: TableSpec
-    settings: Mapping[str, Any] | None = None
+    place: DeltaRemoteSettings | None = None
 
 
 @dataclass(slots=True)
 class _Wear:
     spec: TableSpec
-    settings: Mapping[str, Any] | None
+    place: DeltaRemoteSettings | None
     since: float
     commits: int = 0
     rows: int = 0
@@ -69,13 +68,13 @@ class Upkeep:
         self._busy_until = 0.0
         self._lock = threading.Lock()
 
-    def note(self, root: Path, spec: TableSpec, rows: int, settings: Mapping[str, Any] | None = None) -> None:
+    def note(self, root: Path, spec: TableSpec, rows: int, place: DeltaRemoteSettings | None = None) -> None:
         now = time.monotonic()
         with self._lock:
             if rows >= LARGE_COMMIT_ROWS:
                 self._busy_until = now + PAUSE_SECONDS
-            wear = self._worn.setdefault(root, _Wear(spec, settings, now))
-            wear.spec, wear.settings = spec, settings
+            wear = self._worn.setdefault(root, _Wear(spec, place, now))
+            wear.spec, wear.place = spec, place
             wear.commits += 1
             wear.rows += rows
 
@@ -85,19 +84,19 @@ class Upkeep:
             pausing = now > self._busy_until
             worn = [(root, wear) for root, wear in self._worn.items() if wear.is_heavy]
             waited = [root for root, wear in worn if pausing or now - wear.since > LONGEST_WAIT_SECONDS]
-            due = [Due(root, self._worn[root].spec, self._worn[root].settings) for root in waited]
+            due = [Due(root, self._worn[root].spec, self._worn[root].place) for root in waited]
             for root in waited:
                 del self._worn[root]
         return due
 
 
-def tidy(due: Due, places: Places, keyring: Keyring, settled: int) -> None:
+def tidy(due: Due, context: SinkContext, keyring: Keyring, settled: int) -> None:
     """Merges the table's small files and key files, forgets what late writes can no longer need, and deletes what no reader
     and no retry can want. Writers go on. `settled` is the safe version."""
-    if due.settings is not None:
-        _tidy_elsewhere(due, due.settings, places, settled)
+    if due.place is not None:
+        _tidy_remote(due, due.place, context, settled)
         return
-    store = _store(due.root, places, keyring)
+    store = _store(due.root, context.places, keyring)
     LakeTable(store, due.spec).maintain(settled)
     if _is_vacuum_due(due.root):
         vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
@@ -120,15 +119,15 @@ def drop_delivered(places: Places, settled: int) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _tidy_elsewhere(due: Due, settings: Mapping[str, Any], places: Places, settled: int) -> None:
+def _tidy_remote(due: Due, place: DeltaRemoteSettings, context: SinkContext, settled: int) -> None:
     """Of such a table, copies are here, in a folder TENANT/TABLE.PLACE, and what was staged for it."""
     tenant, table = due.root.parent.name, due.root.name.rpartition(".")[0]
-    store = remote_store(places, settings, tenant, table, read_secret)
+    store = remote_store(context, place, tenant, table)
     LakeTable(store, due.spec).maintain(settled)
     if _is_vacuum_due(due.root):
         vacuum(store, REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
-        vacuum(places.table_store(tenant, table), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
-    store.trim(Settings().lake.copies_mb << 20, COPIES_KEPT)
+        vacuum(context.places.table_store(tenant, table), REMOVED_FILES_KEPT, STAGED_FILES_KEPT)
+    store.trim(context.lake.copies_mb << 20, COPIES_KEPT)
 
 
 def settled_version(safe_version: SafeVersion) -> int:

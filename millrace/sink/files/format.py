@@ -20,7 +20,6 @@ from millrace.sink.encoders.arrow_text import to_csv
 from millrace.sink.encoders.json_cells import json_text
 from millrace.sink.files.avro import avro_names, container
 
-FORMATS = ("parquet", "avro", "jsonl", "csv")
 _BATCH_ROWS = 32_768
 
 

@@ -2,14 +2,13 @@
 
 The token is signed here: nothing in the key file makes us connect anywhere. It lives an hour, and is renewed before."""
 
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow.fs as pafs
 
-from millrace.sink.addresses import permitted
+from millrace.sink.context import SinkContext
+from millrace.sink.files.settings import FilesSettings
 from millrace.sink.google_account import service_account
 
 SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
@@ -18,9 +17,10 @@ RENEWED_BEFORE = timedelta(minutes=10)
 
 
 class GoogleFiles:
-    def __init__(self, settings: Mapping[str, Any], secret: Callable[[str], str]) -> None:
-        self._key = secret(str(settings["credentials"]))
-        self._endpoint = settings.get("endpoint")
+    def __init__(self, settings: FilesSettings, context: SinkContext) -> None:
+        self._key = context.secret(settings.credentials or "")
+        self._endpoint = settings.endpoint
+        self._permitted = context.permitted
         self._files: pafs.FileSystem | None = None
         self._until = datetime.min.replace(tzinfo=UTC)
 
@@ -38,8 +38,8 @@ class GoogleFiles:
     def _where(self) -> dict[str, str]:
         if self._endpoint is None:
             return {}
-        parts = urlsplit(str(self._endpoint))
-        permitted(parts.hostname or "")
+        parts = urlsplit(self._endpoint)
+        self._permitted(parts.hostname or "")
         return {"scheme": parts.scheme, "endpoint_override": parts.netloc}
 
 

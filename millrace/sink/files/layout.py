@@ -4,10 +4,9 @@ By import, or by the window of time in which the import was admitted; below that
 become names only after everything but letters, digits and a few signs is escaped, as Hive does it."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import quote
 
 import polars as pl
@@ -16,8 +15,8 @@ import pyarrow as pa
 from millrace.model.columns import parse_columns
 from millrace.model.errors import Invalid
 from millrace.model.table import TableDeclaration
+from millrace.sink.files.settings import FilesSettings
 
-LAYOUTS = ("import", "time")
 WINDOWS = {"hour": "date=%Y-%m-%d/hour=%H", "day": "date=%Y-%m-%d", "month": "month=%Y-%m"}
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 LONGEST_VALUE = 150
@@ -33,9 +32,8 @@ class Layout:
     columns: tuple[str, ...]
 
     @staticmethod
-    def of(settings: Mapping[str, Any]) -> "Layout":
-        columns = tuple(str(name) for name in settings.get("partition_by", ()))
-        return Layout(str(settings.get("layout", "import")), str(settings.get("window", "day")), columns)
+    def of(settings: FilesSettings) -> "Layout":
+        return Layout(settings.layout, settings.window, tuple(settings.partition_by))
 
     def refuse_unfit(self, table: TableDeclaration) -> None:
         kinds = {column.name: column.kind for column in parse_columns(table.schema)}

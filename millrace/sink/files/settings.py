@@ -1,67 +1,81 @@
-"""What can be set of a file sink, each with what it means: the source of its reference page."""
+"""Files: Parquet, Avro, JSON Lines or CSV in a folder, a bucket or HDFS; each chunk once, and a manifest of each import.
 
-from typing import Any
+Files are only added. A table with a key must say `mode: changelog`: older versions of a row stay beside newer ones, deletes
+are rows whose `_deleted` is true, and of each key the row with the greatest `_version` is the one that counts."""
 
-from millrace.sink.files.format import FORMATS
-from millrace.sink.files.layout import LAYOUTS, WINDOWS
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from millrace.model.errors import Invalid
+from millrace.model.sinks import Abilities
+from millrace.model.table import TableDeclaration
+from millrace.sink.context import SinkContext
+from millrace.sink.settings import ConnectorSettings, SecretReference, Uri
 
 CHANGELOG = "changelog"
-SETTINGS: dict[str, Any] = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": ["path"],
-    "properties": {
-        "path": {
-            "type": "string",
-            "format": "uri",
-            "examples": ["file:///srv/exports/daily"],
-            "description": "s3://BUCKET/PATH, gs://BUCKET/PATH, webhdfs://HOST:PORT/PATH (swebhdfs: TLS), or file:///PATH "
-            "below the folder that the operator allows. Tenant and table are folders in it; of a local path the tenant's "
-            "folder comes first.",
-        },
-        "format": {"type": "string", "enum": list(FORMATS), "default": "parquet", "description": "Of the files."},
-        "layout": {
-            "type": "string",
-            "enum": list(LAYOUTS),
-            "default": "import",
-            "description": "A folder per import, or one per window of time, by when the import was admitted.",
-        },
-        "window": {
-            "type": "string",
-            "enum": list(WINDOWS),
-            "default": "day",
-            "description": "How long a window is, with `layout: time`; in UTC.",
-        },
-        "partition_by": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "Columns whose values become folders NAME=VALUE; they stay in the files, too.",
-        },
-        "mode": {
-            "type": "string",
-            "enum": ["plain", CHANGELOG],
-            "default": "plain",
-            "description": "Files are only added, so a table with a primary key needs `changelog`: older versions of "
-            "a row stay; of each key the greatest `_version` counts, unless its `_deleted` is true.",
-        },
-        "region": {"type": "string", "default": "us-east-1", "description": "Of the S3 bucket."},
-        "endpoint": {
-            "type": "string",
-            "format": "uri",
-            "description": "An address that speaks S3's (or Google's) protocol, if not the cloud's own.",
-        },
-        "access_key": {
-            "type": "string",
-            "format": "secret",
-            "description": "S3: a reference to the key's name: env:…, file:… or k8s:….",
-        },
-        "secret_key": {"type": "string", "format": "secret", "description": "S3: a reference to the key itself."},
-        "credentials": {
-            "type": "string",
-            "format": "secret",
-            "description": "Google: a reference to a service account's key file.",
-        },
-        "user": {"type": "string", "description": "HDFS: who writes, where the cluster believes what it is told."},
-        "token": {"type": "string", "format": "secret", "description": "HDFS: a reference to a delegation token."},
-    },
-}
+_POWER_SAFE = ("s3://", "gs://")
+
+
+class FilesSettings(ConnectorSettings):
+    kind: ClassVar[str] = "files"
+    connector: ClassVar[str] = "millrace.sink.files.sink:FilesSink"
+    abilities: ClassVar[Abilities] = Abilities(
+        upsert=False, delete=False, nested_types=True, exactly_once_append=True, takes_ends=True, deletes_aged=True
+    )
+
+    path: Uri = Field(
+        examples=["file:///srv/exports/daily"],
+        description="s3://BUCKET/PATH, gs://BUCKET/PATH, webhdfs://HOST:PORT/PATH (swebhdfs: TLS), or file:///PATH "
+        "below the folder that the operator allows. Tenant and table are folders in it; of a local path the tenant's "
+        "folder comes first.",
+    )
+    format: Literal["parquet", "avro", "jsonl", "csv"] = Field("parquet", description="Of the files.")
+    layout: Literal["import", "time"] = Field(
+        "import", description="A folder per import, or one per window of time, by when the import was admitted."
+    )
+    window: Literal["hour", "day", "month"] = Field(
+        "day", description="How long a window is, with `layout: time`; in UTC."
+    )
+    partition_by: list[str] = Field(
+        [], description="Columns whose values become folders NAME=VALUE; they stay in the files, too."
+    )
+    mode: Literal["plain", "changelog"] = Field(
+        "plain",
+        description="Files are only added, so a table with a primary key needs `changelog`: older versions of "
+        "a row stay; of each key the greatest `_version` counts, unless its `_deleted` is true.",
+    )
+    region: str = Field("us-east-1", description="Of the S3 bucket.")
+    endpoint: Uri | None = Field(
+        None, description="An address that speaks S3's (or Google's) protocol, if not the cloud's own."
+    )
+    access_key: SecretReference | None = Field(
+        None, description="S3: a reference to the key's name: env:…, file:… or k8s:…."
+    )
+    secret_key: SecretReference | None = Field(None, description="S3: a reference to the key itself.")
+    credentials: SecretReference | None = Field(
+        None, description="Google: a reference to a service account's key file."
+    )
+    user: str | None = Field(None, description="HDFS: who writes, where the cluster believes what it is told.")
+    token: SecretReference | None = Field(None, description="HDFS: a reference to a delegation token.")
+
+    @property
+    def is_changelog(self) -> bool:
+        return self.mode == CHANGELOG
+
+    def abilities_for(self, table: TableDeclaration, name: str, context: SinkContext) -> Abilities:
+        # Imported here: the layout needs polars, which not every process that asks for abilities has loaded.
+        from millrace.sink.files.layout import Layout  # noqa: PLC0415
+        from millrace.sink.files.store import check_path  # noqa: PLC0415
+
+        check_path(self, context)
+        Layout.of(self).refuse_unfit(table)
+        if table.primary_key and not self.is_changelog:
+            raise Invalid(
+                f"Sink {name!r} (files) of {table.name} cannot replace rows by key: files are only added.",
+                remedy="Give it mode: changelog, and let readers take the greatest _version of each key; or another sink.",
+                code="sink_unable",
+            )
+        survives = "power" if self.path.startswith(_POWER_SAFE) else "process"
+        return replace(self.abilities, upsert=self.is_changelog, delete=self.is_changelog, survives=survives)

@@ -1,16 +1,13 @@
-"""Files: Parquet, Avro, JSON Lines or CSV in a folder, a bucket or HDFS; each chunk once, and a manifest of each import.
-
-Files are only added. A table with a key must say `mode: changelog`: older versions of a row stay beside newer ones, deletes
-are rows whose `_deleted` is true, and of each key the row with the greatest `_version` is the one that counts."""
+"""Files as a connector: chunks become parts of imports, and a ledger records which of them are whole."""
 
 import hashlib
 import io
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import IO, Any, ClassVar
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,48 +16,28 @@ from millrace.arrow.types import stored_schema
 from millrace.lake.target import Lineage
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid, Unavailable
-from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
-from millrace.model.table import Definition, TableDeclaration
+from millrace.model.sinks import Fault, SinkFailed
+from millrace.model.table import Definition
 from millrace.sink.connector import Definitions, Rows, Work
+from millrace.sink.context import SinkContext
 from millrace.sink.files.format import decode, encode
 from millrace.sink.files.layout import Layout
 from millrace.sink.files.ledger import KeptFile, Ledger, Part, Shape, import_of, part_name
 from millrace.sink.files.rows import CHUNK, latest, with_chunks
-from millrace.sink.files.settings import CHANGELOG, SETTINGS
-from millrace.sink.files.store import below_tenant, check_path, open_store
+from millrace.sink.files.settings import FilesSettings
+from millrace.sink.files.store import below_tenant, open_store
 
 SPOOLED_BYTES = 8 << 20
 Pairs = list[tuple[str, int]]
-_POWER_SAFE = ("s3://", "gs://")
 
 
 class FilesSink:
-    kind: ClassVar[str] = "files"
-    abilities: ClassVar[Abilities] = Abilities(upsert=False, delete=False, nested_types=True, exactly_once_append=True)
-    settings_schema: ClassVar[dict[str, Any]] = SETTINGS
-
-    @classmethod
-    def declared(cls, table: TableDeclaration, target: SinkTarget) -> Abilities:
-        """What this target can do, set up as it is; refuses settings that do not fit the table."""
-        check_path(target.settings)
-        Layout.of(target.settings).refuse_unfit(table)
-        is_changelog = target.settings.get("mode") == CHANGELOG
-        if table.primary_key and not is_changelog:
-            raise Invalid(
-                f"Sink {target.name!r} (files) of {table.name} cannot replace rows by key: files are only added.",
-                remedy="Give it mode: changelog, and let readers take the greatest _version of each key; or another sink.",
-                code="sink_unable",
-            )
-        survives = "power" if _is_bucket(target.settings) else "process"
-        return replace(cls.abilities, upsert=is_changelog, delete=is_changelog, survives=survives)
-
-    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
-        given = target.settings
-        self._format = str(given.get("format", "parquet"))
-        self._layout = Layout.of(given)
-        self._is_changelog = given.get("mode") == CHANGELOG
-        self._store = open_store(given, secret)
-        self._below = below_tenant(given)
+    def __init__(self, settings: FilesSettings, context: SinkContext) -> None:
+        self._format = settings.format
+        self._layout = Layout.of(settings)
+        self._is_changelog = settings.is_changelog
+        self._store = open_store(settings, context)
+        self._below = below_tenant(settings, context)
         self._definitions: Definitions = _unknown
         self._ledgers: dict[tuple[str, str], Ledger] = {}
 
@@ -172,10 +149,10 @@ class FilesSink:
                 return Fault.SINK
             case pa.ArrowException():
                 return Fault.TABLE
-            # What pyarrow, httpx2 and the file system say of a place that does not take a file.
+            # What pyarrow, HDFS and the file system say of a place that does not take a file.
             case OSError() | MemoryError():
                 return Fault.SINK
-        return Fault.SINK if type(error).__module__.startswith(("httpx2", "google.")) else Fault.TABLE
+        return Fault.SINK if type(error).__module__.startswith("google.") else Fault.TABLE
 
     def read_back(self, definition: Definition) -> pa.Table:
         """What a reader of the changelog sees, as it is meant to be read."""
@@ -217,10 +194,6 @@ class FilesSink:
 
 def _unknown(fingerprint: str) -> Definition:
     raise SinkFailed(f"Nobody has told of the definition {fingerprint}.", Fault.TABLE)
-
-
-def _is_bucket(settings: Mapping[str, Any]) -> bool:
-    return str(settings["path"]).startswith(_POWER_SAFE)
 
 
 def _above(pairs: Pairs, floor: int) -> Pairs:

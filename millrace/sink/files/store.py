@@ -5,18 +5,20 @@ own keys, never with those of the platform; every host is judged as a webhook's 
 
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs as pafs
 
 from millrace.model.errors import Invalid
-from millrace.sink.addresses import permitted
+from millrace.outbound.webhdfs import WebHdfs, identity, name_node
+from millrace.sink.context import SinkContext
 from millrace.sink.files.gcs import GoogleFiles
-from millrace.sink.files.webhdfs import WebHdfs
+from millrace.sink.files.hdfs import HdfsFiles
+from millrace.sink.files.settings import FilesSettings
 
 ROOT_VARIABLE = "MILLRACE_FILES_ROOT"
 SCHEMES = ("file", "s3", "gs", "webhdfs", "swebhdfs")
@@ -98,30 +100,30 @@ class ArrowStore:
         return f"{self._root}/{name}"
 
 
-def below_tenant(settings: Mapping[str, Any]) -> str:
+def below_tenant(settings: FilesSettings, context: SinkContext) -> str:
     """Where, in a tenant's folder, its tables are. Tenants share the operator's folder and have one each right in it, so that
     no path leads into another's; a bucket is the tenant's own, and its path is in front."""
-    parts = urlsplit(str(settings["path"]))
+    parts = urlsplit(settings.path)
     if parts.scheme != "file":
         return ""
-    relative = _local_path(parts.path).relative_to(_allowed_root()).as_posix()
+    relative = _local_path(parts.path, context).relative_to(_allowed_root(context)).as_posix()
     return "" if relative == "." else relative
 
 
-def check_path(settings: Mapping[str, Any]) -> None:
+def check_path(settings: FilesSettings, context: SinkContext) -> None:
     """Refuses a declared path that could never be written to."""
-    parts = urlsplit(str(settings["path"]))
+    parts = urlsplit(settings.path)
     if parts.scheme not in SCHEMES:
         remedy = "Write webhdfs://HOST:9870/PATH." if parts.scheme == "hdfs" else f"Begin with {', '.join(SCHEMES)}."
-        raise Invalid(f"{settings['path']!r:.80} is no path of a kind that is known.", remedy=remedy, code="bad_path")
+        raise Invalid(f"{settings.path!r:.80} is no path of a kind that is known.", remedy=remedy, code="bad_path")
     if parts.scheme == "file":
-        _local_path(parts.path)
+        _local_path(parts.path, context)
         return
     if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc or ".." in parts.path.split("/"):
-        raise Invalid(f"{settings['path']!r:.80} cannot be read.", remedy="Write s3://BUCKET/PATH.", code="bad_path")
+        raise Invalid(f"{settings.path!r:.80} cannot be read.", remedy="Write s3://BUCKET/PATH.", code="bad_path")
     needed = {"s3": ("access_key", "secret_key"), "gs": ("credentials",)}.get(parts.scheme, ())
     for name in needed:
-        if name not in settings:
+        if getattr(settings, name) is None:
             raise Invalid(
                 f"A {parts.scheme}:// path needs {name}.",
                 remedy="Give a reference to a secret of yours: env:…, file:… or k8s:….",
@@ -129,45 +131,44 @@ def check_path(settings: Mapping[str, Any]) -> None:
             )
 
 
-def open_store(settings: Mapping[str, Any], secret: Callable[[str], str]) -> FileStore:
-    check_path(settings)
-    parts = urlsplit(str(settings["path"]))
+def open_store(settings: FilesSettings, context: SinkContext) -> FileStore:
+    check_path(settings, context)
+    parts = urlsplit(settings.path)
     match parts.scheme:
         case "file":
-            return ArrowStore(pafs.LocalFileSystem, str(_allowed_root()), renames=True)
+            return ArrowStore(pafs.LocalFileSystem, str(_allowed_root(context)), renames=True)
         case "s3":
-            bucket = _s3(settings, secret)
+            bucket = _s3(settings, context)
             return ArrowStore(lambda: bucket, parts.netloc + parts.path)
         case "gs":
-            return ArrowStore(GoogleFiles(settings, secret).opened, parts.netloc + parts.path)
-    return WebHdfs(parts, settings, secret)
+            return ArrowStore(GoogleFiles(settings, context).opened, parts.netloc + parts.path)
+    who = identity(settings.user, context.secret(settings.token) if settings.token else None)
+    return HdfsFiles(WebHdfs(name_node(parts), parts.path, who, context.permitted))
 
 
-def _allowed_root() -> Path:
-    allowed = os.environ.get(ROOT_VARIABLE)
-    if not allowed:
+def _allowed_root(context: SinkContext) -> Path:
+    if context.files_root is None:
         raise Invalid(
             "No local folder is open to file sinks.", remedy=f"Have the operator set {ROOT_VARIABLE}.", code="bad_path"
         )
-    return Path(allowed).resolve()
+    return context.files_root.resolve()
 
 
-def _local_path(path: str) -> Path:
+def _local_path(path: str, context: SinkContext) -> Path:
     wanted = Path(unquote(path)).resolve()
-    if not wanted.is_relative_to(_allowed_root()):
+    if not wanted.is_relative_to(_allowed_root(context)):
         raise Invalid(f"{path!r:.80} is not below the folder that is open to file sinks.", code="bad_path")
     return wanted
 
 
-def _s3(settings: Mapping[str, Any], secret: Callable[[str], str]) -> pafs.S3FileSystem:
-    endpoint = settings.get("endpoint")
-    if endpoint is not None:
-        permitted(urlsplit(str(endpoint)).hostname or "")
+def _s3(settings: FilesSettings, context: SinkContext) -> pafs.S3FileSystem:
+    if settings.endpoint is not None:
+        context.permitted(urlsplit(settings.endpoint).hostname or "")
     return pafs.S3FileSystem(
-        access_key=secret(str(settings["access_key"])),
-        secret_key=secret(str(settings["secret_key"])),
-        region=str(settings.get("region", "us-east-1")),
-        endpoint_override=endpoint,
+        access_key=context.secret(settings.access_key or ""),
+        secret_key=context.secret(settings.secret_key or ""),
+        region=settings.region,
+        endpoint_override=settings.endpoint,
         # A small file is one request instead of three.
         allow_delayed_open=True,
         connect_timeout=CONNECT_SECONDS,

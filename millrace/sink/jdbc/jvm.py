@@ -15,7 +15,6 @@ import pyarrow as pa
 from millrace.embed.java import find_java
 from millrace.model.errors import Invalid
 from millrace.settings import JdbcDriver
-from millrace.sink.addresses import permitted
 from millrace.sink.jdbc import mysql
 from millrace.sink.jdbc.faults import JdbcFailed
 from millrace.sink.jdbc.link import STATEMENT_SECONDS, Login, insert
@@ -34,7 +33,8 @@ class JvmLink:
         for name, value in given.items():
             properties.setProperty(name, value)
         # With a certificate the name proves who answers; else the address that was judged is the one that is used.
-        host = login.host if login.tls == "verify" and permitted(login.host) else permitted(login.host)[0]
+        addresses = login.permitted(login.host)
+        host = login.host if login.tls == "verify" else addresses[0]
         url = driver.url.format(host=f"[{host}]" if ":" in host else host, port=login.port)
         with _translated():
             self._connection = _driver(driver.jars, driver.class_name).connect(url, properties)

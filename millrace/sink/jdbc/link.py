@@ -15,7 +15,7 @@ from pymysql.connections import Connection, MySQLResult
 
 from millrace.model.errors import Unavailable
 from millrace.model.sinks import Fault, SinkFailed
-from millrace.sink.addresses import permitted
+from millrace.outbound.addresses import Judged
 from millrace.sink.jdbc import mysql
 from millrace.sink.jdbc.text import to_text, to_values
 
@@ -32,6 +32,7 @@ class Login:
     port: int
     user: str
     password: str
+    permitted: Judged
     tls: str = "prefer"
 
 
@@ -90,7 +91,7 @@ class MysqlLink:
             ssl_disabled=login.tls == "disable",
             defer_connect=True,
         )
-        connection.connect(_connect(login.host, login.port))
+        connection.connect(_connect(login))
         connection._read_timeout = STATEMENT_SECONDS
         self._connection: Any = connection
         for statement in mysql.SESSION:
@@ -168,18 +169,18 @@ class _Result(MySQLResult):
         result._read_ok_packet(connection._read_packet())
 
 
-def _connect(host: str, port: int) -> socket.socket:
+def _connect(login: Login) -> socket.socket:
     """To an address that was judged; TLS is made out to the host's name, whatever its address."""
     failed: OSError | None = None
-    for address in permitted(host):
+    for address in login.permitted(login.host):
         try:
-            found = socket.create_connection((address, port), CONNECT_SECONDS)
+            found = socket.create_connection((address, login.port), CONNECT_SECONDS)
             found.settimeout(None)
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return found
         except OSError as error:
             failed = error
-    raise Unavailable(f"{host}:{port} takes no connection: {failed}.", code="no_connection")
+    raise Unavailable(f"{login.host}:{login.port} takes no connection: {failed}.", code="no_connection")
 
 
 def _tls(wish: str) -> ssl.SSLContext | None:

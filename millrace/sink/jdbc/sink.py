@@ -1,77 +1,39 @@
-"""Databases behind drivers that the operator registered, in the dialect of MySQL and MariaDB: bulk load into a staging table
-and one guarded insert, so that the greatest version of each key stays.
+"""Databases of MySQL's and MariaDB's dialect as a connector, whatever driver is behind the link."""
 
-A database per tenant. Deleted keys stay as tombstones in a table beside. DDL cannot be taken back there, so each table says
-in its comment how far it was brought, in the same statement that brings it: whoever comes next goes on from there."""
-
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import DELETED_COLUMN
-from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.sink.connector import Definitions, Rows, Work
+from millrace.sink.context import SinkContext
 from millrace.sink.jdbc import mysql
-from millrace.sink.jdbc.drivers import DEFAULT_DRIVER, checked_database, checked_host, opener
+from millrace.sink.jdbc.drivers import opener
 from millrace.sink.jdbc.faults import fault_of
 from millrace.sink.jdbc.link import Link, Login, committed
 from millrace.sink.jdbc.read import table_of
+from millrace.sink.jdbc.settings import JdbcSinkSettings
 from millrace.sink.jdbc.shape import MARK, shape
 from millrace.sink.jdbc.text import not_finite, plain
 
 
 class JdbcSink:
-    kind: ClassVar[str] = "jdbc"
-    abilities: ClassVar[Abilities] = Abilities(
-        atomic_publish=True, nested_types=True, exactly_once_append=True, survives="power"
-    )
-    settings_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["host", "database", "user"],
-        "properties": {
-            "driver": {
-                "type": "string",
-                "default": DEFAULT_DRIVER,
-                "description": "mariadb speaks to MariaDB and MySQL itself; others are those that the operator registered.",
-            },
-            "host": {"type": "string", "format": "hostname", "description": "The server's name or address."},
-            "port": {"type": "integer", "default": 3306, "description": "Its port."},
-            "database": {
-                "type": "string",
-                "description": "What databases are called: each tenant gets one of its own, DATABASE$TENANT.",
-            },
-            "user": {"type": "string", "description": "Who writes; needs all privileges on those databases."},
-            "password": {
-                "type": "string",
-                "format": "secret",
-                "description": "A reference to the secret: env:…, file:… or k8s:….",
-            },
-            "tls": {
-                "type": "string",
-                "enum": ["disable", "prefer", "require", "verify"],
-                "default": "prefer",
-                "description": "Whether to encrypt; verify also checks the server's certificate against its name.",
-            },
-        },
-    }
-
-    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
-        given = target.settings
-        self._base = checked_database(str(given["database"]))
+    def __init__(self, settings: JdbcSinkSettings, context: SinkContext) -> None:
+        self._base = settings.database
         self._login = Login(
-            host=checked_host(str(given["host"])),
-            port=int(given.get("port", 3306)),
-            user=str(given["user"]),
-            password=secret(str(given["password"])) if "password" in given else "",
-            tls=str(given.get("tls", "prefer")),
+            host=settings.host,
+            port=settings.port,
+            user=settings.user,
+            password=context.secret(settings.password) if settings.password else "",
+            permitted=context.permitted,
+            tls=settings.tls,
         )
-        self._open = opener(str(given.get("driver", DEFAULT_DRIVER)))
+        self._open = opener(settings.driver, context.jdbc_drivers)
         self._link: Link | None = None
         self._prepared: dict[tuple[str, str], str] = {}
 

@@ -1,10 +1,7 @@
-"""PostgreSQL: COPY into a staging table and one guarded insert, so that the greatest version of each key stays.
+"""PostgreSQL as a connector: one transaction per delivery, over a connection that is kept."""
 
-As long as every key is new to the table, COPY goes straight into it. A schema per tenant. Deleted keys stay as tombstones in
-a table beside, which readers need not know."""
-
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -13,12 +10,13 @@ from psycopg import sql
 from millrace.arrow.types import arrow_type
 from millrace.model.errors import MillraceError
 from millrace.model.evolution import path
-from millrace.model.sinks import Abilities, Fault, SinkFailed, SinkTarget
+from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
-from millrace.sink.addresses import permitted
 from millrace.sink.connector import Definitions, Work
+from millrace.sink.context import SinkContext
 from millrace.sink.postgres.ddl import CHUNKS, META, alter, create, drop, identifier, physical, tombstones
 from millrace.sink.postgres.rows import RowWriter
+from millrace.sink.postgres.settings import PostgresSettings
 
 CONNECT_SECONDS = 10
 STATEMENT_MS = 600_000
@@ -27,46 +25,19 @@ LOCK = 0x6D696C6C
 
 
 class PostgresSink:
-    kind: ClassVar[str] = "postgres"
-    abilities: ClassVar[Abilities] = Abilities(
-        atomic_publish=True, nested_types=True, exactly_once_append=True, every_text=False, survives="power"
-    )
-    settings_schema: ClassVar[dict[str, Any]] = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["host", "database", "user"],
-        "properties": {
-            "host": {"type": "string", "format": "hostname", "description": "The server's name or address."},
-            "port": {"type": "integer", "default": 5432, "description": "Its port."},
-            "database": {"type": "string", "description": "The database; each tenant gets a schema of its own in it."},
-            "user": {"type": "string", "description": "Who writes; needs CREATE on the database."},
-            "password": {
-                "type": "string",
-                "format": "secret",
-                "description": "A reference to the secret: env:…, file:… or k8s:….",
-            },
-            "sslmode": {
-                "type": "string",
-                "enum": ["disable", "prefer", "require", "verify-ca", "verify-full"],
-                "default": "prefer",
-                "description": "As libpq knows it.",
-            },
-        },
-    }
-
-    def __init__(self, target: SinkTarget, secret: Callable[[str], str]) -> None:
-        given = target.settings
+    def __init__(self, settings: PostgresSettings, context: SinkContext) -> None:
         self._place: dict[str, Any] = {
-            "port": int(given.get("port", 5432)),
-            "dbname": str(given["database"]),
-            "user": str(given["user"]),
-            "sslmode": str(given.get("sslmode", "prefer")),
+            "port": settings.port,
+            "dbname": settings.database,
+            "user": settings.user,
+            "sslmode": settings.sslmode,
             "connect_timeout": CONNECT_SECONDS,
             "options": f"-c statement_timeout={STATEMENT_MS} -c timezone=UTC",
         }
-        self._host = str(given["host"])
-        if "password" in given:
-            self._place["password"] = secret(str(given["password"]))
+        self._host = settings.host
+        self._permitted = context.permitted
+        if settings.password is not None:
+            self._place["password"] = context.secret(settings.password)
         self._connection: psycopg.Connection[Any] | None = None
         self._prepared: dict[tuple[str, str], str] = {}
         self._rows = RowWriter()
@@ -172,7 +143,7 @@ class PostgresSink:
 
     def _judged(self) -> dict[str, Any]:
         """The very addresses that were judged, under the name that certificates are checked against."""
-        addresses = permitted(self._host)
+        addresses = self._permitted(self._host)
         return {"host": ",".join([self._host] * len(addresses)), "hostaddr": ",".join(addresses)}
 
     def _run(self, statement: sql.SQL | sql.Composed, values: Sequence[Any] | None = None) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from botocore import auth, awsrequest, credentials
 
-from millrace.lake import http
-from millrace.lake.http import Http, HttpFailed, Request
-from millrace.lake.s3_signing import EMPTY, S3Keys, query_of, signed
 from millrace.model.errors import Invalid
+from millrace.outbound import http
+from millrace.outbound.http import Http, HttpFailed, Request
+from millrace.outbound.s3_signing import EMPTY, S3Keys, query_of, signed
 
 
 class Server:

@@ -1,14 +1,22 @@
-"""What a store elsewhere must be able to do for a table: names below the table's root in, whole objects out. An object
-appears whole or not at all. Raises FileNotFoundError for what is not there, and OSError for whatever else goes wrong.
-"""
+"""What a remote store must be able to do for a table: names below the table's root in, whole objects out.
+
+An object appears whole or not at all. Raises FileNotFoundError for what is not there, and OSError for any other failure."""
 
 import io
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from millrace.lake.store import Entry
-
 READ_AHEAD_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of a listing; `modified_at` in seconds since 1970."""
+
+    name: str
+    size: int
+    modified_at: float
 
 
 class Objects(Protocol):

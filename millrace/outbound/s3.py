@@ -10,9 +10,10 @@ from http import HTTPStatus
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from millrace.lake.http import PIECE_BYTES, Addresses, Answer, Http, Request
-from millrace.lake.s3_signing import EMPTY, UNRESERVED, S3Keys, query_of, signed
-from millrace.lake.store import Entry
+from millrace.outbound.http import Answer, Http, Request, pieces_of
+from millrace.outbound.objects import Entry
+from millrace.outbound.pinning import Addresses
+from millrace.outbound.s3_signing import EMPTY, UNRESERVED, S3Keys, query_of, signed
 
 # Larger files go in parts, because S3 takes no more than 5 GiB at once and a part that fails is sent again alone.
 WHOLE_BYTES = 256 << 20
@@ -120,14 +121,13 @@ class S3Objects:
 
         def made() -> Request:
             told = signed(method, url, headers or {}, digest, self._keys, self._region, datetime.now(UTC))
-            return Request(method, url, told, body, path)
+            return Request(method, url, told, body, None if path is None else lambda: pieces_of(path))
 
         return made
 
 
 def _digest(path: str) -> str:
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            digest.update(piece)
+    for piece in pieces_of(path):
+        digest.update(piece)
     return digest.hexdigest()

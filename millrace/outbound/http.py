@@ -1,0 +1,215 @@
+"""The HTTP client for addresses that somebody else named: object stores, HDFS, receivers of rows and events.
+
+Requests go to the very address that was judged, redirects are not followed, answers are bounded. `Http` is for threads and
+tries again where a server is only busy: OSError for whatever cannot be had. `post` is for event loops and sends once:
+Invalid for a target that may not be asked, Unavailable for one that is silent."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import httpcore2
+
+from millrace.model.addresses import Networks
+from millrace.model.errors import Unavailable
+from millrace.outbound.addresses import Judged, Target
+from millrace.outbound.pinning import Addresses, async_pool, extensions, pool
+
+ANSWER_SECONDS, POST_SECONDS = 60.0, 15.0
+ATTEMPTS = 4
+FIRST_PAUSE_SECONDS = 0.2
+# Log entries, listings, checkpoints: what is read at once. Data files are streamed.
+MOST_BYTES = 256 << 20
+PIECE_BYTES = 1 << 20
+_BUSY = {HTTPStatus.TOO_MANY_REQUESTS, *(status for status in HTTPStatus if status >= HTTPStatus.INTERNAL_SERVER_ERROR)}
+_FAILURES = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
+
+
+class HttpFailed(OSError):
+    """An answer that nobody asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`stream` makes the body anew for each attempt."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | memoryview | None = None
+    stream: Callable[[], Iterator[bytes]] | None = None
+
+    @property
+    def shown(self) -> str:
+        return f"{self.method} {self.url.partition('?')[0]}"
+
+    @property
+    def content(self) -> bytes | Iterator[bytes] | None:
+        if self.stream is not None:
+            return self.stream()
+        if self.body is None:
+            return None if self.method in ("GET", "HEAD", "DELETE") else b""
+        return bytes(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`headers` by their names in small letters."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def is_success(self) -> bool:
+        return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
+
+    @property
+    def retry_after(self) -> float | None:
+        seconds = self.headers.get("retry-after", "").strip()
+        return float(seconds) if seconds.isdecimal() and len(seconds) <= 9 else None
+
+
+class Http:
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+
+    def send(self, make: Callable[[], Request], also: Sequence[int] = (), retried: Sequence[int] = ()) -> Answer:
+        """The answer to the request, made anew for each attempt, if it is a success or one of `also`."""
+
+        def once() -> Answer:
+            request = make()
+            with self._open(request) as response:
+                answer = Answer(response.status, _headers(response), _bounded(request, response))
+            _refuse(request, answer, (*also, *retried))
+            return answer
+
+        return _tried(once, retried)
+
+    def fetch(self, make: Callable[[], Request], path: str) -> None:
+        """The body of the answer, written into a file."""
+
+        def once() -> Answer:
+            request = make()
+            with self._open(request) as response:
+                answer = Answer(response.status)
+                if not answer.is_success:
+                    answer = Answer(response.status, {}, _bounded(request, response))
+                _refuse(request, answer, ())
+                with open(path, "wb") as file:
+                    for piece in response.iter_stream():
+                        file.write(piece)
+            return answer
+
+        _tried(once, ())
+
+    @contextmanager
+    def _open(self, request: Request) -> Iterator[httpcore2.Response]:
+        parts = urlsplit(request.url)
+        host = parts.hostname or ""
+        target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+        url = httpcore2.URL(scheme=parts.scheme, host=host, port=parts.port, target=target)
+        headers = {"Host": parts.netloc, "User-Agent": "millrace", "Accept-Encoding": "identity", **request.headers}
+        try:
+            with pool(self._addresses).stream(
+                request.method,
+                url,
+                headers=list(headers.items()),
+                content=request.content,
+                extensions=extensions(host, ANSWER_SECONDS),
+            ) as response:
+                yield response
+        except _FAILURES as failed:
+            raise OSError(f"{request.shown}: {type(failed).__name__} {failed}".strip()) from failed
+
+
+async def post(
+    target: Target, headers: Mapping[str, str], body: bytes, allowed: Networks, seconds: float = POST_SECONDS
+) -> Answer:
+    """Sends once; of the answer only the head is read."""
+    url = httpcore2.URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path)
+    sent = {"Host": target.authority, "User-Agent": "millrace", **headers}
+    try:
+        async with (
+            asyncio.timeout(seconds),
+            async_pool(Judged(tuple(allowed))) as connections,
+            connections.stream(
+                "POST", url, headers=list(sent.items()), content=body, extensions=extensions(target.host, seconds)
+            ) as response,
+        ):
+            return Answer(response.status, _headers(response))
+    except (TimeoutError, httpcore2.ReadTimeout, httpcore2.WriteTimeout):
+        raise Unavailable(f"{target.host} did not answer within {seconds:g} s.", code="timeout") from None
+    except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
+        raise Unavailable(f"{target.host} takes no connection: {_reason(failed)}.", code="no_connection") from None
+    except httpcore2.ProtocolError as failed:
+        raise Unavailable(f"{target.host} does not speak HTTP: {_reason(failed)}.", code="not_http") from None
+    except (httpcore2.NetworkError, OSError) as failed:
+        raise Unavailable(f"{target.host} broke off: {_reason(failed)}.", code="broken") from None
+
+
+def _reason(failed: BaseException) -> str:
+    return str(failed).rstrip(".") or type(failed).__name__
+
+
+def _headers(response: httpcore2.Response) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+
+
+def _bounded(request: Request, response: httpcore2.Response) -> bytes:
+    body = bytearray()
+    for piece in response.iter_stream():
+        body += piece
+        if len(body) > MOST_BYTES:
+            raise HttpFailed(f"{urlsplit(request.url).hostname} answered with more than {MOST_BYTES} bytes")
+    return bytes(body)
+
+
+def _refuse(request: Request, answer: Answer, also: Sequence[int]) -> None:
+    if answer.is_success or answer.status in also:
+        return
+    if answer.status == HTTPStatus.NOT_FOUND:
+        raise FileNotFoundError(request.shown)
+    failed = HttpFailed(
+        f"{request.shown} was answered with {answer.status}: {answer.body[:300].decode(errors='replace')}"
+    )
+    failed.errno = answer.status
+    raise failed
+
+
+def pieces_of(path: str) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
+
+
+def _tried(once: Callable[[], Answer], retried: Sequence[int]) -> Answer:
+    pause = FIRST_PAUSE_SECONDS
+    for _ in range(ATTEMPTS - 1):
+        with suppress(_Again):
+            return _unless_busy(once, retried)
+        time.sleep(pause)
+        pause *= 2
+    return once()
+
+
+class _Again(Exception):
+    """Worth another try."""
+
+
+def _unless_busy(once: Callable[[], Answer], retried: Sequence[int]) -> Answer:
+    try:
+        answer = once()
+    except FileNotFoundError:
+        raise
+    except OSError as failed:
+        if isinstance(failed, HttpFailed) and failed.errno not in _BUSY:
+            raise
+        raise _Again from failed
+    if answer.status in retried:
+        raise _Again
+    return answer
