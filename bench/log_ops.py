@@ -13,9 +13,11 @@ import polars as pl
 from bench.figure import Figure, at_least, at_most
 from bench.platform import TABLE, TENANT, Bench, bench_platform
 from millrace.exchange.home import Home
-from millrace.model import ops
 from millrace.model.names import new_id
 from millrace.model.ops import Op
+from millrace.model.ops.imports import BeginImport
+from millrace.model.ops.rows import Append
+from millrace.model.ops.spans import BeginSpan, EndSpan
 from millrace.wire.client import Appender, Cluster
 from millrace.wire.envelope import checksum, compress, pack
 from millrace.wire.topics import TABLE_OPS
@@ -31,11 +33,11 @@ def run() -> list[Figure]:
 
 def _ops(bench: Bench) -> list[Figure]:
     """Imports admitted and spans opened and ended, appended to the log at once."""
-    made: list[Op] = []
+    made: list[Op[Any]] = []
     for number in range(OPS // 4):
-        made.append(Op(new_id("op"), ops.BEGIN_SPAN, TENANT, f"bench-{number}", {}))
-        made += [Op(new_id("imp"), ops.BEGIN_IMPORT, TENANT, TABLE, {"span": f"bench-{number}"}) for _ in range(2)]
-        made.append(Op(new_id("op"), ops.END_SPAN, TENANT, f"bench-{number}", {}))
+        made.append(BeginSpan(TENANT, f"bench-{number}", id=new_id("op")))
+        made += [BeginImport(TENANT, TABLE, span=f"bench-{number}", id=new_id("imp")) for _ in range(2)]
+        made.append(EndSpan(TENANT, f"bench-{number}", id=new_id("op")))
     begun = time.perf_counter()
     _append(bench, made)
     _known(bench, f"/v1/ops/{made[-1].id}")
@@ -62,11 +64,11 @@ def _appends(bench: Bench) -> list[Figure]:
     return [at_least("ordered_appends", rate, "appends/min", 10_000, "in order" if in_order else "OUT OF ORDER")]
 
 
-def _one_row(number: int) -> Op:
+def _one_row(number: int) -> Append:
     rows = json.dumps({"id": number % KEYS, "place": number}).encode() + b"\n"
     payload = compress(rows)
-    body = {"rows": 1, "plain_bytes": len(rows), "checksum": checksum(payload), "streams": {}}
-    return Op(new_id("imp"), ops.APPEND, TENANT, "trickle", {**body, "payload": base64.b64encode(payload).decode()})
+    body = {"rows": 1, "plain_bytes": len(rows), "checksum": checksum(payload)}
+    return Append(TENANT, "trickle", **body, payload=base64.b64encode(payload).decode(), id=new_id("imp"))
 
 
 def _schema_changes(bench: Bench) -> list[Figure]:
@@ -82,7 +84,7 @@ def _schema_changes(bench: Bench) -> list[Figure]:
     return [at_most("schema_change", statistics.median(seconds[-10:]), "s", 1.0, f"slowest {max(seconds):.2f} s")]
 
 
-def _append(bench: Bench, made: list[Op]) -> None:
+def _append(bench: Bench, made: list[Op[Any]]) -> None:
     home = Home(bench.running.home)
     ports = json.loads((home.broker / "ports.json").read_text())
     partition = _partition(bench)

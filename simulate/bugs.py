@@ -9,11 +9,12 @@ from unittest.mock import patch
 
 from millrace.account import counting
 from millrace.control import step as step_module
-from millrace.control.rules import admitting, errors, imports, spans, tables
+from millrace.control.rules import admitting, errors, imports, senders, spans, tables
 from millrace.control.state import Send, State, Table
 from millrace.model.errors import Clash
 from millrace.model.imports import COMPLETED, STOPPING, Import
-from millrace.model.ops import Op
+from millrace.model.ops.base import TableOp, TurnOp
+from millrace.model.ops.rows import Append
 from simulate import memory, queries, server, sinks, world
 from simulate.schedule import Lived, run
 
@@ -78,22 +79,30 @@ _go_on = step_module._go_on
 _admit = admitting.admit
 
 
-def _admit_without_turn(state: State, op: Op, imp: Import, last_version: int) -> Any:
+def _admit_without_turn(state: State, op: TableOp[Any], imp: Import, last_version: int) -> Any:
     after, effects = _admit(state, op, imp, last_version)
     held = after.table
     assert held is not None
     return replace(after, table=replace(held, open_imports=held.open_imports - 1)), effects
 
 
-def _admit_without_key(state: State, op: Op, imp: Import, last_version: int) -> Any:
+def _admit_without_key(state: State, op: TableOp[Any], imp: Import, last_version: int) -> Any:
     after, effects = _admit(state, op, replace(imp, idempotency_key=None), last_version)
     return after, effects
 
 
-_bug("versions by the evaluator's clock", *((module, "reserve", _by_wall_clock) for module in (imports, tables)))
-_bug("versions by append time alone", *((module, "reserve", _from_the_append_time) for module in (imports, tables)))
+_bug(
+    "versions by the evaluator's clock", *((module, "reserve", _by_wall_clock) for module in (imports, senders, tables))
+)
+_bug(
+    "versions by append time alone",
+    *((module, "reserve", _from_the_append_time) for module in (imports, senders, tables)),
+)
 _bug("the last in line goes first", (step_module, "_go_on", _last_in_first_out))
-_bug("what is under way does not hold its table", (imports, "admit", _admit_without_turn))
+_bug(
+    "what is under way does not hold its table",
+    *((module, "admit", _admit_without_turn) for module in (imports, senders)),
+)
 _bug("an idempotency key is not remembered", (imports, "admit", _admit_without_key))
 
 # Ending an import.
@@ -145,8 +154,8 @@ def _start_without_outbox(self: Any) -> None:
     self.store.commit(forgetful)
 
 
-def _save_without_streams(self: Any, before: State, after: State, at_us: int) -> None:
-    _save(self, before, replace(after, streams=before.streams), at_us)
+def _save_without_senders(self: Any, before: State, after: State, at_us: int) -> None:
+    _save(self, before, replace(after, senders=before.senders), at_us)
 
 
 def _apply_and_tell_first(self: Any, records: Any, chance: Any) -> None:
@@ -175,7 +184,7 @@ def _crash_and_look_again(self: Any, chance: Any) -> None:
 _start, _save, _apply = world.World.start_server, memory.MemoryTransaction.save, server.Controller._apply
 _bug("a second controller is not noticed", (memory.MemoryTransaction, "advance", _advance_unseen))
 _bug("the outbox is forgotten on a restart", (world.World, "start_server", _start_without_outbox))
-_bug("a stream's number is not stored with its rows", (memory.MemoryTransaction, "save", _save_without_streams))
+_bug("a sender's number is not stored with its rows", (memory.MemoryTransaction, "save", _save_without_senders))
 _bug("chunks leave before the commit", (server.Controller, "_apply", _apply_and_tell_first))
 _bug("facts are read before an old store has caught up", (server.Accountant, "is_up_to_date", True))
 _bug("a batch that is run again looks at the stops anew", (queries.Validating, "crash", _crash_and_look_again))
@@ -216,18 +225,18 @@ _bug("a delete leaves no tombstone", (sinks.TableSink, "_put", _put_without_tomb
 _bug("tombstones are purged too early", (sinks.TableSink, "purge_tombstones", _purge_all_tombstones))
 _bug("an atomic import shows at once", (sinks.TableSink, "_take", _take_shown))
 
-# Spans, claims, streams.
+# Spans, claims, senders.
 
 
-def _claim_unchecked(state: State, op: Op) -> State:
+def _claim_unchecked(state: State, op: TableOp[Any], rows: str) -> State:
     try:
-        return _claim(state, op)
+        return _claim(state, op, rows)
     except Clash:
         return state
 
 
-def _join_when_admitted(state: State, op: Op) -> State:
-    return state if "joined" not in op.body and state.queue else _join(state, op)
+def _join_when_admitted(state: State, op: TurnOp[Any]) -> State:
+    return state if not op.joined and state.queue else _join(state, op)
 
 
 def _end_at_once(state: State, name: str, at_us: int) -> Any:
@@ -235,8 +244,8 @@ def _end_at_once(state: State, name: str, at_us: int) -> Any:
     return _end_if_done(state.with_span(idle), name, at_us)
 
 
-def _step_unchecked(state: State, op: Op) -> dict[str, int]:
-    return {**state.streams, **{stream: last for stream, (_, last) in op.body.get("streams", {}).items()}}
+def _step_unchecked(state: State, op: Append) -> dict[str, int]:
+    return {**state.senders, **{sender: last for sender, (_, last) in op.senders.items()}}
 
 
 def _tell_first(self: Any, records: Any, chance: Any) -> list[queries.Effect]:
@@ -248,5 +257,5 @@ _sink_effects = queries.Sinking.effects
 _bug("a claim is not checked", (errors, "claim", _claim_unchecked))
 _bug("a span does not count members that wait", (spans, "join", _join_when_admitted))
 _bug("a span ends while members are under way", (spans, "_end_if_done", _end_at_once))
-_bug("rows of a stream are taken twice", (imports, "_in_step", _step_unchecked))
+_bug("rows of a sender are taken twice", (senders, "_in_step", _step_unchecked))
 _bug("a sink tells before it has written", (queries.Sinking, "effects", _tell_first))

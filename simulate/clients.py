@@ -2,10 +2,11 @@
 
 from base64 import b64encode
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from millrace.model import ops
 from millrace.model.imports import ADMITTED, DELETE
+from millrace.model.ops.imports import BeginImport, EndImport, FailImport, ImportBegun
+from millrace.model.ops.rows import Append, OpenSender, SenderOpened
 from simulate.content import Chunk, Row, some_rows
 from simulate.logs import QUICK, RAW_PARTITIONS
 
@@ -19,27 +20,25 @@ MOST_CHUNKS, MOST_ROWS, MOST_IN_FLIGHT = 5, 3, 3
 class Uploader:
     """A file on its way: asks to be admitted, sends chunks, says that this was all."""
 
-    def __init__(
-        self, world: "World", table: Name, body: dict[str, Any], chance: Random, rows: tuple[Row, ...] = ()
-    ) -> None:
+    def __init__(self, world: "World", op: BeginImport, chance: Random, rows: tuple[Row, ...] = ()) -> None:
         self._world = world
-        self._body = body
+        self._op = op
         self._asked: list[str] = []
         self._in_flight: list[Chunk] = []
         self._confirmed = 0
         self._is_told_all = False
-        self.table = table
-        self.key: str | None = body.get("idempotency_key")
+        self.table = op.tenant, op.table
+        self.key = op.idempotency_key
         self.import_id: str | None = None
         self.is_gone = False
         bad = chance.choice((0.0, 0.05, 0.4))
-        deletes = body.get("kind") == DELETE
+        deletes = op.import_kind == DELETE
         pieces = [some_rows(chance, MOST_ROWS, bad=bad, deletes=deletes) for _ in range(chance.randint(0, MOST_CHUNKS))]
         self._pieces = [rows] if rows else pieces
         self._ask()
 
     def _ask(self) -> None:
-        self._asked.append(self._world.ask(ops.BEGIN_IMPORT, *self.table, self._body, prefix="imp"))
+        self._asked.append(self._world.ask(self._op, prefix="imp"))
 
     def step(self, chance: Random) -> bool:
         """False if there is nothing for it to do now."""
@@ -61,8 +60,8 @@ class Uploader:
             if answer is not None and answer.refusal is not None:
                 self.is_gone = True
                 return True
-            if answer is not None and not answer.result.get("waiting"):
-                self.import_id = answer.result["import"]
+            if answer is not None and isinstance(answer.result, ImportBegun):
+                self.import_id = answer.result.import_id
                 return True
         if self.key and len(self._asked) < 3 and chance.random() < 0.3:
             self._ask()
@@ -83,7 +82,7 @@ class Uploader:
             rows = self._pieces[number]
             start = 1 + sum(len(piece) for piece in self._pieces[:number])
             numbers = tuple(range(start, start + len(rows)))
-            deletes = self._body.get("kind") == DELETE
+            deletes = self._op.import_kind == DELETE
             chunk = Chunk(self.import_id, number, first + number, definition, rows, numbers, number, publish=publish)
             self._in_flight.append(chunk._replace(deletes=deletes))
             return True
@@ -108,12 +107,12 @@ class Uploader:
     def _end(self, chance: Random) -> None:
         assert self.import_id is not None
         rows = sum(len(piece) for piece in self._pieces)
-        body = {"chunks": len(self._pieces), "rows": rows, "bytes": rows}
         if chance.random() < 0.05:
             error = {"code": "invalid", "message": "The file is broken.", "remedy": ""}
-            self._world.ask(ops.FAIL_IMPORT, self.table[0], self.import_id, {"error": error})
+            self._world.ask(FailImport(self.table[0], self.import_id, error=error))
         else:
-            self._world.ask(ops.END_IMPORT, self.table[0], self.import_id, body)
+            chunks = len(self._pieces)
+            self._world.ask(EndImport(self.table[0], self.import_id, chunks=chunks, rows=rows, bytes=rows))
         self._is_told_all = chance.random() < 0.9
 
     def break_off(self) -> None:
@@ -133,22 +132,22 @@ class Uploader:
             self._ask()
 
 
-class Streamer:
+class Sender:
     """Rows numbered from 1, in batches. After a break it goes on behind the number that the platform tells it."""
 
-    def __init__(self, world: "World", table: Name, stream: str) -> None:
+    def __init__(self, world: "World", table: Name, name: str) -> None:
         self._world = world
         self._under_way: tuple[str, int] | None = None
         self._opening: str | None = None
         self._left = 3
         self.table = table
-        self.stream = stream
+        self.name = name
         self.acknowledged = 0
         self._open()
 
     def _open(self) -> None:
         self._under_way = None
-        self._opening = self._world.ask(ops.OPEN_STREAM, *self.table, {"stream": self.stream})
+        self._opening = self._world.ask(OpenSender(*self.table, sender=self.name))
 
     def step(self, chance: Random) -> bool:
         if self._opening is not None:
@@ -170,7 +169,8 @@ class Streamer:
         if answer.refusal is not None:
             self._left = 0
         else:
-            self.acknowledged = max(self.acknowledged, answer.result["seq"])
+            assert isinstance(answer.result, SenderOpened)
+            self.acknowledged = max(self.acknowledged, answer.result.seq)
         return True
 
     def _heard(self) -> bool:
@@ -180,7 +180,7 @@ class Streamer:
             return False
         if answer.refusal is None:
             self.acknowledged = self._under_way[1]
-        elif answer.refusal["code"] == "out_of_step":
+        elif answer.refusal.code == "out_of_step":
             self._open()
             return True
         else:
@@ -191,15 +191,17 @@ class Streamer:
     def _append(self, chance: Random) -> None:
         first, count = self.acknowledged + 1, chance.randint(1, 3)
         rows = tuple(Row(seq % 6, seq, bad=seq % 7 == 3) for seq in range(first, first + count))
-        body = {
-            "rows": count,
-            "plain_bytes": count,
-            "checksum": first,
-            "payload": b64encode(self._world.payload(rows)).decode(),
-            "span": self._world.some_span(self.table[0], chance),
-            "streams": {self.stream: [first, first + count - 1]},
-        }
-        self._under_way = self._world.ask(ops.APPEND, *self.table, body, prefix="imp"), first + count - 1
+        last = first + count - 1
+        op = Append(
+            *self.table,
+            rows=count,
+            plain_bytes=count,
+            checksum=first,
+            payload=b64encode(self._world.payload(rows)).decode(),
+            span=self._world.some_span(self.table[0], chance),
+            senders={self.name: (first, last)},
+        )
+        self._under_way = self._world.ask(op, prefix="imp"), last
 
     def break_off(self, chance: Random) -> None:
         """It does not know what became of its last rows; mostly it asks, but it may also just send them again."""

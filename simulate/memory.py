@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from millrace.account.counting import by_import, count
-from millrace.control.state import Announce, Close, Send, Span, State, StoreDefinition, Table, Tenant
-from millrace.model import ops
+from millrace.control.state import Announce, Close, Queue, Send, Span, State, StoreDefinition, Table, Tenant
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Fact
 from millrace.model.imports import Import
 from millrace.model.ops import Applied, Op
+from millrace.model.ops.base import ImportOp, Need
+from millrace.model.ops.results import Waiting
 from millrace.model.table import Definition
 from simulate.content import Chunk
 
@@ -38,12 +39,12 @@ class Memory:
     tenants: dict[str, Tenant] = field(default_factory=dict)
     tables: dict[Name, Table] = field(default_factory=dict)
     revisions: dict[Name, tuple[Definition, ...]] = field(default_factory=dict)
-    queues: dict[Name, tuple[Op, ...]] = field(default_factory=dict)
+    queues: dict[Name, Queue] = field(default_factory=dict)
     imports: dict[str, Import] = field(default_factory=dict)
     keys: dict[Name, str] = field(default_factory=dict)
     spans: dict[Name, Span] = field(default_factory=dict)
     spans_seen: dict[Name, int] = field(default_factory=dict)
-    streams: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    senders: dict[tuple[str, str, str], int] = field(default_factory=dict)
     claims: dict[str, bytes] = field(default_factory=dict)
     chunks: dict[str, Mapping[int, ChunkVerdict]] = field(default_factory=dict)
     durable: dict[str, Mapping[str, frozenset[int]]] = field(default_factory=dict)
@@ -65,7 +66,8 @@ class Memory:
     def answer(self, op_id: str) -> Applied | None:
         """What became of an op; one that asked again for what waits in line hears what the first one hears."""
         known = self.requests.get(op_id)
-        return self.requests.get(known.result["as"]) if known is not None and "as" in known.result else known
+        first = known.result.first if known is not None and isinstance(known.result, Waiting) else None
+        return known if first is None else self.requests.get(first)
 
 
 class MemoryTransaction:
@@ -75,16 +77,16 @@ class MemoryTransaction:
         self.store = store
         self._contents = contents
 
-    def load(self, op: Op) -> State:
+    def load(self, op: Op[Any]) -> State:
         store, tenant = self.store, op.tenant
         subject = op.subject
-        if op.kind in ops.ABOUT_IMPORTS:
+        if isinstance(op, ImportOp):
             imp = store.imports.get(subject)
             subject = imp.table if imp is not None else ""
         name = (tenant, subject)
         table = store.tables.get(name)
         queue = store.queues.get(name, ())
-        defines = any(one.kind == ops.DEFINE_TABLE for one in (op, *queue))
+        defines = any(Need.HISTORY in one.NEEDS for one in (op, *queue))
         generation = table.definition.generation if table is not None and defines else 0
         return State(
             tenant=store.tenants.get(tenant),
@@ -94,13 +96,13 @@ class MemoryTransaction:
             queue=queue,
             by_key={key: store.imports[found] for (of, key), found in store.keys.items() if of == tenant},
             history=tuple(one for one in store.revisions.get(name, ()) if one.generation == generation),
-            streams={stream: seq for (of, its, stream), seq in store.streams.items() if (of, its) == name},
+            senders={sender: seq for (of, its, sender), seq in store.senders.items() if (of, its) == name},
             claims=store.claims,
         )
 
-    def _imports(self, op: Op) -> Mapping[str, Import]:
+    def _imports(self, op: Op[Any]) -> Mapping[str, Import]:
         """Whoever waives a sink sees the imports of the table alone."""
-        if op.kind != ops.WAIVE_SINK:
+        if Need.OPEN_IMPORTS not in op.NEEDS:
             return self.store.imports
         of_table = (op.tenant, op.subject)
         return {name: imp for name, imp in self.store.imports.items() if (imp.tenant, imp.table) == of_table}
@@ -133,11 +135,11 @@ class MemoryTransaction:
         store, name = self.store, (table.tenant, table.name)
         store.tables[name] = table
         store.queues[name] = after.queue
-        store.streams |= {(*name, stream): seq for stream, seq in after.streams.items()}
+        store.senders |= {(*name, sender): seq for sender, seq in after.senders.items()}
         new = tuple(one for one in after.history if one not in before.history)
         store.revisions[name] = store.revisions.get(name, ()) + new
 
-    def keep(self, number: int, op: Op, effect: Announce | Close | StoreDefinition | Send, at_us: int) -> None:
+    def keep(self, number: int, op: Op[Any], effect: Announce | Close | StoreDefinition | Send, at_us: int) -> None:
         """Effects that leave the store wait there, under ids that follow from the op."""
         match effect:
             case Announce(kind, subject, data):
@@ -151,7 +153,7 @@ class MemoryTransaction:
                     effect.checksum, effect.kind, effect.publish,
                 )  # fmt: skip
 
-    def answered(self, asked: Op, answer: Applied) -> None:
+    def answered(self, asked: Op[Any], answer: Applied) -> None:
         self.store.requests[asked.id] = answer
 
     def fold(self, facts: Iterable[Fact]) -> dict[str, Import]:

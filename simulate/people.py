@@ -5,26 +5,34 @@ from random import Random
 
 from pyroaring import BitMap64
 
-from millrace.model import ops
 from millrace.model.imports import ADMITTED, ALTER, AMEND, DELETE, LOAD, TRUNCATE, Import
-from simulate.clients import Streamer, Uploader
+from millrace.model.ops.imports import BeginImport, CancelImport
+from millrace.model.ops.rows import DiscardErrors, ReplayErrors
+from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan
+from millrace.model.ops.tables import DefineTable, DropTable, RestoreTable, TruncateTable, WaiveSink
+from millrace.model.ops.tenants import DefineTenant
+from simulate.clients import Sender, Uploader
 from simulate.content import MIRROR, TABLES, Policy, Row, declared, encoded, some_policy
 from simulate.world import SPAN_LEASE_SECONDS, World
 
-MOST_UPLOADS, MOST_STREAMS, MOST_SPANS = 8, 2, 5
+MOST_UPLOADS, MOST_SENDERS, MOST_SPANS = 8, 2, 5
+_CHANGES: tuple[type[TruncateTable | DropTable | RestoreTable], ...] = (TruncateTable, DropTable, RestoreTable)
 
 
 def begin(world: World, chance: Random) -> None:
     """Two tenants, and their tables."""
     for tenant in ("acme", "bolt"):
-        world.ask(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
+        world.ask(DefineTenant(tenant, agreement={}))
     for name in TABLES:
-        _declare(world, name, some_policy(chance, 0.2), {})
+        _declare(world, name, some_policy(chance, 0.2))
 
 
-def _declare(world: World, name: tuple[str, str], policy: Policy, more: dict[str, bool]) -> None:
+def _declare(
+    world: World, name: tuple[str, str], policy: Policy, *, wait: bool = True, new_generation: bool = False
+) -> None:
     world.policies[name] = policy
-    world.ask(ops.DEFINE_TABLE, *name, {"declaration": declared(name[1], policy), **more})
+    declaration = declared(name[1], policy)
+    world.ask(DefineTable(*name, declaration=declaration, wait=wait, new_generation=new_generation))
 
 
 def _some_table(chance: Random) -> tuple[str, str]:
@@ -41,33 +49,34 @@ def upload(world: World, chance: Random) -> None:
     others = [uploader.key for uploader in world.uploaders if uploader.key not in {None, *ours}]
     if others and chance.random() < 0.1:
         key = chance.choice(others)
-    body = {
-        "kind": DELETE if chance.random() < 0.2 else LOAD,
-        "length": 1,
-        "idempotency_key": key,
-        "span": world.some_span(table[0], chance),
-        "wait": chance.random() > 0.15,
-    }
-    world.uploaders.append(Uploader(world, table, body, chance))
+    op = BeginImport(
+        *table,
+        import_kind=DELETE if chance.random() < 0.2 else LOAD,
+        length=1,
+        idempotency_key=key,
+        span=world.some_span(table[0], chance),
+        wait=chance.random() > 0.15,
+    )
+    world.uploaders.append(Uploader(world, op, chance))
 
 
-def stream(world: World, chance: Random) -> None:
-    if len(world.streamers) < MOST_STREAMS:
-        world.streamers.append(Streamer(world, TABLES[0], f"stream-{len(world.streamers)}"))
+def send(world: World, chance: Random) -> None:
+    if len(world.senders) < MOST_SENDERS:
+        world.senders.append(Sender(world, TABLES[0], f"sender-{len(world.senders)}"))
 
 
 def define(world: World, chance: Random) -> None:
-    more = {"wait": chance.random() > 0.15, "new_generation": chance.random() < 0.2}
-    _declare(world, _some_table(chance), some_policy(chance, 0.7), more)
+    wait, new_generation = chance.random() > 0.15, chance.random() < 0.2
+    _declare(world, _some_table(chance), some_policy(chance, 0.7), wait=wait, new_generation=new_generation)
 
 
 def change(world: World, chance: Random) -> None:
     name = _some_table(chance)
     known = world.store.read().tables.get(name)
-    kind = chance.choice((ops.TRUNCATE_TABLE, ops.DROP_TABLE, ops.RESTORE_TABLE))
+    kind = chance.choice(_CHANGES)
     if known is not None and known.is_dropped and chance.random() < 0.6:
-        kind = ops.RESTORE_TABLE
-    world.ask(kind, *name, {"wait": chance.random() > 0.15})
+        kind = RestoreTable
+    world.ask(kind(*name, wait=chance.random() > 0.15))
 
 
 def cancel(world: World, chance: Random) -> None:
@@ -76,7 +85,7 @@ def cancel(world: World, chance: Random) -> None:
     received = [imp for imp in imports if imp.state == ADMITTED]
     if imports:
         imp = chance.choice(received if received and chance.random() < 0.7 else imports)
-        world.ask(ops.CANCEL_IMPORT, imp.tenant, imp.id, {})
+        world.ask(CancelImport(imp.tenant, imp.id))
 
 
 def begin_span(world: World, chance: Random) -> None:
@@ -87,21 +96,21 @@ def begin_span(world: World, chance: Random) -> None:
         if above and chance.random() < 0.6:
             name = f"{chance.choice(above)}/{name}"
         world.spans.append((tenant, name))
-        world.ask(ops.BEGIN_SPAN, tenant, name, {"lease_seconds": SPAN_LEASE_SECONDS})
+        world.ask(BeginSpan(tenant, name, lease_seconds=SPAN_LEASE_SECONDS))
 
 
 def end_span(world: World, chance: Random) -> None:
     if world.spans:
         tenant, name = chance.choice(world.spans)
-        kind = ops.ABORT_SPAN if chance.random() < 0.1 else ops.END_SPAN
-        world.ask(kind, tenant, name, {})
+        kind: type[AbortSpan | EndSpan] = AbortSpan if chance.random() < 0.1 else EndSpan
+        world.ask(kind(tenant, name))
 
 
 def tidy_up(world: World, chance: Random) -> None:
     """Most who began a span end it."""
     for tenant, name in world.spans:
         if chance.random() < 0.7:
-            world.ask(ops.END_SPAN, tenant, name, {})
+            world.ask(EndSpan(tenant, name))
 
 
 def mend(world: World, chance: Random) -> None:
@@ -114,7 +123,7 @@ def mend(world: World, chance: Random) -> None:
     name = origin.tenant, origin.table
     if not world.policies[name].extra and chance.random() < 0.5:
         # First the table learns the column that rows were rejected for.
-        _declare(world, name, world.policies[name]._replace(extra=True), {})
+        _declare(world, name, world.policies[name]._replace(extra=True))
     way = chance.choice((_replay, _replay, _amend, _discard))
     way(world, origin, chance)
 
@@ -144,36 +153,40 @@ def _replay(world: World, origin: Import, chance: Random) -> None:
     if not found or first <= max(floors):
         return
     places = [place for rows in found.values() for place in rows]
-    body = {
-        "of": origin.id,
-        "rows": encoded(places),
-        "rows_count": len(places),
-        "chunks": len(found),
-        "first_version": first,
-        "span": world.some_span(origin.tenant, chance),
-    }
-    world.ask(ops.REPLAY_ERRORS, origin.tenant, origin.table, body, prefix="imp")
+    op = ReplayErrors(
+        origin.tenant,
+        origin.table,
+        of=origin.id,
+        rows=encoded(places),
+        rows_count=len(places),
+        chunks=len(found),
+        first_version=first,
+        span=world.some_span(origin.tenant, chance),
+    )
+    world.ask(op, prefix="imp")
 
 
 def _amend(world: World, origin: Import, chance: Random) -> None:
     found = {place: row for rows in _some_rejects(world, origin, chance).values() for place, row in rows.items()}
     if found:
-        body = {
-            "kind": AMEND,
-            "of": origin.id,
-            "rows": encoded(found),
-            "length": 1,
-            "span": world.some_span(origin.tenant, chance),
-        }
+        op = BeginImport(
+            origin.tenant,
+            origin.table,
+            import_kind=AMEND,
+            of=origin.id,
+            rows=encoded(found),
+            length=1,
+            span=world.some_span(origin.tenant, chance),
+        )
         corrected = tuple(row._replace(bad=False, extra=False) for row in found.values())
-        world.uploaders.append(Uploader(world, (origin.tenant, origin.table), body, chance, corrected))
+        world.uploaders.append(Uploader(world, op, chance, corrected))
 
 
 def _discard(world: World, origin: Import, chance: Random) -> None:
     found = [place for rows in _some_rejects(world, origin, chance).values() for place in rows]
     if found:
-        body = {"of": origin.id, "rows": encoded(found)}
-        world.ask(ops.DISCARD_ERRORS, origin.tenant, origin.table, body, prefix="imp")
+        op = DiscardErrors(origin.tenant, origin.table, of=origin.id, rows=encoded(found))
+        world.ask(op, prefix="imp")
 
 
 def fail_mirror(world: World, chance: Random) -> None:
@@ -183,12 +196,12 @@ def fail_mirror(world: World, chance: Random) -> None:
     elif chance.random() < 0.5:
         world.down.clear()
     else:
-        world.ask(ops.WAIVE_SINK, *chance.choice(TABLES), {"sink": MIRROR})
+        world.ask(WaiveSink(*chance.choice(TABLES), sink=MIRROR))
 
 
 def vanish(world: World, chance: Random) -> None:
     if world.uploaders and chance.random() < 0.6:
         uploader = chance.choice(world.uploaders)
         (uploader.come_back if uploader.is_gone else uploader.vanish)()
-    elif world.streamers:
-        chance.choice(world.streamers).break_off(chance)
+    elif world.senders:
+        chance.choice(world.senders).break_off(chance)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
-from millrace.model import ops
+from millrace.model.ops.imports import CancelImport
 from simulate import people
 from simulate.content import TABLES
 from simulate.logs import PROGRESS
@@ -42,7 +42,7 @@ def _go_on(part: Callable[[World], Part]) -> Action:
 
 
 def _client(world: World, chance: Random) -> None:
-    clients: list[Part] = [*world.uploaders, *world.streamers]
+    clients: list[Part] = [*world.uploaders, *world.senders]
     if clients:
         _work(chance.choice(clients), chance)
 
@@ -73,7 +73,7 @@ def _stop_in_a_batch(world: World, chance: Random) -> None:
     for query in (world.queries["quick"], world.queries["bulk"]):
         if isinstance(query, Validating) and query.is_busy:
             chunk = query.judging
-            world.ask(ops.CANCEL_IMPORT, world.definitions[chunk.definition].tenant, chunk.import_id, {})
+            world.ask(CancelImport(world.definitions[chunk.definition].tenant, chunk.import_id))
             while world.controller.step(chance):
                 pass
             query.crash(chance)
@@ -93,7 +93,7 @@ def _restore(world: World, chance: Random) -> None:
 def calm(world: World, chance: Random) -> None:
     """Everyone who is there does what there is to do, until there is nothing."""
     clients = [uploader for uploader in world.uploaders if not uploader.is_gone]
-    parts: list[Part] = [world.controller, world.accountant, *world.queries.values(), *clients, *world.streamers]
+    parts: list[Part] = [world.controller, world.accountant, *world.queries.values(), *clients, *world.senders]
     moved = True
     while moved:
         moved = False
@@ -107,7 +107,7 @@ def calm(world: World, chance: Random) -> None:
 
 ACTIONS: dict[str, tuple[int, Action]] = {
     "upload": (8, people.upload),
-    "stream": (2, people.stream),
+    "send": (2, people.send),
     "client": (34, _client),
     "define": (2, people.define),
     "change": (2, people.change),

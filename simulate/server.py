@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from millrace.account.counting import due
 from millrace.control.state import StoreDefinition
@@ -11,7 +11,8 @@ from millrace.control.step import step
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Checkpointed
 from millrace.model.imports import STOPPING, Import
-from millrace.model.ops import SETTLE_IMPORT, Op
+from millrace.model.ops import Op
+from millrace.model.ops.imports import SettleImport
 from millrace.model.table import Budget
 from simulate.logs import EVENTS, OPS, PROGRESS, RAW, RAW_PARTITIONS, Record
 from simulate.memory import SecondReader
@@ -69,7 +70,7 @@ class Controller:
         transaction = world.store.begin()
         applied: list[Applying] = []
         for record in records:
-            op: Op = record.value
+            op: Op[Any] = record.value
             before = transaction.load(op)
             outcome = step(before, op, record.at_us, record.partition)
             transaction.save(before, outcome.state, record.at_us)
@@ -78,7 +79,7 @@ class Controller:
                     world.definitions[effect.definition.fingerprint] = effect.definition
                 else:
                     transaction.keep(number, cause, effect, record.at_us)
-            asked = {op.id: op, **{waited.id: waited for waited in before.queue}}
+            asked: dict[str, Op[Any]] = {op.id: op, **{waited.id: waited for waited in before.queue}}
             for answer in outcome.answers:
                 transaction.answered(asked[answer.op_id], answer)
             applied.append(Applying(record, outcome, asked))
@@ -180,15 +181,15 @@ class Accountant:
     def _settle(self, imports: Iterable[Import]) -> None:
         store, passed = self._world.store.read(), self._passed()
         for imp in imports:
-            if (imp.id, SETTLE_IMPORT) in self._asked:
+            if (imp.id, SettleImport.KIND) in self._asked:
                 continue
             chunks = store.chunks.get(imp.id, {})
             asked = due(
                 imp, passed, partial(self._budget, imp), partial(_rejecting, chunks), partial(_first_failure, chunks)
             )
-            if asked is not None and (imp.id, asked[0]) not in self._asked:
-                self._asked.add((imp.id, asked[0]))
-                self._world.ask(asked[0], imp.tenant, imp.id, asked[1])
+            if asked is not None and (imp.id, asked.kind) not in self._asked:
+                self._asked.add((imp.id, asked.kind))
+                self._world.ask(asked)
 
     def _budget(self, imp: Import) -> Budget:
         return self._world.definitions[imp.definition].table.budget

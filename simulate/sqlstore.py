@@ -19,6 +19,8 @@ from millrace.model.errors import Clash
 from millrace.model.facts import Fact
 from millrace.model.imports import Import
 from millrace.model.ops import Applied, Op
+from millrace.model.ops.reading import decode_result
+from millrace.model.ops.results import Refusal
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -38,7 +40,7 @@ class SqlTransaction:
         self._kept = Kept()
         self._working = WorkingSet(connection)
 
-    def load(self, op: Op) -> State:
+    def load(self, op: Op[Any]) -> State:
         return entities.load(self._working, op)
 
     def save(self, before: State, after: State, at_us: int) -> None:
@@ -46,19 +48,19 @@ class SqlTransaction:
         changed = [imp for imp in after.imports.values() if imp is not before.imports.get(imp.id)]
         self._kept.over += [imp.id for imp in changed if imp.is_over]
 
-    def keep(self, number: int, op: Op, effect: Announce | Close | StoreDefinition | Send, at_us: int) -> None:
+    def keep(self, number: int, op: Op[Any], effect: Announce | Close | StoreDefinition | Send, at_us: int) -> None:
         self._kept.keep(effect, op, number, at_us)
 
-    def answered(self, asked: Op, answer: Applied) -> None:
+    def answered(self, asked: Op[Any], answer: Applied) -> None:
         self._kept.requests[asked.id] = {
             "id": asked.id,
             "kind": asked.kind,
             "tenant": asked.tenant,
             "subject": asked.subject,
             "requested_us": 0,
-            "applied": not answer.result.get("waiting"),
-            "result": answer.result,
-            "refusal": answer.refusal,
+            "applied": not answer.is_waiting,
+            "result": answer.result.to_dict(),
+            "refusal": None if answer.refusal is None else answer.refusal.to_dict(),
         }
 
     def fold(self, facts: Iterable[Fact]) -> dict[str, Import]:
@@ -150,10 +152,11 @@ def _view(connection: Connection, contents: Contents) -> Memory:
         view.spans_seen[row.tenant, row.name] = row.seen_us
     _view_imports(connection, view)
     _view_effects(connection, view, contents)
-    view.streams = {(row.tenant, row.table_name, row.stream): row.seq for row in connection.execute(select(t.streams))}
+    view.senders = {(row.tenant, row.table_name, row.stream): row.seq for row in connection.execute(select(t.streams))}
     view.claims = {row.import_id: row.rows for row in connection.execute(select(t.claims))}
     for row in connection.execute(select(t.requests)):
-        view.requests[row.id] = Applied(row.id, row.result, row.refusal)
+        refusal = None if row.refusal is None else Refusal.from_dict(row.refusal)
+        view.requests[row.id] = Applied(row.id, decode_result(row.kind, row.result), refusal)
     for log in (OPS, PROGRESS):
         view.positions |= {(log, partition): offset for partition, offset in positions(connection, log).items()}
     return view

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from millrace.control.state import Announce, Effect, Outcome
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import CANCELLED, COMPLETED, FAILED, Counts, Import
-from millrace.model.ops import END_IMPORT, PUBLISH_IMPORT, Applied, Op
+from millrace.model.ops import Applied, Op
+from millrace.model.ops.imports import EndImport, PublishImport
+from millrace.model.ops.results import Waiting
 from simulate.content import Chunk
 from simulate.logs import Record
 
@@ -33,21 +35,33 @@ class Applying(NamedTuple):
 
     record: Record
     outcome: Outcome
-    asked: dict[str, Op]
+    asked: dict[str, Op[Any]]
 
 
 class Turn:
     """One op, its answer, and what followed from it. `admitted` is the import that it made and that is now under way."""
 
-    __slots__ = ("admitted", "answer", "at_us", "effects", "ended", "is_refused", "is_waiting", "op", "told")
+    __slots__ = (
+        "admitted",
+        "answer",
+        "at_us",
+        "effects",
+        "ended",
+        "is_refused",
+        "is_waiting",
+        "op",
+        "told",
+        "waits_as",
+    )
 
-    def __init__(self, op: Op, answer: Applied, effects: list[Effect], at_us: int, outcome: Outcome) -> None:
+    def __init__(self, op: Op[Any], answer: Applied, effects: list[Effect], at_us: int, outcome: Outcome) -> None:
         self.op = op
         self.answer = answer
         self.effects = effects
         self.at_us = at_us
         self.is_refused = answer.refusal is not None
-        self.is_waiting = bool(answer.result.get("waiting"))
+        self.is_waiting = answer.is_waiting
+        self.waits_as = answer.result.first if isinstance(answer.result, Waiting) else None
         self.told = [effect for effect in effects if isinstance(effect, Announce)]
         self.admitted: Import | None = None
         self.ended: Import | None = None
@@ -105,7 +119,7 @@ class Watch:
             elif known != came:
                 raise Violation("same log, same outcome", f"{record.value} led to {came}, before to {known}")
 
-    def _turns(self, record: Record, outcome: Outcome, asked: dict[str, Op]) -> None:
+    def _turns(self, record: Record, outcome: Outcome, asked: dict[str, Op[Any]]) -> None:
         for answer in outcome.answers:
             effects = [effect for cause, effect in outcome.effects if cause.id == answer.op_id]
             turn = Turn(asked[answer.op_id], answer, effects, record.at_us, outcome)
@@ -120,9 +134,9 @@ class Watch:
         if ended is not None and ended.id in self.book:
             seen = self.book[ended.id]
             seen.final, seen.counts, seen.sinks = ended.state, ended.counts, ended.sinks
-        elif not turn.is_refused and op.kind == END_IMPORT and self.book[op.subject].announced is None:
-            self.book[op.subject].announced = int(op.body["chunks"])
-        elif op.kind == PUBLISH_IMPORT and turn.effects:
+        elif not turn.is_refused and isinstance(op, EndImport) and self.book[op.subject].announced is None:
+            self.book[op.subject].announced = op.chunks
+        elif isinstance(op, PublishImport) and turn.effects:
             self.book[op.subject].is_shown = True
 
     def appended(self, chunk: Chunk) -> None:

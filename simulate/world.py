@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from millrace.model import ops
 from millrace.model.imports import ADMITTED, PROCESSING, REPLAY, Import
 from millrace.model.ops import Applied, Op
+from millrace.model.ops.imports import ExpireImport
+from millrace.model.ops.rows import ReplayBegun, ReplayErrors
+from millrace.model.ops.spans import ExpireSpan
+from millrace.model.ops.tables import PurgeTable
 from millrace.model.table import Definition
 from simulate.checks import CHECKS
-from simulate.clients import Streamer, Uploader
+from simulate.clients import Sender, Uploader
 from simulate.content import LAKE, MIRROR, PARTITION_OF, TABLES, Chunk, Policy, Row, bitmap_of
 from simulate.logs import OPS, PROGRESS, RAW, Logs
 from simulate.queries import all_queries
@@ -41,7 +44,7 @@ class World:
         self.heard: dict[str, Applied] = {}
         self.seen_us: dict[str, int] = {}
         self.uploaders: list[Uploader] = []
-        self.streamers: list[Streamer] = []
+        self.senders: list[Sender] = []
         self.spans: list[tuple[str, str]] = []
         self.policies: dict[tuple[str, str], Policy] = {}
         self.at_sea: list[tuple[Chunk, int]] = []
@@ -53,11 +56,11 @@ class World:
 
     # What the parts of the world do to it.
 
-    def ask(self, kind: str, tenant: str, subject: str, body: dict[str, Any], prefix: str = "op") -> str:
+    def ask(self, op: Op[Any], prefix: str = "op") -> str:
         self._ids += 1
-        op = Op(f"{prefix}_{self._ids}", kind, tenant, subject, body)
-        self.logs.append(OPS, PARTITION_OF[tenant], op, self.now_us // 1000 * 1000)
-        return op.id
+        asked = op.asked_as(f"{prefix}_{self._ids}")
+        self.logs.append(OPS, PARTITION_OF[op.tenant], asked, self.now_us // 1000 * 1000)
+        return asked.id
 
     def append_chunk(self, chunk: Chunk, partition: int) -> None:
         self.watch.appended(chunk)
@@ -102,25 +105,22 @@ class World:
         self.heard.clear()
         for uploader in self.uploaders:
             uploader.break_off()
-        for streamer in self.streamers:
-            streamer.break_off(chance)
+        for sender in self.senders:
+            sender.break_off(chance)
         self.start_server()
 
     def tell(self, applied: Iterable[Applying]) -> None:
         """What the controller tells within its process, after the commit."""
         imports = self.store.read().imports
-        received = []
+        received: list[str] = []
         for one in applied:
             for answer in one.outcome.answers:
-                if answer.result.get("waiting"):
+                if answer.is_waiting:
                     continue
                 self.heard[answer.op_id] = answer
-                made = imports.get(answer.result.get("import", ""))
-                if one.asked[answer.op_id].kind == ops.REPLAY_ERRORS and made is not None:
-                    self._send_again(made)
-                if made is not None and not {"state", "repeated"} & answer.result.keys():
-                    received.append(made.id)
-                received += answer.result.get("waived", ())
+                if isinstance(answer.result, ReplayBegun) and answer.result.import_id in imports:
+                    self._send_again(imports[answer.result.import_id])
+                received += answer.result.recheck
         self.accountant.recheck(received)
 
     def _send_again(self, imp: Import) -> None:
@@ -147,14 +147,14 @@ class World:
         store, now = self.store.read(), self.now_us
         for imp in store.imports.values():
             if imp.state == ADMITTED and self.seen_us.get(imp.id, imp.begun_us) < now - LEASE_US:
-                self.ask(ops.EXPIRE_IMPORT, imp.tenant, imp.id, {"idle_seconds": 60})
+                self.ask(ExpireImport(imp.tenant, imp.id, idle_seconds=60))
         for (tenant, name), span in store.spans.items():
             is_unused = span.state == "open" and span.open_members == 0
             if is_unused and store.spans_seen[tenant, name] + span.lease_seconds * 1_000_000 < now:
-                self.ask(ops.EXPIRE_SPAN, tenant, name, {})
+                self.ask(ExpireSpan(tenant, name))
         for table in store.tables.values():
             if table.dropped_us is not None and not table.is_purged and table.dropped_us < now - KEPT_DROPPED_US:
-                self.ask(ops.PURGE_TABLE, table.tenant, table.name, {"dropped_us": table.dropped_us})
+                self.ask(PurgeTable(table.tenant, table.name, dropped_us=table.dropped_us))
 
     def purge_tombstones(self, table: tuple[str, str]) -> None:
         if self.accountant.is_up_to_date:
@@ -166,6 +166,6 @@ class World:
     def _replays_in_line(self) -> list[int]:
         """Replays that were asked for and may still be admitted, under versions of long ago."""
         store = self.store.read()
-        asked = (record.value for record in self.logs.every(OPS) if record.value.kind == ops.REPLAY_ERRORS)
+        asked = (record.value for record in self.logs.every(OPS) if isinstance(record.value, ReplayErrors))
         answers = ((op, store.answer(op.id)) for op in asked)
-        return [op.body["first_version"] for op, answer in answers if answer is None or answer.result.get("waiting")]
+        return [op.first_version for op, answer in answers if answer is None or answer.is_waiting]

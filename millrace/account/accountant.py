@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from millrace.account.counting import Due
 from millrace.account.ends import mark_end
 from millrace.account.ledger import due, fold
 from millrace.account.quality import with_quality
@@ -18,7 +19,7 @@ from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
 from millrace.model.imports import STOPPING, TERMINAL, Import
 from millrace.model.names import new_id
-from millrace.model.ops import SETTLE_IMPORT, Op
+from millrace.model.ops.imports import SettleImport
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Budget
 from millrace.observe import gauge, observe
@@ -144,23 +145,24 @@ class Accountant:
         if asked is not None:
             asked = with_quality(connection, imp, asked, self._definitions(imp.definition), self._exchange)
         if asked is not None:
-            self._ask(connection, imp, *asked)
+            self._ask(connection, imp, asked)
 
     def _budget(self, imp: Import) -> Budget:
         return self._definitions(imp.definition).table.budget
 
-    def _ask(self, connection: Connection, imp: Import, kind: str, body: dict[str, Any]) -> None:
-        if (imp.id, kind) in self._asked:
+    def _ask(self, connection: Connection, imp: Import, op: Due) -> None:
+        what = imp.id, op.kind
+        if what in self._asked:
             return
         reach("before_end")
-        if kind == SETTLE_IMPORT:
+        if isinstance(op, SettleImport):
             mark_end(connection, imp, self._definitions(imp.definition), self._exchange.ends)
-        record = pack(Op(new_id("op"), kind, imp.tenant, imp.id, body).to_dict())
+        record = pack(op.asked_as(new_id("op")).to_dict())
         partition = self._partition(connection, imp.tenant)
         asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, partition)
-        self._asked.add((imp.id, kind))
-        asked.add_done_callback(partial(self._ask_again_if_lost, (imp.id, kind)))
-        if kind == SETTLE_IMPORT:
+        self._asked.add(what)
+        asked.add_done_callback(partial(self._ask_again_if_lost, what))
+        if isinstance(op, SettleImport):
             observe("import_settled", state=imp.final or "ended")
 
     def _partition(self, connection: Connection, tenant: str) -> int:

@@ -4,20 +4,19 @@ Folding by identity makes redelivery harmless (I4); nothing is due before all of
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Durable, Fact, Judged
 from millrace.model.imports import ADMITTED, ERROR_STORE, PROCESSING, STOPPING, Counts, Import, too_many_rejected
-from millrace.model.ops import PUBLISH_IMPORT, SETTLE_IMPORT, STOP_IMPORT
+from millrace.model.ops.imports import HoldImport, PublishImport, SettleImport, StopImport
 from millrace.model.table import Budget
 
 # By import; the second also by sink.
 Verdicts = dict[str, list[ChunkVerdict]]
 Places = dict[str, dict[str, set[int]]]
-# An op to ask for: its kind and its body.
-Due = tuple[str, dict[str, Any]]
+# An op to ask the controller for.
+Due = PublishImport | SettleImport | HoldImport | StopImport
 
 
 def by_import(facts: Iterable[Fact]) -> tuple[Verdicts, Places]:
@@ -101,17 +100,18 @@ def due(
     rejecting_chunks: Callable[[], int],
     failure: Callable[[], str | None],
 ) -> Due | None:
-    """What to ask for now: the end of an import that has settled, the showing of one that is held, or a stop."""
+    """What to ask for now: the end of an import that has settled, its publication if it is atomic, or a stop."""
     if has_settled(imp, passed, rejecting_chunks):
-        is_held = imp.publish == "atomic" and imp.state == PROCESSING
-        told = {
-            "counts": asdict(imp.counts),
-            "durable": imp.durable,
-            "failure": failure() if imp.counts.failed_chunks else None,
-            "budget": asdict(budget()),
-        }
-        return PUBLISH_IMPORT if is_held else SETTLE_IMPORT, told
+        awaits_publish = imp.publish == "atomic" and imp.state == PROCESSING
+        return (PublishImport if awaits_publish else SettleImport)(
+            imp.tenant,
+            imp.id,
+            counts=imp.counts,
+            durable=imp.durable,
+            failure=failure() if imp.counts.failed_chunks else None,
+            budget=budget(),
+        )
     under_way = imp.state in (ADMITTED, PROCESSING) and imp.counts.rejected > 0
     if under_way and budget().is_blown(imp.counts.read, imp.counts.rejected):
-        return STOP_IMPORT, {"error": too_many_rejected(imp.counts)}
+        return StopImport(imp.tenant, imp.id, error=too_many_rejected(imp.counts))
     return None

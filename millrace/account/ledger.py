@@ -14,7 +14,7 @@ from millrace.account.quality import keep_facts
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Fact, RowsRefused
 from millrace.model.imports import Counts, Import
-from millrace.model.ops import SETTLE_IMPORT
+from millrace.model.ops.imports import SettleImport
 from millrace.model.table import Budget
 from millrace.observe import observe
 from millrace.store import tables as t
@@ -150,10 +150,7 @@ def due(connection: Connection, imp: Import, passed: dict[str, int], budget: Cal
     """What to ask the controller for now, if anything."""
     rejecting, failure = partial(_rejecting_chunks, connection, imp.id), partial(first_failure, connection, imp.id)
     asked = counting.due(imp, passed, partial(budget, imp), rejecting, failure)
-    if asked is None or asked[0] != SETTLE_IMPORT:
-        return asked
-    refused = refused_rows(connection, imp.id)
-    return (asked[0], {**asked[1], "refused": refused}) if refused else asked
+    return replace(asked, refused=refused_rows(connection, imp.id)) if isinstance(asked, SettleImport) else asked
 
 
 def _rejecting_chunks(connection: Connection, import_id: str) -> int:

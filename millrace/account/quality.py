@@ -3,6 +3,7 @@
 Where a rule holds the import, its hold is asked for instead of its end."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -13,7 +14,7 @@ from millrace.account.references import orphans
 from millrace.exchange.mailboxes import Exchange
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import AMEND, COMPLETED, HELD, LOAD, PROCESSING, Import
-from millrace.model.ops import HOLD_IMPORT, STOP_IMPORT
+from millrace.model.ops.imports import HoldImport, StopImport
 from millrace.model.quality import Measured, report, total
 from millrace.model.table import Definition
 from millrace.store import tables as t
@@ -37,14 +38,23 @@ def with_quality(
     connection: Connection, imp: Import, asked: Due, definition: Definition, exchange: Exchange
 ) -> Due | None:
     """What to ask for, with the report; nothing while someone must decide."""
-    kind, body = asked
-    if kind == STOP_IMPORT or not definition.rules:
+    if isinstance(asked, StopImport) or not definition.rules:
         return asked
     if imp.state == HELD:
         return None
-    told = imp.options.get("quality") or quality_of(connection, imp, definition, exchange)
-    is_held = bool(told["held"]) and imp.state == PROCESSING and not imp.options.get("released")
-    return HOLD_IMPORT if is_held else kind, {**body, "quality": told}
+    found = imp.options.get("quality") or quality_of(connection, imp, definition, exchange)
+    if not found["held"] or imp.state != PROCESSING or imp.options.get("released"):
+        return replace(asked, quality=found)
+    return HoldImport(
+        imp.tenant,
+        imp.id,
+        counts=asked.counts,
+        durable=asked.durable,
+        failure=asked.failure,
+        budget=asked.budget,
+        refused=asked.refused,
+        quality=found,
+    )
 
 
 def quality_of(connection: Connection, imp: Import, definition: Definition, exchange: Exchange) -> dict[str, Any]:

@@ -21,7 +21,9 @@ from millrace.model.imports import (
     STALLED,
     Import,
 )
-from millrace.model.ops import BEGIN_IMPORT, REPLAY_ERRORS
+from millrace.model.ops.imports import BeginImport
+from millrace.model.ops.results import Refusal
+from millrace.model.ops.rows import ReplayErrors
 from millrace.model.table import Definition
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import location_of
@@ -29,7 +31,7 @@ from millrace.store import tables as t
 from millrace.store.records import to_import
 
 STALLED_AFTER_US = 120_000_000
-_BEGINNING = (BEGIN_IMPORT, REPLAY_ERRORS)
+_BEGINNING = (BeginImport.KIND, ReplayErrors.KIND)
 _THERE = t.tables.c.dropped_us.is_(None)
 _IMPORTS = select(t.imports, t.uploads.c.confirmed, t.uploads.c.length).outerjoin(
     t.uploads, t.uploads.c.import_id == t.imports.c.id
@@ -154,7 +156,7 @@ def _requested(row: Any) -> dict[str, Any]:
         "sinks": {},
         "started_at": iso(row.requested_us),
         "ended_at": None,
-        "error": row.refusal,
+        "error": None if row.refusal is None else Refusal.from_dict(row.refusal).reason,
     }
 
 

@@ -3,9 +3,9 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar, cast
 from zlib import crc32
 
 from sqlalchemy import select, update
@@ -22,10 +22,11 @@ from millrace.control.controller import Controller
 from millrace.control.state import OPEN
 from millrace.exchange.mailboxes import open_exchange
 from millrace.failpoint import reach
-from millrace.model.errors import REFUSALS, Exceeded, Refused, Unavailable
-from millrace.model.imports import TERMINAL
+from millrace.model.errors import Refused, Unavailable
 from millrace.model.names import new_id
-from millrace.model.ops import APPEND, BEGIN_IMPORT, REPLAY_ERRORS, Applied, Op
+from millrace.model.ops import Applied
+from millrace.model.ops.base import Op, TableOp
+from millrace.model.ops.results import ImportStatus, Result, Waiting
 from millrace.notify.notifier import Notifier
 from millrace.observe import log, observe
 from millrace.settings import Settings
@@ -40,8 +41,6 @@ from millrace.wire.envelope import pack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
 
 SOON_SECONDS = 0.25
-# Likely one more of a tenant's imports has ended by then.
-IMPORT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 # Shorter than any client waits for an answer.
 TURN_SECONDS = 15.0
@@ -49,7 +48,8 @@ SWEEP_SECONDS = 600.0
 UPLOAD_THREADS = 16
 # One that is judged, and one that waits to be: more would only make a newcomer wait.
 FLIGHT_BATCHES = 2
-BRINGING_ROWS = (BEGIN_IMPORT, APPEND, REPLAY_ERRORS)
+
+R = TypeVar("R", bound=Result)
 
 
 class Platform:
@@ -114,21 +114,12 @@ class Platform:
         """Calls the listener, from the controller's thread, with ops that have just been applied."""
         self._listeners.append(listener)
 
-    async def submit(
-        self,
-        kind: str,
-        tenant: str,
-        subject: str,
-        body: Mapping[str, Any],
-        op_id: str | None = None,
-        *,
-        until_its_turn: bool = False,
-    ) -> Applied | str:
+    async def submit(self, op: Op[Any], *, until_its_turn: bool = False) -> Applied | str:
         """Appends an op and waits for what becomes of it: its outcome, or its id if nobody has evaluated it in time.
 
         An op that waits for its turn on an exclusive table is waited for as well if `until_its_turn`."""
-        await self._refuse_if_full(kind, tenant, subject, body)
-        op = Op(op_id or new_id("op"), kind, tenant, subject, dict(body))
+        await self._refuse_if_full(op)
+        op = _with_id(op)
         waiting: Future[Applied] = Future()
         self._waiting[op.id] = waiting
         try:
@@ -144,7 +135,7 @@ class Platform:
                 done, _ = await asyncio.wait([answer], timeout=TURN_SECONDS)
                 if not done:
                     raise Unavailable(
-                        f"{tenant}/{subject} is exclusive, and the op still waits its turn.",
+                        f"{op.tenant}/{op.subject} is exclusive, and the op still waits its turn.",
                         remedy="Ask again with the same idempotency key to keep the place in line.",
                         code="in_line",
                     )
@@ -153,27 +144,25 @@ class Platform:
             self._waiting.pop(op.id, None)
             self._in_line.pop(op.id, None)
 
-    async def applied(
-        self, kind: str, tenant: str, subject: str, body: Mapping[str, Any], op_id: str | None = None
-    ) -> Applied:
-        """The same for callers that can do nothing without the outcome. Raises what the controller refused."""
-        outcome = await self.submit(kind, tenant, subject, body, op_id, until_its_turn=True)
+    async def applied(self, op: Op[R]) -> R:
+        """The same for callers that can do nothing without the result. Raises what the controller refused."""
+        outcome = await self.submit(op, until_its_turn=True)
         if isinstance(outcome, str):
             raise Unavailable(
                 "The controller does not answer.", remedy=f"Ask for op {outcome} later; `millrace doctor` tells why."
             )
-        return raise_refusal(outcome)
+        return cast(R, raise_refusal(outcome).result)
 
-    async def _refuse_if_full(self, kind: str, tenant: str, table: str, body: Mapping[str, Any]) -> None:
+    async def _refuse_if_full(self, op: Op[Any]) -> None:
         """Rows over a quota, or for a table whose sinks keep too much waiting, unless they were admitted before."""
-        if kind not in BRINGING_ROWS:
+        if not isinstance(op, TableOp) or not op.BRINGS_ROWS:
             return
         try:
-            self.quotas.refuse_rows(tenant)
-            self.sinks.refuse_if_full(tenant, table)
+            self.quotas.refuse_rows(op.tenant)
+            self.sinks.refuse_if_full(op.tenant, op.table)
         except Refused:
-            key = body.get("idempotency_key")
-            if not key or not await asyncio.to_thread(self._is_known, tenant, key):
+            key = op.request_key
+            if not key or not await asyncio.to_thread(self._is_known, op.tenant, key):
                 raise
 
     def _is_known(self, tenant: str, key: str) -> bool:
@@ -190,10 +179,11 @@ class Platform:
         with self.store.read() as connection:
             return any(sink in imp.sinks for imp in find_open_imports(connection, tenant, table))
 
-    def _append(self, op: Op) -> "Future[Appended]":
+    def _append(self, op: Op[Any]) -> "Future[Appended]":
+        op = _with_id(op)
         return self.appender.append(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partition(op.tenant))
 
-    def _note_requested(self, op: Op) -> None:
+    def _note_requested(self, op: Op[Any]) -> None:
         request = {
             "id": op.id,
             "kind": op.kind,
@@ -221,21 +211,20 @@ class Platform:
         controller.run(self._stopping)
 
     def _on_applied(self, applied: list[Applied]) -> None:
-        self.closed.update(a.result["import"] for a in applied if a.result.get("state") == "stopping")
         for one in applied:
-            if one.result.get("waiting"):
-                self._in_line[one.op_id] = one.result.get("as", one.op_id)
+            result = one.result
+            if isinstance(result, Waiting):
+                self._in_line[one.op_id] = result.first or one.op_id
                 continue
             self._answer(one)
-            if one.result.get("state") in TERMINAL and "import" in one.result:
-                self.flight.over(one.result["import"])
-                self.quotas.over(one.result["import"])
-        # What neither begins nor stops an import says that all of it has been received.
-        received = [a.result for a in applied if "import" in a.result and not {"state", "repeated"} & a.result.keys()]
-        freed = {import_id for one in applied for import_id in one.result.get("waived", ())}
-        ended = {result["import"] for result in received} | freed
+            if isinstance(result, ImportStatus) and result.is_stopping:
+                self.closed.add(result.import_id)
+            if result.over is not None:
+                self.flight.over(result.over)
+                self.quotas.over(result.over)
+        received = {import_id for one in applied for import_id in one.result.recheck}
         # These ops are told of once: trouble of one who hears must not keep the others from it.
-        for hear in (lambda _: self.accountant.recheck(ended), lambda _: self.notifier.wake(), *self._listeners):
+        for hear in (lambda _: self.accountant.recheck(received), lambda _: self.notifier.wake(), *self._listeners):
             try:
                 hear(applied)
             except Exception as error:
@@ -300,23 +289,9 @@ class Platform:
 
 def raise_refusal(applied: Applied) -> Applied:
     if applied.refusal is not None:
-        if applied.refusal["code"] == Exceeded.code:
-            told = ("code", "message", "remedy")
-            facts = {name: value for name, value in applied.refusal.items() if name not in told}
-            message, remedy = applied.refusal["message"], applied.refusal["remedy"]
-            raise Exceeded(message, remedy=remedy, facts=facts, retry_seconds=IMPORT_SECONDS)
-        kind = REFUSALS.get(applied.refusal["code"], _REFUSED_CODES.get(applied.refusal["code"], Refused))
-        raise kind(applied.refusal["message"], remedy=applied.refusal["remedy"], code=applied.refusal["code"])
+        raise applied.refusal.to_error()
     return applied
 
 
-_REFUSED_CODES: dict[str, type[Refused]] = {
-    **dict.fromkeys(("no_tenant", "no_table", "no_import", "no_span", "no_sink"), REFUSALS["missing"]),
-    **dict.fromkeys(
-        ("incompatible", "needs_generation", "key_reused", "not_open", "stopped", "under_way", "no_key", "not_dropped",
-         "span_over", "out_of_step", "claimed", "below_floor", "replayed_enough", "not_over", "too_many_rejected",
-         "tenant_deleted", "not_deleted", "grace_not_over", "grace_over", "looser_rule", "not_held"),
-        REFUSALS["clash"],
-    ),
-    "bad_name": REFUSALS["invalid"],
-}  # fmt: skip
+def _with_id(op: Op[Any]) -> Op[Any]:
+    return op if op.id else op.asked_as(new_id("op"))

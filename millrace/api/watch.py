@@ -3,8 +3,8 @@
 import asyncio
 from collections import defaultdict
 
-from millrace.model.imports import HELD, TERMINAL
 from millrace.model.ops import Applied
+from millrace.model.ops.results import ImportStatus
 
 
 class Watch:
@@ -29,9 +29,8 @@ class Watch:
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Called from the controller's thread."""
-        self._loop.call_soon_threadsafe(
-            self._wake, [a.result["import"] for a in applied if a.result.get("state") in (*TERMINAL, HELD)]
-        )
+        statuses = [one.result for one in applied if isinstance(one.result, ImportStatus)]
+        self._loop.call_soon_threadsafe(self._wake, [status.import_id for status in statuses if status.rests])
 
     def _wake(self, ended: list[str]) -> None:
         waiting = {future for import_id in ended for future in self._ends.pop(import_id, ())} | self._news

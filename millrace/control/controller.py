@@ -12,8 +12,9 @@ from millrace.control.working_set import WorkingSet
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.stops import StopList
 from millrace.failpoint import reach
-from millrace.model import ops
-from millrace.model.ops import Applied, Op
+from millrace.model.ops import Applied, Op, read_op
+from millrace.model.ops.base import ImportOp
+from millrace.model.ops.results import Waiting
 from millrace.observe import observe
 from millrace.store.engine import Store
 from millrace.store.records import advance, positions
@@ -22,8 +23,6 @@ from millrace.wire.envelope import understood, unpack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS
 
 BATCH = 500
-# Whoever asks for these hears of the import itself; nobody asks for the op.
-_UNASKED = (ops.END_IMPORT, ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT, ops.HOLD_IMPORT, ops.APPEND)
 
 
 class Controller:
@@ -67,7 +66,7 @@ class Controller:
         understood = list(_understood(records))
         with self._store.write() as connection:
             advance(connection, TABLE_OPS, self._positions, moved)
-            working = WorkingSet(connection, [op.subject for op, _ in understood if op.kind in ops.ABOUT_IMPORTS])
+            working = WorkingSet(connection, [op.import_id for op, _ in understood if isinstance(op, ImportOp)])
             applied = [one for op, record in understood for one in self._apply_one(working, op, record, kept)]
             working.write()
             kept.write(connection)
@@ -78,7 +77,7 @@ class Controller:
         if kept.leaves_the_store:
             self._outbox.relay()
 
-    def _apply_one(self, working: WorkingSet, op: Op, record: Record, kept: Kept) -> tuple[Applied, ...]:
+    def _apply_one(self, working: WorkingSet, op: Op[Any], record: Record, kept: Kept) -> tuple[Applied, ...]:
         at_us = record.at_ms * 1000
         before = load(working, op)
         outcome = step(before, op, at_us, record.partition)
@@ -90,24 +89,26 @@ class Controller:
                 self._definitions.publish(effect.definition)
             else:
                 kept.keep(effect, cause, number, at_us)
-        known = {op.id: op, **{waited.id: waited for waited in before.queue}}
+        known: dict[str, Op[Any]] = {op.id: op, **{waited.id: waited for waited in before.queue}}
         for answer in outcome.answers:
             asked = known[answer.op_id]
             observe("op_applied", kind=asked.kind, refused=answer.refusal is not None)
-            if asked.kind not in _UNASKED:
+            if asked.IS_ASKED_FOR:
                 kept.requests[asked.id] = _request(asked, at_us, answer)
         return outcome.answers
 
 
-def _understood(records: list[Record]) -> Iterator[tuple[Op, Record]]:
+def _understood(records: list[Record]) -> Iterator[tuple[Op[Any], Record]]:
     for record in records:
         place = f"{TABLE_OPS}/{record.partition}/{record.offset}"
-        op = understood(place, record.value, lambda value: Op.from_dict(unpack(value)))
+        op = understood(place, record.value, lambda value: read_op(unpack(value)))
         if op is not None:
             yield op, record
 
 
-def _request(op: Op, at_us: int, applied: Applied) -> dict[str, Any]:
+def _request(op: Op[Any], at_us: int, applied: Applied) -> dict[str, Any]:
+    result = applied.result
+    asked_again = isinstance(result, Waiting) and result.first is not None
     return {
         "id": op.id,
         "kind": op.kind,
@@ -115,7 +116,7 @@ def _request(op: Op, at_us: int, applied: Applied) -> dict[str, Any]:
         "subject": op.subject,
         "requested_us": at_us,
         # The same request again has its answer: it is the one that waits.
-        "applied": not applied.result.get("waiting") or "as" in applied.result,
-        "result": {"as": applied.result["as"]} if "as" in applied.result else applied.result,
-        "refusal": applied.refusal,
+        "applied": not applied.is_waiting or asked_again,
+        "result": {"as": result.first} if isinstance(result, Waiting) and asked_again else result.to_dict(),
+        "refusal": None if applied.refusal is None else applied.refusal.to_dict(),
     }

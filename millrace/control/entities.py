@@ -7,50 +7,50 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from millrace.control.rules.quotas import open_imports_allowed
-from millrace.control.state import Span, State, Table
+from millrace.control.state import Queue, Span, State, Table
 from millrace.control.working_set import WorkingSet
-from millrace.model import ops
 from millrace.model.imports import Counts, Import
 from millrace.model.names import span_lineage
 from millrace.model.ops import Op
+from millrace.model.ops.base import ImportOp, Need, SpanOp, TableOp
+from millrace.model.ops.reading import decode_op
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.quality_tables import chunk_quality
 from millrace.store.records import MOST_AT_ONCE, batched
 
-_BEGINNING = (ops.BEGIN_IMPORT, ops.REPLAY_ERRORS)
-# These end an import, and with it a turn on its table and a member of its span.
-_ENDING = (ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT, ops.HOLD_IMPORT)
 
-
-def load(working: WorkingSet, op: Op) -> State:
+def load(working: WorkingSet, op: Op[Any]) -> State:
     """The op's own subject, and what the ops that wait behind it need when their turn comes with this one."""
     connection = working.connection
-    if op.kind in ops.ABOUT_IMPORTS:
-        imp = working.import_(op.subject)
-        if imp is None or op.kind not in _ENDING:
+    if isinstance(op, ImportOp):
+        imp = working.import_(op.import_id)
+        if imp is None or Need.TABLE not in op.NEEDS:
             return State(imports={} if imp is None else {imp.id: imp})
         return _load_table(working, op, imp.table, imp)
-    if op.kind in ops.ABOUT_TABLES:
-        return _load_table(working, op, op.subject, None)
-    twin = _twin_tenant(connection, op.tenant) if op.kind == ops.DEFINE_TENANT else None
-    spans = _find_spans(connection, op.tenant, [op.subject]) if op.kind in ops.ABOUT_SPANS else {}
-    unsettled = working.count_unsettled(op.tenant) if op.kind == ops.ERASE_TENANT else None
-    return State(tenant=working.tenant(op.tenant), spans=spans, twin=twin, open_imports=unsettled)
+    if isinstance(op, TableOp):
+        return _load_table(working, op, op.table, None)
+    spans = [name for name in (op.name if isinstance(op, SpanOp) else None, op.joins) if name]
+    return State(
+        tenant=working.tenant(op.tenant),
+        spans=_find_spans(connection, op.tenant, spans),
+        twin=_twin_tenant(connection, op.tenant) if Need.TWIN in op.NEEDS else None,
+        open_imports=working.count_unsettled(op.tenant) if Need.UNSETTLED in op.NEEDS else None,
+    )
 
 
-def _load_table(working: WorkingSet, op: Op, name: str, imp: Import | None) -> State:
+def _load_table(working: WorkingSet, op: TableOp[Any] | ImportOp[Any], name: str, imp: Import | None) -> State:
     connection, table = working.connection, working.table(op.tenant, name)
     queue = _find_queue(connection, table) if table is not None else ()
-    concerned = [one for one in (op, *queue) if one.kind in ops.ABOUT_TABLES]
-    origins = [one.body["of"] for one in concerned if one.body.get("of")]
+    concerned = (op, *queue) if isinstance(op, TableOp) else queue
+    needs = frozenset[Need]().union(*(one.NEEDS for one in concerned))
+    origins = [one.origin for one in concerned if one.origin]
     found = [working.import_(origin) for origin in origins]
     imports = {known.id: known for known in (imp, *found) if known is not None}
-    if op.kind == ops.WAIVE_SINK:
+    if Need.OPEN_IMPORTS in needs:
         imports |= {one.id: one for one in working.open_imports(op.tenant, name)}
-    joined = [span for span in (imp and imp.span, *(one.body.get("span") for one in concerned)) if span]
-    defines = any(one.kind == ops.DEFINE_TABLE for one in concerned)
+    joined = [span for span in (imp and imp.span, *(one.joins for one in concerned)) if span]
     if imp is not None and imp.of is not None:
         origins.append(imp.of)
     return State(
@@ -60,20 +60,20 @@ def _load_table(working: WorkingSet, op: Op, name: str, imp: Import | None) -> S
         spans=_find_spans(connection, op.tenant, joined),
         queue=queue,
         by_key=_find_keys(working, concerned),
-        history=_find_history(connection, table) if defines and table is not None else (),
-        streams=_find_streams(connection, op.tenant, name, concerned),
+        history=_find_history(connection, table) if Need.HISTORY in needs and table is not None else (),
+        senders=_find_senders(connection, op.tenant, name, concerned),
         claims=_find_claims(connection, origins),
-        twin=_twin_table(connection, op.tenant, name) if op.kind == ops.DEFINE_TABLE and table is None else None,
-        open_imports=_open_imports(working, op, concerned, imp),
+        twin=_twin_table(connection, op.tenant, name) if Need.TWIN in op.NEEDS and table is None else None,
+        open_imports=_open_imports(working, op.tenant, imp) if Need.QUOTA in needs else None,
     )
 
 
-def _open_imports(working: WorkingSet, op: Op, concerned: Iterable[Op], ending: Import | None) -> int | None:
-    """Counted only where it is bounded and something may begin; the import that ends with the op has ended then."""
-    tenant = working.tenant(op.tenant) if any(one.kind in _BEGINNING for one in concerned) else None
+def _open_imports(working: WorkingSet, tenant_name: str, ending: Import | None) -> int | None:
+    """Counted only where it is bounded; the import that ends with the op has ended then."""
+    tenant = working.tenant(tenant_name)
     if tenant is None or open_imports_allowed(tenant.agreement) is None:
         return None
-    return working.count_open_imports(op.tenant, None if ending is None else ending.id)
+    return working.count_open_imports(tenant_name, None if ending is None else ending.id)
 
 
 def save(working: WorkingSet, before: State, after: State, at_us: int) -> None:
@@ -95,9 +95,9 @@ def save(working: WorkingSet, before: State, after: State, at_us: int) -> None:
         upsert(connection, t.spans, _span_row(span, at_us))
     if after.queue != before.queue and after.table is not None:
         _save_queue(connection, after.table, before.queue, after.queue)
-    for stream, seq in after.streams.items():
-        if before.streams.get(stream) != seq and after.table is not None:
-            key = {"tenant": after.table.tenant, "table_name": after.table.name, "stream": stream}
+    for sender, seq in after.senders.items():
+        if before.senders.get(sender) != seq and after.table is not None:
+            key = {"tenant": after.table.tenant, "table_name": after.table.name, "stream": sender}
             upsert(connection, t.streams, {**key, "seq": seq, "touched_us": at_us})
     for import_id, rows in after.claims.items():
         if before.claims.get(import_id) != rows:
@@ -131,12 +131,12 @@ def _twin_table(connection: Connection, tenant: str, name: str) -> str | None:
     return None if found == name else found
 
 
-def _find_queue(connection: Connection, table: Table) -> tuple[Op, ...]:
+def _find_queue(connection: Connection, table: Table) -> Queue:
     if table.definition.table.concurrency == "concurrent":
         return ()
     where = (t.waiting.c.tenant == table.tenant, t.waiting.c.table_name == table.name)
     rows = connection.execute(select(t.waiting.c.op).where(*where).order_by(t.waiting.c.number))
-    return tuple(Op.from_dict(row.op) for row in rows)
+    return tuple(decode_op(row.op) for row in rows)  # type: ignore[misc]  # only these wait
 
 
 def _find_history(connection: Connection, table: Table) -> tuple[Definition, ...]:
@@ -168,10 +168,10 @@ def _span_row(span: Span, at_us: int) -> dict[str, Any]:
     return {**asdict(span), "parent": span.parent, "seen_us": at_us}
 
 
-def _find_keys(working: WorkingSet, concerned: Iterable[Op]) -> dict[str, Import]:
+def _find_keys(working: WorkingSet, concerned: Iterable[TableOp[Any]]) -> dict[str, Import]:
     found = {}
     for op in concerned:
-        key = op.body.get("idempotency_key")
+        key = op.request_key
         if key:
             before = working.import_by_key(op.tenant, key)
             if before is not None:
@@ -179,9 +179,8 @@ def _find_keys(working: WorkingSet, concerned: Iterable[Op]) -> dict[str, Import
     return found
 
 
-def _find_streams(connection: Connection, tenant: str, table: str, concerned: Iterable[Op]) -> dict[str, int]:
-    named = {stream for op in concerned for stream in op.body.get("streams", ())}
-    named |= {op.body["stream"] for op in concerned if op.kind == ops.OPEN_STREAM}
+def _find_senders(connection: Connection, tenant: str, table: str, concerned: Iterable[TableOp[Any]]) -> dict[str, int]:
+    named = {sender for op in concerned for sender in op.sender_names}
     found: dict[str, int] = {}
     for some in batched(named, MOST_AT_ONCE):
         where = (t.streams.c.tenant == tenant, t.streams.c.table_name == table, t.streams.c.stream.in_(some))
@@ -213,7 +212,7 @@ def _save_revisions(connection: Connection, before: State, after: State, at_us: 
             upsert(connection, t.revisions, row)
 
 
-def _save_queue(connection: Connection, table: Table, before: tuple[Op, ...], after: tuple[Op, ...]) -> None:
+def _save_queue(connection: Connection, table: Table, before: Queue, after: Queue) -> None:
     there, left = {op.id for op in before}, {op.id for op in after}
     gone = there - left
     if gone:

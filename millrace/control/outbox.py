@@ -42,7 +42,7 @@ class Kept:
     def leaves_the_store(self) -> bool:
         return bool(self.events or self.closings or self.chunks)
 
-    def keep(self, effect: Effect, op: Op, number: int, at_us: int) -> None:
+    def keep(self, effect: Effect, op: Op[Any], number: int, at_us: int) -> None:
         match effect:
             case Close(import_id):
                 self.closings.append({"import_id": import_id})
@@ -134,7 +134,7 @@ def _header(chunk: Send) -> ChunkHeader:
     )
 
 
-def cloud_event(announce: Announce, op: Op, number: int, at_us: int) -> dict[str, Any]:
+def cloud_event(announce: Announce, op: Op[Any], number: int, at_us: int) -> dict[str, Any]:
     """A CloudEvents 1.0 event; its id follows from the op's id, so that a replay announces nothing new."""
     return {
         "specversion": "1.0",

@@ -6,8 +6,11 @@ from typing import Any
 
 from millrace.model.imports import NOTHING, Counts, Import
 from millrace.model.ops import Applied, Op
+from millrace.model.ops.base import TurnOp
+from millrace.model.ops.results import Result
 from millrace.model.table import Definition
 
+Queue = tuple[TurnOp[Any], ...]
 OPEN, ENDING, ENDED, ABORTED = "open", "ending", "ended", "aborted"
 
 
@@ -73,19 +76,24 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The entities one op may touch. `queue` holds the ops that wait for their turn on the table, oldest first; `by_key` the
-    imports that earlier requests with the same idempotency keys began; `history` the definitions of this generation;
-    `twin` is another tenant or table whose name differs from the op's in case only; `open_imports` how many the tenant has,
-    where that is bounded."""
+    """The entities one op may touch.
+
+    `queue`         the ops that wait for their turn on the table, oldest first
+    `by_key`        the imports that earlier requests with the same idempotency keys began
+    `history`       the definitions of the table's generation
+    `senders`       by name of a sender the number of its last row
+    `claims`        by import its rejected rows that someone has claimed
+    `twin`          another tenant or table whose name differs from the op's in case only
+    `open_imports`  how many the tenant has, where that is bounded"""
 
     tenant: Tenant | None = None
     table: Table | None = None
     imports: Mapping[str, Import] = field(default_factory=dict)
     spans: Mapping[str, Span] = field(default_factory=dict)
-    queue: tuple[Op, ...] = ()
+    queue: Queue = ()
     by_key: Mapping[str, Import] = field(default_factory=dict)
     history: tuple[Definition, ...] = ()
-    streams: Mapping[str, int] = field(default_factory=dict)
+    senders: Mapping[str, int] = field(default_factory=dict)
     claims: Mapping[str, bytes] = field(default_factory=dict)
     twin: str | None = None
     open_imports: int | None = None
@@ -138,7 +146,7 @@ class Send:
 
 
 Effect = Announce | StoreDefinition | Close | Send
-Step = tuple[State, tuple[Effect, ...], dict[str, Any]]
+Step = tuple[State, tuple[Effect, ...], Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,5 +154,5 @@ class Outcome:
     """What a record of the log led to: one answer for its own op, and for each op whose turn came with it."""
 
     state: State
-    effects: tuple[tuple[Op, Effect], ...]
+    effects: tuple[tuple[Op[Any], Effect], ...]
     answers: tuple[Applied, ...]

@@ -2,114 +2,86 @@
 
 What is not allowed raises Refused inside a rule and changes nothing but the span the op wanted to join."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from millrace.control.rules import erasing, errors, holding, imports, sinks, spans, tables, tenants
-from millrace.control.state import Outcome, State, Step
-from millrace.model import ops
-from millrace.model.errors import Clash, Exceeded, Invalid, Refused
+from millrace.control.rules import (
+    RULES,
+    Rule,
+    erasing,
+    errors,
+    holding,
+    imports,
+    senders,
+    sinks,
+    spans,
+    tables,
+    tenants,
+)
+from millrace.control.state import Outcome, State
+from millrace.model.errors import Clash, Invalid, Refused
 from millrace.model.ops import Applied, Op
+from millrace.model.ops.base import TurnOp, Unreadable
+from millrace.model.ops.results import Refusal, Waiting
+from millrace.model.ops.rows import Append, OpenSender
 
-Rule = Callable[[State, Op, int, int], Step]
 MOST_WAITING = 1000
-
-# These start something on a table; on an exclusive one they wait until what is under way has settled.
-_IN_TURN: dict[str, Rule] = {
-    ops.DEFINE_TABLE: tables.define,
-    ops.TRUNCATE_TABLE: tables.truncate,
-    ops.DROP_TABLE: tables.drop,
-    ops.RESTORE_TABLE: tables.restore,
-    ops.BEGIN_IMPORT: imports.begin,
-    ops.APPEND: imports.append,
-    ops.OPEN_STREAM: imports.open_stream,
-    ops.REPLAY_ERRORS: errors.replay,
-}
-_AT_ONCE: dict[str, Rule] = {
-    ops.DEFINE_TENANT: tenants.define,
-    ops.DELETE_TENANT: tenants.delete,
-    ops.RESTORE_TENANT: tenants.restore,
-    ops.ERASE_TENANT: erasing.erase,
-    # A dropped table takes no imports, so nothing can be under way that a purge would have to wait for.
-    ops.PURGE_TABLE: tables.purge,
-    ops.DISCARD_ERRORS: errors.discard,
-    ops.WAIVE_SINK: sinks.waive,
-    ops.NOTE_SINK: sinks.note,
-    ops.END_IMPORT: imports.end,
-    ops.CANCEL_IMPORT: imports.cancel,
-    ops.EXPIRE_IMPORT: imports.expire,
-    ops.FAIL_IMPORT: imports.fail,
-    ops.STOP_IMPORT: imports.stop,
-    ops.PUBLISH_IMPORT: imports.publish,
-    ops.SETTLE_IMPORT: imports.settle,
-    ops.HOLD_IMPORT: holding.hold,
-    ops.RELEASE_IMPORT: holding.release,
-    ops.BEGIN_SPAN: spans.begin,
-    ops.END_SPAN: spans.end,
-    ops.ABORT_SPAN: spans.abort,
-    ops.EXPIRE_SPAN: spans.expire,
-}
+# The modules whose rules are in RULES because they were imported.
+RULE_MODULES = (erasing, errors, holding, imports, senders, sinks, spans, tables, tenants)
 
 
-def step(state: State, op: Op, at_us: int, partition: int) -> Outcome:
+def step(state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:
     """1. The op itself, or its place in the queue. 2. Whatever waited and has room now, in order."""
     outcome = _start(state, op, at_us, partition)
     return _go_on(outcome, at_us, partition)
 
 
-def _start(state: State, op: Op, at_us: int, partition: int) -> Outcome:
-    rule = _AT_ONCE.get(op.kind)
-    if rule is not None:
-        return _apply(rule, state, op, at_us, partition)
-    rule = _IN_TURN.get(op.kind)
-    if rule is None:
-        return _refused(state, op, Invalid(f"Unknown op {op.kind!r}."), at_us)
+def _start(state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:
+    if isinstance(op, Unreadable):
+        return _refused(state, op, Invalid(op.reason, code=op.code), at_us)
+    if isinstance(op, TurnOp) and not _may_start(state, op):
+        return _wait(state, op, at_us)
+    return _apply(RULES[type(op)], state, op, at_us, partition)
+
+
+def _may_start(state: State, op: TurnOp[Any]) -> bool:
+    """There is room on the table, or the op changes nothing: a request that was answered before, or a question about a
+    sender of which no rows are in line."""
     table = state.table
-    if table is None or (table.has_room and not state.queue) or _needs_no_turn(state, op):
-        return _apply(rule, state, op, at_us, partition)
-    return _wait(state, op, at_us)
+    if table is None or (table.has_room and not state.queue):
+        return True
+    if isinstance(op, OpenSender):
+        return not any(isinstance(waiting, Append) and op.sender in waiting.senders for waiting in state.queue)
+    return op.request_key in state.by_key
 
 
-def _needs_no_turn(state: State, op: Op) -> bool:
-    """A request that was answered before; a stream that nothing in line will move on."""
-    if op.kind == ops.OPEN_STREAM:
-        return not any(op.body["stream"] in waiting.body.get("streams", ()) for waiting in state.queue)
-    return op.body.get("idempotency_key") in state.by_key
-
-
-def _wait(state: State, op: Op, at_us: int) -> Outcome:
-    under_way = f"{op.tenant}/{op.subject} is exclusive and something else is under way."
-    asked_before = _waiting_with_same_key(state, op)
+def _wait(state: State, op: TurnOp[Any], at_us: int) -> Outcome:
+    under_way = f"{op.tenant}/{op.table} is exclusive and something else is under way."
+    asked_before = next((one for one in state.queue if op.request_key and one.request_key == op.request_key), None)
     if asked_before is not None:
-        return Outcome(state, (), (Applied(op.id, {"waiting": True, "as": asked_before.id}),))
+        return Outcome(state, (), (Applied(op.id, Waiting(asked_before.id)),))
     try:
-        if op.body.get("wait") is False:
+        if not op.wait:
             raise Clash(under_way, remedy="Ask again later, or ask to wait your turn.", code="under_way")
         if len(state.queue) >= MOST_WAITING:
             raise Clash(under_way, remedy=f"{MOST_WAITING} ops wait already; ask again later.", code="under_way")
         joined = spans.join(state, op)
     except Refused as refusal:
         return _refused(state, op, refusal, at_us)
-    waiting = replace(op, body={**op.body, "joined": True})
-    return Outcome(replace(joined, queue=(*state.queue, waiting)), (), (Applied(op.id, {"waiting": True}),))
-
-
-def _waiting_with_same_key(state: State, op: Op) -> Op | None:
-    key = op.body.get("idempotency_key")
-    same = (waiting for waiting in state.queue if key and waiting.body.get("idempotency_key") == key)
-    return next(same, None)
+    queue = (*state.queue, replace(op, joined=True))
+    return Outcome(replace(joined, queue=queue), (), (Applied(op.id, Waiting()),))
 
 
 def _go_on(outcome: Outcome, at_us: int, partition: int) -> Outcome:
     while outcome.state.queue and (outcome.state.table is None or outcome.state.table.has_room):
         op, *rest = outcome.state.queue
         before = replace(outcome.state, queue=tuple(rest))
-        turn = _apply(_IN_TURN[op.kind], before, op, at_us, partition)
+        turn = _apply(RULES[type(op)], before, op, at_us, partition)
         outcome = Outcome(turn.state, outcome.effects + turn.effects, outcome.answers + turn.answers)
     return outcome
 
 
-def _apply(rule: Rule, state: State, op: Op, at_us: int, partition: int) -> Outcome:
+def _apply(rule: Rule[Any], state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:
     try:
         after, effects, result = rule(state, op, at_us, partition)
     except Refused as refusal:
@@ -121,8 +93,7 @@ def _apply(rule: Rule, state: State, op: Op, at_us: int, partition: int) -> Outc
     return Outcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, result),))
 
 
-def _refused(state: State, op: Op, refusal: Refused, at_us: int) -> Outcome:
-    facts = refusal.facts if isinstance(refusal, Exceeded) else {}
-    told = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy, **facts}
-    after, effects = spans.member_refused(state, op, told, at_us)
-    return Outcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, {}, told),))
+def _refused(state: State, op: Op[Any], error: Refused, at_us: int) -> Outcome:
+    refusal = Refusal.of(error)
+    after, effects = spans.member_refused(state, op, refusal, at_us)
+    return Outcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, refusal=refusal),))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from millrace.model.errors import REFUSALS, Invalid, MillraceError, Unavailable
+from millrace.model.errors import REFUSAL_KINDS, Invalid, MillraceError, Unavailable
 
 MOST_AT_ONCE = 2
 LONGEST_WAIT_SECONDS = 5.0
@@ -19,7 +19,7 @@ WORK_SECONDS = 30.0
 # Starting, cutting what was spooled and one chunk beyond the bound, on a busy machine.
 ANSWER_SECONDS = WORK_SECONDS + 60.0
 LIFETIME_SECONDS = 3600
-_KINDS: dict[str, type[MillraceError]] = {**REFUSALS, Unavailable.code: Unavailable}
+_KINDS: dict[str, type[MillraceError]] = {**REFUSAL_KINDS, Unavailable.code: Unavailable}
 _slots = asyncio.Semaphore(MOST_AT_ONCE)
 
 

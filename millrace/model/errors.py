@@ -32,37 +32,40 @@ class MillraceError(Exception):
 
 
 class Refused(MillraceError):
-    code = "refused"
+    """`kind` names the class in records; `code` may say more."""
+
+    code = kind = "refused"
 
 
 class Invalid(Refused):
-    code = "invalid"
+    code = kind = "invalid"
 
 
 class Missing(Refused):
-    code = "missing"
+    code = kind = "missing"
 
 
 class Clash(Refused):
-    code = "clash"
+    code = kind = "clash"
 
 
 class TooLarge(Refused):
-    code = "too_large"
+    code = kind = "too_large"
 
 
 class Unauthorised(Refused):
-    code = "unauthorised"
+    code = kind = "unauthorised"
 
 
 class Forbidden(Refused):
-    code = "forbidden"
+    code = kind = "forbidden"
 
 
 class Exceeded(Refused):
     """`facts` says which quota, its limit, what is used of it; `retry_seconds` when asking again may help."""
 
     code = "over_quota"
+    kind = "exceeded"
 
     def __init__(self, message: str, *, remedy: str = "", facts: dict[str, str], retry_seconds: float = 1.0) -> None:
         super().__init__(message, remedy=remedy)
@@ -82,6 +85,7 @@ class KeyGone(MillraceError):
     code = "key_gone"
 
 
-REFUSALS: dict[str, type[Refused]] = {
-    kind.code: kind for kind in (Refused, Invalid, Missing, Clash, TooLarge, Unauthorised, Forbidden)
+# The general one last: the first of which an error is an instance is its kind.
+REFUSAL_KINDS: dict[str, type[Refused]] = {
+    cls.kind: cls for cls in (Invalid, Missing, Clash, TooLarge, Unauthorised, Forbidden, Exceeded, Refused)
 }

@@ -68,7 +68,7 @@ class Import:
 
     @property
     def is_over(self) -> bool:
-        return self.state in TERMINAL
+        return is_final(self.state)
 
     @property
     def deletes(self) -> bool:
@@ -83,6 +83,11 @@ class Import:
     @property
     def accepts_chunks(self) -> bool:
         return self.state == ADMITTED
+
+
+def is_final(state: str) -> bool:
+    """Whether an import in this state is over."""
+    return state in TERMINAL
 
 
 def outcome(

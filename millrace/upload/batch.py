@@ -79,8 +79,9 @@ class Batch:
         return b"".join(part.body for part in self.parts)
 
     @property
-    def streams(self) -> dict[str, list[int]]:
-        return {part.source.stream: [part.first_seq, part.last_seq] for part in self.parts if part.source.stream}
+    def senders(self) -> dict[str, tuple[int, int]]:
+        """By sender its first and its last row."""
+        return {part.source.stream: (part.first_seq, part.last_seq) for part in self.parts if part.source.stream}
 
     @property
     def wants_end(self) -> bool:

@@ -4,8 +4,8 @@ from simulate.checks.claims import EachRejectOnce
 from simulate.checks.endings import EndIsTrue
 from simulate.checks.order import PayloadAfterAck, VersionsInOrder
 from simulate.checks.quiet import EventsInOrder, EverythingEnds, ReplayIsTheSame
+from simulate.checks.senders import SendersInStep
 from simulate.checks.spans import SpanRules
-from simulate.checks.streams import StreamsInStep
 from simulate.checks.turns import OneAtATime, OneImportPerKey
 from simulate.checks.winners import HeldUntilShown, LastOneWins
 
@@ -19,7 +19,7 @@ CHECKS = (
     HeldUntilShown,
     LastOneWins,
     SpanRules,
-    StreamsInStep,
+    SendersInStep,
     EachRejectOnce,
     EventsInOrder,
     ReplayIsTheSame,

@@ -2,8 +2,11 @@
 
 from pyroaring import BitMap64
 
-from millrace.model import ops
-from millrace.model.imports import COMPLETED, REPLAY, Import
+from millrace.model.imports import COMPLETED, Import
+from millrace.model.ops.imports import BeginImport, ImportBegun
+from millrace.model.ops.results import OfImport
+from millrace.model.ops.rows import DiscardErrors, ReplayErrors
+from millrace.model.ops.tables import DefineTable
 from simulate.content import bitmap_of
 from simulate.watch import Check, Turn, Violation
 
@@ -19,19 +22,21 @@ class EachRejectOnce(Check):
         op, ended = turn.op, turn.ended
         if ended is not None and ended.of is not None and ended.state != COMPLETED and not self._may_double(ended):
             self._taken.get(ended.of, {}).pop(ended.id, None)
-        takes = "rows" in op.body and "of" in op.body and not turn.is_refused and not turn.is_waiting
-        if not takes or turn.answer.result.get("repeated"):
+        if not isinstance(op, BeginImport | ReplayErrors | DiscardErrors) or op.of is None or op.rows is None:
             return
-        rows, others = bitmap_of(op.body["rows"]), self._taken.setdefault(op.body["of"], {})
+        made = turn.answer.result
+        if not isinstance(made, OfImport) or (isinstance(made, ImportBegun) and made.repeated):
+            return
+        rows, others = bitmap_of(op.rows), self._taken.setdefault(op.of, {})
         for other, taken in others.items():
             if taken & rows:
-                raise Violation("claims", f"{op.id} and {other} both took rows of {op.body['of']}")
-        others[turn.answer.result["import"]] = rows
+                raise Violation("claims", f"{op.id} and {other} both took rows of {op.of}")
+        others[made.import_id] = rows
         imp = turn.admitted
         if (
             imp is not None
-            and imp.kind == REPLAY
-            and op.body["first_version"] <= self._floor.get((imp.tenant, imp.table), 0)
+            and isinstance(op, ReplayErrors)
+            and op.first_version <= self._floor.get((imp.tenant, imp.table), 0)
         ):
             raise Violation("floor", f"{op.id} replays what lies below the table's floor")
 
@@ -46,7 +51,7 @@ class EachRejectOnce(Check):
             if "floor" in told.data:
                 self._floor[turn.op.tenant, turn.op.subject] = told.data["floor"]
         imp = turn.admitted
-        if turn.op.kind == ops.DEFINE_TABLE and imp is not None:
+        if isinstance(turn.op, DefineTable) and imp is not None:
             definition = self.world.definitions[imp.definition]
             name = imp.tenant, imp.table
             self._floor[name] = max(self._floor.get(name, 0), definition.floor)

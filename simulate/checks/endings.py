@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from millrace.model.chunk import ROWS
 from millrace.model.imports import ALTER, CANCELLED, COMPLETED, TRUNCATE
-from millrace.model.ops import CANCEL_IMPORT
+from millrace.model.ops.imports import CancelImport
 from simulate.content import Judgement, judge
 from simulate.sinks import TableSink
 from simulate.watch import Check, Seen, Turn, Violation
@@ -17,7 +17,7 @@ class EndIsTrue(Check):
         self._cancelled: set[str] = set()
 
     def applied(self, turn: Turn) -> None:
-        if turn.op.kind == CANCEL_IMPORT and not turn.is_refused:
+        if isinstance(turn.op, CancelImport) and not turn.is_refused:
             self._cancelled.add(turn.op.subject)
         ended = turn.ended
         if ended is None:

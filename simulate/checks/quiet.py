@@ -15,7 +15,7 @@ class EverythingEnds(Check):
         self._answered: dict[str, str | None] = {}
 
     def applied(self, turn: Turn) -> None:
-        waits = turn.answer.result.get("as", turn.op.id) if turn.is_waiting else None
+        waits = turn.waits_as or turn.op.id if turn.is_waiting else None
         self._answered[turn.op.id] = waits
 
     def over(self) -> None:
@@ -79,5 +79,5 @@ class ReplayIsTheSame(Check):
 def _comparable(store: Memory) -> dict[str, Any]:
     """Where markers stood is not for the log to say."""
     imports = {name: replace(imp, markers=None) for name, imp in store.imports.items()}
-    names = ("tenants", "tables", "revisions", "spans", "streams", "claims", "keys")
+    names = ("tenants", "tables", "revisions", "spans", "senders", "claims", "keys")
     return {"imports": imports, **{name: getattr(store, name) for name in names}}

@@ -3,9 +3,10 @@
 from dataclasses import dataclass, field
 
 from millrace.control.state import Announce
-from millrace.model import ops
 from millrace.model.imports import COMPLETED, Import
 from millrace.model.names import span_lineage
+from millrace.model.ops.base import SpanOp
+from millrace.model.ops.spans import AbortSpan, EndSpan, ExpireSpan
 from simulate.watch import ENDS, Check, Turn, Violation
 
 Name = tuple[str, str]
@@ -40,7 +41,7 @@ class SpanRules(Check):
         self._is_settled()
 
     def _joins(self, turn: Turn) -> None:
-        op, named = turn.op, turn.op.body.get("span")
+        op, named = turn.op, turn.op.joins
         span = self._spans.get((op.tenant, named)) if named else None
         if span is None:
             if named and turn.admitted is not None:
@@ -49,7 +50,7 @@ class SpanRules(Check):
         was_member = op.id in span.open
         if turn.is_refused:
             self._is_refused(turn, span, was_member)
-        elif (turn.is_waiting and "as" not in turn.answer.result) or (turn.admitted is not None and not was_member):
+        elif (turn.is_waiting and turn.waits_as is None) or (turn.admitted is not None and not was_member):
             if span.is_over or span.is_ending:
                 raise Violation("spans", f"{op.id} joined {named}, which is over")
             span.open.add(op.id)
@@ -60,18 +61,18 @@ class SpanRules(Check):
         span.imports -= was_member
         # Rows out of step are there or come again; whoever came too late was never a member.
         is_member = was_member or not (span.is_over or span.is_ending)
-        if is_member and turn.answer.refusal is not None and turn.answer.refusal["code"] != "out_of_step":
+        if is_member and turn.answer.refusal is not None and turn.answer.refusal.code != "out_of_step":
             span.reasons.add(f"{turn.op.kind} of {turn.op.tenant}/{turn.op.subject}")
 
     def _asks(self, turn: Turn) -> None:
         op = turn.op
         span = self._spans.get((op.tenant, op.subject))
-        if op.kind not in ops.ABOUT_SPANS or span is None or turn.is_refused or span.is_over:
+        if not isinstance(op, SpanOp) or span is None or turn.is_refused or span.is_over:
             return
         in_use = bool(span.open) or span.is_ending
-        if op.kind == ops.END_SPAN:
+        if isinstance(op, EndSpan):
             span.is_ending = True
-        elif op.kind == ops.ABORT_SPAN or (op.kind == ops.EXPIRE_SPAN and not in_use):
+        elif isinstance(op, AbortSpan) or (isinstance(op, ExpireSpan) and not in_use):
             span.reasons.add(op.subject)
 
     def _hears(self, turn: Turn, told: Announce) -> None:

@@ -1,11 +1,14 @@
 """Exclusive tables: one thing at a time, in the order of the log. An idempotency key: one import."""
 
-from millrace.model import ops
+from millrace.model.ops.base import TurnOp
+from millrace.model.ops.imports import BeginImport, ImportBegun
+from millrace.model.ops.rows import Append, OpenSender, ReplayErrors
+from millrace.model.ops.tables import DefineTable, DropTable, PurgeTable, RestoreTable, TruncateTable
 from simulate.watch import Check, Turn, Violation
 
 IN_TURN = (
-    ops.DEFINE_TABLE, ops.TRUNCATE_TABLE, ops.DROP_TABLE, ops.RESTORE_TABLE, ops.BEGIN_IMPORT, ops.APPEND,
-    ops.REPLAY_ERRORS,
+    DefineTable, TruncateTable, DropTable, RestoreTable, BeginImport, Append,
+    ReplayErrors,
 )  # fmt: skip
 Name = tuple[str, str]
 
@@ -21,7 +24,7 @@ class OneAtATime(Check):
         op, ended = turn.op, turn.ended
         if ended is not None:
             self._under_way.setdefault((ended.tenant, ended.table), set()).discard(ended.id)
-        if op.kind not in (*IN_TURN, ops.PURGE_TABLE, ops.OPEN_STREAM):
+        if not isinstance(op, (*IN_TURN, PurgeTable, OpenSender)):
             return
         name = op.tenant, op.subject
         line, busy = self._line.setdefault(name, []), self._under_way.setdefault(name, set())
@@ -34,20 +37,20 @@ class OneAtATime(Check):
             if line[0] != op.id:
                 raise Violation("turns", f"{op} went before {line[0]}, which came earlier")
             line.pop(0)
-        elif exclusive and line and changes and op.kind in IN_TURN:
+        elif exclusive and line and changes and isinstance(op, IN_TURN):
             raise Violation("turns", f"{op} went before all that waits: {line}")
         if exclusive and busy and changes:
             raise Violation("exclusive", f"{op} started while {busy} was under way")
         self._changed(turn, name)
 
     def _waits(self, turn: Turn, line: list[str], busy: set[str], exclusive: bool) -> None:
-        if "as" in turn.answer.result:
-            if turn.answer.result["as"] not in line:
-                raise Violation("turns", f"{turn.op} waits as {turn.answer.result['as']}, which does not wait")
+        if turn.waits_as is not None:
+            if turn.waits_as not in line:
+                raise Violation("turns", f"{turn.op} waits as {turn.waits_as}, which does not wait")
             return
         if not exclusive or not (busy or line):
             raise Violation("turns", f"{turn.op} waits for nothing")
-        if turn.op.body.get("wait") is False:
+        if isinstance(turn.op, TurnOp) and not turn.op.wait:
             raise Violation("turns", f"{turn.op} did not want to wait")
         line.append(turn.op.id)
 
@@ -55,8 +58,9 @@ class OneAtATime(Check):
         imp = turn.admitted
         if imp is not None:
             self._under_way[name].add(imp.id)
-        if turn.op.kind == ops.DEFINE_TABLE and turn.effects and not turn.is_refused:
-            self._exclusive[name] = turn.op.body["declaration"]["concurrency"] == "exclusive"
+        if isinstance(turn.op, DefineTable) and turn.effects and not turn.is_refused:
+            assert turn.op.declaration is not None
+            self._exclusive[name] = turn.op.declaration["concurrency"] == "exclusive"
 
     def over(self) -> None:
         stuck = {name: line for name, line in self._line.items() if line}
@@ -70,10 +74,10 @@ class OneImportPerKey(Check):
         self._made: dict[Name, str] = {}
 
     def applied(self, turn: Turn) -> None:
-        key = turn.op.body.get("idempotency_key")
-        if turn.op.kind != ops.BEGIN_IMPORT or key is None or turn.is_refused or turn.is_waiting:
+        op, result = turn.op, turn.answer.result
+        if not isinstance(op, BeginImport) or not isinstance(result, ImportBegun) or op.idempotency_key is None:
             return
-        made = turn.answer.result["import"]
-        first = self._made.setdefault((turn.op.tenant, key), made)
+        key, made = op.idempotency_key, result.import_id
+        first = self._made.setdefault((op.tenant, key), made)
         if first != made:
             raise Violation("idempotency", f"key {key} made {first} and {made}")

@@ -21,10 +21,15 @@ from millrace.embed.broker import Broker
 from millrace.exchange.definitions import DefinitionFiles
 from millrace.exchange.home import Home
 from millrace.exchange.stops import StopFiles
-from millrace.model import ops
 from millrace.model.errors import Clash, Missing, Unavailable
+from millrace.model.imports import Counts
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
+from millrace.model.ops.imports import BeginImport, CancelImport, EndImport, SettleImport
+from millrace.model.ops.rows import Append, RowsAppended
+from millrace.model.ops.spans import BeginSpan
+from millrace.model.ops.tables import DefineTable, TableDefined, TruncateTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -91,24 +96,24 @@ def tenant() -> str:
 def declare(platform: Platform, tenant: str, **policies: Any) -> str:
     """The import that carries the definition to the sinks; none if the log says that it is so already."""
 
-    async def both() -> Applied:
-        await platform.applied(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {"client": tenant}})
+    async def both() -> TableDefined:
+        await platform.applied(DefineTenant(tenant, agreement={"client": tenant}))
         declaration = parse_table({**NOTES, **policies}).to_dict()
-        return await platform.applied(ops.DEFINE_TABLE, tenant, "notes", {"declaration": declaration})
+        return await platform.applied(DefineTable(tenant, "notes", declaration=declaration))
 
-    return str(asyncio.run(both()).result.get("import", ""))
+    return asyncio.run(both()).import_id or ""
 
 
 def settle(platform: Platform, tenant: str, import_id: str) -> None:
     """As the accountant would, were there a data plane."""
-    counts = {"chunks": 1, "read": 1, "accepted": 1, "rejected": 0, "ignored": 0, "failed_chunks": 0}
+    counts = Counts(chunks=1, read=1, accepted=1)
     body = {"counts": counts, "durable": {"delta": 1}}
-    asyncio.run(platform.applied(ops.SETTLE_IMPORT, tenant, import_id, body))
+    asyncio.run(platform.applied(SettleImport(tenant, import_id, **body)))
 
 
 def begin(platform: Platform, tenant: str, **body: Any) -> str:
-    applied = asyncio.run(platform.applied(ops.BEGIN_IMPORT, tenant, "notes", body, new_id("imp")))
-    return str(applied.result["import"])
+    applied = asyncio.run(platform.applied(BeginImport(tenant, "notes", **body, id=new_id("imp"))))
+    return str(applied.import_id)
 
 
 def rows(store: Store, table: Any, *columns: str) -> list[tuple[Any, ...]]:
@@ -119,15 +124,15 @@ def rows(store: Store, table: Any, *columns: str) -> list[tuple[Any, ...]]:
         ]
 
 
-def append(platform: Platform, tenant: str, first: int, last: int) -> Applied:
+def append(platform: Platform, tenant: str, first: int, last: int) -> RowsAppended:
     body = {
         "rows": last - first + 1,
         "plain_bytes": 4,
         "checksum": 7,
         "payload": "cm93cw==",
-        "streams": {"s": [first, last]},
+        "senders": {"s": (first, last)},
     }
-    return asyncio.run(platform.applied(ops.APPEND, tenant, "notes", body, new_id("imp")))
+    return asyncio.run(platform.applied(Append(tenant, "notes", **body, id=new_id("imp"))))
 
 
 COMPARED = {
@@ -145,9 +150,9 @@ def test_without_a_controller_a_definition_and_an_import_stay_requested(
     waiting = platform("waiting", controller=False)
     before = end_offsets(waiting.cluster, TABLE_OPS)
     body = {"declaration": parse_table(NOTES).to_dict()}
-    op_id = asyncio.run(waiting.submit(ops.DEFINE_TABLE, tenant, "notes", body))
+    op_id = asyncio.run(waiting.submit(DefineTable(tenant, "notes", **body)))
     assert isinstance(op_id, str), "nobody can have answered"
-    import_id = asyncio.run(waiting.submit(ops.BEGIN_IMPORT, tenant, "notes", {}, new_id("imp")))
+    import_id = asyncio.run(waiting.submit(BeginImport(tenant, "notes", id=new_id("imp"))))
     assert isinstance(import_id, str)
     after = end_offsets(waiting.cluster, TABLE_OPS)
     assert sum(end for _, end in after.values()) == sum(end for _, end in before.values()) + 2
@@ -159,12 +164,12 @@ def test_without_a_controller_a_definition_and_an_import_stay_requested(
 def test_the_same_log_gives_the_same_state_versions_and_events(platform: Callable[..., Platform], tenant: str) -> None:
     first = platform("first")
     declare(first, tenant)
-    asyncio.run(first.applied(ops.BEGIN_SPAN, tenant, "night", {}))
+    asyncio.run(first.applied(BeginSpan(tenant, "night")))
     imports = [begin(first, tenant, idempotency_key=f"k{n % 3}", span="night") for n in range(6)]
     assert len(set(imports)) == 3
     append(first, tenant, 1, 2)
-    asyncio.run(first.applied(ops.CANCEL_IMPORT, tenant, imports[0], {}))
-    asyncio.run(first.applied(ops.TRUNCATE_TABLE, tenant, "notes", {}))
+    asyncio.run(first.applied(CancelImport(tenant, imports[0])))
+    asyncio.run(first.applied(TruncateTable(tenant, "notes")))
     settle(first, tenant, imports[0])
     wait_until(lambda: not rows(first.store, t.closings, "import_id"), 10, "the markers to be sent")
     second = platform("second")
@@ -211,7 +216,7 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
 
 
 def send(platform: Platform, tenant: str) -> None:
-    op = ops.Op(new_id("op"), ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
+    op = DefineTenant(tenant, agreement={}, id=new_id("op"))
     platform.appender.append_now(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0)
 
 
@@ -219,10 +224,10 @@ def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Pl
     one = platform("refusing")
     declare(one, tenant)
     with pytest.raises(Missing, match="nowhere"):
-        asyncio.run(one.applied(ops.BEGIN_IMPORT, tenant, "nowhere", {}, new_id("imp")))
+        asyncio.run(one.applied(BeginImport(tenant, "nowhere", id=new_id("imp"))))
     changed = {**NOTES, "primary_key": []}
     with pytest.raises(Clash, match="primary key"):
-        asyncio.run(one.applied(ops.DEFINE_TABLE, tenant, "notes", {"declaration": parse_table(changed).to_dict()}))
+        asyncio.run(one.applied(DefineTable(tenant, "notes", declaration=parse_table(changed).to_dict())))
 
 
 def test_a_line_outlives_the_process_that_made_it(
@@ -234,7 +239,7 @@ def test_a_line_outlives_the_process_that_made_it(
     first = begin(one, tenant)
     waiting = [new_id("imp") for _ in range(2)]
     for import_id in waiting:
-        assert asyncio.run(one.submit(ops.BEGIN_IMPORT, tenant, "notes", {}, import_id)) == import_id
+        assert asyncio.run(one.submit(BeginImport(tenant, "notes", id=import_id))) == import_id
     one.stop()
     monkeypatch.setattr("millrace.api.platform.ANSWER_SECONDS", 10.0)
     again = platform("line")
@@ -261,14 +266,12 @@ def test_streamed_rows_come_out_of_the_outbox_once(platform: Callable[..., Platf
 
     def arrived() -> bool:
         sent = [unpack_stamp(record.value) for record in reader.poll(500, 1.0)]
-        ours.extend((head, bytes(rest)) for head, rest in sent if head and head.import_id == answer.result["import"])
+        ours.extend((head, bytes(rest)) for head, rest in sent if head and head.import_id == answer.import_id)
         return bool(ours)
 
     wait_until(arrived, 10, "the chunk to arrive")
     reader.close()
-    assert [(header.version, header.rows, payload) for header, payload in ours] == [
-        (answer.result["version"], 2, b"rows")
-    ]
+    assert [(header.version, header.rows, payload) for header, payload in ours] == [(answer.version, 2, b"rows")]
 
 
 def test_trouble_of_one_who_hears_of_ops_is_not_the_others(platform: Callable[..., Platform], tenant: str) -> None:
@@ -305,7 +308,7 @@ def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
     monkeypatch.setattr(one.appender, "append", lossy)
     empty = begin(one, tenant)
     end = {"chunks": 0, "rows": 0, "bytes": 0, "written": None}
-    asyncio.run(one.applied(ops.END_IMPORT, tenant, empty, end))
+    asyncio.run(one.applied(EndImport(tenant, empty, **end)))
     wait_until(lambda: states(one, empty) == [(empty, "completed")], 10, "the import to end")
     assert len(lost) == 2
 

@@ -14,9 +14,12 @@ import pytest
 from millrace.client import Millrace, Problem
 from millrace.client.spans import SpanClient
 from millrace.declare.table import parse_table
-from millrace.model import ops
 from millrace.model.errors import Clash, Invalid
+from millrace.model.imports import Counts
 from millrace.model.names import new_id
+from millrace.model.ops.imports import BeginImport, EndImport, SettleImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from tests.support.hook_target import HookTarget, hook_target
 from tests.support.platform import record
 from tests.support.small_server import TOKEN, SmallServer, small_server
@@ -28,9 +31,9 @@ Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[SmallServer]:
     with small_server(tmp_path / "home", "127.0.0.0/8") as started:
-        started.apply(ops.DEFINE_TENANT, "acme", "acme", agreement={})
+        started.apply(DefineTenant("acme", agreement={}))
         declaration = parse_table(record("notes", ("id", "long"), key=("id",)))
-        started.apply(ops.DEFINE_TABLE, "acme", "notes", declaration=declaration.to_dict())
+        started.apply(DefineTable("acme", "notes", declaration=declaration.to_dict()))
         yield started
 
 
@@ -62,14 +65,14 @@ def cli(server: SmallServer) -> Cli:
 
 
 def begin_import(server: SmallServer, span: str) -> str:
-    return str(server.apply(ops.BEGIN_IMPORT, "acme", "notes", op_id=new_id("imp"), span=span)["import"])
+    return str(server.apply(BeginImport("acme", "notes", id=new_id("imp"), span=span)).import_id)
 
 
 def settle(server: SmallServer, import_id: str, **counts: int) -> None:
     """As the accountant would: every row of it is durable."""
-    server.apply(ops.END_IMPORT, "acme", import_id, chunks=1, rows=counts["read"], bytes=10)
-    folded = {"chunks": 1, "read": 0, "accepted": 0, "rejected": 0, "ignored": 0, "failed_chunks": 0, **counts}
-    server.apply(ops.SETTLE_IMPORT, "acme", import_id, counts=folded, durable={"delta": 1}, failure=None)
+    server.apply(EndImport("acme", import_id, chunks=1, rows=counts["read"], bytes=10))
+    folded = Counts(**{"chunks": 1, **counts})
+    server.apply(SettleImport("acme", import_id, counts=folded, durable={"delta": 1}, failure=None))
 
 
 def events(client: Millrace) -> list[tuple[str, str]]:
@@ -189,7 +192,7 @@ def test_words_of_routes_are_no_names(client: Millrace, spans: SpanClient, name:
 
 
 def test_spans_of_others_do_not_exist(server: SmallServer, client: Millrace) -> None:
-    server.apply(ops.DEFINE_TENANT, "other", "other", agreement={})
+    server.apply(DefineTenant("other", agreement={}))
     client.spans.begin("acme", "mine")
     with Millrace(server.url, server.platform.tokens.make("o", "other")) as stranger:
         assert refused(lambda: stranger.spans.show("acme", "mine")) == (404, "no_tenant")
@@ -316,7 +319,7 @@ def test_a_span_that_was_aborted_exits_1_and_names_the_culprit(server: SmallServ
 
 
 def test_which_tenant_is_meant_must_be_clear(server: SmallServer, cli: Cli) -> None:
-    server.apply(ops.DEFINE_TENANT, "other", "other", agreement={})
+    server.apply(DefineTenant("other", agreement={}))
     unclear = cli("span", "begin", "x")
     assert unclear.returncode == 1
     assert "--tenant" in unclear.stderr

@@ -1,14 +1,29 @@
 """Any log, however senseless: versions rise in its order, what is over stays over, what is counted is there (I1)."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.control.state import Announce
-from millrace.model import ops
 from millrace.model.imports import DISCARD, REPLAY
+from millrace.model.ops import Op
+from millrace.model.ops.imports import (
+    BeginImport,
+    CancelImport,
+    EndImport,
+    ExpireImport,
+    FailImport,
+    PublishImport,
+    SettleImport,
+    StopImport,
+)
+from millrace.model.ops.rows import Append, DiscardErrors, OpenSender, ReplayErrors
+from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan, ExpireSpan
+from millrace.model.ops.tables import DefineTable, DropTable, PurgeTable, RestoreTable, TruncateTable, WaiveSink
+from millrace.model.table import Budget
 from simulate.memory import Memory
 from tests.support.control import COUNTS, NOON, TableLog, declared, rows
 from tests.support.examples import examples
@@ -26,51 +41,51 @@ waits = st.booleans()
 policies = st.fixed_dictionaries(
     {"concurrency": st.sampled_from(["exclusive", "concurrent"]), "publish": st.sampled_from(["rolling", "atomic"])}
 )
-budgets = st.sampled_from([{}, {"rows": 0}, {"percent": 5.0}])
+budgets = st.sampled_from([Budget(), Budget(rows=0), Budget(percent=5.0)])
 announced = st.integers(1, 2).map(lambda chunks: {"chunks": chunks, "rows": 3, "bytes": 9})
 settling = st.fixed_dictionaries(
-    {"counts": st.sampled_from([COUNTS, {**COUNTS, "accepted": 0, "rejected": 10}]), "budget": budgets}
+    {"counts": st.sampled_from([COUNTS, replace(COUNTS, accepted=0, rejected=10)]), "budget": budgets}
 ).map(lambda body: {**body, "durable": {"delta": 1}})
-streams = st.tuples(st.integers(1, 3), st.integers(1, 3)).map(lambda ends: {"s": list(ends)})
+senders = st.tuples(st.integers(1, 3), st.integers(1, 3)).map(lambda ends: {"s": ends})
 broken = st.just({"error": {"code": "invalid", "message": "bad", "remedy": ""}})
 
 
-def about(op: str, subjects: Any, /, **body: Any) -> Any:
+def about(op: type[Op[Any]], subjects: Any, /, **body: Any) -> Any:
     return st.tuples(st.just(op), subjects, st.fixed_dictionaries(body))
 
 
 @st.composite
-def definitions(draw: st.DrawFn) -> tuple[str, str, dict[str, Any]]:
+def definitions(draw: st.DrawFn) -> tuple[type[Op[Any]], str, dict[str, Any]]:
     name = draw(tables)
     declaration = declared(name, primary_key=draw(st.sampled_from([["id"], []])), **draw(policies))
-    return ops.DEFINE_TABLE, name, {"declaration": declaration, "wait": draw(waits), "new_generation": draw(waits)}
+    return DefineTable, name, {"declaration": declaration, "wait": draw(waits), "new_generation": draw(waits)}
 
 
 asked = st.one_of(
     definitions(),
-    about(ops.BEGIN_IMPORT, tables, idempotency_key=keys, wait=waits, span=st.none() | spans),
-    about(ops.BEGIN_IMPORT, tables, kind=st.just("amend"), of=imports, rows=numbers),
-    about(ops.APPEND, tables, rows=st.just(1), plain_bytes=st.just(1), checksum=st.just(1), payload=st.just(""),
-          streams=streams, span=st.none() | spans),
-    about(ops.OPEN_STREAM, tables, stream=st.just("s")),
-    about(ops.REPLAY_ERRORS, tables, of=imports, rows=numbers, rows_count=st.just(1), chunks=st.just(1),
+    about(BeginImport, tables, idempotency_key=keys, wait=waits, span=st.none() | spans),
+    about(BeginImport, tables, import_kind=st.just("amend"), of=imports, rows=numbers),
+    about(Append, tables, rows=st.just(1), plain_bytes=st.just(1), checksum=st.just(1), payload=st.just(""),
+          senders=senders, span=st.none() | spans),
+    about(OpenSender, tables, sender=st.just("s")),
+    about(ReplayErrors, tables, of=imports, rows=numbers, rows_count=st.just(1), chunks=st.just(1),
           first_version=st.integers(NOON, NOON + 10_000), span=st.none() | spans),
-    about(ops.DISCARD_ERRORS, tables, of=imports, rows=numbers),
-    about(ops.TRUNCATE_TABLE, tables, wait=waits),
-    about(ops.DROP_TABLE, tables, wait=waits),
-    about(ops.RESTORE_TABLE, tables, wait=waits),
-    about(ops.PURGE_TABLE, tables, dropped_us=st.integers(NOON, NOON + 3)),
-    about(ops.WAIVE_SINK, tables, sink=st.sampled_from(["delta", "nowhere"])),
-    st.tuples(st.just(ops.END_IMPORT), imports, announced),
-    st.tuples(st.sampled_from([ops.FAIL_IMPORT, ops.STOP_IMPORT]), imports, broken),
-    about(ops.CANCEL_IMPORT, imports),
-    about(ops.EXPIRE_IMPORT, imports, idle_seconds=st.just(5)),
-    st.tuples(st.sampled_from([ops.SETTLE_IMPORT, ops.SETTLE_IMPORT, ops.PUBLISH_IMPORT]), imports, settling),
-    about(ops.BEGIN_SPAN, spans),
-    st.tuples(st.sampled_from([ops.END_SPAN, ops.END_SPAN, ops.ABORT_SPAN, ops.EXPIRE_SPAN]), spans, st.just({})),
+    about(DiscardErrors, tables, of=imports, rows=numbers),
+    about(TruncateTable, tables, wait=waits),
+    about(DropTable, tables, wait=waits),
+    about(RestoreTable, tables, wait=waits),
+    about(PurgeTable, tables, dropped_us=st.integers(NOON, NOON + 3)),
+    about(WaiveSink, tables, sink=st.sampled_from(["delta", "nowhere"])),
+    st.tuples(st.just(EndImport), imports, announced),
+    st.tuples(st.sampled_from([FailImport, StopImport]), imports, broken),
+    about(CancelImport, imports),
+    about(ExpireImport, imports, idle_seconds=st.just(5)),
+    st.tuples(st.sampled_from([SettleImport, SettleImport, PublishImport]), imports, settling),
+    about(BeginSpan, spans),
+    st.tuples(st.sampled_from([EndSpan, EndSpan, AbortSpan, ExpireSpan]), spans, st.just({})),
 )  # fmt: skip
 logs = st.lists(st.tuples(asked, st.integers(-2, 4)), min_size=10, max_size=60)
-Log = list[tuple[tuple[str, Any, dict[str, Any]], int]]
+Log = list[tuple[tuple[type[Op[Any]], Any, dict[str, Any]], int]]
 
 
 class Reader:
@@ -86,7 +101,7 @@ class Reader:
             self.log.now_us += later_us
             before = self.log.store
             named = {**body, "of": self._ago(body["of"])} if "of" in body else body
-            self.log.apply(kind, self._ago(subject), named, f"imp_{number}")
+            self.log.apply(kind, self._ago(subject), **named, op_id=f"imp_{number}")
             self._check_versions()
             self._check_turns(before)
             self._check_ends(before.imports)
@@ -125,7 +140,7 @@ class Reader:
         under_way = [imp for imp in store.imports.values() if not imp.is_over and imp.kind != DISCARD]
         per_table = Counter(imp.table for imp in under_way)
         waiting = [op for queue in store.queues.values() for op in queue]
-        in_span = Counter(imp.span for imp in under_way) + Counter(op.body.get("span") for op in waiting)
+        in_span = Counter(imp.span for imp in under_way) + Counter(op.span for op in waiting)
         for (_, name), table in store.tables.items():
             assert table.open_imports == per_table[name]
             assert not store.queues[self.log.tenant, name] or not table.has_room
@@ -139,11 +154,11 @@ class Reader:
         return [] if span.parent is None else [self.log.span(span.parent)]
 
 
-def begun(name: str, concurrency: str) -> tuple[tuple[str, Any, dict[str, Any]], int]:
-    return (ops.DEFINE_TABLE, name, {"declaration": declared(name, concurrency=concurrency)}), 0
+def begun(name: str, concurrency: str) -> tuple[tuple[type[Op[Any]], Any, dict[str, Any]], int]:
+    return (DefineTable, name, {"declaration": declared(name, concurrency=concurrency)}), 0
 
 
-done = (ops.SETTLE_IMPORT, 0, {"counts": {**COUNTS, "read": 0, "accepted": 0, "rejected": 0}, "durable": {}}), 0
+done = (SettleImport, 0, {"counts": replace(COUNTS, read=0, accepted=0, rejected=0), "durable": {}}), 0
 
 
 @examples(300)

@@ -1,6 +1,7 @@
 """A table log without a broker: ops in, what they led to out; the state between them is kept in dictionaries."""
 
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 from pyroaring import BitMap64
@@ -8,13 +9,18 @@ from pyroaring import BitMap64
 from millrace.control.state import Announce, Close, Effect, Outcome, Send, Span, StoreDefinition, Table
 from millrace.control.step import step
 from millrace.declare.table import parse_table
-from millrace.model import ops
-from millrace.model.imports import Import
-from millrace.model.ops import Applied, Op
+from millrace.model.imports import LOAD, NO_BUDGET, Counts, Import
+from millrace.model.ops import Applied, Op, read_op
+from millrace.model.ops.base import TenantOp
+from millrace.model.ops.imports import BeginImport, EndImport, SettledOp, SettleImport
+from millrace.model.ops.rows import Append
+from millrace.model.ops.tables import DefineTable, TableDefined
+from millrace.model.ops.tenants import DefineTenant
+from millrace.model.table import Budget
 from simulate.memory import Memory, MemoryTransaction
 
 NOON = 1_700_000_000_000_000
-COUNTS = {"chunks": 1, "read": 10, "accepted": 9, "rejected": 1, "ignored": 0, "failed_chunks": 0}
+COUNTS = Counts(chunks=1, read=10, accepted=9, rejected=1)
 ONE_CHUNK = {"chunks": 1, "rows": 10, "bytes": 99}
 
 
@@ -39,11 +45,20 @@ class TableLog:
         self.effects: list[Effect] = []
         self.last: Outcome
         self._ids = 0
-        self.apply(ops.DEFINE_TENANT, tenant, {"agreement": {}})
+        self.apply(DefineTenant, tenant, agreement={})
 
-    def apply(self, kind: str, subject: str = "notes", body: dict[str, Any] | None = None, op_id: str = "") -> Applied:
+    def apply(self, kind: type[Op[Any]], subject: str = "notes", *, op_id: str = "", **fields: Any) -> Applied:
+        """An op of the kind, about the subject."""
+        about = (self.tenant,) if issubclass(kind, TenantOp) else (self.tenant, subject)
+        return self.take(kind(*about, id=op_id, **fields))
+
+    def read(self, kind: str, subject: str, body: dict[str, Any]) -> Applied:
+        """A record of the log, whatever it says."""
+        return self.take(read_op({"id": "", "kind": kind, "tenant": self.tenant, "subject": subject, "body": body}))
+
+    def take(self, op: Op[Any]) -> Applied:
         self._ids += 1
-        op = Op(op_id or f"op_no{self._ids}", kind, self.tenant, subject, body or {})
+        op = op if op.id else op.asked_as(f"op_no{self._ids}")
         transaction = MemoryTransaction(self.store.fork(), {})
         before = transaction.load(op)
         self.last = step(before, op, self.now_us, 1)
@@ -56,20 +71,21 @@ class TableLog:
     def define(self, name: str = "notes", **changes: Any) -> Applied:
         """Declares a table and lets the change reach its sinks."""
         more = {key: changes.pop(key) for key in ("new_generation", "wait") if key in changes}
-        answer = self.apply(ops.DEFINE_TABLE, name, {"declaration": declared(name, **changes), **more})
-        if "import" in answer.result:
-            self.settle(answer.result["import"], read=0, accepted=0, rejected=0)
+        answer = self.apply(DefineTable, name, declaration=declared(name, **changes), **more)
+        if isinstance(answer.result, TableDefined) and answer.result.import_id is not None:
+            self.settle(answer.result.import_id, read=0, accepted=0, rejected=0)
         return answer
 
-    def begin(self, op_id: str, table: str = "notes", **body: Any) -> Applied:
-        return self.apply(ops.BEGIN_IMPORT, table, body, op_id)
+    def begin(self, op_id: str, table: str = "notes", kind: str = LOAD, **fields: Any) -> Applied:
+        return self.apply(BeginImport, table, import_kind=kind, **fields, op_id=op_id)
 
     def end(self, import_id: str, **announced: int) -> Applied:
-        return self.apply(ops.END_IMPORT, import_id, {**ONE_CHUNK, **announced})
+        return self.apply(EndImport, import_id, **{**ONE_CHUNK, **announced})
 
-    def settle(self, import_id: str, kind: str = ops.SETTLE_IMPORT, budget: Any = None, **counts: int) -> Applied:
-        body = {"counts": {**COUNTS, **counts}, "durable": {"delta": 1}, "budget": budget or {}}
-        return self.apply(kind, import_id, body)
+    def settle(
+        self, import_id: str, kind: type[SettledOp] = SettleImport, budget: Budget = NO_BUDGET, **counts: int
+    ) -> Applied:
+        return self.apply(kind, import_id, counts=replace(COUNTS, **counts), durable={"delta": 1}, budget=budget)
 
     def load(self, op_id: str, table: str = "notes", **body: Any) -> Applied:
         """A whole import, from its beginning to its end."""
@@ -78,10 +94,10 @@ class TableLog:
         self.settle(op_id)
         return begun
 
-    def append(self, op_id: str, first: int, last: int, stream: str = "s", **body: Any) -> Applied:
+    def append(self, op_id: str, first: int, last: int, sender: str = "s", **body: Any) -> Applied:
         count = last - first + 1
         sent = {"rows": count, "plain_bytes": count, "checksum": 7, "payload": "cm93cw==", **body}
-        return self.apply(ops.APPEND, "notes", {**sent, "streams": {stream: [first, last]}}, op_id)
+        return self.apply(Append, "notes", **sent, senders={sender: (first, last)}, op_id=op_id)
 
     def table(self, name: str = "notes") -> Table:
         return self.store.tables[self.tenant, name]
@@ -114,4 +130,4 @@ class TableLog:
 
 
 def refusal(answer: Applied) -> str | None:
-    return answer.refusal["code"] if answer.refusal else None
+    return answer.refusal.code if answer.refusal else None

@@ -7,7 +7,7 @@ import asyncio
 import threading
 import time
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -34,12 +34,14 @@ from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_re
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.table import LakeTable
-from millrace.model import ops
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Unavailable
 from millrace.model.imports import Counts, Import
 from millrace.model.names import chunk_id
 from millrace.model.ops import Applied
+from millrace.model.ops import rows as ops
+from millrace.model.ops.results import ImportStatus, Refusal, Waiting
+from millrace.model.ops.rows import OpenSender, RowsAppended, SenderOpened
 from millrace.model.streamed import MAX_FRAME_BYTES
 from millrace.model.table import define
 from millrace.settings import KEYS_HERE
@@ -59,7 +61,7 @@ class Append:
     version: int
     table: str
     span: str | None
-    streams: dict[str, list[int]]
+    streams: dict[str, tuple[int, int]]
     rows: list[bytes]
 
 
@@ -74,7 +76,7 @@ class FakeLog:
     opened: list[str] = field(default_factory=list)
     streams: dict[tuple[str, str], int] = field(default_factory=dict)
     listeners: list[Callable[[list[Applied]], None]] = field(default_factory=list)
-    waiting: list[tuple[str, str, dict[str, Any], str]] = field(default_factory=list)
+    waiting: list[ops.Append | OpenSender] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.home, self.exchange = Home(self.root), open_exchange(self.root)
@@ -96,19 +98,17 @@ class FakeLog:
     def listen(self, listener: Callable[[list[Applied]], None]) -> None:
         self.listeners.append(listener)
 
-    async def submit(
-        self, kind: str, tenant: str, subject: str, body: Mapping[str, Any], op_id: str | None = None
-    ) -> Applied | str:
-        assert tenant == TENANT
-        assert op_id is not None
+    async def submit(self, op: ops.Append | OpenSender) -> Applied | str:
+        assert op.tenant == TENANT
+        assert op.id
         if self.away:
             self.away -= 1
             raise Unavailable("Kafka did not take the record.", remedy="Is the broker running?")
         if self.busy:
-            self.waiting.append((kind, subject, dict(body), op_id))
-            return Applied(op_id, {"waiting": True})
-        applied = self._apply(kind, subject, dict(body), op_id)
-        if kind == ops.APPEND and self.lost_answers:
+            self.waiting.append(op)
+            return Applied(op.id, Waiting())
+        applied = self._apply(op)
+        if isinstance(op, ops.Append) and self.lost_answers:
             self.lost_answers -= 1
             await asyncio.sleep(3600)
         await asyncio.sleep(0)
@@ -118,28 +118,27 @@ class FakeLog:
         """The table's turn has come for all that waited."""
         self.busy = False
         waited, self.waiting = self.waiting, []
-        for kind, subject, body, op_id in waited:
-            self._tell([self._apply(kind, subject, body, op_id)])
+        for op in waited:
+            self._tell([self._apply(op)])
 
-    def _apply(self, kind: str, table: str, body: dict[str, Any], op_id: str) -> Applied:
-        if kind == ops.OPEN_STREAM:
-            self.opened.append(body["stream"])
-            return Applied(op_id, {"stream": body["stream"], "seq": self.streams.get((table, body["stream"]), 0)})
-        assert kind == ops.APPEND
-        for stream, (first, _) in body["streams"].items():
-            if first != self.streams.get((table, stream), 0) + 1:
-                return Applied(op_id, {}, {"code": "out_of_step", "message": "No.", "remedy": "Open it again."})
-        payload = b64decode(body["payload"])
+    def _apply(self, op: ops.Append | OpenSender) -> Applied:
+        if isinstance(op, OpenSender):
+            self.opened.append(op.sender)
+            return Applied(op.id, SenderOpened(op.sender, self.streams.get((op.table, op.sender), 0)))
+        for sender, (first, _) in op.senders.items():
+            if first != self.streams.get((op.table, sender), 0) + 1:
+                return Applied(op.id, refusal=Refusal("clash", "out_of_step", "No.", "Open it again."))
+        payload = b64decode(op.payload)
         plain = zstandard.ZstdDecompressor().decompress(payload)
         found = plain.splitlines()
-        assert (checksum(payload), len(plain), len(found)) == (body["checksum"], body["plain_bytes"], body["rows"])
-        for stream, (_, last) in body["streams"].items():
-            self.streams[table, stream] = last
-        append = Append(op_id, len(self.appends) + 1, table, body["span"], body["streams"], found)
+        assert (checksum(payload), len(plain), len(found)) == (op.checksum, op.plain_bytes, op.rows)
+        for sender, (_, last) in op.senders.items():
+            self.streams[op.table, sender] = last
+        append = Append(op.id, len(self.appends) + 1, op.table, op.span, op.senders, found)
         self.appends.append(append)
         if self.ends_at_once:
             asyncio.get_running_loop().call_later(0.001, self.end, append)
-        return Applied(op_id, {"import": op_id, "version": append.version})
+        return Applied(op.id, RowsAppended(op.id, append.version))
 
     def end(self, append: Append, error: dict[str, str] | None = None) -> None:
         bad = [number for number, row in enumerate(append.rows, 1) if b"bad" in row]
@@ -154,7 +153,7 @@ class FakeLog:
         with self.store.write() as connection:
             row = {**import_row(imp, 1), "counts": asdict(counts), "error": error}
             upsert(connection, t.imports, row)
-        self._tell([Applied("op_settle", {"import": append.import_id, "state": state})])
+        self._tell([Applied("op_settle", ImportStatus(append.import_id, state))])
 
     def _reject(self, append: Append, bad: list[int]) -> None:
         reasons = [{"column": "id", "rule": "type", "message": "is bad", "value": None}]

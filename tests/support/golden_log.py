@@ -15,7 +15,8 @@ from millrace.control.controller import Controller
 from millrace.exchange.definitions import DefinitionFiles
 from millrace.exchange.home import Home
 from millrace.exchange.stops import StopFiles
-from millrace.model.ops import Applied
+from millrace.model.ops import Applied, read_op
+from millrace.model.ops.results import Refusal
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.wire.client import Appended, Cluster, Record
@@ -65,7 +66,7 @@ def replay(records: list[Record], root: Path) -> dict[str, Any]:
     for start in range(0, len(records), BATCH):
         controller.apply(records[start : start + BATCH])
     outcome = {
-        "answers": [[one.op_id, one.result, one.refusal] for one in answers],
+        "answers": [[one.op_id, one.result.to_dict(), one.refusal and one.refusal.reason] for one in answers],
         "chunks": log.chunks,
         "store": _rows(store),
     }
@@ -80,12 +81,23 @@ def _rows(store: Store) -> dict[str, list[dict[str, Any]]]:
             table.name: [dict(row._mapping) for row in connection.execute(select(table).order_by(*table.primary_key))]
             for table in t.metadata.sorted_tables
         }
+    for row in found["requests"]:
+        # Earlier answers have no kind.
+        row["refusal"] = row["refusal"] and Refusal.from_dict(row["refusal"]).reason
     return {name: rows for name, rows in found.items() if rows}
 
 
 def _text(value: object) -> str:
     assert isinstance(value, bytes)
     return b64encode(value).decode()
+
+
+def with_short_ops(line: str) -> str:
+    """Of an op that waits, only the fields that are not at their defaults: earlier code wrote all that it was given."""
+    if not line.startswith("waiting "):
+        return line
+    row = json.loads(line.removeprefix("waiting "))
+    return str({**row, "op": read_op(row["op"]).to_dict()})
 
 
 def text_of(outcome: dict[str, Any]) -> str:

@@ -30,6 +30,7 @@ from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.names import new_id
 from millrace.model.ops import Applied, Op
+from millrace.model.ops.results import Result
 from millrace.notify.notifier import Notifier
 from millrace.notify.pace import Pace
 from millrace.settings import ApiSettings, Settings
@@ -53,13 +54,15 @@ class SmallPlatform:
         self.sealing = Sealing(self.exchange, self.settings.kms, self.quotas)
         self.watch: Watch | None = None
 
-    async def applied(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:
-        return raise_refusal(await asyncio.to_thread(self.apply, kind, tenant, subject, body, op_id))
+    async def submit(self, op: Op[Any]) -> Applied:
+        return await asyncio.to_thread(self.apply, op)
 
-    submit = applied
+    async def applied(self, op: Op[Any]) -> Result:
+        return raise_refusal(await self.submit(op)).result
 
-    def apply(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:
-        op, at_us, kept = Op(op_id or new_id("op"), kind, tenant, subject, dict(body)), time.time_ns() // 1000, Kept()
+    def apply(self, op: Op[Any]) -> Applied:
+        op = op if op.id else op.asked_as(new_id("op"))
+        at_us, kept = time.time_ns() // 1000, Kept()
         with self.store.write() as connection:
             working = WorkingSet(connection)
             before = load(working, op)
@@ -83,8 +86,8 @@ class SmallServer:
         self.platform = platform
         self.url = url
 
-    def apply(self, kind: str, tenant: str, subject: str, **body: Any) -> dict[str, Any]:
-        return raise_refusal(self.platform.apply(kind, tenant, subject, body, body.pop("op_id", None))).result
+    def apply(self, op: Op[Any]) -> Result:
+        return raise_refusal(self.platform.apply(op)).result
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import insert
 
 from millrace.account import hashed_keys
+from millrace.account.counting import Due
 from millrace.account.hashed_keys import repeated_keys
 from millrace.account.quality import keep_facts, with_quality
 from millrace.declare.table import parse_table
@@ -20,7 +21,7 @@ from millrace.lake.store import Store as LakeStore
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import APPEND, HELD, LOAD, PROCESSING, STOPPING, Counts, Import
-from millrace.model.ops import HOLD_IMPORT, SETTLE_IMPORT
+from millrace.model.ops.imports import HoldImport, SettleImport
 from millrace.model.quality import Measured, Totals, report, total
 from millrace.model.rules import parse_rules
 from millrace.model.table import Definition, define
@@ -29,6 +30,8 @@ from millrace.store.engine import Store
 from millrace.store.records import import_row
 from tests.support.chunks import column, csv, table
 from tests.support.lake import KEYED, stage
+
+SETTLE = SettleImport("acme", "imp_1", counts=Counts(2, 20, 20), durable={"delta": 2})
 
 
 def judged(rule: dict[str, Any], totals: Totals, measured: Measured) -> dict[str, Any]:
@@ -103,9 +106,9 @@ def ruled(*rules: dict[str, Any]) -> Definition:
     return table(column("id", "int"), key=("id",), rules=[*rules])
 
 
-def asked(store: Store, imp: Import, definition: Definition, tmp_path: Path) -> tuple[str, Any] | None:
+def asked(store: Store, imp: Import, definition: Definition, tmp_path: Path) -> Due | None:
     with store.read() as connection:
-        return with_quality(connection, imp, (SETTLE_IMPORT, {"counts": {}}), definition, open_exchange(tmp_path))
+        return with_quality(connection, imp, SETTLE, definition, open_exchange(tmp_path))
 
 
 def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: Store, tmp_path: Path) -> None:
@@ -116,20 +119,20 @@ def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: S
     definition = ruled({"name": "ids", "column": "id", "min": 5, "action": "hold"})
     due = asked(store, imported(), definition, tmp_path)
     assert due is not None
-    assert due[0] == HOLD_IMPORT
-    assert due[1]["quality"]["rules"][0] == {
+    assert isinstance(due, HoldImport)
+    assert due.quality["rules"][0] == {
         "name": "ids", "kind": "range", "columns": ["id"], "action": "hold", "broken": 4, "of": 20, "verdict": "broken",
         "samples": [3, 3, 4, 4],
     }  # fmt: skip
     assert asked(store, imported(state=HELD), definition, tmp_path) is None
-    kept = {"quality": due[1]["quality"]}
+    kept = {"quality": due.quality}
     stopping = asked(store, imported(state=STOPPING, options=kept), definition, tmp_path)
     assert stopping is not None
-    assert stopping[0] == SETTLE_IMPORT
+    assert isinstance(stopping, SettleImport)
     released = asked(store, imported(options={**kept, "released": {"by": ""}}), definition, tmp_path)
     assert released is not None
-    assert released[0] == SETTLE_IMPORT
-    assert asked(store, imported(), ruled(), tmp_path) == (SETTLE_IMPORT, {"counts": {}}), "no rules, no report"
+    assert isinstance(released, SettleImport)
+    assert asked(store, imported(), ruled(), tmp_path) == SETTLE, "no rules, no report"
 
 
 def test_bounds_look_at_completed_loads_of_the_same_table(store: Store, tmp_path: Path) -> None:
@@ -143,7 +146,7 @@ def test_bounds_look_at_completed_loads_of_the_same_table(store: Store, tmp_path
         connection.execute(insert(t.imports), [import_row(imp, 0) for imp in past])
     due = asked(store, imported(), ruled({"rows": {"min_percent": 30}, "action": "hold"}), tmp_path)
     assert due is not None
-    assert (due[0], due[1]["quality"]["rules"][0]["usual"]) == (HOLD_IMPORT, 100.0)
+    assert (type(due), due.quality["rules"][0]["usual"]) == (HoldImport, 100.0)
 
 
 POINTING = {"name": "known", "column": "id", "references": "others.id", "action": "hold"}
@@ -168,7 +171,7 @@ def pointing(store: Store, tmp_path: Path, *others: tuple[int, int]) -> dict[str
         RuleKeyFiles(Home(tmp_path)).keep("imp_1", number, result.keys)
     due = asked(store, imported(), definition, tmp_path)
     assert due is not None
-    return dict(due[1]["quality"]["rules"][0])
+    return dict(due.quality["rules"][0])
 
 
 def test_rows_that_point_at_no_row_of_another_table_are_counted(store: Store, tmp_path: Path) -> None:
@@ -188,5 +191,5 @@ def test_a_reference_to_no_table_is_unknown(store: Store, tmp_path: Path) -> Non
     definition = table(column("id", "int"), rules=[POINTING])
     due = asked(store, imported(), definition, tmp_path)
     assert due is not None
-    assert due[0] == SETTLE_IMPORT
-    assert due[1]["quality"]["rules"][0]["unknown"] == "There is no table others."
+    assert isinstance(due, SettleImport)
+    assert due.quality["rules"][0]["unknown"] == "There is no table others."

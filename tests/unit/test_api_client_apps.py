@@ -4,6 +4,7 @@ from pathlib import Path
 
 from millrace.api.client_apps import tenants_with_apps
 from millrace.k8s.names import dns_name
+from millrace.model.ops.tenants import DefineTenant
 from millrace.settings import KubernetesSettings
 from tests.support.small_server import SmallPlatform
 
@@ -12,7 +13,7 @@ def test_those_with_a_program_and_with_an_image_in_the_settings_those_with_a_sch
     platform = SmallPlatform(tmp_path, ())
     app, cron = {"app": {"command": ["./x"]}}, {"schedule": {"cron": "0 * * * *"}}
     for name, agreement in {"plain": {}, "with_app": app, "seed_002": cron}.items():
-        platform.apply("define_tenant", name, name, {"agreement": {"client": name, **agreement}})
+        platform.apply(DefineTenant(name, agreement={"client": name, **agreement}))
     with platform.store.read() as connection:
         own = tenants_with_apps(connection, KubernetesSettings())
         every = tenants_with_apps(connection, KubernetesSettings(app_image="apps/{tenant}:1"))

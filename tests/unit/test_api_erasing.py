@@ -19,11 +19,15 @@ from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.model import ops
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Unavailable
+from millrace.model.imports import Counts
 from millrace.model.names import chunk_id, new_id
-from millrace.model.ops import Applied
+from millrace.model.ops import Op
+from millrace.model.ops.imports import BeginImport, CancelImport, SettleImport
+from millrace.model.ops.spans import BeginSpan
+from millrace.model.ops.tables import DefineTable, PurgeTable, TruncateTable
+from millrace.model.ops.tenants import DefineTenant, EraseTenant
 from millrace.model.table import TableDeclaration, define
 from millrace.read.error_pages import page
 from millrace.store import tables as t
@@ -39,19 +43,17 @@ HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 class Settling(AppPlatform):
     """Whatever empties a table, or is stopped, ends at once, as if every sink had answered."""
 
-    async def applied(self, kind: str, tenant: str, subject: str, body: Any, op_id: str | None = None) -> Applied:
-        done = await super().applied(kind, tenant, subject, body, op_id)
-        if kind in (ops.TRUNCATE_TABLE, ops.PURGE_TABLE, ops.CANCEL_IMPORT):
-            settle(self, tenant, done.result["import"])
+    async def applied(self, op: Op[Any]) -> Any:
+        done = await super().applied(op)
+        if isinstance(op, TruncateTable | PurgeTable | CancelImport):
+            settle(self, op.tenant, done.import_id)
         return done
-
-    submit = applied
 
 
 def settle(platform: AppPlatform, tenant: str, import_id: str) -> None:
-    counts = {"chunks": 1, "read": 0, "accepted": 0, "rejected": 0, "ignored": 0, "failed_chunks": 0}
+    counts = Counts(chunks=1)
     body = {"counts": counts, "durable": {"delta": 1}, "failure": None}
-    platform.apply(ops.SETTLE_IMPORT, tenant, import_id, body)
+    platform.apply(SettleImport(tenant, import_id, **body))
 
 
 @pytest.fixture
@@ -82,11 +84,11 @@ def lake_table(platform: AppPlatform, tenant: str) -> LakeTable:
 
 def declare(platform: AppPlatform, tenant: str, sinks: Sequence[Any] = ("delta",), **agreement: Any) -> None:
     document = {"client": tenant, **agreement}
-    platform.apply(ops.DEFINE_TENANT, tenant, tenant, {"agreement": document})
+    platform.apply(DefineTenant(tenant, agreement=document))
     declaration = orders(sinks).to_dict()
-    answer = platform.apply(ops.DEFINE_TABLE, tenant, "orders", {"declaration": declaration})
-    if "import" in answer.result:
-        settle(platform, tenant, answer.result["import"])
+    answer = platform.apply(DefineTable(tenant, "orders", declaration=declaration))
+    if answer.result.import_id is not None:
+        settle(platform, tenant, answer.result.import_id)
 
 
 def leave(client: TestClient, tenant: str = "acme") -> None:
@@ -104,8 +106,8 @@ def fill(platform: AppPlatform, tenant: str) -> list[Path]:
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "file").write_bytes(b"0123456789")
-    platform.apply(ops.BEGIN_IMPORT, tenant, "orders", {}, new_id("imp"))
-    platform.apply(ops.BEGIN_SPAN, tenant, "nightly", {"lease_seconds": 60})
+    platform.apply(BeginImport(tenant, "orders", id=new_id("imp")))
+    platform.apply(BeginSpan(tenant, "nightly", lease_seconds=60))
     return folders
 
 
@@ -131,7 +133,7 @@ def test_only_a_deleted_tenant_is_erased_and_only_when_it_is_meant(client: TestC
     client.delete("/v1/tenants/acme", headers=HEADERS, params={"confirm": "acme"})
     assert erase(client).json()["code"] == "grace_not_over"
     assert erase(client, tenant="nobody").json()["code"] == "no_tenant"
-    assert platform.apply(ops.ERASE_TENANT, "acme2", "acme2", {}).refusal["code"] == "not_deleted"
+    assert platform.apply(EraseTenant("acme2")).refusal.code == "not_deleted"
     assert client.get("/v1/tenants/acme", headers=HEADERS).status_code == 200
     assert client.get("/v1/erasures/acme", headers=HEADERS).json()["code"] == "no_erasure"
 
@@ -217,11 +219,11 @@ def test_an_erasure_that_broke_off_before_the_tenant_was_restored_empties_its_ta
     asked: list[str] = []
     is_away, applied = True, platform.applied
 
-    async def failing(kind: str, *of: Any) -> Applied:
-        asked.append(kind)
-        if is_away and kind == ops.ERASE_TENANT:
+    async def failing(op: Op[Any]) -> Any:
+        asked.append(type(op))
+        if is_away and isinstance(op, EraseTenant):
             raise Unavailable("The log is away.")
-        return await applied(kind, *of)
+        return await applied(op)
 
     monkeypatch.setattr(platform, "applied", failing)
     leave(client)
@@ -229,10 +231,10 @@ def test_an_erasure_that_broke_off_before_the_tenant_was_restored_empties_its_ta
     assert client.post("/v1/tenants/acme/restore", headers=HEADERS).status_code == 200
     leave(client)
     assert erase(client, now="true").status_code == 503
-    assert asked == [ops.TRUNCATE_TABLE, ops.ERASE_TENANT] * 2
+    assert asked == [TruncateTable, EraseTenant] * 2
     is_away = False
     assert erase(client, now="true").status_code == 200
-    assert asked[4:] == [ops.ERASE_TENANT], "of the same departure it goes on"
+    assert asked[4:] == [EraseTenant], "of the same departure it goes on"
 
 
 def test_an_erasure_that_broke_off_is_carried_to_its_end(client: TestClient, platform: AppPlatform) -> None:
@@ -262,7 +264,7 @@ def rejected(platform: AppPlatform, import_id: str, version: int) -> None:
 
 def ended_import(platform: AppPlatform, days_ago: float, lasted_days: float = 0.0) -> str:
     now_us = time.time_ns() // 1000
-    import_id = str(platform.apply(ops.BEGIN_IMPORT, "acme", "orders", {}, new_id("imp")).result["import"])
+    import_id = str(platform.apply(BeginImport("acme", "orders", id=new_id("imp"))).result.import_id)
     begun, ended = now_us - int((days_ago + lasted_days) * DAY_US), now_us - int(days_ago * DAY_US)
     values = {"first_version": begun, "begun_us": begun, "ended_us": ended, "state": "completed"}
     with platform.store.write() as connection:

@@ -8,9 +8,10 @@ from starlette.testclient import TestClient
 
 from millrace.declare.table import parse_table
 from millrace.exchange.home import Home
-from millrace.model import ops
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name, checked_span
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from tests.support.hostile import NAME_RULE, Attempt, attempts, got_through, in_path, names, paths_below
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
@@ -22,9 +23,9 @@ FUZZED, ASKED = 10_000, 150
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AppPlatform, TestClient]]:
     with whole_app(tmp_path_factory.mktemp("hostile") / "home") as (platform, client):
         for tenant in ("acme", "other"):
-            platform.apply(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
+            platform.apply(DefineTenant(tenant, agreement={}))
             declaration = parse_table(record("notes", ("id", "long"), key=("id",))).to_dict()
-            platform.apply(ops.DEFINE_TABLE, tenant, "notes", {"declaration": declaration})
+            platform.apply(DefineTable(tenant, "notes", declaration=declaration))
         yield platform, client
 
 

@@ -12,9 +12,11 @@ from starlette.testclient import TestClient
 
 from millrace.api.documents import STALLED_AFTER_US
 from millrace.declare.table import parse_table
-from millrace.model import ops
 from millrace.model.imports import ADMITTED, PROCESSING, RECEIVING, REQUESTED, STALLED, Counts
 from millrace.model.names import new_id
+from millrace.model.ops.imports import BeginImport, CancelImport, EndImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.store import tables as t
 from millrace.upload.gateway import Resume
 from tests.support.platform import record
@@ -26,14 +28,14 @@ MIB = 1 << 20
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[tuple[AppPlatform, TestClient]]:
     with whole_app(tmp_path) as (platform, client):
-        platform.apply(ops.DEFINE_TENANT, "acme", "acme", {"agreement": {}})
+        platform.apply(DefineTenant("acme", agreement={}))
         declaration = parse_table(record("notes", ("id", "long"), key=("id",))).to_dict()
-        platform.apply(ops.DEFINE_TABLE, "acme", "notes", {"declaration": declaration})
+        platform.apply(DefineTable("acme", "notes", declaration=declaration))
         yield platform, client
 
 
 def begin(platform: AppPlatform) -> str:
-    return str(platform.apply(ops.BEGIN_IMPORT, "acme", "notes", {}, new_id("imp")).result["import"])
+    return str(platform.apply(BeginImport("acme", "notes", id=new_id("imp"))).result.import_id)
 
 
 def keep_upload(platform: AppPlatform, import_id: str, length: int | None, confirmed: Resume | None) -> None:
@@ -54,7 +56,7 @@ def ask(client: TestClient, path: str, **params: str) -> Any:
 
 
 def request(platform: AppPlatform, subject: str, *, applied: bool) -> str:
-    asked = {"id": new_id("imp"), "kind": ops.BEGIN_IMPORT, "tenant": "acme", "subject": subject, "applied": applied}
+    asked = {"id": new_id("imp"), "kind": BeginImport.KIND, "tenant": "acme", "subject": subject, "applied": applied}
     with platform.store.write() as connection:
         connection.execute(insert(t.requests).values(**asked, requested_us=1))
     return str(asked["id"])
@@ -86,10 +88,10 @@ def test_an_import_tells_how_far_its_sinks_are_behind_and_when_it_will_end(
     told = ask(client, path)
     assert (told["chunks"], told["lag"]) == ({"sent": 4, "judged": 3}, {"chunks": 2})
     assert told["eta_seconds"] == pytest.approx(60 * (8 - 2) / 2, rel=0.1), "eight chunks in all, two are done"
-    platform.apply(ops.END_IMPORT, "acme", import_id, {"chunks": 6, "rows": 6, "bytes": 6})
+    platform.apply(EndImport("acme", import_id, chunks=6, rows=6, bytes=6))
     told = ask(client, path)
     assert (told["lag"], told["eta_seconds"]) == ({"chunks": 4}, pytest.approx(120, rel=0.1))
-    platform.apply(ops.CANCEL_IMPORT, "acme", import_id, {})
+    platform.apply(CancelImport("acme", import_id))
     assert ask(client, path)["eta_seconds"] is None
 
 

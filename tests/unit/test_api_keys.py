@@ -8,8 +8,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from millrace.declare.table import parse_table
-from millrace.model import ops
 from millrace.model.names import new_id
+from millrace.model.ops.imports import BeginImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
 
@@ -21,15 +23,15 @@ ROUTE = "/v1/tenants/acme/key"
 def scene(tmp_path: Path) -> Iterator[tuple[AppPlatform, TestClient]]:
     with whole_app(tmp_path) as (platform, client):
         agreement = {"client": "acme", "encryption": True}
-        platform.apply(ops.DEFINE_TENANT, "acme", "acme", {"agreement": agreement})
+        platform.apply(DefineTenant("acme", agreement=agreement))
         yield platform, client
 
 
 def begin(platform: AppPlatform) -> str:
     declaration = parse_table(record("orders", ("id", "long"), key=("id",))).to_dict()
-    platform.apply(ops.DEFINE_TABLE, "acme", "orders", {"declaration": declaration})
+    platform.apply(DefineTable("acme", "orders", declaration=declaration))
     import_id = new_id("imp")
-    platform.apply(ops.BEGIN_IMPORT, "acme", "orders", {}, import_id)
+    platform.apply(BeginImport("acme", "orders", id=import_id))
     return import_id
 
 

@@ -9,9 +9,12 @@ from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_re
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.table import LakeTable
-from millrace.model import ops
 from millrace.model.chunk import ChunkVerdict
+from millrace.model.imports import Counts
 from millrace.model.names import chunk_id, new_id
+from millrace.model.ops.imports import BeginImport, EndImport, SettleImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
 
@@ -19,14 +22,14 @@ WRITTEN = {"encoding": "jsonl", "layout": None}
 
 
 def an_import(platform: AppPlatform) -> str:
-    platform.apply(ops.DEFINE_TENANT, "acme", "acme", {"agreement": {"client": "acme"}})
+    platform.apply(DefineTenant("acme", agreement={"client": "acme"}))
     declaration = parse_table(record("notes", ("id", "long"))).to_dict()
-    platform.apply(ops.DEFINE_TABLE, "acme", "notes", {"declaration": declaration})
+    platform.apply(DefineTable("acme", "notes", declaration=declaration))
     import_id = new_id("imp")
-    platform.apply(ops.BEGIN_IMPORT, "acme", "notes", {}, import_id)
-    platform.apply(ops.END_IMPORT, "acme", import_id, {"chunks": 1, "rows": 3, "bytes": 30, "written": WRITTEN})
-    counts = {"chunks": 1, "read": 3, "accepted": 1, "rejected": 2, "ignored": 0, "failed_chunks": 0}
-    platform.apply(ops.SETTLE_IMPORT, "acme", import_id, {"counts": counts, "durable": {"delta": 1}, "failure": None})
+    platform.apply(BeginImport("acme", "notes", id=import_id))
+    platform.apply(EndImport("acme", import_id, chunks=1, rows=3, bytes=30, written=WRITTEN))
+    counts = Counts(chunks=1, read=3, accepted=1, rejected=2)
+    platform.apply(SettleImport("acme", import_id, counts=counts, durable={"delta": 1}, failure=None))
     return import_id
 
 

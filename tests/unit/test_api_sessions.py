@@ -14,9 +14,11 @@ from millrace.api.jobs.timing import due_ops
 from millrace.api.uploads import sessions
 from millrace.api.uploads.sessions import Session
 from millrace.declare.table import parse_table
-from millrace.model import ops
 from millrace.model.errors import Unavailable
 from millrace.model.names import new_id
+from millrace.model.ops.imports import BeginImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.store import tables as t
 from millrace.store.records import find_import
 from millrace.upload.flight import Flight
@@ -36,13 +38,13 @@ class ReceivingPlatform(SmallPlatform):
         self.uploads = ThreadPoolExecutor(1)
         self.flight = Flight(8, lambda _: 1.0)
         self.at_work: set[str] = set()
-        self.apply(ops.DEFINE_TENANT, "acme", "acme", {"agreement": {"client": "acme"}})
+        self.apply(DefineTenant("acme", agreement={"client": "acme"}))
         declaration = parse_table(record("notes", ("id", "long"))).to_dict()
-        self.apply(ops.DEFINE_TABLE, "acme", "notes", {"declaration": declaration})
+        self.apply(DefineTable("acme", "notes", declaration=declaration))
 
     def session(self, upload: "StubUpload") -> Session:
         import_id = new_id("imp")
-        self.apply(ops.BEGIN_IMPORT, "acme", "notes", {}, import_id)
+        self.apply(BeginImport("acme", "notes", id=import_id))
         with self.store.read() as connection:
             imp = find_import(connection, import_id)
         return Session(self, imp, None, upload)  # type: ignore[arg-type]

@@ -11,7 +11,10 @@ from starlette.testclient import TestClient
 
 from millrace.control.entities import forget_facts
 from millrace.declare.table import parse_table
-from millrace.model import ops
+from millrace.model.imports import Counts
+from millrace.model.ops.imports import SettleImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.upload.flight import Flight
 from millrace.wire.client import Appended
 from millrace.wire.topics import QUICK_PARTITIONS
@@ -43,9 +46,9 @@ class ReceivingPlatform(AppPlatform):
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AppPlatform, TestClient]]:
     with whole_app(tmp_path_factory.mktemp("tus"), ReceivingPlatform) as (platform, client):
-        platform.apply(ops.DEFINE_TENANT, "acme", "acme", {"agreement": {}})
+        platform.apply(DefineTenant("acme", agreement={}))
         declaration = parse_table(record("notes", ("id", "long"), key=("id",))).to_dict()
-        platform.apply(ops.DEFINE_TABLE, "acme", "notes", {"declaration": declaration})
+        platform.apply(DefineTable("acme", "notes", declaration=declaration))
         yield platform, client
 
 
@@ -94,10 +97,10 @@ def test_an_upload_is_told_to_be_at_its_end_as_long_as_its_import_is_known(
     assert progress(client, place) == ("4", "7", "no-store")
     assert patch(client, place, 4, FILE[4:]).status_code == 204
     assert progress(client, place) == ("7", "7", "no-store")
-    counts = {"chunks": 1, "read": 2, "accepted": 2, "rejected": 0, "ignored": 0, "failed_chunks": 0}
+    counts = Counts(chunks=1, read=2, accepted=2)
     settled = {"counts": counts, "durable": {"delta": 1}, "failure": None}
     import_id = place.rsplit("/", 1)[1]
-    platform.apply(ops.SETTLE_IMPORT, "acme", import_id, settled)
+    platform.apply(SettleImport("acme", import_id, **settled))
     with platform.store.write() as connection:
         forget_facts(connection, [import_id])
     assert state(client, place) == "completed"
@@ -158,9 +161,9 @@ def test_nobody_reads_a_form_before_its_sender_and_tenant_are_known(
 
 
 def test_a_form_is_imported_unless_it_is_larger_than_any_file_may_be(platform: AppPlatform, client: TestClient) -> None:
-    platform.apply(ops.DEFINE_TENANT, "small", "small", {"agreement": {}})
+    platform.apply(DefineTenant("small", agreement={}))
     declaration = parse_table(record("notes", ("id", "long"), max_file_size_mb=0.001)).to_dict()
-    platform.apply(ops.DEFINE_TABLE, "small", "notes", {"declaration": declaration})
+    platform.apply(DefineTable("small", "notes", declaration=declaration))
     taken = client.post("/upload-file/small", files={"file": ("n.csv", FILE)}, data={"table": "notes"}, headers=AUTH)
     assert (taken.status_code, taken.json()["state"], taken.json()["file_name"]) == (202, "processing", "n.csv")
     empty = client.post("/upload-file/small", data={"table": "notes"}, headers=AUTH)

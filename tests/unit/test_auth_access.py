@@ -10,8 +10,10 @@ from starlette.testclient import TestClient
 
 from millrace.auth.access import ACCESS
 from millrace.declare.table import parse_table
-from millrace.model import ops
 from millrace.model.names import new_id
+from millrace.model.ops.imports import BeginImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.model.roles import LIMITABLE, OPERATOR, ROLES, may
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, endpoints, whole_app
@@ -28,10 +30,10 @@ Tokens = dict[str, str]
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AppPlatform, TestClient]]:
     with whole_app(tmp_path_factory.mktemp("access")) as (platform, client):
         for tenant in ("acme", "acme2", "other"):
-            platform.apply(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
+            platform.apply(DefineTenant(tenant, agreement={}))
         declaration = parse_table(record("notes", ("id", "long"), key=("id",))).to_dict()
-        platform.apply(ops.DEFINE_TABLE, "acme", "notes", {"declaration": declaration})
-        platform.apply(ops.DEFINE_TABLE, "other", "notes", {"declaration": declaration})
+        platform.apply(DefineTable("acme", "notes", declaration=declaration))
+        platform.apply(DefineTable("other", "notes", declaration=declaration))
         yield platform, client
 
 
@@ -122,9 +124,9 @@ def test_a_token_limited_to_tables_sees_nothing_of_the_others(
     platform: AppPlatform, client: TestClient, tokens: Tokens
 ) -> None:
     declaration = parse_table(record("ledger", ("id", "long"), key=("id",))).to_dict()
-    platform.apply(ops.DEFINE_TABLE, "acme", "ledger", {"declaration": declaration})
-    begun = platform.apply(ops.BEGIN_IMPORT, "acme", "ledger", {}, new_id("imp")).result["import"]
-    seen = platform.apply(ops.BEGIN_IMPORT, "acme", "notes", {}, new_id("imp")).result["import"]
+    platform.apply(DefineTable("acme", "ledger", declaration=declaration))
+    begun = platform.apply(BeginImport("acme", "ledger", id=new_id("imp"))).result.import_id
+    seen = platform.apply(BeginImport("acme", "notes", id=new_id("imp"))).result.import_id
     headers = {"Authorization": f"Bearer {tokens['viewer:notes']}"}
     tables = client.get("/v1/tenants/acme/tables", headers=headers).json()["items"]
     assert [table["table"] for table in tables] == ["notes"]

@@ -9,10 +9,13 @@ from starlette.testclient import TestClient
 
 from millrace.auth.quotas import Quotas
 from millrace.declare.table import parse_table
-from millrace.model import ops
 from millrace.model.bucket import Bucket
 from millrace.model.errors import Exceeded
+from millrace.model.imports import Counts
 from millrace.model.names import new_id
+from millrace.model.ops.imports import BeginImport, EndImport, SettleImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.model.usage import day_of
 from millrace.store.usage_tables import note_storage
 from millrace.upload.flight import LEAST_SHARE, STALLED_SECONDS, Flight, weight_of
@@ -25,7 +28,7 @@ def scene(tmp_path: Path) -> Iterator[tuple[AppPlatform, TestClient]]:
     with whole_app(tmp_path) as (platform, client):
         agree(platform, {})
         declaration = parse_table(record("notes", ("id", "long"), key=("id",))).to_dict()
-        platform.apply(ops.DEFINE_TABLE, "acme", "notes", {"declaration": declaration})
+        platform.apply(DefineTable("acme", "notes", declaration=declaration))
         yield platform, client
 
 
@@ -40,7 +43,7 @@ def client(scene: tuple[AppPlatform, TestClient]) -> TestClient:
 
 
 def agree(platform: AppPlatform, quotas: dict[str, int]) -> None:
-    platform.apply(ops.DEFINE_TENANT, "acme", "acme", {"agreement": {"client": "acme", "quotas": quotas}})
+    platform.apply(DefineTenant("acme", agreement={"client": "acme", "quotas": quotas}))
     platform.quotas = Quotas(platform.store)
 
 
@@ -49,14 +52,14 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def begin(platform: AppPlatform, **body: Any) -> Any:
-    return platform.apply(ops.BEGIN_IMPORT, "acme", "notes", body, new_id("imp"))
+    return platform.apply(BeginImport("acme", "notes", **body, id=new_id("imp")))
 
 
 def settle(platform: AppPlatform, import_id: str, **counts: int) -> None:
-    platform.apply(ops.END_IMPORT, "acme", import_id, {"chunks": 1, "rows": counts["read"], "bytes": 100})
-    folded = {"chunks": 1, "read": 0, "accepted": 0, "rejected": 0, "ignored": 0, "failed_chunks": 0, **counts}
+    platform.apply(EndImport("acme", import_id, chunks=1, rows=counts["read"], bytes=100))
+    folded = Counts(**{"chunks": 1, **counts})
     body = {"counts": folded, "durable": {"delta": 1}, "failure": None}
-    platform.apply(ops.SETTLE_IMPORT, "acme", import_id, body)
+    platform.apply(SettleImport("acme", import_id, **body))
 
 
 def test_requests_over_the_rate_are_refused_with_the_moment_it_frees(platform: AppPlatform, client: TestClient) -> None:
@@ -80,10 +83,10 @@ def test_open_imports_are_counted_exactly_by_the_log(platform: AppPlatform) -> N
     agree(platform, {"open_imports": 2})
     first, second, third = (begin(platform) for _ in range(3))
     assert (first.refusal, second.refusal) == (None, None)
-    assert {name: third.refusal[name] for name in ("code", "quota", "limit", "used")} == {
+    assert {name: third.refusal.to_dict()[name] for name in ("code", "quota", "limit", "used")} == {
         "code": "over_quota", "quota": "open_imports", "limit": "2", "used": "2",
     }  # fmt: skip
-    settle(platform, first.result["import"], read=5, accepted=5)
+    settle(platform, first.result.import_id, read=5, accepted=5)
     assert begin(platform).refusal is None
     assert begin(platform).refusal is not None
     repeated = begin(platform, idempotency_key="k")
@@ -94,19 +97,19 @@ def test_open_imports_are_counted_exactly_by_the_log(platform: AppPlatform) -> N
 
 def test_who_waits_in_line_on_a_full_tenant_gets_the_place_of_the_one_before(platform: AppPlatform) -> None:
     declaration = parse_table(record("line", ("id", "long"), key=("id",), concurrency="exclusive")).to_dict()
-    made = platform.apply(ops.DEFINE_TABLE, "acme", "line", {"declaration": declaration}).result["import"]
+    made = platform.apply(DefineTable("acme", "line", declaration=declaration)).result.import_id
     settle(platform, made, read=0)
     agree(platform, {"open_imports": 1})
-    first = platform.apply(ops.BEGIN_IMPORT, "acme", "line", {}, new_id("imp")).result["import"]
-    waits = platform.apply(ops.BEGIN_IMPORT, "acme", "line", {}, new_id("imp"))
-    assert waits.result == {"waiting": True}
+    first = platform.apply(BeginImport("acme", "line", id=new_id("imp"))).result.import_id
+    waits = platform.apply(BeginImport("acme", "line", id=new_id("imp")))
+    assert waits.result.to_dict() == {"waiting": True}
     settle(platform, first, read=1, accepted=1)
-    assert begin(platform).refusal["quota"] == "open_imports", "the one that waited has begun"
+    assert begin(platform).refusal.facts["quota"] == "open_imports", "the one that waited has begun"
 
 
 def test_rows_of_a_day_and_storage_are_refused_when_they_are_used_up(platform: AppPlatform) -> None:
     agree(platform, {"rows_per_day": 10, "storage_bytes": 1000})
-    imports = [begin(platform).result["import"] for _ in range(2)]
+    imports = [begin(platform).result.import_id for _ in range(2)]
     settle(platform, imports[0], read=9, accepted=8, rejected=1)
     Quotas(platform.store).refuse_rows("acme")
     settle(platform, imports[1], read=2, accepted=2)
@@ -135,7 +138,7 @@ def test_bytes_are_paced_and_a_new_import_waits_until_the_debt_is_paid(platform:
 
 
 def test_usage_counts_each_import_once_when_it_ends(platform: AppPlatform, client: TestClient) -> None:
-    begun = [begin(platform).result["import"] for _ in range(2)]
+    begun = [begin(platform).result.import_id for _ in range(2)]
     settle(platform, begun[0], read=7, accepted=5, rejected=2)
     settle(platform, begun[0], read=7, accepted=5, rejected=2)
     platform.quotas.held("acme", 2.5, begun[1])

@@ -9,8 +9,8 @@ from sqlalchemy import delete, update
 from sqlalchemy.exc import DBAPIError
 from starlette.testclient import TestClient
 
-from millrace.model import ops
 from millrace.model.names import new_id
+from millrace.model.ops.tenants import DefineTenant
 from millrace.store.access_tables import audit
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
 
@@ -21,7 +21,7 @@ SECOND_IN_DAYS = 1 / 86_400
 def scene(tmp_path: Path) -> Iterator[tuple[AppPlatform, TestClient]]:
     with whole_app(tmp_path) as (platform, client):
         for tenant in ("acme", "other"):
-            platform.apply(ops.DEFINE_TENANT, tenant, tenant, {"agreement": {}})
+            platform.apply(DefineTenant(tenant, agreement={}))
         yield platform, client
 
 

@@ -9,8 +9,11 @@ from millrace.control.entities import load, save
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
 from millrace.declare.table import parse_table
-from millrace.model import ops
 from millrace.model.ops import Applied, Op
+from millrace.model.ops.base import ImportOp
+from millrace.model.ops.imports import BeginImport, CancelImport, EndImport
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.store.engine import Store
 from tests.support.platform import record
 
@@ -23,7 +26,7 @@ def apply(store: Store, *batches: list[Op]) -> list[Applied]:
     at_us = 1_000_000
     for batch in batches:
         with store.write() as connection:
-            working = WorkingSet(connection, [op.subject for op in batch if op.kind in ops.ABOUT_IMPORTS])
+            working = WorkingSet(connection, [op.subject for op in batch if isinstance(op, ImportOp)])
             for op in batch:
                 at_us += 1
                 before = load(working, op)
@@ -35,18 +38,18 @@ def apply(store: Store, *batches: list[Op]) -> list[Applied]:
 
 
 def script() -> list[Op]:
-    def op(op_id: str, kind: str, subject: str = "orders", **body: Any) -> Op:
-        return Op(op_id, kind, "acme", subject, body)
+    def op(op_id: str, kind: type[Op[Any]], subject: str = "orders", **fields: Any) -> Op[Any]:
+        return kind("acme", subject, id=op_id, **fields)
 
     return [
-        op("op_1", ops.DEFINE_TENANT, "acme", agreement={"client": "acme"}),
-        op("op_2", ops.DEFINE_TABLE, declaration=DECLARATION),
-        op("imp_1", ops.BEGIN_IMPORT, idempotency_key="night"),
-        op("imp_2", ops.BEGIN_IMPORT, idempotency_key="night"),
-        op("imp_1", ops.END_IMPORT, "imp_1", chunks=1, rows=1, bytes=1, written=None),
-        op("imp_3", ops.BEGIN_IMPORT, idempotency_key="other"),
-        op("imp_3", ops.CANCEL_IMPORT, "imp_3"),
-        op("imp_4", ops.BEGIN_IMPORT, idempotency_key="other"),
+        DefineTenant("acme", id="op_1", agreement={"client": "acme"}),
+        op("op_2", DefineTable, declaration=DECLARATION),
+        op("imp_1", BeginImport, idempotency_key="night"),
+        op("imp_2", BeginImport, idempotency_key="night"),
+        op("imp_1", EndImport, "imp_1", chunks=1, rows=1, bytes=1, written=None),
+        op("imp_3", BeginImport, idempotency_key="other"),
+        op("imp_3", CancelImport, "imp_3"),
+        op("imp_4", BeginImport, idempotency_key="other"),
     ]
 
 
@@ -59,7 +62,7 @@ def test_a_batch_says_what_its_ops_would_say_one_by_one(tmp_path: Path, size: in
 
 def test_a_key_used_twice_in_a_batch_is_one_import(tmp_path: Path) -> None:
     answers = apply(Store(f"sqlite:///{tmp_path / 'a.db'}"), script())
-    assert [(one.op_id, one.result.get("import"), one.result.get("repeated")) for one in answers[2:4]] == [
+    assert [(one.op_id, one.result.import_id, one.result.repeated) for one in answers[2:4]] == [
         ("imp_1", "imp_1", False),
         ("imp_2", "imp_1", True),
     ]

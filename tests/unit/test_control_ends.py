@@ -2,8 +2,9 @@
 
 import pytest
 
-from millrace.model import ops
 from millrace.model.imports import CANCELLED, COMPLETED, FAILED, PROCESSING, PUBLISHING, STOPPING
+from millrace.model.ops.imports import CancelImport, PublishImport, StopImport
+from millrace.model.table import Budget
 from tests.support.control import TableLog, refusal
 
 
@@ -18,7 +19,7 @@ def log() -> TableLog:
 
 
 def publish(log: TableLog, **counts: int) -> None:
-    log.settle("imp_1", ops.PUBLISH_IMPORT, budget=counts.pop("budget", None), **counts)
+    log.settle("imp_1", PublishImport, **counts)
 
 
 def test_one_more_chunk_shows_what_is_held(log: TableLog) -> None:
@@ -42,12 +43,12 @@ def test_an_end_told_again_is_the_same_end_also_behind_its_publication(log: Tabl
 
 def test_behind_its_publication_it_cannot_be_cancelled(log: TableLog) -> None:
     publish(log)
-    assert refusal(log.apply(ops.CANCEL_IMPORT, "imp_1")) == "not_open"
+    assert refusal(log.apply(CancelImport, "imp_1")) == "not_open"
     assert log.imported("imp_1").state == PUBLISHING
 
 
 def test_what_was_cancelled_before_is_never_shown(log: TableLog) -> None:
-    log.apply(ops.CANCEL_IMPORT, "imp_1")
+    log.apply(CancelImport, "imp_1")
     publish(log)
     assert (log.imported("imp_1").state, log.sent()) == (STOPPING, [])
     log.settle("imp_1")
@@ -73,16 +74,14 @@ def test_what_fails_instead_of_being_shown_lets_the_next_in() -> None:
 @pytest.mark.parametrize(
     ("budget", "counts", "state"),
     [
-        ({"rows": 0}, {"rejected": 1, "accepted": 9}, FAILED),
-        ({"rows": 1}, {"rejected": 1, "accepted": 9}, COMPLETED),
-        ({"percent": 10.0}, {"rejected": 1, "accepted": 9}, COMPLETED),
-        ({"percent": 9.9}, {"rejected": 1, "accepted": 9}, FAILED),
-        ({"percent": 9.9, "min_rows": 1000}, {"rejected": 1, "accepted": 9}, FAILED),
+        (Budget(rows=0), {"rejected": 1, "accepted": 9}, FAILED),
+        (Budget(rows=1), {"rejected": 1, "accepted": 9}, COMPLETED),
+        (Budget(percent=10.0), {"rejected": 1, "accepted": 9}, COMPLETED),
+        (Budget(percent=9.9), {"rejected": 1, "accepted": 9}, FAILED),
+        (Budget(percent=9.9, min_rows=1000), {"rejected": 1, "accepted": 9}, FAILED),
     ],
 )
-def test_budgets_are_judged_once_more_over_all_rows(
-    budget: dict[str, float], counts: dict[str, int], state: str
-) -> None:
+def test_budgets_are_judged_once_more_over_all_rows(budget: Budget, counts: dict[str, int], state: str) -> None:
     log = TableLog()
     log.define()
     log.begin("imp_1")
@@ -101,7 +100,7 @@ def test_an_import_over_its_budget_stops_also_when_it_was_received(received: boo
     if received:
         log.end("imp_1")
     error = {"code": "too_many_rejected", "message": "1 of 2", "remedy": ""}
-    log.apply(ops.STOP_IMPORT, "imp_1", {"error": error})
+    log.apply(StopImport, "imp_1", error=error)
     assert (log.imported("imp_1").state, log.closed()) == (STOPPING, ["imp_1"])
     log.settle("imp_1", read=12, accepted=1, rejected=1, ignored=10)
     imp = log.imported("imp_1")
@@ -113,8 +112,8 @@ def test_whoever_cancelled_first_gave_the_reason() -> None:
     log = TableLog()
     log.define()
     log.begin("imp_1")
-    log.apply(ops.CANCEL_IMPORT, "imp_1")
-    log.apply(ops.STOP_IMPORT, "imp_1", {"error": {"code": "too_many_rejected", "message": "", "remedy": ""}})
+    log.apply(CancelImport, "imp_1")
+    log.apply(StopImport, "imp_1", error={"code": "too_many_rejected", "message": "", "remedy": ""})
     log.settle("imp_1", accepted=0, rejected=10)
     assert log.imported("imp_1").state == CANCELLED
 

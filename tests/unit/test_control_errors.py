@@ -6,8 +6,9 @@ import pytest
 from pyroaring import BitMap64
 
 from millrace.control.rules.errors import MOST_REPLAYS
-from millrace.model import ops
 from millrace.model.imports import COMPLETED, PROCESSING
+from millrace.model.ops.imports import CancelImport
+from millrace.model.ops.rows import DiscardErrors, ReplayErrors
 from tests.support.control import TableLog, refusal, rows
 
 
@@ -23,7 +24,7 @@ def log() -> TableLog:
 def replay(log: TableLog, op_id: str, *numbers: int, of: str = "imp_1", **more: Any) -> Any:
     kept = log.imported(of).first_version if of in log.store.imports else 1
     body = {"of": of, "rows": rows(*numbers), "rows_count": len(numbers), "chunks": 1, "first_version": kept, **more}
-    return log.apply(ops.REPLAY_ERRORS, "notes", body, op_id)
+    return log.apply(ReplayErrors, "notes", **body, op_id=op_id)
 
 
 def amend(log: TableLog, op_id: str, *numbers: int) -> Any:
@@ -31,7 +32,7 @@ def amend(log: TableLog, op_id: str, *numbers: int) -> Any:
 
 
 def discard(log: TableLog, op_id: str, *numbers: int) -> Any:
-    return log.apply(ops.DISCARD_ERRORS, "notes", {"of": "imp_1", "rows": rows(*numbers)}, op_id)
+    return log.apply(DiscardErrors, "notes", of="imp_1", rows=rows(*numbers), op_id=op_id)
 
 
 def claimed(log: TableLog) -> list[int]:
@@ -79,7 +80,7 @@ def test_amended_rows_get_a_new_version(log: TableLog) -> None:
 
 
 def test_discarded_rows_are_over_at_once(log: TableLog) -> None:
-    assert discard(log, "imp_2", 3, 4).result == {"import": "imp_2", "state": COMPLETED}
+    assert discard(log, "imp_2", 3, 4).result.to_dict() == {"import": "imp_2", "state": COMPLETED}
     assert log.events("import.completed")[-1].data["discarded"] == 2
     assert log.table().open_imports == 0
 
@@ -98,7 +99,7 @@ def test_a_reject_is_claimed_once(log: TableLog, first: Any, second: Any) -> Non
 def test_what_did_not_complete_may_be_asked_for_again(log: TableLog, again: Any) -> None:
     discard(log, "imp_2", 9)
     again(log, "imp_3", 3, 4)
-    log.apply(ops.CANCEL_IMPORT, "imp_3")
+    log.apply(CancelImport, "imp_3")
     log.settle("imp_3", accepted=0, rejected=0, ignored=10)
     assert claimed(log) == [9]
     assert refusal(again(log, "imp_4", 3)) is None
@@ -115,7 +116,7 @@ def test_without_a_key_a_row_could_be_there_twice_so_it_stays_claimed() -> None:
     log.define(primary_key=[])
     log.load("imp_1")
     replay(log, "imp_2", 3)
-    log.apply(ops.CANCEL_IMPORT, "imp_2")
+    log.apply(CancelImport, "imp_2")
     log.settle("imp_2", accepted=1, rejected=0, ignored=9)
     assert claimed(log) == [3]
 
@@ -143,7 +144,7 @@ def test_a_replay_waits_its_turn_and_a_discard_does_not() -> None:
     log.define(concurrency="exclusive")
     log.load("imp_1")
     log.begin("imp_2")
-    assert replay(log, "imp_3", 3).result == {"waiting": True}
+    assert replay(log, "imp_3", 3).result.to_dict() == {"waiting": True}
     assert claimed(log) == [], "it claims when its turn comes"
     assert refusal(discard(log, "imp_4", 3)) is None
     log.settle("imp_2")

@@ -14,9 +14,9 @@ from millrace.control.state import Send
 from millrace.control.working_set import WorkingSet
 from millrace.exchange.home import Home
 from millrace.exchange.stops import StopFiles
-from millrace.model import ops
 from millrace.model.chunk import TRUNCATE
-from millrace.model.ops import Op
+from millrace.model.ops.rows import Append
+from millrace.model.ops.spans import EndSpan
 from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
 from millrace.wire.client import Appended
@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_any_number_of_chunks_is_sent_once(store: Store, tmp_path: Path) -> None:
-    op, kept, log = Op("op_1", ops.SETTLE_IMPORT, "acme", "imp_1", {}), Kept(), CountingLog()
+    op, kept, log = EndSpan("acme", "night", id="op_1"), Kept(), CountingLog()
     for number in range(MANY):
         kept.keep(Send(f"imp_{number}", 0, number, "d", TRUNCATE), op, number, 1)
     with store.write() as connection:
@@ -58,14 +58,16 @@ def test_any_number_of_chunks_is_sent_once(store: Store, tmp_path: Path) -> None
 
 def test_no_statement_grows_with_what_waits(store: Store) -> None:
     names = [f"name_{number}" for number in range(MANY)]
-    append = Op("imp_1", ops.APPEND, "acme", "notes", {"streams": dict.fromkeys(names, (2, 2))})
+    append = Append(
+        "acme", "notes", rows=1, plain_bytes=1, checksum=1, payload="", senders=dict.fromkeys(names, (2, 2)), id="imp_1"
+    )
     stream = {"tenant": "acme", "table_name": "notes", "touched_us": 1}
     with store.write() as connection:
         upsert(connection, t.streams, [{**stream, "stream": name, "seq": 1} for name in names])
         upload = {"length": None, "confirmed": None, "seen_us": 1}
         upsert(connection, t.uploads, [{**upload, "import_id": name} for name in names])
         connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, MANY - 1)  # type: ignore[union-attr]
-        assert load(WorkingSet(connection), append).streams == dict.fromkeys(names, 1)
+        assert load(WorkingSet(connection), append).senders == dict.fromkeys(names, 1)
         Kept(over=names).write(connection)
         assert not list(connection.execute(select(t.uploads)))
 

@@ -1,7 +1,9 @@
 """An import waits for the sinks of the definition it was admitted under, whatever becomes of the table's; its end says what
 a sink refused."""
 
-from millrace.model import ops
+from millrace.model.imports import Counts
+from millrace.model.ops.imports import SettleImport
+from millrace.model.ops.tables import NoteSink, WaiveSink
 from tests.support.control import TableLog, refusal
 
 MIRROR = {"kind": "postgres", "name": "mirror", "host": "h", "database": "d", "user": "u"}
@@ -24,11 +26,11 @@ def test_a_sink_that_was_removed_can_still_be_given_up() -> None:
     log.define(sinks=["delta", MIRROR])
     log.begin("imp_1")
     log.define(sinks=["delta"])
-    assert log.apply(ops.WAIVE_SINK, "notes", {"sink": "mirror"}).result["waived"] == ["imp_1"]
+    assert log.apply(WaiveSink, "notes", sink="mirror").result.waived == ("imp_1",)
     assert log.imported("imp_1").sinks == ("delta",)
-    assert refusal(log.apply(ops.WAIVE_SINK, "notes", {"sink": "mirror"})) == "no_sink"
-    drained = log.apply(ops.WAIVE_SINK, "notes", {"sink": "mirror", "is_draining": True})
-    assert drained.result["waived"] == [], "what is parked for a sink that is not required"
+    assert refusal(log.apply(WaiveSink, "notes", sink="mirror")) == "no_sink"
+    drained = log.apply(WaiveSink, "notes", sink="mirror", is_draining=True)
+    assert drained.result.waived == (), "what is parked for a sink that is not required"
 
 
 def test_an_end_says_how_many_rows_a_sink_refused() -> None:
@@ -36,9 +38,9 @@ def test_an_end_says_how_many_rows_a_sink_refused() -> None:
     log.define(sinks=["delta", MIRROR])
     log.begin("imp_1")
     log.end("imp_1")
-    counts = {"chunks": 1, "read": 10, "accepted": 10, "rejected": 0, "ignored": 0, "failed_chunks": 0}
-    body = {"counts": counts, "durable": {"delta": 1, "mirror": 1}, "budget": {}, "refused": {"mirror": 3}}
-    log.apply(ops.SETTLE_IMPORT, "imp_1", body)
+    counts = Counts(chunks=1, read=10, accepted=10)
+    body = {"counts": counts, "durable": {"delta": 1, "mirror": 1}, "refused": {"mirror": 3}}
+    log.apply(SettleImport, "imp_1", **body)
     told = log.events("import.completed")[-1].data["sinks"]
     assert told["mirror"] == {"durable_chunks": 1, "parked_chunks": 0, "refused_rows": 3}
     assert told["delta"]["refused_rows"] == 0
@@ -48,6 +50,6 @@ def test_an_end_says_how_many_rows_a_sink_refused() -> None:
 def test_what_is_seen_of_a_sink_is_told_in_the_order_of_the_log() -> None:
     log = TableLog()
     log.define()
-    log.apply(ops.NOTE_SINK, "notes", {"sink": "mirror", "what": "parked", "data": {"reason": "away"}})
+    log.apply(NoteSink, "notes", sink="mirror", what="parked", data={"reason": "away"})
     event = log.events("sink.parked")[-1]
     assert (event.subject, event.data) == ("acme/notes", {"sink": "mirror", "reason": "away"})

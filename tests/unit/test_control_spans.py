@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from millrace.control.state import ABORTED, ENDED, ENDING, OPEN
-from millrace.model import ops
+from millrace.model.ops.imports import CancelImport
+from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan, ExpireSpan
+from millrace.model.ops.tables import DropTable
 from tests.support.control import COUNTS, NOON, TableLog, refusal
 
 
@@ -20,11 +22,11 @@ def log() -> TableLog:
 
 
 def begin(log: TableLog, name: str) -> Any:
-    return log.apply(ops.BEGIN_SPAN, name, {"lease_seconds": 60})
+    return log.apply(BeginSpan, name, lease_seconds=60)
 
 
 def end(log: TableLog, name: str) -> Any:
-    return log.apply(ops.END_SPAN, name)
+    return log.apply(EndSpan, name)
 
 
 def spans_told(log: TableLog) -> list[tuple[str, str]]:
@@ -37,15 +39,15 @@ def aborted_for(log: TableLog, name: str) -> str:
 
 
 def test_a_span_without_members_ends_when_it_is_asked_to(log: TableLog) -> None:
-    assert end(log, "night").result == {"span": "night", "state": ENDED}
-    assert end(log, "night").result["state"] == ENDED
+    assert end(log, "night").result.to_dict() == {"span": "night", "state": ENDED}
+    assert end(log, "night").result.state == ENDED
     assert spans_told(log) == [("span.begun", "night"), ("span.ended", "night")]
 
 
 def test_a_span_ends_when_the_last_member_has(log: TableLog) -> None:
     log.begin("imp_1", span="night")
     log.begin("imp_2", "turns", span="night")
-    assert end(log, "night").result["state"] == ENDING
+    assert end(log, "night").result.state == ENDING
     log.now_us = NOON + 5_000_000
     log.settle("imp_1")
     assert log.span("night").state == ENDING
@@ -94,12 +96,12 @@ def test_who_comes_too_late_is_refused_and_spoils_nothing(log: TableLog, state: 
 def test_a_span_that_was_never_begun_cannot_be_joined_or_ended(log: TableLog) -> None:
     assert refusal(log.begin("imp_1", span="day")) == "no_span"
     assert refusal(end(log, "day")) == "no_span"
-    assert refusal(log.apply(ops.EXPIRE_SPAN, "day")) == "no_span"
+    assert refusal(log.apply(ExpireSpan, "day")) == "no_span"
 
 
 def test_begun_again_it_is_the_same_span(log: TableLog) -> None:
     log.begin("imp_1", span="night")
-    assert begin(log, "night").result == {"span": "night", "state": OPEN, "repeated": True}
+    assert begin(log, "night").result.to_dict() == {"span": "night", "state": OPEN, "repeated": True}
     assert log.span("night").open_members == 1
 
 
@@ -115,7 +117,7 @@ def test_a_member_that_cannot_complete_aborts_the_span_and_is_named(log: TableLo
         member = "begin_import of acme/nowhere"
     else:
         if how == "cancelled":
-            log.apply(ops.CANCEL_IMPORT, "imp_1")
+            log.apply(CancelImport, "imp_1")
         log.settle("imp_1", **end_state[how])
         member = "imp_1"
     assert log.span("night").state == ABORTED
@@ -136,8 +138,8 @@ def test_rows_out_of_step_are_no_reason_to_abort(log: TableLog) -> None:
 
 def test_abort_is_told_once_with_its_reason(log: TableLog) -> None:
     log.begin("imp_1", span="night")
-    assert log.apply(ops.ABORT_SPAN, "night", {"reason": "no more"}).result["state"] == ABORTED
-    log.apply(ops.ABORT_SPAN, "night")
+    assert log.apply(AbortSpan, "night", reason="no more").result.state == ABORTED
+    log.apply(AbortSpan, "night")
     assert [told.data["error"]["message"] for told in log.events("span.aborted")] == ["no more"]
     assert refusal(log.begin("imp_2", span="night")) == "span_over"
     log.settle("imp_1")
@@ -145,7 +147,7 @@ def test_abort_is_told_once_with_its_reason(log: TableLog) -> None:
 
 
 def test_an_unused_span_expires(log: TableLog) -> None:
-    assert log.apply(ops.EXPIRE_SPAN, "night").result["state"] == ABORTED
+    assert log.apply(ExpireSpan, "night").result.state == ABORTED
     assert aborted_for(log, "night") == "night"
 
 
@@ -154,7 +156,7 @@ def test_a_span_that_came_into_use_does_not_expire(log: TableLog, asked_to_end: 
     log.begin("imp_1", span="night")
     if asked_to_end:
         end(log, "night")
-    log.apply(ops.EXPIRE_SPAN, "night")
+    log.apply(ExpireSpan, "night")
     assert not log.span("night").is_over
     end(log, "night")
     log.settle("imp_1")
@@ -173,7 +175,7 @@ def test_each_level_of_a_name_is_a_span(log: TableLog) -> None:
     end(log, "a/b")
     assert [told.subject for told in log.events("span.ended")] == ["a/b/c", "a/b", "a"]
     assert all(told.data["imports"] == 1 for told in log.events("span.ended"))
-    assert all(told.data["rows"]["accepted"] == COUNTS["accepted"] for told in log.events("span.ended"))
+    assert all(told.data["rows"]["accepted"] == COUNTS.accepted for told in log.events("span.ended"))
 
 
 def test_a_level_in_the_middle_aborts_all_above_and_none_beside(log: TableLog) -> None:
@@ -192,14 +194,14 @@ def test_a_level_in_the_middle_aborts_all_above_and_none_beside(log: TableLog) -
 
 def test_below_an_aborted_level_nothing_can_join(log: TableLog) -> None:
     begin(log, "a/b")
-    log.apply(ops.ABORT_SPAN, "a")
+    log.apply(AbortSpan, "a")
     assert refusal(log.begin("imp_1", span="a/b")) == "span_over"
 
 
 def test_a_member_that_waits_for_its_turn_is_a_member(log: TableLog) -> None:
     log.begin("imp_1", "turns")
     log.begin("imp_2", "turns", span="night")
-    assert end(log, "night").result["state"] == ENDING
+    assert end(log, "night").result.state == ENDING
     log.settle("imp_1")
     assert (log.span("night").state, log.imported("imp_2").span) == (ENDING, "night")
     log.settle("imp_2")
@@ -209,7 +211,7 @@ def test_a_member_that_waits_for_its_turn_is_a_member(log: TableLog) -> None:
 
 def test_a_member_refused_when_its_turn_comes_aborts_the_span(log: TableLog) -> None:
     log.begin("imp_1", "turns")
-    log.apply(ops.DROP_TABLE, "turns")
+    log.apply(DropTable, "turns")
     log.begin("imp_2", "turns", span="night")
     end(log, "night")
     log.settle("imp_1")

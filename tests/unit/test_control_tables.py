@@ -2,8 +2,10 @@
 
 import pytest
 
-from millrace.model import ops
 from millrace.model.imports import COMPLETED, PROCESSING
+from millrace.model.ops.imports import CancelImport
+from millrace.model.ops.rows import ReplayErrors
+from millrace.model.ops.tables import DefineTable, DropTable, PurgeTable, RestoreTable, TruncateTable, WaiveSink
 from tests.support.control import NOON, TableLog, declared, refusal, rows
 
 
@@ -16,7 +18,7 @@ def log() -> TableLog:
 
 
 def drop(log: TableLog) -> int:
-    log.apply(ops.DROP_TABLE)
+    log.apply(DropTable)
     dropped_us = log.table().dropped_us
     assert dropped_us is not None
     return dropped_us
@@ -25,9 +27,9 @@ def drop(log: TableLog) -> int:
 def test_truncate_is_an_import_of_one_chunk_that_raises_the_floor(log: TableLog) -> None:
     log.begin("imp_2")
     before = log.table().last_version
-    answer = log.apply(ops.TRUNCATE_TABLE, "notes", {}, "op_t")
+    answer = log.apply(TruncateTable, "notes", op_id="op_t")
     floor = before + 1
-    assert (answer.result["floor"], log.table().floor, log.table().last_version) == (floor, floor, floor)
+    assert (answer.result.floor, log.table().floor, log.table().last_version) == (floor, floor, floor)
     [chunk] = log.sent()
     assert (chunk.kind, chunk.version, chunk.import_id) == ("truncate", floor, "imp_t")
     assert log.imported("imp_t").state == PROCESSING
@@ -37,19 +39,20 @@ def test_truncate_is_an_import_of_one_chunk_that_raises_the_floor(log: TableLog)
     assert log.imported("imp_2").first_version < floor < log.imported("imp_3").first_version
 
 
-@pytest.mark.parametrize("kind", [ops.TRUNCATE_TABLE, ops.DEFINE_TABLE])
-def test_a_change_in_force_cannot_be_cancelled(log: TableLog, kind: str) -> None:
-    body = {"declaration": declared(more=[{"name": "added", "type": ["null", "int"]}])}
-    import_id = log.apply(kind, "notes", body).result["import"]
-    assert refusal(log.apply(ops.CANCEL_IMPORT, import_id)) == "not_open"
+@pytest.mark.parametrize("kind", [TruncateTable, DefineTable])
+def test_a_change_in_force_cannot_be_cancelled(log: TableLog, kind: type[TruncateTable | DefineTable]) -> None:
+    wider = {"declaration": declared(more=[{"name": "added", "type": ["null", "int"]}])}
+    fields = wider if kind is DefineTable else {}
+    import_id = log.apply(kind, "notes", **fields).result.import_id
+    assert refusal(log.apply(CancelImport, import_id)) == "not_open"
     assert log.imported(import_id).state == PROCESSING
 
 
 def test_a_dropped_table_is_gone_for_everyone_who_asks(log: TableLog) -> None:
     drop(log)
     assert refusal(log.begin("imp_2")) == "no_table"
-    assert refusal(log.apply(ops.TRUNCATE_TABLE)) == "no_table"
-    assert refusal(log.apply(ops.DROP_TABLE)) == "no_table"
+    assert refusal(log.apply(TruncateTable)) == "no_table"
+    assert refusal(log.apply(DropTable)) == "no_table"
     assert "table.dropped" in log.told
     assert log.sent() == [], "its rows stay until it can no longer be restored"
 
@@ -65,9 +68,9 @@ def test_an_import_under_way_ends_although_its_table_was_dropped(log: TableLog) 
 def test_a_dropped_table_can_be_restored_as_it_was(log: TableLog) -> None:
     before = log.table()
     drop(log)
-    assert refusal(log.apply(ops.RESTORE_TABLE)) is None
+    assert refusal(log.apply(RestoreTable)) is None
     assert log.table() == before
-    assert refusal(log.apply(ops.RESTORE_TABLE)) == "not_dropped"
+    assert refusal(log.apply(RestoreTable)) == "not_dropped"
 
 
 def test_a_table_made_again_never_sees_rows_of_its_past_life(log: TableLog) -> None:
@@ -80,14 +83,14 @@ def test_a_table_made_again_never_sees_rows_of_its_past_life(log: TableLog) -> N
     assert table.definition.floor == table.floor == before.last_version + 1
     assert table.definition.previous is None
     assert log.imported("imp_2").first_version < table.floor
-    assert refusal(log.apply(ops.RESTORE_TABLE)) == "not_dropped"
+    assert refusal(log.apply(RestoreTable)) == "not_dropped"
     log.begin("imp_3")
     assert log.imported("imp_3").first_version > table.floor
 
 
 def test_the_same_declaration_makes_a_dropped_table_anew(log: TableLog) -> None:
     drop(log)
-    assert log.define().result["changed"]
+    assert log.define().result.changed
     assert log.table().definition.generation == 2
 
 
@@ -111,12 +114,12 @@ def test_compatibility_looks_at_the_generation_only(log: TableLog) -> None:
 
 def test_a_purge_empties_what_stayed_dropped(log: TableLog) -> None:
     dropped_us = drop(log)
-    answer = log.apply(ops.PURGE_TABLE, "notes", {"dropped_us": dropped_us}, "op_p")
-    assert answer.result["purged"]
+    answer = log.apply(PurgeTable, "notes", dropped_us=dropped_us, op_id="op_p")
+    assert answer.result.purged
     assert [chunk.kind for chunk in log.sent()] == ["truncate"]
     assert log.table().floor == log.table().last_version > NOON
-    assert refusal(log.apply(ops.RESTORE_TABLE)) == "not_dropped"
-    assert not log.apply(ops.PURGE_TABLE, "notes", {"dropped_us": dropped_us}).result["purged"]
+    assert refusal(log.apply(RestoreTable)) == "not_dropped"
+    assert not log.apply(PurgeTable, "notes", dropped_us=dropped_us).result.purged
     log.settle("imp_p", read=0, accepted=0, rejected=0)
     log.define()
     assert log.table().definition.floor > log.imported("imp_p").first_version
@@ -125,21 +128,21 @@ def test_a_purge_empties_what_stayed_dropped(log: TableLog) -> None:
 @pytest.mark.parametrize("since", ["restored", "dropped again"])
 def test_a_purge_leaves_alone_what_was_restored_since(log: TableLog, since: str) -> None:
     dropped_us = drop(log)
-    log.apply(ops.RESTORE_TABLE)
+    log.apply(RestoreTable)
     if since == "dropped again":
         log.now_us += 1_000_000
         drop(log)
     before = log.table()
-    assert not log.apply(ops.PURGE_TABLE, "notes", {"dropped_us": dropped_us}).result["purged"]
+    assert not log.apply(PurgeTable, "notes", dropped_us=dropped_us).result.purged
     assert (log.table(), log.last.effects) == (before, ())
 
 
 def test_the_floor_never_sinks(log: TableLog) -> None:
     floors = [log.table().floor]
-    log.apply(ops.TRUNCATE_TABLE)
+    log.apply(TruncateTable)
     floors.append(log.table().floor)
     log.now_us -= 60_000_000
-    log.apply(ops.TRUNCATE_TABLE)
+    log.apply(TruncateTable)
     floors.append(log.table().floor)
     drop(log)
     log.define()
@@ -150,8 +153,8 @@ def test_the_floor_never_sinks(log: TableLog) -> None:
 def test_a_replay_below_the_floor_is_refused(log: TableLog) -> None:
     first_version = log.imported("imp_1").first_version
     body = {"of": "imp_1", "rows": rows(3), "rows_count": 1, "chunks": 1, "first_version": first_version}
-    log.apply(ops.TRUNCATE_TABLE)
-    assert refusal(log.apply(ops.REPLAY_ERRORS, "notes", body, "imp_2")) == "below_floor"
+    log.apply(TruncateTable)
+    assert refusal(log.apply(ReplayErrors, "notes", **body, op_id="imp_2")) == "below_floor"
     assert log.store.claims == {}
 
 
@@ -162,9 +165,9 @@ def test_a_sink_that_is_given_up_is_no_longer_waited_for() -> None:
     log.load("imp_1")
     log.begin("imp_2")
     log.begin("imp_3", "others")
-    assert log.apply(ops.WAIVE_SINK, "notes", {"sink": "mirror"}).result["waived"] == ["imp_2"]
+    assert log.apply(WaiveSink, "notes", sink="mirror").result.waived == ("imp_2",)
     assert (log.imported("imp_2").sinks, log.imported("imp_3").sinks) == (("delta",), ("delta", "mirror"))
     assert log.imported("imp_1").sinks == ("delta", "mirror"), "what is over stays as it was"
     log.settle("imp_2")
     assert log.events("import.completed")[-1].data["waived"] == ["mirror"]
-    assert refusal(log.apply(ops.WAIVE_SINK, "notes", {"sink": "nowhere"})) == "no_sink"
+    assert refusal(log.apply(WaiveSink, "notes", sink="nowhere")) == "no_sink"

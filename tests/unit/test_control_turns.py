@@ -5,8 +5,9 @@ from itertools import pairwise
 import pytest
 
 from millrace.control import step as step_module
-from millrace.model import ops
 from millrace.model.imports import ADMITTED
+from millrace.model.ops.imports import ExpireImport
+from millrace.model.ops.tables import DefineTable, DropTable, TruncateTable
 from tests.support.control import TableLog, declared, refusal
 
 
@@ -28,18 +29,18 @@ def line(log: TableLog) -> list[str]:
 
 
 def test_the_next_waits_until_the_one_before_has_settled(log: TableLog) -> None:
-    assert log.begin("imp_2").result == {"waiting": True}
+    assert log.begin("imp_2").result.to_dict() == {"waiting": True}
     log.end("imp_1")
     assert under_way(log) == ["imp_1"], "received is not settled"
     log.settle("imp_1")
     assert under_way(log) == ["imp_2"]
-    assert log.final("imp_2").result == {"import": "imp_2", "repeated": False}
+    assert log.final("imp_2").result.to_dict() == {"import": "imp_2", "repeated": False}
     assert log.imported("imp_2").first_version > log.imported("imp_1").first_version
 
 
 def test_a_line_is_served_in_the_order_of_the_log(log: TableLog) -> None:
     log.begin("imp_2")
-    log.apply(ops.TRUNCATE_TABLE, "notes", {}, "op_t")
+    log.apply(TruncateTable, "notes", op_id="op_t")
     log.begin("imp_3")
     assert line(log) == ["imp_2", "op_t", "imp_3"]
     log.settle("imp_1")
@@ -52,7 +53,7 @@ def test_a_line_is_served_in_the_order_of_the_log(log: TableLog) -> None:
 
 def test_whoever_does_not_want_to_wait_is_told_at_once(log: TableLog) -> None:
     assert refusal(log.begin("imp_2", wait=False)) == "under_way"
-    assert refusal(log.apply(ops.DEFINE_TABLE, "notes", {"declaration": declared(), "wait": False})) == "under_way"
+    assert refusal(log.apply(DefineTable, "notes", declaration=declared(), wait=False)) == "under_way"
     assert line(log) == []
     log.settle("imp_1")
     assert refusal(log.begin("imp_3", wait=False)) is None
@@ -61,29 +62,29 @@ def test_whoever_does_not_want_to_wait_is_told_at_once(log: TableLog) -> None:
 def test_nobody_overtakes_a_line(log: TableLog) -> None:
     log.begin("imp_2")
     assert refusal(log.begin("imp_3", wait=False)) == "under_way"
-    assert log.begin("imp_4").result == {"waiting": True}
+    assert log.begin("imp_4").result.to_dict() == {"waiting": True}
 
 
 def test_the_same_key_keeps_its_place_in_line(log: TableLog) -> None:
     log.begin("imp_2", idempotency_key="k")
     again = log.begin("imp_3", idempotency_key="k")
-    assert again.result == {"waiting": True, "as": "imp_2"}
+    assert again.result.to_dict() == {"waiting": True, "as": "imp_2"}
     assert line(log) == ["imp_2"]
     log.settle("imp_1")
     assert under_way(log) == ["imp_2"]
-    assert log.begin("imp_4", idempotency_key="k").result == {"import": "imp_2", "repeated": True}
+    assert log.begin("imp_4", idempotency_key="k").result.to_dict() == {"import": "imp_2", "repeated": True}
 
 
 def test_who_asks_again_for_what_is_under_way_does_not_wait(log: TableLog) -> None:
     log.settle("imp_1")
     log.begin("imp_2", idempotency_key="k")
-    assert log.begin("imp_3", idempotency_key="k").result == {"import": "imp_2", "repeated": True}
+    assert log.begin("imp_3", idempotency_key="k").result.to_dict() == {"import": "imp_2", "repeated": True}
 
 
 def test_what_can_no_longer_be_done_is_refused_when_its_turn_comes(log: TableLog) -> None:
-    log.apply(ops.DROP_TABLE, "notes", {}, "op_d")
+    log.apply(DropTable, "notes", op_id="op_d")
     log.begin("imp_2")
-    log.apply(ops.DEFINE_TABLE, "notes", {"declaration": declared(concurrency="exclusive")}, "op_again")
+    log.apply(DefineTable, "notes", declaration=declared(concurrency="exclusive"), op_id="op_again")
     log.begin("imp_3")
     log.settle("imp_1")
     assert refusal(log.final("imp_2")) == "no_table"
@@ -93,10 +94,10 @@ def test_what_can_no_longer_be_done_is_refused_when_its_turn_comes(log: TableLog
 
 
 def test_a_table_that_becomes_concurrent_lets_everyone_in(log: TableLog) -> None:
-    log.apply(ops.DEFINE_TABLE, "notes", {"declaration": declared()}, "op_c")
+    log.apply(DefineTable, "notes", declaration=declared(), op_id="op_c")
     log.begin("imp_2")
     wider = declared(more=[{"name": "added", "type": ["null", "int"]}])
-    log.apply(ops.DEFINE_TABLE, "notes", {"declaration": wider}, "op_w")
+    log.apply(DefineTable, "notes", declaration=wider, op_id="op_w")
     log.begin("imp_3")
     assert under_way(log) == ["imp_1"]
     log.settle("imp_1")
@@ -122,7 +123,7 @@ def test_a_table_that_becomes_exclusive_waits_for_all_that_is_under_way() -> Non
 
 def test_ops_about_the_import_under_way_do_not_wait_behind_it(log: TableLog) -> None:
     log.begin("imp_2")
-    log.apply(ops.EXPIRE_IMPORT, "imp_1", {"idle_seconds": 60})
+    log.apply(ExpireImport, "imp_1", idle_seconds=60)
     assert under_way(log) == ["imp_1"], "it has not settled"
     log.settle("imp_1")
     assert log.imported("imp_2").state == ADMITTED

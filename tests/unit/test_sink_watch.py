@@ -15,7 +15,7 @@ from millrace.deliver.roster import Backfill, Member, write_member
 from millrace.exchange.home import Home
 from millrace.exchange.places import Places
 from millrace.model.errors import Clash
-from millrace.model.ops import Op
+from millrace.model.ops.tables import NoteSink
 from millrace.model.sinks import SinkTarget
 
 
@@ -26,8 +26,8 @@ class Watched:
         self.awaited = False
         self.watch = SinkWatch(Places(self.home), lambda _: limit, lambda *_: self.awaited, self._append)
 
-    def _append(self, op: Op) -> "Future[None]":
-        self.told.append((op.body["what"], f"{op.tenant}/{op.subject}", op.body["data"]))
+    def _append(self, op: NoteSink) -> "Future[None]":
+        self.told.append((op.what, f"{op.tenant}/{op.table}", op.data))
         done: Future[None] = Future()
         done.set_result(None)
         return done

@@ -18,7 +18,8 @@ from millrace.control.controller import Controller
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.errors import Clash
 from millrace.model.facts import Durable, to_dict
-from millrace.model.ops import DEFINE_TENANT, Applied, Op
+from millrace.model.ops import Applied
+from millrace.model.ops.tenants import DefineTenant
 from millrace.store import tables as t
 from millrace.store.engine import Store, insert_new
 from millrace.store.records import positions
@@ -107,7 +108,7 @@ def test_a_replaced_controller_evaluates_nothing(tmp_path: Path, monkeypatch: py
     with patch.object(controller_module, "Topics", FourPartitions):
         shared: Any = (store, Cluster(""), Log(), exchange.definitions, exchange.stops, applied.extend)
         owner, replaced = Controller(*shared), Controller(*shared)
-    op = record(TABLE_OPS, Op("op_1", DEFINE_TENANT, "acme", "acme", {"agreement": {}}).to_dict())
+    op = record(TABLE_OPS, DefineTenant("acme", agreement={}, id="op_1").to_dict())
     owner._positions, replaced._positions = {0: 0}, {0: 0}
     with store.write() as connection:
         insert_new(connection, t.positions, [{"log": TABLE_OPS, "partition": 0, "next_offset": 0}])

@@ -95,7 +95,7 @@ def test_rows_that_come_together_travel_together_and_keep_their_places() -> None
         ((lane, batch),) = log.batches
         assert lane == LANE
         assert batch.rows == 6
-        assert batch.streams == {"one": [1, 3], "other": [1, 3]}
+        assert batch.senders == {"one": (1, 3), "other": (1, 3)}
         assert [(part.first_row, part.last_row) for part in batch.parts] == [(1, 3), (4, 6)]
         assert batch.body.splitlines()[:4] == [b"%09d" % n for n in (1, 2, 3, 1)]
         assert one.parts[0][1] == other.parts[0][1] == Placement("imp_1", 1)
@@ -166,7 +166,7 @@ def test_a_source_has_one_flush_under_way_and_its_rows_stay_in_order() -> None:
         await sender.send(gatherer)
         await other.send(gatherer)
         await until(lambda: log.under_way == 2)
-        assert [list(batch.streams) for _, batch in log.batches] == [["one"], ["other"]]
+        assert [list(batch.senders) for _, batch in log.batches] == [["one"], ["other"]]
         log.open.set()
         await until(lambda: len(sender.parts) == 2)
         assert [part.first_seq for part, _ in sender.parts] == [1, 2]
@@ -176,7 +176,7 @@ def test_a_source_has_one_flush_under_way_and_its_rows_stay_in_order() -> None:
 
 def test_who_is_out_of_step_does_not_spoil_the_others() -> None:
     def refuse(batch: Batch) -> MillraceError | None:
-        return Clash("no", code="out_of_step") if "bad" in batch.streams else None
+        return Clash("no", code="out_of_step") if "bad" in batch.senders else None
 
     async def test(log: Log) -> None:
         log.refuse = refuse
@@ -187,7 +187,7 @@ def test_who_is_out_of_step_does_not_spoil_the_others() -> None:
         await until(lambda: good.parts and bad.errors and nameless.parts and also.parts)
         assert [error.code for error in bad.errors] == ["out_of_step"]
         assert [*good.errors, *nameless.errors, *bad.parts] == []
-        assert [sorted(batch.streams) for _, batch in log.batches] == [["bad", "good"], ["good"], ["bad"], []]
+        assert [sorted(batch.senders) for _, batch in log.batches] == [["bad", "good"], ["good"], ["bad"], []]
         assert [part.first_row for part, _ in (*nameless.parts, *also.parts)] == [1, 3]
 
     run(test)
@@ -225,7 +225,7 @@ def test_a_forgotten_source_is_neither_sent_nor_tried_again() -> None:
         log.open.set()
         await until(lambda: stays.parts)
         await until(lambda: gatherer.lanes == 0)
-        assert [sorted(batch.streams) for _, batch in log.batches] == [["gone", "stays"], ["stays"]]
+        assert [sorted(batch.senders) for _, batch in log.batches] == [["gone", "stays"], ["stays"]]
 
     run(test)
 

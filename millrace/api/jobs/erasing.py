@@ -13,10 +13,12 @@ from sqlalchemy import Connection, delete, select, update
 from millrace.api.jobs.receipts import DEFINITIONS_DAYS, emptied, expiring, remaining
 from millrace.api.platform import Platform
 from millrace.exchange.mailboxes import Exchange
-from millrace.model import ops
 from millrace.model.errors import Clash, MillraceError, Missing, Unavailable
 from millrace.model.imports import STOPPING, TERMINAL
 from millrace.model.moments import iso
+from millrace.model.ops.imports import CancelImport
+from millrace.model.ops.tables import PurgeTable, TruncateTable, WaiveSink
+from millrace.model.ops.tenants import EraseTenant
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.sink.delta.error_copies import delete_copies
@@ -37,7 +39,7 @@ async def erase(platform: Platform, tenant: str, *, now: bool, wait: float) -> d
         left_in = await _empty_tables(platform, tenant, wait)  # 2
         await asyncio.to_thread(_begin, platform, tenant, deleted_us, left_in)
     if await asyncio.to_thread(_is_there, platform, tenant):
-        await platform.applied(ops.ERASE_TENANT, tenant, tenant, {"now": now})  # 3
+        await platform.applied(EraseTenant(tenant, now=now))  # 3
         platform.quotas.forget(tenant)
     return await asyncio.to_thread(_finish, platform, tenant)  # 4
 
@@ -94,21 +96,21 @@ async def _stop_imports(platform: Platform, tenant: str, wait: float) -> None:
     for row in await asyncio.to_thread(_open, platform, tenant):
         if row.state != STOPPING:
             with suppress(MillraceError):
-                await platform.applied(ops.CANCEL_IMPORT, tenant, row.id, {})
+                await platform.applied(CancelImport(tenant, row.id))
     await _until_over(platform, tenant, wait)
 
 
 async def _empty_tables(platform: Platform, tenant: str, wait: float) -> list[dict[str, str]]:
     for table in await asyncio.to_thread(_tables, platform, tenant):
         if table.dropped_us is None:
-            await platform.applied(ops.TRUNCATE_TABLE, tenant, table.name, {})
+            await platform.applied(TruncateTable(tenant, table.name))
         elif not table.is_purged:
-            await platform.applied(ops.PURGE_TABLE, tenant, table.name, {"dropped_us": table.dropped_us})
+            await platform.applied(PurgeTable(tenant, table.name, dropped_us=table.dropped_us))
     if await _until_over(platform, tenant, wait):
         return []
     late = await asyncio.to_thread(_late_sinks, platform, tenant)
     for table, sink in late:
-        await platform.applied(ops.WAIVE_SINK, tenant, table, {"sink": sink, "is_draining": True})
+        await platform.applied(WaiveSink(tenant, table, sink=sink, is_draining=True))
     if not await _until_over(platform, tenant, wait):
         raise Unavailable(
             f"Not everything of {tenant!r} is emptied yet.", remedy="Ask again; `millrace doctor` tells what is away."

@@ -7,10 +7,10 @@ from sqlalchemy import Connection, select
 
 from millrace.api.documents import tables_of
 from millrace.declare.rules_fit import applicable
-from millrace.model import ops
 from millrace.model.columns import parse_columns
-from millrace.model.names import new_id
 from millrace.model.ops import Applied, Op
+from millrace.model.ops.tables import DefineTable
+from millrace.model.ops.tenants import TenantDefined
 from millrace.model.rules import Rule, parse_rules
 from millrace.model.table import Definition
 from millrace.store import tables as t
@@ -18,13 +18,14 @@ from millrace.store.engine import Store
 
 
 class Refreshing:
-    def __init__(self, store: Store, append: Callable[[Op], Any]) -> None:
+    def __init__(self, store: Store, append: Callable[[Op[Any]], Any]) -> None:
         self._store = store
         self._append = append
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Called from the controller's thread."""
-        changed = [one.result["tenant"] for one in applied if one.result.get("rules_changed")]
+        results = [one.result for one in applied if isinstance(one.result, TenantDefined)]
+        changed = [result.tenant for result in results if result.rules_changed]
         if changed:
             self.refresh(changed)
 
@@ -37,7 +38,7 @@ class Refreshing:
         with self._store.read() as connection:
             late = [name for tenant in tenants for name in late_tables(connection, tenant)]
         for tenant, table in late:
-            self._append(Op(new_id("op"), ops.DEFINE_TABLE, tenant, table, {"refresh": True}))
+            self._append(DefineTable(tenant, table, refresh=True))
 
 
 def _with_rules(connection: Connection) -> list[str]:

@@ -25,13 +25,13 @@ from millrace.api.platform import Platform, raise_refusal
 from millrace.lake.errors_table import SINK_RULE
 from millrace.lake.log import load
 from millrace.lake.read import scan_files
-from millrace.model import ops
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.errors import Clash, Missing, Unavailable
 from millrace.model.formats import format_of_chunks
-from millrace.model.imports import PROCESSING, REPLAY, Import
+from millrace.model.imports import AMEND, PROCESSING, REPLAY, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
+from millrace.model.ops.rows import DiscardErrors, ReplayBegun, ReplayErrors
 from millrace.model.table import Definition
 from millrace.read.rejected import rejected_rows
 from millrace.sink.delta.places import table_store
@@ -102,35 +102,37 @@ async def replay(platform: Platform, origin_id: str, choice: Choice, span: str |
             remedy=f"{doubtful:,} of them have a key that occurs again in their chunk: amend them." if doubtful else "",
             code="nothing_to_replay",
         )
-    body = {
-        "of": origin.id,
-        "rows": b64encode(rows.serialize()).decode(),
-        "rows_count": len(rows),
-        "chunks": len(chunks),
-        "first_version": origin.first_version + chunks[0],
-        "span": span,
-    }
-    replay_id = new_id("imp")
-    async with platform.sealing.asked_for(origin.tenant, replay_id):
-        answer = await platform.submit(ops.REPLAY_ERRORS, origin.tenant, origin.table, body, replay_id)
+    op = ReplayErrors(
+        origin.tenant,
+        origin.table,
+        id=new_id("imp"),
+        of=origin.id,
+        rows=b64encode(rows.serialize()).decode(),
+        rows_count=len(rows),
+        chunks=len(chunks),
+        first_version=origin.first_version + chunks[0],
+        span=span,
+    )
+    async with platform.sealing.asked_for(origin.tenant, op.id):
+        answer = await platform.submit(op)
         if not isinstance(answer, str):
             raise_refusal(answer)
-    return {"import": replay_id, "rows": len(rows), "only_amendable": doubtful, "waiting": isinstance(answer, str)}
+    return {"import": op.id, "rows": len(rows), "only_amendable": doubtful, "waiting": isinstance(answer, str)}
 
 
 async def discard(platform: Platform, origin_id: str, choice: Choice) -> dict[str, Any]:
     origin, _ = await asyncio.to_thread(_find, platform, origin_id)
     rows = await asyncio.to_thread(open_rows, platform, origin, choice)
-    body = {"of": origin.id, "rows": b64encode(rows.serialize()).decode()}
-    answer = await platform.applied(ops.DISCARD_ERRORS, origin.tenant, origin.table, body, new_id("imp"))
-    return {"import": answer.result["import"], "rows": len(rows)}
+    wanted = b64encode(rows.serialize()).decode()
+    op = DiscardErrors(origin.tenant, origin.table, id=new_id("imp"), of=origin.id, rows=wanted)
+    return {"import": (await platform.applied(op)).import_id, "rows": len(rows)}
 
 
 def amendment(platform: Platform, origin_id: str, choice: Choice) -> dict[str, Any]:
     """What an upload of corrected rows says when it asks to be admitted."""
     origin, _ = _find(platform, origin_id)
     rows = open_rows(platform, origin, choice)
-    return {"kind": "amend", "of": origin.id, "rows": b64encode(rows.serialize()).decode()}
+    return {"import_kind": AMEND, "of": origin.id, "rows": b64encode(rows.serialize()).decode()}
 
 
 def open_rows(platform: Platform, origin: Import, choice: Choice) -> BitMap64:
@@ -149,8 +151,8 @@ class Replays:
 
     def on_applied(self, applied: list[Applied]) -> None:
         for one in applied:
-            if "replays" in one.result:
-                self._admitted.put(one.result["import"])
+            if isinstance(one.result, ReplayBegun):
+                self._admitted.put(one.result.import_id)
 
     def run(self, stopping: Event) -> None:
         """What was sent before, also by a server that is no more, is recognised by its chunks."""

@@ -18,8 +18,8 @@ from millrace.deliver.queue import Queue, parked_bytes
 from millrace.deliver.roster import Member, read_member
 from millrace.exchange.places import Places
 from millrace.model.errors import Clash
-from millrace.model.names import new_id
-from millrace.model.ops import NOTE_SINK, Op
+from millrace.model.ops import Op
+from millrace.model.ops.tables import NoteSink
 
 TOLD_FILE = "told.json"
 # Longer than a group of chunks can be between its judgement and the queue.
@@ -32,7 +32,7 @@ IsAwaited = Callable[[str, str, str], bool]
 
 
 class SinkWatch:
-    def __init__(self, places: Places, limit: Limit, is_awaited: IsAwaited, append: Callable[[Op], Any]) -> None:
+    def __init__(self, places: Places, limit: Limit, is_awaited: IsAwaited, append: Callable[[Op[Any]], Any]) -> None:
         self._places = places
         self._limit = limit
         self._is_awaited = is_awaited
@@ -99,8 +99,7 @@ class SinkWatch:
 
     def _note(self, folder: Path, what: str, data: dict[str, Any]) -> None:
         _, tenant, table, sink = folder.parts[-4:]
-        body = {"sink": sink, "what": what, "data": data}
-        self._append(Op(new_id("op"), NOTE_SINK, tenant, table, body)).result()
+        self._append(NoteSink(tenant, table, sink=sink, what=what, data=data)).result()
 
     def _forget_if_drained(self, folder: Path) -> None:
         _, tenant, table, sink = folder.parts[-4:]

@@ -6,27 +6,27 @@ from typing import Any
 from sqlalchemy import Connection, Select, func, select
 
 from millrace.model.imports import ADMITTED
-from millrace.model.names import new_id
-from millrace.model.ops import EXPIRE_IMPORT, EXPIRE_SPAN, PURGE_TABLE, Op
+from millrace.model.ops import Op
+from millrace.model.ops.imports import ExpireImport
+from millrace.model.ops.spans import ExpireSpan
+from millrace.model.ops.tables import PurgeTable
 from millrace.store import tables as t
 
 
 def due_ops(
     connection: Connection, now_us: int, lease_seconds: int, drop_retention_seconds: int, at_work: Collection[str] = ()
-) -> list[Op]:
+) -> list[Op[Any]]:
     """`at_work`: uploads whose bytes are being taken in, whatever their leases say."""
     # Before the leases are read: whoever is gone from there by then has renewed its own.
     taken_in = frozenset(at_work)
     silent = [
-        Op(new_id("op"), EXPIRE_IMPORT, row.tenant, row.id, {"idle_seconds": lease_seconds})
+        ExpireImport(row.tenant, row.id, idle_seconds=lease_seconds)
         for row in connection.execute(_silent_uploads(now_us - lease_seconds * 1_000_000))
         if row.id not in taken_in
     ]
-    unused = [
-        Op(new_id("op"), EXPIRE_SPAN, row.tenant, row.name, {}) for row in connection.execute(_unused_spans(now_us))
-    ]
+    unused = [ExpireSpan(row.tenant, row.name) for row in connection.execute(_unused_spans(now_us))]
     dropped = [
-        Op(new_id("op"), PURGE_TABLE, row.tenant, row.name, {"dropped_us": row.dropped_us})
+        PurgeTable(row.tenant, row.name, dropped_us=row.dropped_us)
         for row in connection.execute(_dropped_tables(now_us - drop_retention_seconds * 1_000_000))
     ]
     return [*silent, *unused, *dropped]

@@ -10,12 +10,12 @@ from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import tables_of
 from millrace.api.routes.declarations import answer_to
 from millrace.declare.json_schemas import SCHEMAS
-from millrace.model import ops
 from millrace.model.agreement_document import document_of
 from millrace.model.change_words import words_changed
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid, Missing, Refused
 from millrace.model.names import checked_name
+from millrace.model.ops.tenants import DeleteTenant, RestoreTenant
 from millrace.model.table_document import table_document_of
 from millrace.sink.json_schemas import schema_named
 from millrace.store import tables as t
@@ -92,15 +92,14 @@ async def delete_tenant(
         )
     if not 0 <= grace_days <= MOST_GRACE_DAYS:
         raise Invalid(f"grace_days is {grace_days}.", remedy=f"Give 0 to {MOST_GRACE_DAYS}.")
-    body = {"grace_seconds": grace_days * 86_400}
-    return answer_to(await platform.submit(ops.DELETE_TENANT, tenant, tenant, body), response)
+    return answer_to(await platform.submit(DeleteTenant(tenant, grace_seconds=grace_days * 86_400)), response)
 
 
 @router.post("/tenants/{tenant}/restore")
 async def restore_tenant(tenant: str, caller: CallerDep, platform: PlatformDep, response: Response) -> dict[str, Any]:
     caller.must_be_admin()
     checked_name("tenant", tenant)
-    return answer_to(await platform.submit(ops.RESTORE_TENANT, tenant, tenant, {}), response)
+    return answer_to(await platform.submit(RestoreTenant(tenant)), response)
 
 
 @router.get("/schemas")

@@ -15,12 +15,13 @@ from millrace.api.platform import raise_refusal
 from millrace.api.routes.subscriptions import check_url
 from millrace.api.sink_checking import sinks_to_try, try_sinks
 from millrace.arrow.types import arrow_type
-from millrace.model import ops
 from millrace.model.agreement_document import document_of
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing
 from millrace.model.names import checked_name
 from millrace.model.ops import Applied
+from millrace.model.ops.tables import DefineTable, DropTable, RestoreTable, TruncateTable
+from millrace.model.ops.tenants import DefineTenant
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.tenancy_tables import departures
@@ -36,7 +37,7 @@ def answer_to(outcome: Applied | str, response: Response) -> dict[str, Any]:
     if isinstance(outcome, str):
         response.status_code = 202
         return {"op": outcome, "state": "requested"}
-    return raise_refusal(outcome).result
+    return raise_refusal(outcome).result.to_dict()
 
 
 @router.put("/tenants/{tenant}")
@@ -57,8 +58,7 @@ async def define_tenant(
     refuse_strange_targets(agreement)
     for target in agreement.notifications:
         await check_url(platform, target["url"])
-    body = {"agreement": document_of(agreement)}
-    answer = answer_to(await platform.submit(ops.DEFINE_TENANT, tenant, tenant, body), response)
+    answer = answer_to(await platform.submit(DefineTenant(tenant, agreement=document_of(agreement))), response)
     if answer.get("changed"):
         await asyncio.to_thread(keep_agreed, platform.store, agreement)
     return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
@@ -114,8 +114,8 @@ async def define_table(
         doubts = (*doubts, *await asyncio.to_thread(try_sinks, new_sinks, platform.sink_context, really=check))
     if strict:
         refuse_doubts(doubts)
-    body = {"declaration": declaration.to_dict(), "new_generation": new_generation, "wait": wait_turn}
-    answer = answer_to(await platform.submit(ops.DEFINE_TABLE, tenant, table, body), response)
+    op = DefineTable(tenant, table, declaration=declaration.to_dict(), new_generation=new_generation, wait=wait_turn)
+    answer = answer_to(await platform.submit(op), response)
     return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
 
 
@@ -125,7 +125,7 @@ async def truncate_table(
 ) -> dict[str, Any]:
     """Empties the table: rows of every import before this go, also those still on their way."""
     caller.must_see(tenant)
-    return answer_to(await platform.submit(ops.TRUNCATE_TABLE, tenant, table, {"wait": wait_turn}), response)
+    return answer_to(await platform.submit(TruncateTable(tenant, table, wait=wait_turn)), response)
 
 
 @router.delete("/tenants/{tenant}/tables/{table}")
@@ -134,7 +134,7 @@ async def drop_table(
 ) -> dict[str, Any]:
     """Drops the table. It can be restored for some days."""
     caller.must_see(tenant)
-    return answer_to(await platform.submit(ops.DROP_TABLE, tenant, table, {"wait": wait_turn}), response)
+    return answer_to(await platform.submit(DropTable(tenant, table, wait=wait_turn)), response)
 
 
 @router.post("/tenants/{tenant}/tables/{table}/restore")
@@ -142,7 +142,7 @@ async def restore_table(
     tenant: str, table: str, caller: CallerDep, platform: PlatformDep, response: Response
 ) -> dict[str, Any]:
     caller.must_see(tenant)
-    return answer_to(await platform.submit(ops.RESTORE_TABLE, tenant, table, {}), response)
+    return answer_to(await platform.submit(RestoreTable(tenant, table)), response)
 
 
 @router.get("/tenants/{tenant}/tables/{table}/revisions")

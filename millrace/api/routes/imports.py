@@ -11,10 +11,10 @@ from millrace.api.platform import Platform
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.sessions import Session, Sessions
 from millrace.auth.tokens import Caller
-from millrace.model import ops
 from millrace.model.errors import Missing
 from millrace.model.imports import HELD, TERMINAL
 from millrace.model.names import is_import_id
+from millrace.model.ops.imports import CancelImport
 
 router = APIRouter(prefix="/v1", tags=["imports"])
 LONGEST_WAIT_SECONDS = 30.0
@@ -129,5 +129,5 @@ async def show_import(
 @router.post("/imports/{import_id}/cancel")
 async def cancel_import(import_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     document = await asyncio.to_thread(shown_import, platform, caller, import_id)
-    await platform.applied(ops.CANCEL_IMPORT, document["tenant"], import_id, {})
+    await platform.applied(CancelImport(document["tenant"], import_id))
     return await asyncio.to_thread(shown_import, platform, caller, import_id)

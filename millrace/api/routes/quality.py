@@ -11,8 +11,8 @@ from millrace.api.documents import find_table
 from millrace.api.platform import Platform
 from millrace.api.routes.imports import shown_import
 from millrace.api.trend import past_reports, trend
-from millrace.model import ops
 from millrace.model.errors import Missing
+from millrace.model.ops.imports import ReleaseImport
 from millrace.store.records import find_import
 
 router = APIRouter(prefix="/v1", tags=["quality"])
@@ -41,7 +41,7 @@ def _report(platform: Platform, import_id: str) -> dict[str, Any]:
 async def release_import(import_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     """Lets a held import end as if its rules had been kept."""
     document = await asyncio.to_thread(shown_import, platform, caller, import_id)
-    await platform.applied(ops.RELEASE_IMPORT, document["tenant"], import_id, {"by": caller.name})
+    await platform.applied(ReleaseImport(document["tenant"], import_id, by=caller.name))
     return await asyncio.to_thread(shown_import, platform, caller, import_id)
 
 

@@ -13,8 +13,8 @@ from millrace.api.platform import Platform
 from millrace.api.sink_checking import try_sinks
 from millrace.deliver.queue import queue_facts, resume, waive
 from millrace.deliver.roster import Member, read_member
-from millrace.model import ops
 from millrace.model.errors import Missing
+from millrace.model.ops.tables import WaiveSink
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/tables/{table}/sinks", tags=["sinks"])
@@ -46,10 +46,9 @@ async def waive_sink(tenant: str, table: str, sink: str, caller: CallerDep, plat
     caller.must_see(tenant)
     target = await asyncio.to_thread(_target, platform, tenant, table, sink)
     folder = _folder(platform, tenant, table, target)
-    body = {"sink": sink, "is_draining": folder.is_dir()}
-    applied = await platform.applied(ops.WAIVE_SINK, tenant, table, body)
-    waive(folder, applied.result["below"])
-    return {"sink": sink, "imports": applied.result["waived"]}
+    waived = await platform.applied(WaiveSink(tenant, table, sink=sink, is_draining=folder.is_dir()))
+    waive(folder, waived.below)
+    return {"sink": sink, "imports": waived.waived}
 
 
 @router.post("/{sink}/check")

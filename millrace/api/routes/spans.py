@@ -11,9 +11,9 @@ from sqlalchemy import select, update
 from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import iso
 from millrace.api.platform import Platform
-from millrace.model import ops
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.names import checked_name, checked_span, span_lineage
+from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan
 from millrace.store import tables as t
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/spans", tags=["spans"])
@@ -86,7 +86,7 @@ async def show_span(
 async def end_span(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
     """Nothing more joins; the span ends when everything in it has ended."""
     caller.must_see(tenant)
-    await platform.applied(ops.END_SPAN, checked_name("tenant", tenant), checked_span(name), {})
+    await platform.applied(EndSpan(checked_name("tenant", tenant), checked_span(name)))
     return await asyncio.to_thread(_shown, platform, tenant, name)
 
 
@@ -96,8 +96,8 @@ async def abort_span(
 ) -> dict[str, Any]:
     """The span and those above it can no longer end well. Imports in it go on."""
     caller.must_see(tenant)
-    body = {"reason": ending.reason if ending else ""}
-    await platform.applied(ops.ABORT_SPAN, checked_name("tenant", tenant), checked_span(name), body)
+    reason = ending.reason if ending else ""
+    await platform.applied(AbortSpan(checked_name("tenant", tenant), checked_span(name), reason=reason))
     return await asyncio.to_thread(_shown, platform, tenant, name)
 
 
@@ -126,7 +126,7 @@ async def begin_span(
     if VERBS & set(checked_span(name).split("/")):
         raise Invalid(f"{name!r} is not a span name.", remedy=f"Not a level may be one of: {', '.join(sorted(VERBS))}.")
     lease = beginning.lease_seconds if beginning else None
-    await platform.applied(ops.BEGIN_SPAN, tenant, name, {"lease_seconds": lease})
+    await platform.applied(BeginSpan(tenant, name, lease_seconds=lease))
     return await asyncio.to_thread(_shown, platform, tenant, name)
 
 

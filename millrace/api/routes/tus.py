@@ -16,9 +16,9 @@ from millrace.api.problems import problem
 from millrace.api.routes.imports import shown_import
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.sessions import Session
-from millrace.model import ops
 from millrace.model.errors import Clash, Invalid, TooLarge
 from millrace.model.imports import ADMITTED, RECEIVING
+from millrace.model.ops.imports import CancelImport
 from millrace.store import tables as t
 from millrace.store.records import find_import
 
@@ -141,7 +141,7 @@ async def continue_upload(
 @router.delete("/uploads/{import_id}")
 async def terminate_upload(import_id: str, caller: CallerDep, platform: PlatformDep) -> Response:
     document = shown_import(platform, caller, import_id)
-    await platform.applied(ops.CANCEL_IMPORT, document["tenant"], import_id, {})
+    await platform.applied(CancelImport(document["tenant"], import_id))
     return Response(status_code=204)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from millrace.model.imports import TERMINAL
 from millrace.model.ops import Applied
 from millrace.observe import observe
 from millrace.store import tables as t
@@ -63,7 +62,7 @@ class Endings:
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Called from the controller's thread."""
-        over = [a.result["import"] for a in applied if a.result.get("state") in TERMINAL and "import" in a.result]
+        over = [one.result.over for one in applied if one.result.over is not None]
         if any(import_id in self._expected for import_id in over):
             self._loop.call_soon_threadsafe(self._heard, over)
 

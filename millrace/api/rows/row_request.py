@@ -31,7 +31,7 @@ async def post_rows(streams: Streams, lane: AppendKey, rows: bytes, key: str | N
             if error.code != OUT_OF_STEP:
                 raise
         opened = await streams.appends.open_stream(lane, key)
-        return {"rows": opened["seq"], "repeated": True}
+        return {"rows": opened.seq, "repeated": True}
 
 
 class _Sender:

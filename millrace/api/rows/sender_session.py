@@ -122,8 +122,8 @@ class Session:
 
     async def _read(self) -> None:
         opened = await self._streams.appends.open_stream(self._lane, self.stream)
-        following = opened["seq"] + 1
-        self._news.put_nowait({"type": "ready", "stream": self.stream, "seq": opened["seq"]})
+        following = opened.seq + 1
+        self._news.put_nowait({"type": "ready", "stream": self.stream, "seq": opened.seq})
         checked = asyncio.get_running_loop().time()
         while True:
             await self._room_to_read()

@@ -45,7 +45,7 @@ def _admission(
     wait_turn: bool = True,
 ) -> dict[str, Any]:
     """`wait_turn=false`: on an exclusive table that is busy the import is refused instead of waiting in line."""
-    return {"kind": kind, "span": None if span is None else checked_span(span), "wait": wait_turn}
+    return {"import_kind": kind, "span": None if span is None else checked_span(span), "wait": wait_turn}
 
 
 AdmissionDep = Annotated[dict[str, Any], Depends(_admission)]

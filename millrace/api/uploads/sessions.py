@@ -14,11 +14,12 @@ from sqlalchemy import select
 
 from millrace.api.platform import Platform
 from millrace.formats.cut import UploadOptions, open_cutter
-from millrace.model import ops
 from millrace.model.errors import Clash, Missing, Refused, Unavailable
 from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
+from millrace.model.ops.imports import BeginImport, EndImport, FailImport, ImportReceived
+from millrace.model.ops.results import ImportStatus
 from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.records import find_import
@@ -121,8 +122,15 @@ class Session:
         while sent is None:
             sent = await self._turn(self.upload.finish_some)
         self.upload.close()
-        body = {"chunks": sent.chunks, "rows": sent.rows, "bytes": sent.plain_bytes, "written": self.upload.written}
-        await self._platform.applied(ops.END_IMPORT, self.imp.tenant, self.imp.id, body)
+        received = EndImport(
+            self.imp.tenant,
+            self.imp.id,
+            chunks=sent.chunks,
+            rows=sent.rows,
+            bytes=sent.plain_bytes,
+            written=self.upload.written,
+        )
+        await self._platform.applied(received)
 
     async def _work(self, work: Callable[[], T]) -> T:
         try:
@@ -167,14 +175,16 @@ class Sessions:
     ) -> Session | Import:
         """A session for a new import, or the import that the same key began before and that has all its bytes.
 
-        `admission` says more about how it wants to be admitted: kind, span, wait, of, rows."""
-        body, import_id = {**admission, "options": options, "length": length, "idempotency_key": key}, new_id("imp")
-        async with self._platform.sealing.asked_for(tenant, import_id):
-            admitted = await self._platform.applied(ops.BEGIN_IMPORT, tenant, table, body, import_id)
-        if admitted.result["import"] != import_id:
-            self._platform.sealing.keyring.drop(tenant, import_id)
-        imp = self._import(admitted.result["import"])
-        if admitted.result["repeated"] and not imp.accepts_chunks:
+        `admission` says more about how it wants to be admitted: import_kind, span, wait, of, rows."""
+        op = BeginImport(
+            tenant, table, id=new_id("imp"), options=options, length=length, idempotency_key=key, **admission
+        )
+        async with self._platform.sealing.asked_for(tenant, op.id):
+            begun = await self._platform.applied(op)
+        if begun.import_id != op.id:
+            self._platform.sealing.keyring.drop(tenant, op.id)
+        imp = self._import(begun.import_id)
+        if begun.repeated and not imp.accepts_chunks:
             return imp
         known = self._open.get(imp.id)
         return known if known is not None and not known.is_broken else await self._start(imp, length, None)
@@ -236,15 +246,14 @@ class Sessions:
 
     def _forget_ended(self, applied: list[Applied]) -> None:
         for one in applied:
-            # Every answer that names an import ends its receiving, but for the one that began it.
-            if "import" in one.result and "repeated" not in one.result:
-                self._open.pop(one.result["import"], None)
+            if isinstance(one.result, ImportReceived | ImportStatus):
+                self._open.pop(one.result.import_id, None)
 
 
 async def _failed(platform: Platform, imp: Import, refusal: Refused) -> Refused:
     """The import fails with the reason that its uploader is told."""
     error = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy}
-    await platform.applied(ops.FAIL_IMPORT, imp.tenant, imp.id, {"error": error})
+    await platform.applied(FailImport(imp.tenant, imp.id, error=error))
     refusal.import_id = imp.id  # type: ignore[attr-defined]
     return refusal
 

@@ -7,7 +7,7 @@ from millrace.control.rules import spans
 from millrace.control.state import Announce, Effect, Send, State, Table
 from millrace.model.imports import PROCESSING, Import
 from millrace.model.names import import_id_of
-from millrace.model.ops import Op
+from millrace.model.ops.base import TableOp
 
 
 def reserve(table: Table | None, at_us: int) -> int:
@@ -15,12 +15,12 @@ def reserve(table: Table | None, at_us: int) -> int:
     return max(at_us, table.last_version + 1) if table else at_us
 
 
-def admit(state: State, op: Op, imp: Import, last_version: int) -> tuple[State, tuple[Effect, ...]]:
+def admit(state: State, op: TableOp[Any], imp: Import, last_version: int) -> tuple[State, tuple[Effect, ...]]:
     """The import is under way: it holds its table's turn, its span, and its key."""
     table = state.table
     assert table is not None
-    held = replace(table, last_version=max(table.last_version, last_version), open_imports=table.open_imports + 1)
-    after = spans.join(replace(state, table=held), op).with_import(imp)
+    taken = replace(table, last_version=max(table.last_version, last_version), open_imports=table.open_imports + 1)
+    after = spans.join(replace(state, table=taken), op).with_import(imp)
     if imp.idempotency_key:
         after = replace(after, by_key={**after.by_key, imp.idempotency_key: imp})
     data = {"table": f"{imp.tenant}/{imp.table}", "kind": imp.kind, "definition": imp.definition, "span": imp.span}
@@ -28,7 +28,7 @@ def admit(state: State, op: Op, imp: Import, last_version: int) -> tuple[State, 
 
 
 def change_of_table(
-    state: State, op: Op, kind: str, chunk_kind: str, version: int, at_us: int
+    state: State, op: TableOp[Any], kind: str, chunk_kind: str, version: int, at_us: int
 ) -> tuple[State, tuple[Effect, ...], Import]:
     """An import of one chunk that holds no rows: what it says must be done in every sink before it ends."""
     table = state.table
@@ -45,7 +45,7 @@ def change_of_table(
         begun_us=at_us,
         announced=ONE_CHUNK,
         kind=kind,
-        span=op.body.get("span"),
+        span=op.joins,
     )
     after, effects = admit(state, op, imp, version)
     return after, (*effects, Send(imp.id, 0, version, imp.definition, chunk_kind)), imp

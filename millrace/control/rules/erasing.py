@@ -2,20 +2,22 @@
 
 from dataclasses import replace
 
+from millrace.control.rules import rule
 from millrace.control.state import State, Step
 from millrace.model.errors import Clash, Missing
 from millrace.model.moments import iso
-from millrace.model.ops import Op
+from millrace.model.ops.tenants import EraseTenant, TenantErased
 
 
-def erase(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(EraseTenant)
+def erase(state: State, op: EraseTenant, at_us: int, partition: int) -> Step:
     """Only of a tenant that was deleted and whose grace is over, or shall not be waited for; with nothing under way."""
     tenant = state.tenant
     if tenant is None:
         raise Missing(f"There is no tenant {op.tenant!r}.", code="no_tenant")
     if tenant.deleted_us is None or tenant.erase_us is None:
         raise Clash(f"Tenant {op.tenant!r} was not deleted.", remedy="Delete it first.", code="not_deleted")
-    if at_us < tenant.erase_us and not op.body.get("now"):
+    if at_us < tenant.erase_us and not op.now:
         raise Clash(
             f"Tenant {op.tenant!r} can be restored until {iso(tenant.erase_us)}.",
             remedy="Wait until then, or ask to erase it now.",
@@ -27,4 +29,4 @@ def erase(state: State, op: Op, at_us: int, partition: int) -> Step:
             remedy="Wait, or ask again.",
             code="under_way",
         )
-    return replace(state, tenant=None), (), {"tenant": op.tenant, "erased": True}
+    return replace(state, tenant=None), (), TenantErased(op.tenant)

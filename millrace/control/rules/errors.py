@@ -2,9 +2,11 @@
 
 from base64 import b64decode
 from dataclasses import replace
+from typing import Any
 
 from pyroaring import BitMap64
 
+from millrace.control.rules import rule
 from millrace.control.rules.admitting import admit
 from millrace.control.rules.quotas import one_more_import
 from millrace.control.rules.tables import known_table
@@ -12,13 +14,16 @@ from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, State, Step
 from millrace.model.errors import Clash, Missing
 from millrace.model.imports import AMEND, COMPLETED, DISCARD, PROCESSING, REPLAY, REPLAYABLE_US, Import
-from millrace.model.ops import Op
+from millrace.model.ops.base import TableOp
+from millrace.model.ops.results import ImportStatus
+from millrace.model.ops.rows import DiscardErrors, ReplayBegun, ReplayErrors
 
 # A reject of a replay of a replay …: behind this many it can only be amended or discarded.
 MOST_REPLAYS = 10
 
 
-def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(ReplayErrors)
+def replay(state: State, op: ReplayErrors, at_us: int, partition: int) -> Step:
     """Rows keep the version they had, so they can never beat newer ones; one chunk per original chunk."""
     table = known_table(state, op)
     refuse_departed(state.tenant)
@@ -29,8 +34,7 @@ def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
         raise Clash(
             f"These rows were replayed {MOST_REPLAYS} times.", remedy="Amend or discard them.", code="replayed_enough"
         )
-    first_kept = int(op.body["first_version"])
-    if first_kept <= max(table.floor, at_us - REPLAYABLE_US):
+    if op.first_version <= max(table.floor, at_us - REPLAYABLE_US):
         raise Clash(
             f"The rejected rows are older than {REPLAYABLE_US // 86_400_000_000} days, or than the last time "
             f"{table.tenant}/{table.name} was emptied.",
@@ -40,31 +44,31 @@ def replay(state: State, op: Op, at_us: int, partition: int) -> Step:
     imp = Import(
         id=op.id,
         tenant=op.tenant,
-        table=op.subject,
+        table=op.table,
         definition=table.definition.fingerprint,
         state=PROCESSING,
         first_version=origin.first_version,
         versions=origin.versions,
         sinks=table.definition.table.sinks,
         begun_us=at_us,
-        announced={"chunks": int(op.body["chunks"]), "rows": int(op.body["rows_count"]), "bytes": 0},
-        options={"replays": depth, "rows": op.body["rows"], "deletes": origin.deletes, "written": origin.written},
+        announced={"chunks": op.chunks, "rows": op.rows_count, "bytes": 0},
+        options={"replays": depth, "rows": op.rows, "deletes": origin.deletes, "written": origin.written},
         kind=REPLAY,
-        span=op.body.get("span"),
+        span=op.span,
         of=origin.id,
     )
-    after, effects = admit(claim(state, op), op, imp, 0)
-    return after, effects, {"import": imp.id, "replays": origin.id}
+    after, effects = admit(claim(state, op, op.rows), op, imp, 0)
+    return after, effects, ReplayBegun(imp.id, origin.id)
 
 
-def discard(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(DiscardErrors)
+def discard(state: State, op: DiscardErrors, at_us: int, partition: int) -> Step:
     known_table(state, op)
     origin = _origin(state, op)
-    count = len(BitMap64.deserialize(b64decode(op.body["rows"])))
     imp = Import(
         id=op.id,
         tenant=op.tenant,
-        table=op.subject,
+        table=op.table,
         definition=origin.definition,
         state=COMPLETED,
         first_version=0,
@@ -76,15 +80,15 @@ def discard(state: State, op: Op, at_us: int, partition: int) -> Step:
         kind=DISCARD,
         of=origin.id,
     )
-    data = {"table": f"{op.tenant}/{op.subject}", "kind": DISCARD, "of": origin.id, "discarded": count}
-    after = claim(state, op).with_import(imp)
-    return after, (Announce(f"import.{COMPLETED}", imp.id, data),), {"import": imp.id, "state": COMPLETED}
+    data = {"table": f"{op.tenant}/{op.table}", "kind": DISCARD, "of": origin.id, "discarded": len(_bitmap(op.rows))}
+    after = claim(state, op, op.rows).with_import(imp)
+    return after, (Announce(f"import.{COMPLETED}", imp.id, data),), ImportStatus(imp.id, COMPLETED)
 
 
-def claim(state: State, op: Op) -> State:
-    """The rejected rows that the op names are its own from now on."""
+def claim(state: State, op: TableOp[Any], rows: str) -> State:
+    """The rejected rows that the op names belong to it from now on."""
     origin = _origin(state, op)
-    wanted = BitMap64.deserialize(b64decode(op.body["rows"]))
+    wanted = _bitmap(rows)
     claimed = _claimed(state, origin.id)
     taken = wanted & claimed
     if taken:
@@ -105,7 +109,7 @@ def release(state: State, imp: Import) -> State:
     rows = imp.options.get("rows")
     if rows is None or imp.of not in state.claims:
         return state
-    left = _claimed(state, imp.of) - BitMap64.deserialize(b64decode(rows))
+    left = _claimed(state, imp.of) - _bitmap(rows)
     return replace(state, claims={**state.claims, imp.of: left.serialize()})
 
 
@@ -114,10 +118,14 @@ def _claimed(state: State, import_id: str) -> BitMap64:
     return BitMap64.deserialize(known) if known else BitMap64()
 
 
-def _origin(state: State, op: Op) -> Import:
-    origin = state.imports.get(op.body["of"])
-    if origin is None or origin.tenant != op.tenant or origin.table != op.subject:
-        raise Missing(f"There is no import {op.body['of']} into {op.tenant}/{op.subject}.", code="no_import")
+def _bitmap(rows: str) -> BitMap64:
+    return BitMap64.deserialize(b64decode(rows))
+
+
+def _origin(state: State, op: TableOp[Any]) -> Import:
+    origin = state.imports.get(op.origin or "")
+    if origin is None or origin.tenant != op.tenant or origin.table != op.table:
+        raise Missing(f"There is no import {op.origin} into {op.tenant}/{op.table}.", code="no_import")
     if not origin.is_over:
         raise Clash(f"Import {origin.id} is still {origin.state}.", remedy="Wait for its end.", code="not_over")
     return origin

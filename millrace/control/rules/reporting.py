@@ -4,13 +4,12 @@ from dataclasses import replace
 
 from millrace.control.state import Announce
 from millrace.model.imports import APPEND, Import
-from millrace.model.ops import Op
+from millrace.model.ops.imports import SettledOp
 from millrace.model.quality import BROKEN, summary
 
 
-def with_report(imp: Import, op: Op) -> Import:
-    report = op.body.get("quality")
-    return imp if report is None else replace(imp, options={**imp.options, "quality": report})
+def with_report(imp: Import, op: SettledOp) -> Import:
+    return imp if op.quality is None else replace(imp, options={**imp.options, "quality": op.quality})
 
 
 def reported(imp: Import) -> tuple[Announce, ...]:

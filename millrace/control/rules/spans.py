@@ -4,28 +4,32 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from millrace.control.rules import rule
 from millrace.control.state import ABORTED, ENDED, ENDING, OPEN, Announce, Effect, Span, State, Step
 from millrace.model.errors import Clash, Missing
 from millrace.model.imports import COMPLETED, Counts, Import
 from millrace.model.names import span_lineage
-from millrace.model.ops import Op
+from millrace.model.ops.base import Op, SpanOp, TableOp
+from millrace.model.ops.results import Refusal
+from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan, ExpireSpan, SpanBegun, SpanStatus
 from millrace.model.streamed import OUT_OF_STEP
 
 DEFAULT_LEASE_SECONDS = 3600
 Changed = tuple[State, tuple[Effect, ...]]
 
 
-def begin(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(BeginSpan)
+def begin(state: State, op: BeginSpan, at_us: int, partition: int) -> Step:
     """Opens the span, and each level above it that is not there yet."""
     if state.tenant is None:
         raise Missing(f"There is no tenant {op.tenant!r}.", code="no_tenant")
-    known = state.spans.get(op.subject)
+    known = state.spans.get(op.name)
     if known is not None:
         _refuse_unless_open(known)
-        return state, (), {"span": known.name, "state": known.state, "repeated": True}
-    lease = int(op.body.get("lease_seconds") or DEFAULT_LEASE_SECONDS)
+        return state, (), SpanBegun(known.name, known.state, repeated=True)
+    lease = op.lease_seconds or DEFAULT_LEASE_SECONDS
     effects: list[Effect] = []
-    for name in span_lineage(op.subject):
+    for name in span_lineage(op.name):
         before = state.spans.get(name)
         if before is not None:
             _refuse_unless_open(before)
@@ -36,42 +40,45 @@ def begin(state: State, op: Op, at_us: int, partition: int) -> Step:
             state = state.with_span(replace(above, open_members=above.open_members + 1))
         state = state.with_span(span)
         effects.append(Announce("span.begun", name, {"span": name, "begun_us": at_us}))
-    return state, tuple(effects), {"span": op.subject, "state": OPEN, "repeated": False}
+    return state, tuple(effects), SpanBegun(op.name, OPEN, repeated=False)
 
 
-def end(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(EndSpan)
+def end(state: State, op: EndSpan, at_us: int, partition: int) -> Step:
     span = _known(state, op)
     if span.state != OPEN:
-        return state, (), {"span": span.name, "state": span.state}
+        return state, (), SpanStatus(span.name, span.state)
     after, effects = _end_if_done(state.with_span(replace(span, state=ENDING)), span.name, at_us)
-    return after, effects, {"span": span.name, "state": after.spans[span.name].state}
+    return after, effects, SpanStatus(span.name, after.spans[span.name].state)
 
 
-def abort(state: State, op: Op, at_us: int, partition: int) -> Step:
-    return _give_up(state, op, at_us, "aborted", str(op.body.get("reason") or "The span was aborted."))
+@rule(AbortSpan)
+def abort(state: State, op: AbortSpan, at_us: int, partition: int) -> Step:
+    return _give_up(state, op, at_us, "aborted", op.reason or "The span was aborted.")
 
 
-def expire(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(ExpireSpan)
+def expire(state: State, op: ExpireSpan, at_us: int, partition: int) -> Step:
     """What joined the span, or ended it, since the timer looked, keeps it."""
     span = _known(state, op)
     if span.state != OPEN or span.open_members > 0:
-        return state, (), {"span": span.name, "state": span.state}
+        return state, (), SpanStatus(span.name, span.state)
     return _give_up(state, op, at_us, "expired", "Nothing happened in the span for as long as its lease.")
 
 
-def _give_up(state: State, op: Op, at_us: int, code: str, message: str) -> Step:
+def _give_up(state: State, op: SpanOp[Any], at_us: int, code: str, message: str) -> Step:
     span = _known(state, op)
     if span.is_over:
-        return state, (), {"span": span.name, "state": span.state}
+        return state, (), SpanStatus(span.name, span.state)
     error = {"code": code, "message": message, "member": span.name}
     after, effects = _abort(state, span.name, error, at_us)
-    return after, effects, {"span": span.name, "state": ABORTED}
+    return after, effects, SpanStatus(span.name, ABORTED)
 
 
-def join(state: State, op: Op) -> State:
+def join(state: State, op: TableOp[Any]) -> State:
     """One more member of the span that the op names; an op that waited joined it when it came."""
-    name = op.body.get("span")
-    if name is None or op.body.get("joined"):
+    name = op.joins
+    if name is None or op.has_joined:
         return state
     span = state.spans.get(name)
     if span is None:
@@ -85,11 +92,11 @@ def join(state: State, op: Op) -> State:
     return state.with_span(replace(span, open_members=span.open_members + 1, imports=span.imports + 1))
 
 
-def member_refused(state: State, op: Op, refusal: dict[str, str], at_us: int) -> Changed:
-    span = state.spans.get(op.body.get("span") or "")
+def member_refused(state: State, op: Op[Any], refusal: Refusal, at_us: int) -> Changed:
+    span = state.spans.get(op.joins or "")
     if span is None:
         return state, ()
-    if op.body.get("joined"):
+    if op.has_joined:
         span = replace(span, open_members=span.open_members - 1, imports=span.imports - 1)
         state = state.with_span(span)
     elif span.state != OPEN:
@@ -97,11 +104,11 @@ def member_refused(state: State, op: Op, refusal: dict[str, str], at_us: int) ->
         return state, ()
     if span.is_over:
         return state, ()
-    if refusal["code"] == OUT_OF_STEP:
+    if refusal.code == OUT_OF_STEP:
         # Nothing is missing: these rows are there already, or they come again behind those that are.
         return _end_if_done(state, span.name, at_us)
     member = f"{op.kind} of {op.tenant}/{op.subject}"
-    return _abort(state, span.name, {**refusal, "member": member}, at_us)
+    return _abort(state, span.name, {**refusal.reason, "member": member}, at_us)
 
 
 def member_settled(state: State, imp: Import, at_us: int) -> Changed:
@@ -199,8 +206,8 @@ def _refuse_unless_open(span: Span) -> None:
         )
 
 
-def _known(state: State, op: Op) -> Span:
-    span = state.spans.get(op.subject)
+def _known(state: State, op: SpanOp[Any]) -> Span:
+    span = state.spans.get(op.name)
     if span is None:
-        raise Missing(f"There is no span {op.subject!r} of {op.tenant}.", code="no_span")
+        raise Missing(f"There is no span {op.name!r} of {op.tenant}.", code="no_span")
     return span

@@ -3,24 +3,39 @@
 from dataclasses import replace
 from typing import Any
 
+from millrace.control.rules import rule
 from millrace.control.rules.admitting import change_of_table, reserve
 from millrace.control.rules.tenants import TWINS, refuse_departed
-from millrace.control.state import Announce, State, Step, StoreDefinition, Table, Tenant
+from millrace.control.state import Announce, Effect, State, Step, StoreDefinition, Table, Tenant
 from millrace.declare.rules_fit import applicable
 from millrace.model.chunk import PREPARE
 from millrace.model.chunk import TRUNCATE as TRUNCATE_CHUNK
 from millrace.model.columns import parse_columns
-from millrace.model.errors import Clash, Missing
+from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.evolution import check
-from millrace.model.imports import ALTER, TRUNCATE
-from millrace.model.ops import Op
+from millrace.model.imports import ALTER, TRUNCATE, Import
+from millrace.model.ops.base import TableOp
+from millrace.model.ops.tables import (
+    DefineTable,
+    DropTable,
+    PurgeTable,
+    RestoreTable,
+    TableDefined,
+    TableDropped,
+    TableEmptied,
+    TableNotPurged,
+    TablePurged,
+    TableRestored,
+    TruncateTable,
+)
 from millrace.model.rules import Rule, parse_rules
 from millrace.model.rules_in_force import refuse_looser
 from millrace.model.table import Definition, TableDeclaration
 from millrace.model.table import define as make_definition
 
 
-def define(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(DefineTable)
+def define(state: State, op: DefineTable, at_us: int, partition: int) -> Step:
     if state.tenant is None:
         raise Missing(
             f"There is no tenant {op.tenant!r}.", remedy="Apply its service agreement first.", code="no_tenant"
@@ -29,18 +44,24 @@ def define(state: State, op: Op, at_us: int, partition: int) -> Step:
     if state.twin is not None:
         raise Clash(f"There is a table {op.tenant}/{state.twin} already.", remedy=TWINS)
     before = state.table
-    if op.body.get("refresh"):
+    if op.refresh:
         return _refreshed(state, op, at_us)
-    declaration = TableDeclaration.from_dict(op.body["declaration"])
+    if op.declaration is None:
+        raise Invalid(f"The op {op.id} declares nothing.", code="malformed_op")
+    declaration = TableDeclaration.from_dict(op.declaration)
     agreed = _agreed(state.tenant, declaration)
     refuse_looser(agreed, declaration.rules)
-    wants_new = bool(op.body.get("new_generation"))
-    if before is not None and not before.is_dropped and not wants_new and _says(before.definition, declaration, agreed):
+    if (
+        before is not None
+        and not before.is_dropped
+        and not op.new_generation
+        and _says(before.definition, declaration, agreed)
+    ):
         return state, (), _defined(before, changed=False)
-    return _defined_anew(state, op, at_us, declaration, wants_new)
+    return _defined_anew(state, op, at_us, declaration, op.new_generation)
 
 
-def _refreshed(state: State, op: Op, at_us: int) -> Step:
+def _refreshed(state: State, op: DefineTable, at_us: int) -> Step:
     """The table as it is declared, by the rules that its tenant's agreement has now."""
     table = known_table(state, op)
     assert state.tenant is not None
@@ -59,7 +80,7 @@ def _says(definition: Definition, declaration: TableDeclaration, agreed: tuple[R
     return definition.table == declaration and definition.agreed == agreed
 
 
-def _defined_anew(state: State, op: Op, at_us: int, declaration: TableDeclaration, wants_new: bool) -> Step:
+def _defined_anew(state: State, op: DefineTable, at_us: int, declaration: TableDeclaration, wants_new: bool) -> Step:
     before = state.table
     version = reserve(before, at_us)
     definition = _next_definition(state, op.tenant, declaration, version, wants_new)
@@ -84,7 +105,7 @@ def _defined_anew(state: State, op: Op, at_us: int, declaration: TableDeclaratio
     history = tuple(one for one in state.history if one.generation == definition.generation)
     defined = replace(state, table=table, history=(*history, definition))
     state, effects, imp = change_of_table(defined, op, ALTER, PREPARE, version, at_us)
-    return state, (StoreDefinition(definition), event, *effects), {**_defined(table, changed=True), "import": imp.id}
+    return state, (StoreDefinition(definition), event, *effects), _defined(table, changed=True, import_id=imp.id)
 
 
 def _next_definition(
@@ -104,61 +125,63 @@ def _next_definition(
     )
 
 
-def _defined(table: Table, *, changed: bool) -> dict[str, Any]:
+def _defined(table: Table, *, changed: bool, import_id: str | None = None) -> TableDefined:
     definition = table.definition
-    return {
-        "table": table.name,
-        "revision": definition.revision,
-        "generation": definition.generation,
-        "definition": definition.fingerprint,
-        "changed": changed,
-    }
+    return TableDefined(
+        table.name, definition.revision, definition.generation, definition.fingerprint, changed, import_id
+    )
 
 
-def truncate(state: State, op: Op, at_us: int, partition: int) -> Step:
-    table = known_table(state, op)
-    return _empty(state, table, op, at_us, "table.truncated")
+@rule(TruncateTable)
+def truncate(state: State, op: TruncateTable, at_us: int, partition: int) -> Step:
+    after, effects, imp = _empty(state, known_table(state, op), op, at_us, "table.truncated")
+    return after, effects, TableEmptied(imp.table, imp.first_version, imp.id)
 
 
-def _empty(state: State, table: Table, op: Op, at_us: int, event_type: str) -> Step:
+def _empty(
+    state: State, table: Table, op: TableOp[Any], at_us: int, event_type: str
+) -> tuple[State, tuple[Effect, ...], Import]:
     version = reserve(table, at_us)
     emptied = replace(table, last_version=version, floor=version)
     state, effects, imp = change_of_table(replace(state, table=emptied), op, TRUNCATE, TRUNCATE_CHUNK, version, at_us)
     event = Announce(event_type, f"{table.tenant}/{table.name}", {"floor": version, "import": imp.id})
-    return state, (event, *effects), {"table": table.name, "floor": version, "import": imp.id}
+    return state, (event, *effects), imp
 
 
-def drop(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(DropTable)
+def drop(state: State, op: DropTable, at_us: int, partition: int) -> Step:
     """The table is gone for everyone who asks; its rows go when it can no longer be restored."""
     table = known_table(state, op)
     event = Announce("table.dropped", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
-    return replace(state, table=replace(table, dropped_us=at_us)), (event,), {"table": table.name, "dropped": True}
+    return replace(state, table=replace(table, dropped_us=at_us)), (event,), TableDropped(table.name)
 
 
-def restore(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(RestoreTable)
+def restore(state: State, op: RestoreTable, at_us: int, partition: int) -> Step:
     table = state.table
     if table is None or not table.is_dropped or table.is_purged:
         raise Clash(
-            f"There is no dropped table {op.tenant}/{op.subject} to restore.",
+            f"There is no dropped table {op.tenant}/{op.table} to restore.",
             remedy="A dropped table can be restored until its retention is over or it is declared again.",
             code="not_dropped",
         )
     event = Announce("table.restored", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
-    return replace(state, table=replace(table, dropped_us=None)), (event,), {"table": table.name, "dropped": False}
+    return replace(state, table=replace(table, dropped_us=None)), (event,), TableRestored(table.name)
 
 
-def purge(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(PurgeTable)
+def purge(state: State, op: PurgeTable, at_us: int, partition: int) -> Step:
     """The rows of a table that stayed dropped for good; what happened to it since the timer asked is left alone."""
     table = state.table
-    if table is None or table.dropped_us != op.body["dropped_us"] or table.is_purged:
-        return state, (), {"table": op.subject, "purged": False}
-    after, effects, result = _empty(state, replace(table, is_purged=True), op, at_us, "table.purged")
-    return after, effects, {**result, "purged": True}
+    if table is None or table.dropped_us != op.dropped_us or table.is_purged:
+        return state, (), TableNotPurged(op.table)
+    after, effects, imp = _empty(state, replace(table, is_purged=True), op, at_us, "table.purged")
+    return after, effects, TablePurged(imp.table, imp.first_version, imp.id)
 
 
-def known_table(state: State, op: Op) -> Table:
+def known_table(state: State, op: TableOp[Any]) -> Table:
     if state.tenant is None or state.table is None or state.table.is_dropped:
         raise Missing(
-            f"There is no table {op.tenant}/{op.subject}.", remedy="Apply its declaration first.", code="no_table"
+            f"There is no table {op.tenant}/{op.table}.", remedy="Apply its declaration first.", code="no_table"
         )
     return state.table

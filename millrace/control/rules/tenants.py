@@ -2,45 +2,55 @@
 
 from dataclasses import replace
 
+from millrace.control.rules import rule
 from millrace.control.state import Announce, State, Step, Tenant
 from millrace.model.errors import Clash, Missing
 from millrace.model.moments import iso
-from millrace.model.ops import Op
+from millrace.model.ops.tenants import (
+    DefineTenant,
+    DeleteTenant,
+    RestoreTenant,
+    TenantDefined,
+    TenantDeleted,
+    TenantRestored,
+)
 
 TWINS = "Names that differ only in case are refused."
 
 
-def define(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(DefineTenant)
+def define(state: State, op: DefineTenant, at_us: int, partition: int) -> Step:
     if state.twin is not None:
         raise Clash(f"There is a tenant {state.twin!r} already.", remedy=TWINS)
     refuse_departed(state.tenant)
     before = state.tenant
-    if before is not None and before.agreement == op.body["agreement"]:
-        return state, (), {"tenant": op.tenant, "revision": before.revision, "changed": False}
+    if before is not None and before.agreement == op.agreement:
+        return state, (), TenantDefined(op.tenant, before.revision, changed=False)
     revision = before.revision + 1 if before else 1
-    tenant = Tenant(op.tenant, before.partition if before else partition, op.body["agreement"], revision)
+    tenant = Tenant(op.tenant, before.partition if before else partition, op.agreement, revision)
     event = Announce("tenant.defined", op.tenant, {"revision": revision})
-    result = {"tenant": op.tenant, "revision": revision, "changed": True}
-    if before is not None and before.agreement.get("rules") != tenant.agreement.get("rules"):
-        result["rules_changed"] = True
+    new_rules = before is not None and before.agreement.get("rules") != tenant.agreement.get("rules")
+    result = TenantDefined(op.tenant, revision, changed=True, rules_changed=new_rules)
     return replace(state, tenant=tenant), (event,), result
 
 
-def delete(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(DeleteTenant)
+def delete(state: State, op: DeleteTenant, at_us: int, partition: int) -> Step:
     """Takes nothing new from now on; everything stays as it is until the grace is over. Deleted again: the first stays."""
     tenant = _known(state, op)
     if tenant.deleted_us is not None:
-        return state, (), {**_gone(tenant), "changed": False}
-    erase_us = at_us + int(op.body["grace_seconds"]) * 1_000_000
+        return state, (), _gone(tenant, changed=False)
+    erase_us = at_us + op.grace_seconds * 1_000_000
     deleted = replace(tenant, deleted_us=at_us, erase_us=erase_us)
     event = Announce("tenant.deleted", op.tenant, {"restorable_until": iso(erase_us)})
-    return replace(state, tenant=deleted), (event,), {**_gone(deleted), "changed": True}
+    return replace(state, tenant=deleted), (event,), _gone(deleted, changed=True)
 
 
-def restore(state: State, op: Op, at_us: int, partition: int) -> Step:
+@rule(RestoreTenant)
+def restore(state: State, op: RestoreTenant, at_us: int, partition: int) -> Step:
     tenant = _known(state, op)
     if tenant.deleted_us is None:
-        return state, (), {"tenant": op.tenant, "changed": False}
+        return state, (), TenantRestored(op.tenant, changed=False)
     if tenant.erase_us is not None and at_us >= tenant.erase_us:
         raise Clash(
             f"Tenant {op.tenant!r} could be restored until {iso(tenant.erase_us)}.",
@@ -49,7 +59,7 @@ def restore(state: State, op: Op, at_us: int, partition: int) -> Step:
         )
     event = Announce("tenant.restored", op.tenant, {"revision": tenant.revision})
     back = replace(tenant, deleted_us=None, erase_us=None)
-    return replace(state, tenant=back), (event,), {"tenant": op.tenant, "changed": True}
+    return replace(state, tenant=back), (event,), TenantRestored(op.tenant, changed=True)
 
 
 def refuse_departed(tenant: Tenant | None) -> None:
@@ -62,11 +72,11 @@ def refuse_departed(tenant: Tenant | None) -> None:
         )
 
 
-def _known(state: State, op: Op) -> Tenant:
+def _known(state: State, op: DeleteTenant | RestoreTenant) -> Tenant:
     if state.tenant is None:
         raise Missing(f"There is no tenant {op.tenant!r}.", code="no_tenant")
     return state.tenant
 
 
-def _gone(tenant: Tenant) -> dict[str, object]:
-    return {"tenant": tenant.name, "deleted_at": iso(tenant.deleted_us), "restorable_until": iso(tenant.erase_us)}
+def _gone(tenant: Tenant, *, changed: bool) -> TenantDeleted:
+    return TenantDeleted(tenant.name, iso(tenant.deleted_us), iso(tenant.erase_us), changed)

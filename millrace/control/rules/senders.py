@@ -1,0 +1,67 @@
+"""Senders: named sequences of rows. Their rows come in ops and are numbered without gap or repetition."""
+
+from base64 import b64decode
+from dataclasses import replace
+
+from millrace.control.rules import rule
+from millrace.control.rules.admitting import admit, reserve
+from millrace.control.rules.tables import known_table
+from millrace.control.rules.tenants import refuse_departed
+from millrace.control.state import Send, State, Step
+from millrace.model import chunk
+from millrace.model.errors import Clash
+from millrace.model.imports import APPEND, PROCESSING, Import
+from millrace.model.ops.rows import Append, OpenSender, RowsAppended, SenderOpened
+from millrace.model.streamed import OUT_OF_STEP
+
+
+@rule(Append)
+def append(state: State, op: Append, at_us: int, partition: int) -> Step:
+    """Rows that came in the op itself: admitted, received and on their way in one step."""
+    table = known_table(state, op)
+    refuse_departed(state.tenant)
+    senders = _in_step(state, op)
+    version = reserve(table, at_us)
+    announced = {"chunks": 1, "rows": op.rows, "bytes": op.plain_bytes}
+    imp = Import(
+        id=op.id,
+        tenant=op.tenant,
+        table=op.table,
+        definition=table.definition.fingerprint,
+        state=PROCESSING,
+        first_version=version,
+        versions=1,
+        sinks=table.definition.table.sinks,
+        begun_us=at_us,
+        announced=announced,
+        kind=APPEND,
+        span=op.span,
+    )
+    after, effects = admit(replace(state, senders=senders), op, imp, version)
+    rows = Send(
+        imp.id, 0, version, imp.definition, chunk.ROWS,
+        op.rows, op.plain_bytes, op.checksum, b64decode(op.payload), key=op.key,
+    )  # fmt: skip
+    return after, (*effects, rows), RowsAppended(imp.id, version)
+
+
+def _in_step(state: State, op: Append) -> dict[str, int]:
+    """By sender the number of its last row, with the rows of the op."""
+    senders = dict(state.senders)
+    for sender, (first, last) in op.senders.items():
+        known = senders.get(sender, 0)
+        if first != known + 1 or last < first:
+            raise Clash(
+                f"Stream {sender!r} is at row {known}; rows {first} to {last} do not follow it.",
+                remedy="Open the stream again and go on behind the number it answers.",
+                code=OUT_OF_STEP,
+            )
+        senders[sender] = last
+    return senders
+
+
+@rule(OpenSender)
+def open_sender(state: State, op: OpenSender, at_us: int, partition: int) -> Step:
+    known_table(state, op)
+    refuse_departed(state.tenant)
+    return state, (), SenderOpened(op.sender, state.senders.get(op.sender, 0))

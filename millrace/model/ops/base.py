@@ -1,0 +1,202 @@
+"""What all ops share: who asks, what the op is about, whether it waits its turn, which state its rule needs."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum, auto
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, get_args
+
+from millrace.model.ops.codec import encode
+from millrace.model.ops.results import Result
+
+R_co = TypeVar("R_co", bound=Result, covariant=True)
+C = TypeVar("C", bound="type[Op[Any]]")
+
+
+class Scope(StrEnum):
+    """What an op is about."""
+
+    TENANT = auto()
+    TABLE = auto()
+    IMPORT = auto()
+    SPAN = auto()
+
+
+class Need(Enum):
+    """State that a rule needs besides the subject of its op."""
+
+    # Another tenant or table whose name differs in case only.
+    TWIN = auto()
+    # The definitions of the table's generation.
+    HISTORY = auto()
+    # How many imports the tenant has open, where that is bounded.
+    QUOTA = auto()
+    # How many imports of the tenant have not ended.
+    UNSETTLED = auto()
+    # The table of the import, with the ops that wait for their turn on it.
+    TABLE = auto()
+    # The imports into the table that have not ended.
+    OPEN_IMPORTS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Op(Generic[R_co]):
+    """An entry of the table log. Its place there is its order; its append time is the clock.
+
+    `R_co` is what it results in. The id is given when the op is asked for, if not before."""
+
+    tenant: str
+    id: str = field(default="", kw_only=True)
+
+    KIND: ClassVar[str] = ""
+    RESULTS: ClassVar[tuple[type[Result], ...]] = ()
+    SCOPE: ClassVar[Scope]
+    IN_TURN: ClassVar[bool] = False
+    NEEDS: ClassVar[frozenset[Need]] = frozenset()
+    # Whoever asks for others hears of the import itself; nobody asks what became of the op.
+    IS_ASKED_FOR: ClassVar[bool] = True
+    # Whether it brings rows: then it is refused where there is no room for them.
+    BRINGS_ROWS: ClassVar[bool] = False
+
+    @property
+    def kind(self) -> str:
+        return self.KIND
+
+    @property
+    def subject(self) -> str:
+        """The name of what the op is about."""
+        return self.tenant
+
+    @property
+    def joins(self) -> str | None:
+        """The span of which it wants to be a member."""
+        return None
+
+    @property
+    def has_joined(self) -> bool:
+        return False
+
+    def asked_as(self, op_id: str) -> Self:
+        return replace(self, id=op_id)
+
+    def to_dict(self) -> dict[str, Any]:
+        body = encode(self, envelope(type(self)))
+        return {"id": self.id, "kind": self.kind, "tenant": self.tenant, "subject": self.subject, "body": body}
+
+
+@dataclass(frozen=True, slots=True)
+class TenantOp(Op[R_co]):
+    SCOPE: ClassVar[Scope] = Scope.TENANT
+
+
+@dataclass(frozen=True, slots=True)
+class TableOp(Op[R_co]):
+    table: str
+    SCOPE: ClassVar[Scope] = Scope.TABLE
+
+    @property
+    def subject(self) -> str:
+        return self.table
+
+    @property
+    def request_key(self) -> str | None:
+        """The key by which the same request is recognised."""
+        return None
+
+    @property
+    def origin(self) -> str | None:
+        """The import whose rejected rows it is about."""
+        return None
+
+    @property
+    def sender_names(self) -> Collection[str]:
+        """The senders whose last row it must know."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOp(TableOp[R_co]):
+    """Starts something on a table: on an exclusive one it waits until what is under way has settled, unless `wait` is false.
+
+    `joined` is set while it waits: it is a member of its span already."""
+
+    span: str | None = field(default=None, kw_only=True)
+    wait: bool = field(default=True, kw_only=True)
+    joined: bool = field(default=False, kw_only=True)
+    IN_TURN: ClassVar[bool] = True
+
+    @property
+    def joins(self) -> str | None:
+        return self.span
+
+    @property
+    def has_joined(self) -> bool:
+        return self.joined
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOp(Op[R_co]):
+    import_id: str
+    SCOPE: ClassVar[Scope] = Scope.IMPORT
+
+    @property
+    def subject(self) -> str:
+        return self.import_id
+
+
+@dataclass(frozen=True, slots=True)
+class SpanOp(Op[R_co]):
+    name: str
+    SCOPE: ClassVar[Scope] = Scope.SPAN
+
+    @property
+    def subject(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable(Op[Result]):
+    """An op of an unknown kind, or with fields that do not fit its kind. It is refused, so that whoever asked is told."""
+
+    asked_kind: str
+    about: str
+    code: str
+    reason: str
+    span: str | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.asked_kind
+
+    @property
+    def subject(self) -> str:
+        return self.about
+
+    @property
+    def joins(self) -> str | None:
+        return self.span
+
+
+KINDS: dict[str, type[Op[Any]]] = {}
+_SUBJECT = {Scope.TABLE: "table", Scope.IMPORT: "import_id", Scope.SPAN: "name"}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def op_kind(kind: str) -> Callable[[C], C]:
+    """Makes the class a frozen dataclass and the op of this kind in the log. Its own fields are given by name."""
+
+    def register(cls: C) -> C:
+        made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        made.KIND = kind
+        [results] = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
+        made.RESULTS = get_args(results) or (results,)
+        assert kind not in KINDS, f"two ops are called {kind}"
+        KINDS[kind] = made
+        return made  # type: ignore[return-value]
+
+    return register
+
+
+def envelope(cls: type[Op[Any]]) -> tuple[str, ...]:
+    """The fields that stand beside the body of a record."""
+    subject = _SUBJECT.get(cls.SCOPE)
+    return ("tenant", "id") if subject is None else ("tenant", "id", subject)
