@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from millrace.model.chunk import ROWS, ChunkVerdict
-from millrace.model.facts import Checkpointed, Durable, Judged
+from millrace.model.facts import Checkpointed, ChunkJudged, Durable
 from millrace.model.imports import ERROR_STORE
 from simulate.content import LAKE, MIRROR, TABLES, Chunk, Judgement, judge
 from simulate.logs import PARTITIONS, QUICK, RAW, REJECTED, VALIDATED, Record
@@ -157,7 +157,7 @@ class Validating(Query):
         rejecting = tuple((chunk, found) for chunk, found in told.judged if found.rejected)
         if rejecting:
             sayings.append(self._saying(REJECTED, 0, Group(told.table, definition, rejecting)))
-        return [*sayings, partial(self.world.tell_progress, Judged(told.verdicts))]
+        return [*sayings, partial(self.world.tell_progress, ChunkJudged(told.verdicts))]
 
     def _saying(self, log: str, partition: int, group: Group) -> Effect:
         return partial(self.world.logs.append, log, partition, group, self.world.now_us)

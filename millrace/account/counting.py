@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from millrace.model.chunk import ChunkVerdict
-from millrace.model.facts import Durable, Fact, Judged
+from millrace.model.facts import ChunkJudged, Durable, Fact
 from millrace.model.imports import ADMITTED, ERROR_STORE, PROCESSING, STOPPING, Counts, Import, too_many_rejected
 from millrace.model.ops.imports import HoldImport, PublishImport, SettleImport, StopImport
 from millrace.model.table import Budget
@@ -24,7 +24,7 @@ def by_import(facts: Iterable[Fact]) -> tuple[Verdicts, Places]:
     places: Places = defaultdict(lambda: defaultdict(set))
     for fact in facts:
         match fact:
-            case Judged(judged):
+            case ChunkJudged(judged):
                 for verdict in judged:
                     verdicts[verdict.import_id].append(verdict)
             case Durable(sink, chunks):

@@ -8,7 +8,7 @@ from millrace.formats.csv_rows import LineEnds, line_ends
 from millrace.formats.matching import readable_columns
 from millrace.formats.open_lines import open_lines
 from millrace.formats.pieces import Opening
-from millrace.formats.text_cut import Tally, TextCutter
+from millrace.formats.text_cut import RowTally, TextCutter
 from millrace.model.chunk import TextLayout
 
 
@@ -18,18 +18,18 @@ class CsvRows:
     quote: str
     encoding: str = "csv"
 
-    def whole_rows(self, window: bytes, limit: int) -> Tally | None:
+    def whole_rows(self, window: bytes, limit: int) -> RowTally | None:
         found = line_ends(window, self.delimiter, self.quote)
         return _tally(found, bits.last(bits.before(found.closes & found.unquoted, limit)))
 
-    def first_row(self, window: bytes, limit: int) -> Tally | None:
+    def first_row(self, window: bytes, limit: int) -> RowTally | None:
         found = line_ends(window, self.delimiter, self.quote)
         return _tally(found, bits.first(bits.before(found.closes & found.unquoted, limit)))
 
-    def all_rows(self, body: bytes) -> Tally:
+    def all_rows(self, body: bytes) -> RowTally:
         found = line_ends(body, self.delimiter, self.quote)
-        tally = _tally(found, bits.last(found.closes & found.unquoted)) or Tally(0, 0, 0)
-        return Tally(len(body), tally.rows + (tally.end < len(body)), bits.count(found.closes))
+        tally = _tally(found, bits.last(found.closes & found.unquoted)) or RowTally(0, 0, 0)
+        return RowTally(len(body), tally.rows + (tally.end < len(body)), bits.count(found.closes))
 
     def first_line(self, window: bytes) -> int | None:
         ends = [at for at in (window.find(b"\n"), window.find(b"\r")) if at >= 0]
@@ -41,7 +41,7 @@ class CsvRows:
         return open_lines(body, self.delimiter, self.quote, most)
 
 
-def _tally(found: LineEnds, at: int | None) -> Tally | None:
+def _tally(found: LineEnds, at: int | None) -> RowTally | None:
     """What lies up to the line end whose last octet is at the position."""
     if at is None:
         return None
@@ -49,7 +49,7 @@ def _tally(found: LineEnds, at: int | None) -> Tally | None:
     blank = ends & bits.following(found.closes & found.unquoted, start=True)
     end = at + 1
     rows = bits.count(bits.before(ends & ~blank, end))
-    return Tally(end, rows, bits.count(bits.before(found.closes, end)))
+    return RowTally(end, rows, bits.count(bits.before(found.closes, end)))
 
 
 def csv_cutter(opening: Opening) -> TextCutter:

@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from millrace.formats.decompress import Decompress
-from millrace.formats.pieces import Cut, Cutter, Limits, Opening, ResumePoint, UploadOptions
+from millrace.formats.pieces import Cut, Cutter, Opening, PieceLimits, ResumePoint, UploadOptions
 from millrace.formats.pipeline import Meter, Pipeline, Stage
 from millrace.formats.transcode import Transcode
 from millrace.model.errors import Invalid
 from millrace.model.formats import ENCODINGS, Format, every_format, file_types, format_named, load
 from millrace.model.table import CsvDialect, Definition
 
-__all__ = ["Cut", "Cutter", "Limits", "ResumePoint", "UploadOptions", "open_cutter"]
+__all__ = ["Cut", "Cutter", "PieceLimits", "ResumePoint", "UploadOptions", "open_cutter"]
 
 # The first upload of a format should not wait for imports.
 for _each in every_format():
@@ -24,7 +24,7 @@ def open_cutter(
     *,
     resume: ResumePoint | None = None,
     spool_dir: Path | None = None,
-    limits: Limits | None = None,
+    limits: PieceLimits | None = None,
 ) -> Cutter:
     """A cutter for an upload from its start, or from `resume["offset"]` on. Parquet is spooled in `spool_dir`."""
     name = options.file_type or definition.table.file_type
@@ -35,7 +35,9 @@ def open_cutter(
     stages = [] if resume else _stages(found, dialect, options)
     if options.max_plain_bytes is not None:
         stages.append(Meter(options.max_plain_bytes, options.what, resume["offset"] if resume else 0))
-    cutter: Cutter = load(found.cutter)(Opening(definition, options, dialect, limits or Limits(), resume, spool_dir))
+    cutter: Cutter = load(found.cutter)(
+        Opening(definition, options, dialect, limits or PieceLimits(), resume, spool_dir)
+    )
     return Pipeline(stages, cutter, options.what)
 
 

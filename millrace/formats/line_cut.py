@@ -5,7 +5,7 @@ import numpy as np
 from millrace.formats.csv_rows import LF
 from millrace.formats.line_rows import filled_lines
 from millrace.formats.pieces import Opening
-from millrace.formats.text_cut import Tally, TextCutter
+from millrace.formats.text_cut import RowTally, TextCutter
 from millrace.model.errors import Invalid
 
 _SPACES = b" \t\r\n"
@@ -15,19 +15,19 @@ _REMEDY = "Send JSON Lines: one object per line, no commas between them (jq -c '
 class JsonLines:
     encoding = "jsonl"
 
-    def whole_rows(self, window: bytes, limit: int) -> Tally | None:
+    def whole_rows(self, window: bytes, limit: int) -> RowTally | None:
         end = window.rfind(b"\n", 0, limit) + 1
         return self.all_rows(window[:end]) if end else None
 
-    def first_row(self, window: bytes, limit: int) -> Tally | None:
+    def first_row(self, window: bytes, limit: int) -> RowTally | None:
         end = window.find(b"\n", 0, limit) + 1
         return self.all_rows(window[:end]) if end else None
 
-    def all_rows(self, body: bytes) -> Tally:
+    def all_rows(self, body: bytes) -> RowTally:
         octets = np.frombuffer(body, np.uint8)
         feeds = np.flatnonzero(octets == LF)
         filled = filled_lines(octets, np.append(0, feeds + 1), np.append(feeds, len(body)))
-        return Tally(len(body), int(np.count_nonzero(filled)), len(feeds))
+        return RowTally(len(body), int(np.count_nonzero(filled)), len(feeds))
 
     def first_line(self, window: bytes) -> int | None:
         return window.find(b"\n") + 1 or None

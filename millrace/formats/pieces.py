@@ -52,7 +52,7 @@ class UploadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PieceLimits:
     """How long a piece should be at most, how long a single row may be, and what is kept of a longer one."""
 
     piece_bytes: int = CHUNK_BYTES
@@ -72,7 +72,7 @@ class Opening:
     definition: Definition
     options: UploadOptions
     dialect: CsvDialect
-    limits: Limits
+    limits: PieceLimits
     resume: ResumePoint | None = None
     spool_dir: Path | None = None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from millrace.formats.pieces import Cut, Limits, ResumePoint
+from millrace.formats.pieces import Cut, PieceLimits, ResumePoint
 from millrace.model.chunk import Oversize, TextLayout
 from millrace.model.errors import Invalid
 
@@ -17,7 +17,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class RowTally:
     """The rows and line ends before `end`."""
 
     end: int
@@ -31,15 +31,15 @@ class RowRule(Protocol):
     @property
     def encoding(self) -> str: ...
 
-    def whole_rows(self, window: bytes, limit: int) -> Tally | None:
+    def whole_rows(self, window: bytes, limit: int) -> RowTally | None:
         """Up to the last row end at or before the limit."""
         ...
 
-    def first_row(self, window: bytes, limit: int) -> Tally | None:
+    def first_row(self, window: bytes, limit: int) -> RowTally | None:
         """Up to the first row end at or before the limit."""
         ...
 
-    def all_rows(self, body: bytes) -> Tally:
+    def all_rows(self, body: bytes) -> RowTally:
         """Everything; the last row needs no line end."""
         ...
 
@@ -59,7 +59,7 @@ class TextCutter:
         self,
         rule: RowRule,
         layout: TextLayout | None,
-        limits: Limits,
+        limits: PieceLimits,
         *,
         read_head: Callable[[bytes, int], TextLayout] | None = None,
         check_start: Callable[[bytes], None] | None = None,
@@ -143,7 +143,7 @@ class TextCutter:
         lines = self._rule.open_lines(bytes(self._buffer), MAX_UNCLOSED + 1)
         self._open_lines = [(self._offset + start, self._offset + end) for start, end in reversed(lines)]
 
-    def _next_rows(self, last: bool) -> Tally | None:
+    def _next_rows(self, last: bool) -> RowTally | None:
         size = self._open_lines[-1][0] - self._offset if self._open_lines else len(self._buffer)
         window = bytes(memoryview(self._buffer)[: min(size, self._wanted + 1)])
         limit = min(self._wanted, size)
@@ -157,14 +157,14 @@ class TextCutter:
             return self._rule.all_rows(window)
         return self._rule.all_rows(window) if tally is None and last and size <= self._wanted else tally
 
-    def _blank_lines(self, window: bytes) -> Tally:
+    def _blank_lines(self, window: bytes) -> RowTally:
         """All those before the header at once: one by one, each would cost a scan of the window."""
         size = len(window) - len(window.lstrip(b"\r\n"))
         if 1 < size == len(window) and window.endswith(b"\r"):
             size -= 1
-        return Tally(size, 0, self._rule.all_rows(window[:size]).lines)
+        return RowTally(size, 0, self._rule.all_rows(window[:size]).lines)
 
-    def _take(self, tally: Tally) -> Iterator[Cut]:
+    def _take(self, tally: RowTally) -> Iterator[Cut]:
         body = self._drop(tally.end)
         if self._read_head is not None:
             if tally.rows:
@@ -176,7 +176,7 @@ class TextCutter:
         else:
             self._line += tally.lines
 
-    def _rows_cut(self, body: bytes, tally: Tally) -> Cut:
+    def _rows_cut(self, body: bytes, tally: RowTally) -> Cut:
         line = self._line
         self._line += tally.lines
         if body.startswith(_BOM) and self._layout:

@@ -9,7 +9,7 @@ from millrace.formats.cut import UploadOptions
 from millrace.infer.advice import Advice
 from millrace.infer.draft import Draft
 from millrace.infer.tally import ReasonCount
-from millrace.infer.trial import Bounds, Trial, try_file
+from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid
 
@@ -55,14 +55,14 @@ def refuse_empty(draft: Draft, path: Path) -> None:
         raise Invalid(f"{path.name} has no column that a table could have. {why}".strip(), remedy="Check the file.")
 
 
-def _tried(path: Path, draft: Draft, bounds: Bounds, *, advising: bool = True) -> Trial:
+def _tried(path: Path, draft: Draft, bounds: Bounds, *, advising: bool = True) -> TrialRun:
     with path.open("rb") as file:
         pieces = iter(lambda: file.read(_READ_BYTES), b"")
         options = UploadOptions(file_name=path.name)
         return try_file(pieces, draft.definition(), options, bounds, advising=advising)
 
 
-def _mended(path: Path, draft: Draft, trial: Trial) -> Draft:
+def _mended(path: Path, draft: Draft, trial: TrialRun) -> Draft:
     rules = {reason.rule for reason in trial.tally.reasons}
     if "undecodable" in rules:
         return _without_undecodable(path, draft)

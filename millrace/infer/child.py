@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from millrace.formats.cut import UploadOptions
-from millrace.infer.trial import Bounds, Trial, try_file
+from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.errors import Invalid, MillraceError
 from millrace.model.table import Definition
 from millrace.wire.envelope import unpack_rows, unpack_stamp
@@ -52,8 +52,8 @@ def _refusal(error: MillraceError) -> dict[str, Any]:
     return {"refusal": {"code": error.code, "message": error.message, "remedy": error.remedy}}
 
 
-def _try_chunks(given: BinaryIO, definition: Definition, bounds: Bounds) -> Trial:
-    trial = Trial(definition, bounds)
+def _try_chunks(given: BinaryIO, definition: Definition, bounds: Bounds) -> TrialRun:
+    trial = TrialRun(definition, bounds)
     for record in _frames(given):
         header, payload = unpack_stamp(record)
         if header is not None and not trial.stopped_by:

@@ -15,7 +15,7 @@ from millrace.infer.choose import fitting
 from millrace.infer.evidence import bytes_evidence
 from millrace.model.chunk import TextLayout
 from millrace.validate.cells import is_utf8
-from millrace.validate.csv_cells import Cells, read_cells
+from millrace.validate.csv_cells import CsvCells, read_cells
 
 LOOKED_AT = 256 << 10
 NULL_TEXTS = ("", "NULL", "null", "\\N", "NA", "N/A", "n/a", "None", "nil", "-")
@@ -29,7 +29,7 @@ _MOST_STRAYS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CsvGuess:
     """How rows are written, the cells of the first row, and how many of the looked-at rows have another number of cells."""
 
     delimiter: str
@@ -48,7 +48,7 @@ class Written:
         return float((len(self.first_row) - 1) * agreeing**_DISAGREEMENT_COSTS)
 
 
-def written_as(text: bytes) -> Written:
+def written_as(text: bytes) -> CsvGuess:
     """`text` begins at the start of the file."""
     text = whole_lines(text)
     none = next((letter for letter in _UNUSED if letter.encode() not in text), _UNUSED[0])
@@ -66,7 +66,7 @@ def written_as(text: bytes) -> Written:
     return _apostrophes(text, found)
 
 
-def _strays(written: Written) -> int:
+def _strays(written: CsvGuess) -> int:
     return written.strays + len(written.first_row) - 1
 
 
@@ -78,12 +78,12 @@ def whole_lines(text: bytes, size: int = LOOKED_AT) -> bytes:
     return start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1] or start
 
 
-def _tried(text: bytes, delimiter: str, quote: str) -> Written:
+def _tried(text: bytes, delimiter: str, quote: str) -> CsvGuess:
     first = first_cells(text, delimiter, quote)
     cells = cells_of(text, layout_of(len(first), delimiter, quote), ())
     if cells is None:
-        return Written(delimiter, quote, first, 1, 1)
-    return Written(delimiter, quote, first, cells.rows, len(cells.miscounted) + _lopsided(text, delimiter, quote))
+        return CsvGuess(delimiter, quote, first, 1, 1)
+    return CsvGuess(delimiter, quote, first, cells.rows, len(cells.miscounted) + _lopsided(text, delimiter, quote))
 
 
 def _lopsided(text: bytes, delimiter: str, quote: str) -> int:
@@ -112,7 +112,7 @@ def layout_of(columns: int, delimiter: str, quote: str, null_text: str = "") -> 
     return TextLayout(tuple(map(str, range(columns))), delimiter, quote, null_text)
 
 
-def cells_of(text: bytes, layout: TextLayout, wanted: tuple[str, ...] | None = None) -> Cells | None:
+def cells_of(text: bytes, layout: TextLayout, wanted: tuple[str, ...] | None = None) -> CsvCells | None:
     """The cells of all columns, or of those wanted; None if the text is no CSV at all."""
     names = set(layout.columns if wanted is None else wanted)
     try:
@@ -121,7 +121,7 @@ def cells_of(text: bytes, layout: TextLayout, wanted: tuple[str, ...] | None = N
         return None
 
 
-def _apostrophes(text: bytes, found: Written) -> Written:
+def _apostrophes(text: bytes, found: CsvGuess) -> CsvGuess:
     """Apostrophes are the quotes where every cell of a column stands in them, or where they hold a cell of several lines."""
     if found.quote != '"' or b"'" not in text:
         return found
@@ -148,14 +148,14 @@ def _span_lines_in_apostrophes(text: bytes, delimiter: str) -> bool:
     return spans_lines and b"'" not in quoted.sub(b"", text)
 
 
-def null_text_of(text: bytes, written: Written) -> str:
+def null_text_of(text: bytes, written: CsvGuess) -> str:
     """The text under which most columns are more than text; `text` begins behind the header."""
     text = whole_lines(text)
     present = [word for word in NULL_TEXTS if not word or word.encode() in text]
     return max(present, key=lambda word: _typed_columns(text, written, word))
 
 
-def _typed_columns(text: bytes, written: Written, null_text: str) -> int:
+def _typed_columns(text: bytes, written: CsvGuess, null_text: str) -> int:
     cells = cells_of(text, layout_of(len(written.first_row), written.delimiter, written.quote, null_text))
     if cells is None:
         return 0

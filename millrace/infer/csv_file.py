@@ -6,24 +6,24 @@ import pyarrow as pa
 
 from millrace.formats.csv_rows import row_spans
 from millrace.infer.column_names import unusable
-from millrace.infer.csv_dialect import Written, cells_of, layout_of, null_text_of, whole_lines, written_as
+from millrace.infer.csv_dialect import CsvGuess, cells_of, layout_of, null_text_of, whole_lines, written_as
 from millrace.infer.csv_heading import is_heading
 from millrace.infer.draft import Draft, Looked, proposed, with_key
 from millrace.infer.encodings import LATIN1, UTF8, as_utf8, encoding_of
 from millrace.infer.evidence import NOTHING, Evidence, bytes_evidence
 from millrace.infer.keys import KeyWatch
-from millrace.infer.sampling import Sample
+from millrace.infer.sampling import FileSample
 from millrace.model.chunk import TextLayout
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.errors import Invalid
 from millrace.model.table import CsvDialect
 from millrace.validate.cells import is_utf8
-from millrace.validate.csv_cells import Cells
+from millrace.validate.csv_cells import CsvCells
 
 _AT_ONCE = 1 << 20
 
 
-def draft_csv(sample: Sample, table: str) -> Looked:
+def draft_csv(sample: FileSample, table: str) -> Looked:
     encoding = encoding_of(sample)
     text = as_utf8(sample, encoding)
     written = written_as(_start(text.head))
@@ -49,19 +49,19 @@ def _start(head: bytes) -> bytes:
     return head.lstrip(b"\r\n")
 
 
-def _first_row(head: bytes, written: Written) -> bytes:
+def _first_row(head: bytes, written: CsvGuess) -> bytes:
     start = _start(head)
     spans = row_spans(whole_lines(start), written.delimiter, written.quote)
     return start[: int(spans.ends[0])] if len(spans.ends) else start
 
 
-def _names(written: Written, header: bool) -> list[str]:
+def _names(written: CsvGuess, header: bool) -> list[str]:
     if not header:
         return [f"column_{number}" for number in range(1, len(written.first_row) + 1)]
     return [name.strip() for name in written.first_row]
 
 
-def _bodies(head: bytes, text: Sample, layout: TextLayout) -> list[bytes]:
+def _bodies(head: bytes, text: FileSample, layout: TextLayout) -> list[bytes]:
     """The sample in row-aligned bodies."""
     spans = row_spans(head, layout.delimiter, layout.quote)
     if not len(spans.starts):
@@ -116,5 +116,5 @@ def _drawn(
     return Looked(with_key(draft, watch), rows)
 
 
-def _by_name(cells: Cells, names: Sequence[str]) -> dict[str, pa.Array]:
+def _by_name(cells: CsvCells, names: Sequence[str]) -> dict[str, pa.Array]:
     return {names[int(place)]: column for place, column in cells.columns.items()}

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from millrace.infer.choose import fitting
 from millrace.infer.column_names import unusable
-from millrace.infer.csv_dialect import Written, cells_of, layout_of
+from millrace.infer.csv_dialect import CsvGuess, cells_of, layout_of
 from millrace.infer.evidence import bytes_evidence, text_evidence
 from millrace.model.stored_types import Avro
 
@@ -16,7 +16,7 @@ _LIKE_A_NAME = re.compile(r"[^\W\d][\w .\-/()#%:+&']{0,99}")
 _TEXT = ("string", "bytes")
 
 
-def is_heading(written: Written, rest: bytes, null_text: str) -> bool:
+def is_heading(written: CsvGuess, rest: bytes, null_text: str) -> bool:
     names = [name.strip() for name in written.first_row]
     filled = [name for name in names if name]
     if not filled or len(unusable(names)) == len(set(names)):

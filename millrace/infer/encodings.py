@@ -4,7 +4,7 @@ import codecs
 
 import numpy as np
 
-from millrace.infer.sampling import Sample
+from millrace.infer.sampling import FileSample
 
 UTF8, LATIN1, UTF16 = "utf-8", "latin-1", "utf-16"
 _LOOKED_AT = 1 << 16
@@ -15,7 +15,7 @@ _BROKEN_SHARE = 0.01
 _BOM = codecs.BOM_UTF8
 
 
-def encoding_of(sample: Sample) -> str:
+def encoding_of(sample: FileSample) -> str:
     head = sample.head
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return UTF16
@@ -29,15 +29,15 @@ def encoding_of(sample: Sample) -> str:
     return UTF8 if _is_mostly_utf8(sample) else LATIN1
 
 
-def as_utf8(sample: Sample, encoding: str) -> Sample:
+def as_utf8(sample: FileSample, encoding: str) -> FileSample:
     """UTF-8 stays as it is, broken or not; letters cut in two at the edges of pieces are lost."""
     if encoding == UTF8:
-        return Sample(_without_mark(sample.head), sample.pieces)
+        return FileSample(_without_mark(sample.head), sample.pieces)
     precise = encoding
     if encoding == UTF16:
         precise = "utf-16-be" if sample.head.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
     head, *pieces = (part.decode(precise, "replace").encode() for part in (sample.head, *sample.pieces))
-    return Sample(_without_mark(head), tuple(pieces))
+    return FileSample(_without_mark(head), tuple(pieces))
 
 
 def _without_mark(text: bytes) -> bytes:
@@ -46,7 +46,7 @@ def _without_mark(text: bytes) -> bytes:
     return text
 
 
-def _is_mostly_utf8(sample: Sample) -> bool:
+def _is_mostly_utf8(sample: FileSample) -> bool:
     """A few broken letters in a text that uses many are damage; otherwise it is another encoding."""
     broken = beyond = 0
     for part in (sample.head, *sample.pieces):

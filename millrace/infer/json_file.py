@@ -8,9 +8,9 @@ import pyarrow as pa
 from millrace.infer.column_names import avro_name, unusable
 from millrace.infer.draft import Draft, Looked, proposed, with_key
 from millrace.infer.encodings import UTF8, UTF16, as_utf8, encoding_of
-from millrace.infer.json_shape import LongNumber, Object, Shape, object_shape, objects_of
+from millrace.infer.json_shape import JsonShape, LongNumber, Object, object_shape, objects_of
 from millrace.infer.keys import KeyWatch
-from millrace.infer.sampling import Sample
+from millrace.infer.sampling import FileSample
 from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid
 from millrace.model.stored_types import Avro
@@ -40,11 +40,11 @@ def is_json(name: str, text: bytes) -> bool:
         return len(line) == len(text) and line.startswith((b'{"', b"{ "))
 
 
-def draft_json(sample: Sample, table: str) -> Looked:
+def draft_json(sample: FileSample, table: str) -> Looked:
     encoding = encoding_of(sample)
     # JSON is UTF-8; only a mark at the start makes it anything else.
     text = as_utf8(sample, UTF16 if encoding == UTF16 else UTF8)
-    shape, watch, rows = Shape(), KeyWatch(), 0
+    shape, watch, rows = JsonShape(), KeyWatch(), 0
     for body in _bodies(text):
         objects, shown = _looked_at(body)
         shape = shape.merged(shown)
@@ -53,7 +53,7 @@ def draft_json(sample: Sample, table: str) -> Looked:
     return Looked(with_key(_drawn(table, shape), watch), rows)
 
 
-def _bodies(text: Sample) -> Iterator[bytes]:
+def _bodies(text: FileSample) -> Iterator[bytes]:
     """The sample in bodies of whole lines."""
     start = 0
     while start < len(text.head):
@@ -71,7 +71,7 @@ def _bodies(text: Sample) -> Iterator[bytes]:
             yield piece[first:last]
 
 
-def _looked_at(body: bytes) -> tuple[list[Object], Shape]:
+def _looked_at(body: bytes) -> tuple[list[Object], JsonShape]:
     try:
         objects = objects_of(body)[0]
         return objects, object_shape(objects)
@@ -80,7 +80,7 @@ def _looked_at(body: bytes) -> tuple[list[Object], Shape]:
         return objects, object_shape(objects)
 
 
-def _keyable(objects: list[Object], shown: Shape) -> dict[str, pa.Array]:
+def _keyable(objects: list[Object], shown: JsonShape) -> dict[str, pa.Array]:
     """The fields that are texts or whole numbers in every object."""
     columns = {}
     for name, field in shown.fields.items():
@@ -90,7 +90,7 @@ def _keyable(objects: list[Object], shown: Shape) -> dict[str, pa.Array]:
     return columns
 
 
-def _drawn(table: str, shape: Shape) -> Draft:
+def _drawn(table: str, shape: JsonShape) -> Draft:
     refused = unusable(list(shape.fields))
     columns: list[Column] = []
     for name, field in shape.fields.items():
@@ -103,14 +103,14 @@ def _drawn(table: str, shape: Shape) -> Draft:
     return Draft(table, "jsonl", tuple(columns), left_out=refused)
 
 
-def _column(name: str, shape: Shape) -> Column | None:
+def _column(name: str, shape: JsonShape) -> Column | None:
     if not shape.objects and not shape.lists:
         return proposed(name, shape.scalar)
     avro = _nested(shape, avro_name(name))
     return None if avro is None else column_of(name, avro, shape.scalar.nulls > 0)
 
 
-def _type(shape: Shape, name: str) -> Avro | None:
+def _type(shape: JsonShape, name: str) -> Avro | None:
     """A type with its null branch, for the inside of another."""
     column = _column(name, shape)
     if column is None:
@@ -118,11 +118,11 @@ def _type(shape: Shape, name: str) -> Avro | None:
     return ["null", column.avro] if column.nullable else column.avro
 
 
-def _nested(shape: Shape, name: str) -> Avro | None:
+def _nested(shape: JsonShape, name: str) -> Avro | None:
     if shape.scalar.cells or (shape.objects and shape.lists):
         return None
     if shape.lists:
-        items = _type(shape.items or Shape(), f"{name}_item")
+        items = _type(shape.items or JsonShape(), f"{name}_item")
         return None if items is None or shape.overgrown else {"type": "array", "items": items}
     if shape.overgrown or not shape.fields or len(shape.fields) > _MOST_FIELDS or unusable(list(shape.fields)):
         return _map(shape, name)
@@ -132,9 +132,9 @@ def _nested(shape: Shape, name: str) -> Avro | None:
     return {"type": "record", "name": name, "fields": fields} if fields else None
 
 
-def _map(shape: Shape, name: str) -> Avro | None:
+def _map(shape: JsonShape, name: str) -> Avro | None:
     """Objects whose fields are no columns: keys to values of one type."""
-    values = Shape()
+    values = JsonShape()
     for inner in shape.fields.values():
         values = values.merged(inner)
     avro = None if shape.overgrown else _type(values, f"{name}_value")

@@ -33,22 +33,22 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JsonShape:
     """`scalar`: values that are neither object nor list, and nulls. `overgrown`: more fields or levels than a table has."""
 
     scalar: Evidence = NOTHING
     objects: int = 0
-    fields: dict[str, "Shape"] = field(default_factory=dict)
+    fields: dict[str, "JsonShape"] = field(default_factory=dict)
     lists: int = 0
-    items: "Shape | None" = None
+    items: "JsonShape | None" = None
     overgrown: bool = False
 
-    def merged(self, other: "Shape") -> "Shape":
+    def merged(self, other: "JsonShape") -> "JsonShape":
         names = dict.fromkeys([*self.fields, *other.fields])
         overgrown = self.overgrown or other.overgrown or len(names) > MAX_COLUMNS
         fields = {} if overgrown else {name: self._field(name).merged(other._field(name)) for name in names}
         items = self.items.merged(other.items) if self.items and other.items else self.items or other.items
-        return Shape(
+        return JsonShape(
             self.scalar.merged(other.scalar),
             self.objects + other.objects,
             fields,
@@ -57,8 +57,8 @@ class Shape:
             overgrown,
         )
 
-    def _field(self, name: str) -> "Shape":
-        return self.fields.get(name) or Shape(Evidence(nulls=self.objects))
+    def _field(self, name: str) -> "JsonShape":
+        return self.fields.get(name) or JsonShape(Evidence(nulls=self.objects))
 
 
 class LongNumber(Exception):
@@ -100,36 +100,36 @@ def _exactly(line: bytes) -> Any:
         return value
 
 
-def shape_of(values: Sequence[Any], depth: int = 0) -> Shape:
+def shape_of(values: Sequence[Any], depth: int = 0) -> JsonShape:
     """The shape of values side by side: those of one field in many objects, or the items of many lists."""
     kinds = set(map(type, values))
     nulls = sum(value is None for value in values) if type(None) in kinds else 0
-    shape = Shape(Evidence(nulls=nulls))
+    shape = JsonShape(Evidence(nulls=nulls))
     for kind in kinds - {type(None)}:
         of_kind = values if len(kinds) == 1 else [value for value in values if type(value) is kind]
         shape = shape.merged(_of_kind(kind, of_kind, depth))
     return shape
 
 
-def _of_kind(kind: type, values: Sequence[Any], depth: int) -> Shape:
+def _of_kind(kind: type, values: Sequence[Any], depth: int) -> JsonShape:
     if kind is dict:
         return object_shape(values, depth)
     if kind is list:
         items = [item for value in values for item in value]
-        return Shape(lists=len(values), items=_deeper(items, depth), overgrown=depth >= MAX_DEPTH)
-    return Shape(_scalars(kind, values))
+        return JsonShape(lists=len(values), items=_deeper(items, depth), overgrown=depth >= MAX_DEPTH)
+    return JsonShape(_scalars(kind, values))
 
 
-def object_shape(objects: Sequence[Object], depth: int = 0) -> Shape:
+def object_shape(objects: Sequence[Object], depth: int = 0) -> JsonShape:
     names = dict.fromkeys(chain.from_iterable(objects))
     if len(names) > MAX_COLUMNS or depth >= MAX_DEPTH:
-        return Shape(objects=len(objects), overgrown=True)
+        return JsonShape(objects=len(objects), overgrown=True)
     fields = {name: _deeper([value.get(name) for value in objects], depth) for name in names}
-    return Shape(objects=len(objects), fields=fields)
+    return JsonShape(objects=len(objects), fields=fields)
 
 
-def _deeper(values: Sequence[Any], depth: int) -> Shape:
-    return shape_of(values, depth + 1) if depth < MAX_DEPTH else Shape()
+def _deeper(values: Sequence[Any], depth: int) -> JsonShape:
+    return shape_of(values, depth + 1) if depth < MAX_DEPTH else JsonShape()
 
 
 def _scalars(kind: type, values: Sequence[Any]) -> Evidence:

@@ -11,7 +11,7 @@ from fastavro.schema import expand_schema
 
 from millrace.infer.arrow_types import avro_of_arrow
 from millrace.infer.evidence import NOTHING, TEXTS, Evidence, bytes_evidence
-from millrace.infer.json_shape import LongNumber, Object, Shape, objects_of, shape_of
+from millrace.infer.json_shape import JsonShape, LongNumber, Object, objects_of, shape_of
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import RESCUED_COLUMN, Column
 from millrace.model.formats import format_of_chunks, load
@@ -72,7 +72,7 @@ class Observed:
             with suppress(Exception):
                 self.written = schema_of(body)
 
-    def _json_shapes(self, objects: list[Object]) -> Mapping[str, Shape]:
+    def _json_shapes(self, objects: list[Object]) -> Mapping[str, JsonShape]:
         return {column.name: shape_of([_given(value, column) for value in objects]) for column in self._columns}
 
     def _add(self, column: str, shown: Evidence) -> None:

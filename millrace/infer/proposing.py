@@ -9,7 +9,7 @@ from millrace.infer.column_names import table_name
 from millrace.infer.draft import Looked
 from millrace.infer.encodings import as_utf8, encoding_of
 from millrace.infer.json_file import SPACES
-from millrace.infer.sampling import Sample, compression_of, plain_bytes, sample_of
+from millrace.infer.sampling import FileSample, compression_of, plain_bytes, sample_of
 from millrace.model.errors import Invalid
 from millrace.model.formats import CSV, Format, every_format, format_of_suffix, load
 from millrace.model.names import checked_name
@@ -40,7 +40,7 @@ def _looked_at(path: Path, table: str) -> Looked:
     start = _start(path)
     found = next((each for each in every_format() if each.magic and start.startswith(each.magic)), None)
     if found is None:
-        text = as_utf8(Sample(start), encoding_of(Sample(start))).head.lstrip(SPACES)
+        text = as_utf8(FileSample(start), encoding_of(FileSample(start))).head.lstrip(SPACES)
         if not text:
             raise Invalid(f"{path.name} is empty.", remedy="Give a file with rows.")
         found = _text_format(path, text)

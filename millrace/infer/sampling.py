@@ -18,7 +18,7 @@ _MAGIC_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class FileSample:
     """`pieces` lie behind the head, in order, each beginning anywhere at an even offset; none if the head is the whole."""
 
     head: bytes
@@ -54,13 +54,15 @@ def plain_bytes(path: Path) -> Iterator[bytes]:
         ) from broken
 
 
-def sample_of(path: Path, head_bytes: int = HEAD_BYTES, piece_bytes: int = PIECE_BYTES, pieces: int = PIECES) -> Sample:
+def sample_of(
+    path: Path, head_bytes: int = HEAD_BYTES, piece_bytes: int = PIECE_BYTES, pieces: int = PIECES
+) -> FileSample:
     if compression_of(path) is not None:
         return _streamed(path, head_bytes, piece_bytes, pieces)
     size = path.stat().st_size
     with path.open("rb") as file:
         if size <= head_bytes + pieces * piece_bytes:
-            return Sample(file.read())
+            return FileSample(file.read())
         head = file.read(head_bytes)
         # The last piece ends where the file does.
         stride = (size - head_bytes - piece_bytes) / (pieces - 1)
@@ -68,10 +70,10 @@ def sample_of(path: Path, head_bytes: int = HEAD_BYTES, piece_bytes: int = PIECE
         for number in range(pieces):
             file.seek(_even(head_bytes + int(number * stride)))
             found.append(file.read(piece_bytes))
-    return Sample(head, tuple(found))
+    return FileSample(head, tuple(found))
 
 
-def _streamed(path: Path, head_bytes: int, piece_bytes: int, pieces: int) -> Sample:
+def _streamed(path: Path, head_bytes: int, piece_bytes: int, pieces: int) -> FileSample:
     blocks = _blocks(plain_bytes(path), head_bytes, piece_bytes)
     head = next(blocks, b"")
     kept: list[bytes] = []
@@ -85,10 +87,10 @@ def _streamed(path: Path, head_bytes: int, piece_bytes: int, pieces: int) -> Sam
             # Every second one goes, and from now on half as many come.
             kept, stride = kept[::2], stride * 2
     if not kept:
-        return Sample(head)
+        return FileSample(head)
     if stride == 1:
-        return Sample(b"".join([head, *kept]))
-    return Sample(head, (*kept, last) if last else tuple(kept))
+        return FileSample(b"".join([head, *kept]))
+    return FileSample(head, (*kept, last) if last else tuple(kept))
 
 
 def _blocks(given: Iterator[bytes], first: int, size: int) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from millrace.validate.judge import Judged
+from millrace.validate.judge import JudgedChunk
 
 MAX_REASONS = 500
 
@@ -42,7 +42,7 @@ class Tally:
         """The most frequent first."""
         return sorted(self._reasons.values(), key=lambda reason: -reason.rows)
 
-    def add(self, judged: Judged, plain_bytes: int) -> frozenset[str]:
+    def add(self, judged: JudgedChunk, plain_bytes: int) -> frozenset[str]:
         """Counts a chunk; the columns that failed in it."""
         verdict = judged.verdict
         self.chunks += 1

@@ -34,7 +34,7 @@ class Bounds:
     examples: int = 3
 
 
-class Trial:
+class TrialRun:
     """Judges chunks one after another until a bound is reached. Without `advising` it cannot say what would fit."""
 
     def __init__(self, definition: Definition, bounds: Bounds, *, advising: bool = True) -> None:
@@ -114,9 +114,9 @@ def try_file(
     spool_dir: Path | None = None,
     *,
     advising: bool = True,
-) -> Trial:
+) -> TrialRun:
     """Judges a file as an import would. Refuses what an import would refuse as a whole."""
-    trial = Trial(definition, bounds, advising=advising)
+    trial = TrialRun(definition, bounds, advising=advising)
     for number, cut in enumerate(_cuts(pieces, definition, options, spool_dir)):
         trial.take(_stamp(cut, number, definition), cut.body)
         if trial.stopped_by:

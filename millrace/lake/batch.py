@@ -14,7 +14,7 @@ Definitions = Callable[[str], Definition]
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DefinedFile:
     """A staged file and the definition its rows have the shape of; None for a table that knows no definitions."""
 
     file: StagedFile
@@ -34,11 +34,11 @@ class Publication:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class WriteBatch:
     """Rows up to version `floor` go, and later ones at or below it are beaten. The table takes the shape of `definition`
     if that is newer than the one it has."""
 
-    files: tuple[Delivery, ...] = ()
+    files: tuple[DefinedFile, ...] = ()
     floor: int = NO_FLOOR
     definition: Definition | None = None
     publications: tuple[Publication, ...] = ()

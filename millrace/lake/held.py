@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import orjson
 
-from millrace.lake.batch import Definitions, Delivery
+from millrace.lake.batch import DefinedFile, Definitions
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.store import Store
 
 HELD_FOLDER = "_millrace/held"
 
 
-def hold(store: Store, import_id: str, delivery: Delivery) -> None:
+def hold(store: Store, import_id: str, delivery: DefinedFile) -> None:
     definition = delivery.definition.fingerprint if delivery.definition else None
     record = {"definition": definition, "file": delivery.file.to_dict()}
     body = orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
@@ -22,10 +22,10 @@ def hold(store: Store, import_id: str, delivery: Delivery) -> None:
     store.write(f"{HELD_FOLDER}/{import_id}.{digest}.json", body)
 
 
-def held_files(store: Store, import_id: str, definitions: Definitions) -> list[Delivery]:
+def held_files(store: Store, import_id: str, definitions: Definitions) -> list[DefinedFile]:
     """What is held of an import, in any order."""
     return [
-        Delivery(file, None if fingerprint is None else definitions(fingerprint))
+        DefinedFile(file, None if fingerprint is None else definitions(fingerprint))
         for _, fingerprint, file in _records(store, import_id)
     ]
 

@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow.parquet as pq
 
 from millrace.lake.actions import Action, Transaction, now_ms, remove_action
-from millrace.lake.batch import Batch, Delivery, age
+from millrace.lake.batch import DefinedFile, WriteBatch, age
 from millrace.lake.changes import Anew, declaration, file_actions
 from millrace.lake.decide import Decision, Known, as_add, decide_keyed, decide_keyless
 from millrace.lake.index import KeyIndex
@@ -19,7 +19,7 @@ from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedFile, write_data_file
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
-from millrace.lake.target import Lineage, Target
+from millrace.lake.target import Lineage, TableTarget
 from millrace.lake.tombstones import Tombstones, due, merge
 from millrace.lake.truncate import rows_up_to
 from millrace.model.errors import Corrupt
@@ -50,7 +50,7 @@ class Plan:
 class Planner:
     """Plans one write, attempt after attempt; what was staged anew for one serves the next."""
 
-    def __init__(self, store: Store, batch: Batch, lineage: Lineage) -> None:
+    def __init__(self, store: Store, batch: WriteBatch, lineage: Lineage) -> None:
         self._store = store
         self._batch = batch
         named = (batch.definition, *(delivery.definition for delivery in batch.files))
@@ -85,7 +85,7 @@ class Planner:
         declared = declaration(snapshot, target.spec, actions, state, target.schema_json)
         return Plan([*declared, *actions], decision, following)
 
-    def _decide(self, known: Known, target: Target) -> Decision:
+    def _decide(self, known: Known, target: TableTarget) -> Decision:
         files = [file for delivery in self._batch.files if (file := self._fitting(delivery, target)) is not None]
         keyed = bool(target.spec.key)
         decision = decide_keyed(known, files) if keyed else decide_keyless(known.snapshot, files, known.floor)
@@ -101,7 +101,7 @@ class Planner:
         ]
         return decision
 
-    def _fitting(self, delivery: Delivery, target: Target) -> StagedFile | None:
+    def _fitting(self, delivery: DefinedFile, target: TableTarget) -> StagedFile | None:
         """The delivered rows in the table's shape; None if they are of its past life."""
         file, definition = delivery.file, delivery.definition
         if definition is None or target.definition is None or definition.fingerprint == target.definition.fingerprint:
@@ -138,7 +138,7 @@ class Planner:
                 remedy="Stage its chunks again.",
             )
 
-    def _file_actions(self, known: Known, target: Target, decision: Decision) -> list[Action]:
+    def _file_actions(self, known: Known, target: TableTarget, decision: Decision) -> list[Action]:
         anew = None
         if target.reshape is not None and target.definition is not None:
             # Another writer may have changed the table's shape since the last attempt: what was made of the old one is void.

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from millrace.lake.batch import Batch, Definitions, Delivery
+from millrace.lake.batch import DefinedFile, Definitions, WriteBatch
 from millrace.lake.compact import plan, run
 from millrace.lake.decide import Decision
 from millrace.lake.held import release_settled
@@ -33,7 +33,7 @@ MOST_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class WriteResult:
     """What one write did. `version` is the table version in which all of it is reflected."""
 
     version: int
@@ -77,16 +77,16 @@ class LakeTable:
             self._snapshot = refresh(self.store, self._snapshot)
             return self._snapshot
 
-    def apply(self, files: Sequence[StagedFile], *, floor: int | None = None) -> Applied:
+    def apply(self, files: Sequence[StagedFile], *, floor: int | None = None) -> WriteResult:
         """Commits staged files, and with `floor` a truncation at that version, in one version of the table.
         With no files it creates the table, or adds the spec's new columns, if that is still to be done."""
-        return self.write(Batch(tuple(Delivery(file) for file in files), NO_FLOOR if floor is None else floor))
+        return self.write(WriteBatch(tuple(DefinedFile(file) for file in files), NO_FLOOR if floor is None else floor))
 
-    def prepare(self, definition: Definition) -> Applied:
+    def prepare(self, definition: Definition) -> WriteResult:
         """Gives the table the shape of a definition, unless it has that of a newer one."""
-        return self.write(Batch(definition=definition))
+        return self.write(WriteBatch(definition=definition))
 
-    def write(self, batch: Batch) -> Applied:
+    def write(self, batch: WriteBatch) -> WriteResult:
         """Commits all of a batch in one version, so that every reader sees each key once, at its greatest version.
 
         1. Refresh the snapshot.
@@ -145,10 +145,10 @@ def _recorded(snapshot: Snapshot, spec: TableSpec) -> TableSpec:
     return replace(spec, schema=declared_columns(snapshot.metadata.schema_json), key=key)
 
 
-def _applied(snapshot: Snapshot, decision: Decision, attempts: int) -> Applied:
+def _applied(snapshot: Snapshot, decision: Decision, attempts: int) -> WriteResult:
     staged_rows = sum(file.rows for file in decision.added)
     beaten = sum(len(decision.dead.get(file.path, ())) for file in decision.added)
-    return Applied(
+    return WriteResult(
         version=snapshot.version,
         rows_added=staged_rows - beaten,
         rows_replaced=decision.replaced,

@@ -15,7 +15,7 @@ from millrace.model.table import Definition
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TableTarget:
     """`begins`: a new generation does, so nothing that is there stays. `reshape` is what live rows must go through, None
     if nothing; `schema_json` the table's columns, None if they stay as they are."""
 
@@ -39,20 +39,20 @@ class Lineage:
         self._specs: dict[str, TableSpec] = {}
         self._reshapes: dict[tuple[str, str], Reshape] = {}
 
-    def target(self, snapshot: Snapshot, spec: TableSpec, wanted: Definition | None) -> Target:
+    def target(self, snapshot: Snapshot, spec: TableSpec, wanted: Definition | None) -> TableTarget:
         """The wanted shape if it is newer than the one the table has, else that one."""
         recorded = self._recorded(snapshot)
         if wanted is None or (recorded is not None and age(wanted) <= age(recorded)):
-            return Target(spec if recorded is None else self._spec(recorded), recorded)
+            return TableTarget(spec if recorded is None else self._spec(recorded), recorded)
         spec = self._spec(wanted)
         if snapshot.metadata is None:
-            return Target(spec, wanted)
+            return TableTarget(spec, wanted)
         if wanted.generation > (recorded.generation if recorded else 1):
-            return Target(spec, wanted, begins=True, schema_json=declared_schema(spec))
+            return TableTarget(spec, wanted, begins=True, schema_json=declared_schema(spec))
         before = recorded or self._forerunner(wanted)
         if before is wanted:
-            return Target(spec, wanted, schema_json=evolved_schema(snapshot.metadata.schema_json, spec))
-        return Target(spec, wanted, reshape=self.reshape(before, wanted), schema_json=declared_schema(spec))
+            return TableTarget(spec, wanted, schema_json=evolved_schema(snapshot.metadata.schema_json, spec))
+        return TableTarget(spec, wanted, reshape=self.reshape(before, wanted), schema_json=declared_schema(spec))
 
     def reshape(self, before: Definition, after: Definition) -> Reshape:
         """What rows written under one definition go through to be rows of another of the same generation."""

@@ -12,7 +12,7 @@ from millrace.model.columns import Column
 from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.errors import Clash, Corrupt
 from millrace.model.fields import Field, field_of
-from millrace.model.resolution import AVRO, SINKS, Problem, between, matched, problems
+from millrace.model.resolution import AVRO, SINKS, Mismatch, between, matched, problems
 from millrace.model.stored_types import DECIMAL
 from millrace.model.table import Definition, TableDeclaration, define
 
@@ -163,7 +163,7 @@ def _incompatibilities(policy: str, known: Definition, after: Definition) -> Ite
             yield _FORWARD[problem.kind](problem)
 
 
-_BACKWARD: dict[str, Callable[[Problem], tuple[str, str]]] = {
+_BACKWARD: dict[str, Callable[[Mismatch], tuple[str, str]]] = {
     "missing": lambda it: (
         f"the added column {it.where!r} has no default",
         'Give it a "default", or declare it ["null", …]; a renamed column lists its former names in "aliases".',
@@ -177,7 +177,7 @@ _BACKWARD: dict[str, Callable[[Problem], tuple[str, str]]] = {
         "Keep the type, or declare compatibility: none.",
     ),
 }
-_FORWARD: dict[str, Callable[[Problem], tuple[str, str]]] = {
+_FORWARD: dict[str, Callable[[Mismatch], tuple[str, str]]] = {
     "missing": lambda it: (
         f"the dropped column {it.where!r} has no default for readers that still expect it",
         'Keep it, or first give it a "default" or declare it ["null", …], then drop it.',

@@ -7,7 +7,7 @@ from millrace.model.chunk import ChunkVerdict
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ChunkJudged:
     verdicts: tuple[ChunkVerdict, ...]
 
 
@@ -37,11 +37,11 @@ class Checkpointed:
     starts: dict[str, dict[str, int]]
 
 
-Fact = Judged | Durable | RowsRefused | Checkpointed
+Fact = ChunkJudged | Durable | RowsRefused | Checkpointed
 
 
 # What a fact is called in `progress`. Records outlive a renaming of the classes.
-_WIRE_NAMES = {Judged: "Judged", Durable: "Durable", RowsRefused: "Refused", Checkpointed: "Checkpointed"}
+_WIRE_NAMES = {ChunkJudged: "Judged", Durable: "Durable", RowsRefused: "Refused", Checkpointed: "Checkpointed"}
 
 
 def to_dict(fact: Fact) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def to_dict(fact: Fact) -> dict[str, Any]:
 def from_dict(data: dict[str, Any]) -> Fact:
     match data["fact"]:
         case "Judged":
-            return Judged(tuple(ChunkVerdict(**verdict) for verdict in data["verdicts"]))
+            return ChunkJudged(tuple(ChunkVerdict(**verdict) for verdict in data["verdicts"]))
         case "Durable":
             return Durable(data["sink"], tuple((import_id, number) for import_id, number in data["chunks"]))
         case "Refused":

@@ -20,7 +20,7 @@ _LOOSENINGS = (("enum", "string"), ("fixed", "bytes"))
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Mismatch:
     """`kind` is missing (the reader finds no such field and has nothing to fill in), null or type."""
 
     where: str
@@ -30,7 +30,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadPolicy:
     """`takes` says whether every scalar of one type can be one of another; the flags what need not be refused."""
 
     takes: Callable[[Avro, Avro], bool]
@@ -44,26 +44,28 @@ def matched(written: Sequence[Field], read: Sequence[Field]) -> dict[str, Field]
     return {name: by_name[former] for name, former in assigned(by_name, read).items()}
 
 
-def problems(written: Sequence[Field], read: Sequence[Field], reading: Reading, inside: str = "") -> Iterator[Problem]:
+def problems(
+    written: Sequence[Field], read: Sequence[Field], reading: ReadPolicy, inside: str = ""
+) -> Iterator[Mismatch]:
     pairs = matched(written, read)
     for field in read:
         where = f"{inside}{field.name}"
         if field.name in pairs:
             yield from between(pairs[field.name], field, reading, where)
         elif not (field.fills_in or reading.tolerates_missing):
-            yield Problem(where, "missing", "", field.spelled())
+            yield Mismatch(where, "missing", "", field.spelled())
 
 
-def between(written: Field, read: Field, reading: Reading, where: str) -> Iterator[Problem]:
+def between(written: Field, read: Field, reading: ReadPolicy, where: str) -> Iterator[Mismatch]:
     """The problems of two fields that belong together, whatever they are called."""
     if written.nullable and not read.nullable and not reading.tolerates_null:
-        yield Problem(where, "null", written.spelled(), read.spelled())
+        yield Mismatch(where, "null", written.spelled(), read.spelled())
     if written.kind == read.kind == "record":
         yield from problems(written.inner_fields(), read.inner_fields(), reading, f"{where}.")
     elif written.kind == read.kind and read.kind in ("array", "map"):
         yield from between(written.element(), read.element(), reading, f"{where}[]")
     elif not reading.takes(written.avro, read.avro):
-        yield Problem(where, "type", spelled(written.avro), spelled(read.avro))
+        yield Mismatch(where, "type", spelled(written.avro), spelled(read.avro))
 
 
 def _readable(written: Avro, read: Avro) -> bool:
@@ -101,5 +103,5 @@ def _within(written: Avro, read: Avro, *, defaults: bool) -> bool:
     return kind_of(read) != "fixed" or bool(written["size"] == read["size"])
 
 
-AVRO = Reading(_readable)
-SINKS = Reading(_keepable, tolerates_missing=True, tolerates_null=True)
+AVRO = ReadPolicy(_readable)
+SINKS = ReadPolicy(_keepable, tolerates_missing=True, tolerates_null=True)

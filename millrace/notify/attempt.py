@@ -10,7 +10,7 @@ import orjson
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError
 from millrace.notify.pace import Pace
-from millrace.notify.queue import Delivered, Delivery, Failed, Outcome
+from millrace.notify.queue import EventDelivered, EventDelivery, EventFailed, Outcome
 from millrace.notify.subscription import Subscription, moment
 from millrace.outbound.addresses import Target
 from millrace.outbound.http import Answer, post
@@ -23,7 +23,7 @@ Post = Callable[[Target, Mapping[str, str], bytes, Networks], Awaitable[Answer]]
 
 
 async def attempt(
-    subscription: Subscription, delivery: Delivery, pace: Pace, allowed: Networks, send: Post = post
+    subscription: Subscription, delivery: EventDelivery, pace: Pace, allowed: Networks, send: Post = post
 ) -> Outcome:
     if delivery.event is None:
         return _failed(subscription, delivery, {"message": "The event is no longer kept."}, None)
@@ -32,7 +32,7 @@ async def attempt(
     except MillraceError as failed:
         return _later(subscription, delivery, pace, {"code": failed.code, "message": failed.message}, None)
     if answer.is_success:
-        return Delivered(subscription.id, delivery, time.time_ns() // 1000)
+        return EventDelivered(subscription.id, delivery, time.time_ns() // 1000)
     error = {"code": "answered", "status": answer.status, "message": told(answer)}
     if answer.status == HTTPStatus.GONE:
         return _failed(subscription, delivery, error, 0, is_gone=True)
@@ -55,8 +55,8 @@ def told(answer: Answer) -> str:
 
 
 def _later(
-    subscription: Subscription, delivery: Delivery, pace: Pace, error: dict[str, Any], retry_after: float | None
-) -> Failed:
+    subscription: Subscription, delivery: EventDelivery, pace: Pace, error: dict[str, Any], retry_after: float | None
+) -> EventFailed:
     now = time.time_ns() // 1000
     next_us = now + int(pace.pause(delivery.attempts + 1, retry_after) * 1e6)
     too_old = pace.is_too_old((next_us - delivery.since_us) / 1e6)
@@ -64,9 +64,14 @@ def _later(
 
 
 def _failed(
-    subscription: Subscription, delivery: Delivery, error: dict[str, Any], next_us: int | None, *, is_gone: bool = False
-) -> Failed:
+    subscription: Subscription,
+    delivery: EventDelivery,
+    error: dict[str, Any],
+    next_us: int | None,
+    *,
+    is_gone: bool = False,
+) -> EventFailed:
     now = time.time_ns() // 1000
     event = (delivery.event or {}).get("id")
     shown = {**error, "event": event, "attempt": delivery.attempts + 1, "at": moment(now), "given_up": next_us is None}
-    return Failed(subscription.id, delivery, now, shown, next_us, is_gone)
+    return EventFailed(subscription.id, delivery, now, shown, next_us, is_gone)

@@ -1,6 +1,6 @@
 """The notifier: brings every event to every subscriber that wants it, at least once, in a thread of its own.
 
-It looks for new events and changed subscriptions, queues the ones for the others, and keeps one line per enabled
+It looks for new events and changed subscriptions, queues the ones for the others, and keeps one sender per enabled
 subscription. Lines do not wait for each other: a dead target delays nobody else."""
 
 import asyncio
@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post
-from millrace.notify.line import Line, Shared
 from millrace.notify.outcomes import Outcomes
 from millrace.notify.pace import Pace
-from millrace.notify.queue import WINDOW, Filled, Queue
+from millrace.notify.queue import WINDOW, EventQueue, Filled
 from millrace.notify.subscription import Subscription
+from millrace.notify.subscription_sender import Shared, SubscriptionSender
 from millrace.observe import gauge
 from millrace.outbound.http import post
 from millrace.store.engine import Store
@@ -34,7 +34,7 @@ class Notifier:
     """`wake` may be called from any thread, as soon as there may be new events."""
 
     def __init__(self, store: Store, allowed: Networks, pace: Pace | None = None, send: Post = post) -> None:
-        self._queue = Queue(store)
+        self._queue = EventQueue(store)
         self._allowed = allowed
         self._pace = pace or Pace()
         self._send = send
@@ -62,11 +62,11 @@ class Notifier:
             shared = Shared(self._queue, outcomes, store, self._pace, self._allowed, self._send)
             async with asyncio.TaskGroup() as tasks:
                 writing = tasks.create_task(outcomes.write(store))
-                lines = Lines(shared, tasks)
+                senders = SubscriptionSenders(shared, tasks)
                 try:
-                    await lines.run(stopping, woken)
+                    await senders.run(stopping, woken)
                 finally:
-                    lines.end()
+                    senders.end()
                     writing.cancel()
 
 
@@ -80,13 +80,13 @@ class StoreThread:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
-class Lines:
-    """One line per enabled subscription, and the events that go into them."""
+class SubscriptionSenders:
+    """One sender per enabled subscription, and the events that go into them."""
 
     def __init__(self, shared: Shared, tasks: asyncio.TaskGroup) -> None:
         self._shared = shared
         self._tasks = tasks
-        self._lines: dict[str, Line] = {}
+        self._senders: dict[str, SubscriptionSender] = {}
         self._serving: dict[str, asyncio.Task[None]] = {}
         self._newest: dict[str, int] = {}
 
@@ -97,7 +97,7 @@ class Lines:
             if time.monotonic() - looked >= IDLE_SECONDS:
                 looked = time.monotonic()
                 await self._look_at_subscriptions()
-            if self._lines:
+            if self._senders:
                 await self._look_at_events()
             with suppress(TimeoutError):
                 await asyncio.wait_for(woken.wait(), IDLE_SECONDS)
@@ -113,13 +113,13 @@ class Lines:
         for key in [key for key, task in self._serving.items() if key not in enabled or task.done()]:
             self._close(key)
         for key, subscription in enabled.items():
-            if key not in self._lines:
+            if key not in self._senders:
                 waiting = await self._shared.in_store(partial(queue.waiting, key))
-                line = self._lines[key] = Line(subscription, self._shared, waiting)
-                self._serving[key] = self._tasks.create_task(line.serve())
-            elif self._lines[key].subscription != subscription:
-                self._lines[key].tell(subscription)
-        gauge("webhooks_waiting", sum(line.waiting for line in self._lines.values()))
+                sender = self._senders[key] = SubscriptionSender(subscription, self._shared, waiting)
+                self._serving[key] = self._tasks.create_task(sender.serve())
+            elif self._senders[key].subscription != subscription:
+                self._senders[key].tell(subscription)
+        gauge("webhooks_waiting", sum(sender.waiting for sender in self._senders.values()))
 
     async def _look_at_events(self) -> None:
         queue = self._shared.queue
@@ -136,23 +136,23 @@ class Lines:
         if filled is None:  # It has been switched off or removed meanwhile.
             self._close(key)
             return
-        line = self._lines[key]
-        line.position = filled.position
-        line.waiting += len(filled.rows)
+        sender = self._senders[key]
+        sender.position = filled.position
+        sender.waiting += len(filled.rows)
         if filled.rows:
-            line.tell(line.subscription)
+            sender.tell(sender.subscription)
 
     def _close(self, key: str) -> None:
         self._serving.pop(key).cancel()
-        del self._lines[key]
+        del self._senders[key]
 
     def _behind(self) -> dict[str, dict[str, Subscription]]:
         """By tenant, the subscriptions with room that have not been given all of its events."""
         behind: defaultdict[str, dict[str, Subscription]] = defaultdict(dict)
-        for key, line in self._lines.items():
-            tenant = line.subscription.tenant
-            if line.position < self._newest.get(tenant, 0) and line.waiting < WINDOW:
-                behind[tenant][key] = line.subscription
+        for key, sender in self._senders.items():
+            tenant = sender.subscription.tenant
+            if sender.position < self._newest.get(tenant, 0) and sender.waiting < WINDOW:
+                behind[tenant][key] = sender.subscription
         return behind
 
 

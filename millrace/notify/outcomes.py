@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from millrace.notify.queue import Outcome, Queue
+from millrace.notify.queue import EventQueue, Outcome
 
 
 class Outcomes:
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: EventQueue) -> None:
         self._queue = queue
         self._pending: list[tuple[Outcome, asyncio.Future[None]]] = []
         self._some = asyncio.Event()

@@ -24,7 +24,7 @@ DUE_PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class EventDelivery:
     """`event` is None if the event is no longer kept."""
 
     number: int
@@ -34,28 +34,28 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class EventDelivered:
     subscription: str
-    delivery: Delivery
+    delivery: EventDelivery
     at_us: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class EventFailed:
     """`next_us`: when to try again; None gives the event up. `is_gone`: the target wants nothing more, ever."""
 
     subscription: str
-    delivery: Delivery
+    delivery: EventDelivery
     at_us: int
     error: dict[str, Any]
     next_us: int | None
     is_gone: bool = False
 
 
-Outcome = Delivered | Failed
+Outcome = EventDelivered | EventFailed
 
 
-class Queue:
+class EventQueue:
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -92,7 +92,7 @@ class Queue:
             connection.execute(_MOVE, moved)
         return filled
 
-    def due(self, subscription: Subscription) -> tuple[list[Delivery], float | None]:
+    def due(self, subscription: Subscription) -> tuple[list[EventDelivery], float | None]:
         """Deliveries whose time has come, the next ones first, and the seconds until the first whose time has not."""
         now = time.time_ns() // 1000
         in_order = subscription.order == IN_ORDER
@@ -101,7 +101,7 @@ class Queue:
             found = list(connection.execute(_OLDEST if in_order else _SOONEST, wanted))
         # In order, what comes later waits behind the first that has to wait.
         ready = takewhile(lambda row: row.next_us <= now, found)
-        due = [Delivery(row.number, row.event, row.attempts, row.since_us) for row in ready]
+        due = [EventDelivery(row.number, row.event, row.attempts, row.since_us) for row in ready]
         pause = (found[len(due)].next_us - now) / 1e6 if len(due) < len(found) else None
         return due, pause
 
@@ -182,8 +182,8 @@ def _take(subscription: Subscription, page: list[Any], position: int, read_to: i
 
 
 def _settle(connection: Connection, key: str, outcomes: list[Outcome]) -> None:
-    delivered = [each for each in outcomes if isinstance(each, Delivered)]
-    failed = [each for each in outcomes if isinstance(each, Failed)]
+    delivered = [each for each in outcomes if isinstance(each, EventDelivered)]
+    failed = [each for each in outcomes if isinstance(each, EventFailed)]
     given_up = [each for each in failed if each.next_us is None]
     over: list[Outcome] = [*delivered, *given_up]
     done = [{"which": key, "event_number": each.delivery.number} for each in over]
@@ -210,6 +210,6 @@ def _settle(connection: Connection, key: str, outcomes: list[Outcome]) -> None:
         connection.execute(_FAILED, {"which": key, "how_many": len(given_up), "last": last_error, "is_wanted": wanted})
 
 
-def _shown(outcome: Delivered) -> dict[str, Any]:
+def _shown(outcome: EventDelivered) -> dict[str, Any]:
     event = outcome.delivery.event or {}
     return {"id": event.get("id"), "type": event.get("type"), "at": moment(outcome.at_us)}

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from millrace.failpoint import die_if_poisoned
 from millrace.model.chunk import ChunkHeader
 from millrace.model.table import Definition
-from millrace.validate.judge import Judged, fail, judge
+from millrace.validate.judge import JudgedChunk, fail, judge
 
 TRIES = 2
 SECONDS = 60
@@ -30,7 +30,7 @@ def doomed_after(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def judge_alone(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
+def judge_alone(header: ChunkHeader, body: bytes, definition: Definition) -> JudgedChunk:
     for _ in range(TRIES):
         judged = _attempt(header, body, definition)
         if judged is not None:
@@ -38,7 +38,7 @@ def judge_alone(header: ChunkHeader, body: bytes, definition: Definition) -> Jud
     return fail(header, body, definition, f"Chunk {header.number} kills or hangs the process that judges it.")
 
 
-def _attempt(header: ChunkHeader, body: bytes, definition: Definition) -> Judged | None:
+def _attempt(header: ChunkHeader, body: bytes, definition: Definition) -> JudgedChunk | None:
     ours, theirs = _CLEAN.Pipe(duplex=False)
     child = _CLEAN.Process(target=_judge_and_send, args=(theirs, header, body, definition), daemon=True)
     child.start()
@@ -46,7 +46,7 @@ def _attempt(header: ChunkHeader, body: bytes, definition: Definition) -> Judged
     try:
         # Also true when the child is gone: then there is nothing to receive.
         if ours.poll(SECONDS):
-            judged: Judged = ours.recv()
+            judged: JudgedChunk = ours.recv()
             return judged
     except EOFError:
         pass

@@ -15,15 +15,14 @@ from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import ROWS, ChunkHeader, ChunkVerdict
 from millrace.model.errors import Corrupt, KeyGone
-from millrace.model.facts import Judged as JudgedFact
-from millrace.model.facts import to_dict
+from millrace.model.facts import ChunkJudged, to_dict
 from millrace.model.names import chunk_id
 from millrace.model.table import Definition
 from millrace.plane.checkpoints import Stops
 from millrace.plane.isolate import SECONDS, doomed_after, judge_alone
 from millrace.seal.keyring import Keyring
 from millrace.settings import KEYS_HERE, KmsSettings
-from millrace.validate.judge import Judged, fail, ignore, judge
+from millrace.validate.judge import JudgedChunk, fail, ignore, judge
 from millrace.wire.envelope import pack, understood, unpack_rows, unpack_stamp
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, VALIDATED_INPUT
 
@@ -74,7 +73,7 @@ class JudgeChunks:
 
 def _judge(
     header: ChunkHeader, payload: memoryview, definition: Definition, stops: Stops, cautious: bool, keyring: Keyring
-) -> Judged:
+) -> JudgedChunk:
     if stops.include(header.import_id):
         return ignore(header, definition)
     try:
@@ -113,10 +112,10 @@ class ChunkGroup:
         self._definition = definition
         self._publish = publish
         self._key = key
-        self._judged: list[Judged] = []
+        self._judged: list[JudgedChunk] = []
         self.rows = 0
 
-    def add(self, judged: Judged) -> None:
+    def add(self, judged: JudgedChunk) -> None:
         self._judged.append(judged)
         # A rejected row weighs several accepted ones, with its text and its reasons; every chunk takes room in the report.
         self.rows += judged.verdict.accepted + 4 * judged.verdict.rejected + 1000
@@ -129,7 +128,7 @@ class ChunkGroup:
         records = [(VALIDATED_INPUT, self._report(accepted, verdicts))]
         for verdicts_of_import, staged in self._stage_rejected():
             records.append((IMPORT_ERROR, self._report(staged, verdicts_of_import)))
-        records.append((PROGRESS, pack(to_dict(JudgedFact(tuple(verdicts))))))
+        records.append((PROGRESS, pack(to_dict(ChunkJudged(tuple(verdicts))))))
         reach("before_validate_produce")
         yield self._batch(records)
 
@@ -137,7 +136,7 @@ class ChunkGroup:
         """A change of the table itself: nothing to judge, the sinks make it at the chunk's version."""
         verdict = ChunkVerdict(header.import_id, header.number, header.version, 0, 0, 0, checksum=header.checksum)
         report = self._report(None, [verdict], kind=header.kind, version=header.version)
-        return self._batch([(VALIDATED_INPUT, report), (PROGRESS, pack(to_dict(JudgedFact((verdict,)))))])
+        return self._batch([(VALIDATED_INPUT, report), (PROGRESS, pack(to_dict(ChunkJudged((verdict,)))))])
 
     def _batch(self, records: list[tuple[str, bytes]]) -> pa.RecordBatch:
         key = f"{self._definition.tenant}/{self._definition.table.name}".encode()
@@ -177,7 +176,7 @@ class ChunkGroup:
                 self._rule_keys.keep(judged.verdict.import_id, judged.verdict.number, judged.keys)
 
     def _stage_rejected(self) -> Iterable[tuple[list[ChunkVerdict], StagedFile]]:
-        by_import: dict[str, list[Judged]] = {}
+        by_import: dict[str, list[JudgedChunk]] = {}
         for judged in self._judged:
             if judged.rejected is not None:
                 by_import.setdefault(judged.verdict.import_id, []).append(judged)
@@ -209,7 +208,7 @@ def _prefix(verdict: ChunkVerdict) -> str:
     return f"{verdict.import_id}-{verdict.number:08d}"
 
 
-def _chunks(judged: list[Judged], which: str) -> tuple[StagedChunk, ...]:
+def _chunks(judged: list[JudgedChunk], which: str) -> tuple[StagedChunk, ...]:
     chunks, position = [], 0
     for one in judged:
         rows = getattr(one, which).num_rows

@@ -11,7 +11,7 @@ from typing import Any
 
 from millrace.lake.store import Store
 from millrace.model.errors import Invalid
-from millrace.read.rejected import BEGINNING, Place, rejected_rows
+from millrace.read.rejected import BEGINNING, RowPlace, rejected_rows
 
 MOST_ITEMS = 1000
 # A page ends early when its rows are large.
@@ -40,7 +40,7 @@ def page(errors: Store, import_id: str, cursor: str | None, limit: int) -> Error
             size += len(row["raw"]) + REASON_BYTES * len(row["reasons"])
             if len(items) == limit or (items and size > MOST_PAGE_BYTES):
                 return ErrorPage(items, _cursor(after))
-            after = Place(rejected.chunk, row["row"])
+            after = RowPlace(rejected.chunk, row["row"])
             items.append(shown(row))
     return ErrorPage(items, None)
 
@@ -51,11 +51,11 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
     return {**seen, "line": row["line"] or None} if "line" in row else seen
 
 
-def _cursor(place: Place) -> str:
+def _cursor(place: RowPlace) -> str:
     return base64.urlsafe_b64encode(f"{place.chunk}.{place.row}".encode()).decode().rstrip("=")
 
 
-def _place(cursor: str) -> Place:
+def _place(cursor: str) -> RowPlace:
     try:
         found = _CURSOR.fullmatch(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode())
     except (binascii.Error, ValueError):
@@ -64,4 +64,4 @@ def _place(cursor: str) -> Place:
         raise Invalid(
             f"{cursor[:40]!r} is no cursor.", remedy='Send back what a page gave as "next", or none.', code="bad_cursor"
         )
-    return Place(int(found[1]), int(found[2]))
+    return RowPlace(int(found[1]), int(found[2]))

@@ -43,7 +43,7 @@ class ReadableTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueryLimits:
     """`seconds` counts from the start of the process, `bytes` is the size of the rows as JSON, `fetched_bytes` that of files
     which have to be brought here first."""
 
@@ -65,7 +65,7 @@ class QueryResult:
     seconds: float
 
 
-def run_query(readable: Sequence[ReadableTable], sql: str, limits: Limits) -> QueryResult:
+def run_query(readable: Sequence[ReadableTable], sql: str, limits: QueryLimits) -> QueryResult:
     """The rows of one SELECT over "tenant"."table" views, or the reason why not."""
     started = time.monotonic()
     by_name = {(table.tenant, table.table): table for table in readable}
@@ -93,7 +93,7 @@ def run_query(readable: Sequence[ReadableTable], sql: str, limits: Limits) -> Qu
 
 
 def _converse(
-    child: "subprocess.Popen[bytes]", by_name: dict[tuple[str, str], ReadableTable], sql: str, limits: Limits
+    child: "subprocess.Popen[bytes]", by_name: dict[tuple[str, str], ReadableTable], sql: str, limits: QueryLimits
 ) -> dict[str, Any] | None:
     """The child's last word; None if it ended without one."""
     job = {
@@ -115,7 +115,7 @@ def _converse(
     return None
 
 
-def _tables(tables: Sequence[ReadableTable], dead: IO[bytes], limits: Limits) -> dict[str, Any]:
+def _tables(tables: Sequence[ReadableTable], dead: IO[bytes], limits: QueryLimits) -> dict[str, Any]:
     """What the child needs to read the tables; dead positions go into the file `dead`."""
     described, marked = [], []
     for table in tables:

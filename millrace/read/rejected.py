@@ -39,14 +39,14 @@ Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class RowPlace:
     """Where a rejected row stands in its import."""
 
     chunk: int
     row: int
 
 
-BEGINNING = Place(-1, -1)
+BEGINNING = RowPlace(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class Rejected:
 class _Run:
     """Rows of one chunk that follow each other in one file."""
 
-    first: Place
+    first: RowPlace
     name: str
     positions: Positions = field(compare=False)
 
 
-def rejected_rows(store: Store, import_id: str, after: Place = BEGINNING) -> Iterator[Rejected]:
+def rejected_rows(store: Store, import_id: str, after: RowPlace = BEGINNING) -> Iterator[Rejected]:
     """The rejected rows behind a place, as the error store has them now."""
     files = {file.name: file for file in load(store).files.values() if _may_hold(file, import_id)}
     spans = {name: _chunk_span(store, name, import_id) for name in files}
@@ -126,7 +126,7 @@ def _row_group(group: Any, columns: dict[str, int]) -> _RowGroup:
     return _RowGroup(**known)
 
 
-def _runs(store: Store, file: AddFile, import_id: str, after: Place) -> Iterable[_Run]:
+def _runs(store: Store, file: AddFile, import_id: str, after: RowPlace) -> Iterable[_Run]:
     is_compacted = not file.name.startswith(f"{import_id}-")
     with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
         keys = parquet.read(["chunk", "row", "_import"] if is_compacted else ["chunk", "row"], use_threads=False)
@@ -141,7 +141,7 @@ def _runs(store: Store, file: AddFile, import_id: str, after: Place) -> Iterable
     cuts = np.flatnonzero(chunk[1:] != chunk[:-1]) + 1
     for part in np.split(np.arange(len(positions)), cuts):
         if len(part):
-            yield _Run(Place(int(chunk[part[0]]), int(row[part[0]])), file.name, positions[part])
+            yield _Run(RowPlace(int(chunk[part[0]]), int(row[part[0]])), file.name, positions[part])
 
 
 def _integers(column: pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -26,7 +26,7 @@ SEEN_SECONDS, LOOK_SECONDS = 5.0, 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownSecret:
     secret: bytes
     since: float
     until: float
@@ -76,7 +76,7 @@ class Keyring:
     def __init__(self, keys: WrappedKeys, keeper: Callable[[], Kms]) -> None:
         self._keys = keys
         self._keeper = keeper
-        self._known: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], _KnownSecret] = OrderedDict()
         self._hours: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -165,7 +165,7 @@ class Keyring:
 
     def _remember(self, tenant: str, key: str, secret: bytes) -> None:
         with self._lock:
-            self._known[tenant, key] = _Known(secret, time.time(), time.monotonic() + KNOWN_SECONDS)
+            self._known[tenant, key] = _KnownSecret(secret, time.time(), time.monotonic() + KNOWN_SECONDS)
             self._known.move_to_end((tenant, key))
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)

@@ -17,7 +17,7 @@ from millrace.validate.cells import holds_bytes, is_nested, typed_cells
 from millrace.validate.conforming import conformed
 from millrace.validate.deep import broken_inside, declared
 from millrace.validate.encoded import is_encoded, typed_integers
-from millrace.validate.faults import Fault, Rows, indices, lossy, same
+from millrace.validate.faults import RowFault, Rows, indices, lossy, same
 from millrace.validate.halving import cast_each
 from millrace.validate.text import Outcome, called, meaning
 
@@ -50,7 +50,7 @@ def plain(given: pa.Array) -> pa.Array:
     return given
 
 
-def _refused(column: Column, given: pa.Array, rows: Rows, why: str) -> list[Fault]:
+def _refused(column: Column, given: pa.Array, rows: Rows, why: str) -> list[RowFault]:
     if not len(rows):
         return []
     return [same(rows, column.name, "type", why, as_text(given.take(pa.array(rows))))]
@@ -97,7 +97,7 @@ def _cast(column: Column, name: str, given: pa.Array) -> Outcome:
     return _finite(column, given, values, faults) if name == "float" else (values, faults)
 
 
-def _finite(column: Column, given: pa.Array, values: pa.Array, faults: list[Fault]) -> Outcome:
+def _finite(column: Column, given: pa.Array, values: pa.Array, faults: list[RowFault]) -> Outcome:
     """A double too large for float would become infinite in silence."""
     if not pat.is_float64(given.type):
         return values, faults

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
-from millrace.validate.faults import Fault, Found, Rows, indices, listed, lossy, same
+from millrace.validate.faults import Found, RowFault, Rows, indices, listed, lossy, same
 from millrace.validate.json_values import Misfit, as_text, fit
 from millrace.validate.text import Outcome, typed_text
 
@@ -36,7 +36,7 @@ def is_utf8(body: bytes) -> bool:
 
 def typed_cells(column: Column, cells: pa.Array, *, clean: bool, has_nul: bool) -> Outcome:
     """Binary cells as the column's type. `clean`: all are known to be UTF-8; `has_nul`: some may hold a NUL."""
-    faults: list[Fault] = []
+    faults: list[RowFault] = []
     if not holds_bytes(column):
         if not clean:
             cells, found = without_broken_text(column, cells)

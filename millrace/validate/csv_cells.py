@@ -15,7 +15,7 @@ _HIGH_BYTES_HIDDEN = bytes(range(128)) + b"?" * 128
 
 
 @dataclass(frozen=True, slots=True)
-class Cells:
+class CsvCells:
     """`columns`: binary arrays by name, null where the cell is the unquoted null text. `positions`: the chunk's row of
     each of their cells (None: all in order). `miscounted`: rows with `counts` cells, which are too many or too few."""
 
@@ -26,14 +26,14 @@ class Cells:
     rows: int
 
 
-def read_cells(body: bytes, layout: TextLayout, wanted: set[str], *, clean: bool) -> Cells:
+def read_cells(body: bytes, layout: TextLayout, wanted: set[str], *, clean: bool) -> CsvCells:
     """The cells of the wanted columns; `clean` says that the body is UTF-8. Raises pyarrow.ArrowInvalid if it is no CSV."""
     table, miscounted, counts = _read(body, layout, wanted, clean)
     rows = table.num_rows + len(miscounted)
     named = dict(zip(_included(layout, wanted), table.columns, strict=True))
     columns = {layout.columns[place]: _one_array(column) for place, column in named.items()}
     positions = np.delete(np.arange(rows, dtype=np.int64), miscounted) if len(miscounted) else None
-    return Cells(columns, positions, miscounted, counts, rows)
+    return CsvCells(columns, positions, miscounted, counts, rows)
 
 
 def _included(layout: TextLayout, wanted: set[str]) -> list[int]:

@@ -9,24 +9,24 @@ from millrace.model.columns import column_of
 from millrace.model.stored_types import Avro
 from millrace.validate.cells import typed_cells
 from millrace.validate.encoded import is_encoded, typed_integers
-from millrace.validate.faults import Fault, Rows, indices
+from millrace.validate.faults import RowFault, Rows, indices
 from millrace.validate.json_values import unwrapped
 from millrace.validate.text import meaning
 
 
-def broken_inside(name: str, avro: Avro, array: pa.Array) -> list[Fault]:
+def broken_inside(name: str, avro: Avro, array: pa.Array) -> list[RowFault]:
     """The faults below the top level of column `name`; their rows are the array's."""
     return [
-        Fault(fault.rows, name, fault.rule, _placed(fault), fault.values)
+        RowFault(fault.rows, name, fault.rule, _placed(fault), fault.values)
         for fault in _inside(avro, array, np.arange(len(array), dtype=np.int64), "")
     ]
 
 
-def _placed(fault: Fault) -> pa.Array:
+def _placed(fault: RowFault) -> pa.Array:
     return pc.binary_join_element_wise(fault.column or "", fault.messages, " ")
 
 
-def _inside(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
+def _inside(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[RowFault]:
     kind = avro if isinstance(avro, str) else avro["type"]
     if kind == "record":
         return _in_record(avro, array, rows, where)
@@ -42,27 +42,27 @@ def _inside(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
     return _in_leaf(avro, array, rows, where)
 
 
-def _in_record(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
+def _in_record(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[RowFault]:
     present = indices(pc.is_valid(array))
     kept = array.take(pa.array(present))
-    faults: list[Fault] = []
+    faults: list[RowFault] = []
     for place, field in enumerate(avro["fields"]):
         path = f"{where}.{field['name']}".lstrip(".")
         faults += _child(field["type"], pc.struct_field(kept, [place]), rows[present], path)
     return faults
 
 
-def _child(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
+def _child(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[RowFault]:
     inner, nullable = unwrapped(avro)
-    faults: list[Fault] = []
+    faults: list[RowFault] = []
     if array.null_count and not nullable:
         empty = rows[indices(pc.is_null(array))]
         messages = pa.repeat(pa.scalar("is required and has no value"), len(empty))
-        faults.append(Fault(empty, where, "required", messages, pa.nulls(len(empty), pa.string())))
+        faults.append(RowFault(empty, where, "required", messages, pa.nulls(len(empty), pa.string())))
     return faults + _inside(inner, array, rows, where)
 
 
-def _in_leaf(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[Fault]:
+def _in_leaf(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[RowFault]:
     leaf = column_of(where, avro, nullable=True)
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         faults = typed_cells(leaf, array.view(pa.binary()), clean=False, has_nul=True)[1]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.model.columns import DELETED_COLUMN
-from millrace.validate.faults import Fault, Rows, indices, lossy, same
+from millrace.validate.faults import RowFault, Rows, indices, lossy, same
 from millrace.validate.parsed import Parsed
 
 Flags = npt.NDArray[np.bool_]
@@ -19,7 +19,7 @@ _FALSE = pa.array(["false", "f", "0", ""])
 _ANY_COLUMN = "unknown_field"
 
 
-def sort_out(parsed: Parsed, keys: tuple[str, ...], *, all_delete: bool) -> tuple[list[Fault], Flags | None]:
+def sort_out(parsed: Parsed, keys: tuple[str, ...], *, all_delete: bool) -> tuple[list[RowFault], Flags | None]:
     """The faults that count, and which of the entries delete their key (None: none of them)."""
     deleted, strange = _told(parsed, all_delete)
     faults = parsed.faults + strange
@@ -33,7 +33,7 @@ def sort_out(parsed: Parsed, keys: tuple[str, ...], *, all_delete: bool) -> tupl
     return faults, deleted
 
 
-def _told(parsed: Parsed, all_delete: bool) -> tuple[Flags | None, list[Fault]]:
+def _told(parsed: Parsed, all_delete: bool) -> tuple[Flags | None, list[RowFault]]:
     if all_delete:
         return np.ones(parsed.rows if parsed.positions is None else len(parsed.positions), np.bool_), []
     if parsed.marks is None:
@@ -42,7 +42,7 @@ def _told(parsed: Parsed, all_delete: bool) -> tuple[Flags | None, list[Fault]]:
     return deleted, [fault.at(parsed.positions) for fault in faults]
 
 
-def _read_marks(text: pa.Array) -> tuple[Flags, list[Fault]]:
+def _read_marks(text: pa.Array) -> tuple[Flags, list[RowFault]]:
     """Only ASCII is folded and trimmed, so it does not matter whether the text is valid."""
     plain = pc.ascii_lower(pc.ascii_trim(text, " \t"))
     deleted = pc.is_in(plain, _TRUE)
@@ -54,7 +54,7 @@ def _read_marks(text: pa.Array) -> tuple[Flags, list[Fault]]:
     return deleted.to_numpy(zero_copy_only=False), faults
 
 
-def _about_keys(faults: list[Fault], keys: tuple[str, ...], deleted: Rows, rows: int) -> list[Fault]:
+def _about_keys(faults: list[RowFault], keys: tuple[str, ...], deleted: Rows, rows: int) -> list[RowFault]:
     """The faults without those that deleted rows have beside their keys."""
     is_deleted = np.zeros(rows, np.bool_)
     is_deleted[deleted] = True

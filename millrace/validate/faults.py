@@ -18,7 +18,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RowFault:
     """One rule broken in one column by many rows; `messages` and `values` run along `rows`."""
 
     rows: Rows
@@ -27,16 +27,16 @@ class Fault:
     messages: pa.Array
     values: pa.Array
 
-    def at(self, positions: Rows | None) -> "Fault":
+    def at(self, positions: Rows | None) -> "RowFault":
         """The same fault with its rows renumbered by `positions`."""
         if positions is None:
             return self
-        return Fault(positions[self.rows], self.column, self.rule, self.messages, self.values)
+        return RowFault(positions[self.rows], self.column, self.rule, self.messages, self.values)
 
-    def only(self, entries: Rows) -> "Fault":
+    def only(self, entries: Rows) -> "RowFault":
         """The same fault in some of its rows, given by their places in it."""
         picks = pa.array(entries)
-        return Fault(self.rows[entries], self.column, self.rule, self.messages.take(picks), self.values.take(picks))
+        return RowFault(self.rows[entries], self.column, self.rule, self.messages.take(picks), self.values.take(picks))
 
 
 def indices(mask: pa.Array) -> Rows:
@@ -44,16 +44,16 @@ def indices(mask: pa.Array) -> Rows:
     return np.flatnonzero(mask.to_numpy(zero_copy_only=False)).astype(np.int64, copy=False)
 
 
-def same(rows: Rows, column: str | None, rule: str, message: str, values: pa.Array | None = None) -> Fault:
+def same(rows: Rows, column: str | None, rule: str, message: str, values: pa.Array | None = None) -> RowFault:
     """A fault whose message is the same for every row."""
     known = pa.nulls(len(rows), pa.string()) if values is None else clipped(values, MAX_VALUE)
-    return Fault(rows, column, rule, pa.repeat(pa.scalar(message), len(rows)), known)
+    return RowFault(rows, column, rule, pa.repeat(pa.scalar(message), len(rows)), known)
 
 
-def worded(rows: Rows, column: str, rule: str, before: str, text: pa.Array, after: str) -> Fault:
+def worded(rows: Rows, column: str, rule: str, before: str, text: pa.Array, after: str) -> RowFault:
     """A fault whose message shows the cell's text between `before` and `after`."""
     messages = pc.binary_join_element_wise(before, shown(text), after, "")
-    return Fault(rows, column, rule, messages, clipped(text, MAX_VALUE))
+    return RowFault(rows, column, rule, messages, clipped(text, MAX_VALUE))
 
 
 class Found(NamedTuple):
@@ -66,7 +66,7 @@ class Found(NamedTuple):
     value: str | None
 
 
-def listed(found: list[Found]) -> list[Fault]:
+def listed(found: list[Found]) -> list[RowFault]:
     """Faults found one by one, gathered by column and rule."""
     groups: dict[tuple[str | None, str], list[Found]] = {}
     for one in found:
@@ -74,10 +74,12 @@ def listed(found: list[Found]) -> list[Fault]:
     return [_gathered(column, rule, group) for (column, rule), group in groups.items()]
 
 
-def _gathered(column: str | None, rule: str, group: list[Found]) -> Fault:
+def _gathered(column: str | None, rule: str, group: list[Found]) -> RowFault:
     rows = np.array([one.row for one in group], np.int64)
     messages = pa.array([one.message for one in group], pa.string())
-    return Fault(rows, column, rule, messages, clipped(pa.array([one.value for one in group], pa.string()), MAX_VALUE))
+    return RowFault(
+        rows, column, rule, messages, clipped(pa.array([one.value for one in group], pa.string()), MAX_VALUE)
+    )
 
 
 def clipped(text: pa.Array, length: int) -> pa.Array:
@@ -105,7 +107,7 @@ def shown(text: pa.Array) -> pa.Array:
     return pc.if_else(pc.greater(pc.utf8_length(text), MAX_SHOWN), short, text)
 
 
-def reasons_by_row(faults: Sequence[Fault]) -> tuple[Rows, pa.ListArray]:
+def reasons_by_row(faults: Sequence[RowFault]) -> tuple[Rows, pa.ListArray]:
     """The faulty rows in order, and for each the list of everything wrong with it, as the faults are ordered."""
     rows = np.concatenate([fault.rows for fault in faults])
     order = np.argsort(rows, kind="stable")

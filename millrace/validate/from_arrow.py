@@ -14,7 +14,7 @@ from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.fields import assigned
 from millrace.validate.absent import absent_column
 from millrace.validate.arrow_columns import as_text, plain, typed_column
-from millrace.validate.faults import Fault, Rows, indices
+from millrace.validate.faults import RowFault, Rows, indices
 from millrace.validate.parsed import Originals, Parsed, Undecodable, long_keys, missing
 from millrace.validate.reading import Reading
 from millrace.validate.rescue import arrow_parts, rescued
@@ -62,7 +62,7 @@ def _marks(table: pa.Table) -> pa.Array:
 
 
 def _typed(column: Column, is_key: bool, given: pa.Array) -> Outcome:
-    faults: list[Fault] = []
+    faults: list[RowFault] = []
     if given.null_count and (is_key or not column.nullable):
         faults.append(missing(column, is_key, indices(pc.is_null(given))))
     values, found = typed_column(column, given)

@@ -16,7 +16,7 @@ from millrace.model.errors import Invalid
 from millrace.model.fields import assigned
 from millrace.model.stored_types import Avro
 from millrace.validate.avro_values import ESCAPED, array_of, readable, spoken
-from millrace.validate.faults import Fault, Found, listed
+from millrace.validate.faults import Found, RowFault, listed
 from millrace.validate.from_arrow import parse_table
 from millrace.validate.json_values import as_text
 from millrace.validate.parsed import Parsed, Undecodable
@@ -67,7 +67,7 @@ def _texts(values: list[Any]) -> pa.Array:
     return pa.array([None if value is None else readable(as_text(value)) for value in values], pa.string())
 
 
-def _others(fields: list[Avro], records: list[Any], reading: Reading) -> tuple[dict[str, pa.Array], list[Fault]]:
+def _others(fields: list[Avro], records: list[Any], reading: Reading) -> tuple[dict[str, pa.Array], list[RowFault]]:
     parts, faults = {}, []
     names = unknown((field["name"] for field in fields), reading.columns) if reading.rescues else []
     for field in fields:

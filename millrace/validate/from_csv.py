@@ -14,8 +14,8 @@ from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.fields import assigned
 from millrace.validate.absent import absent_column
 from millrace.validate.cells import is_utf8, typed_cells
-from millrace.validate.csv_cells import Cells, read_cells
-from millrace.validate.faults import Fault, Rows, indices
+from millrace.validate.csv_cells import CsvCells, read_cells
+from millrace.validate.faults import RowFault, Rows, indices
 from millrace.validate.open_quote import unclosed_quote
 from millrace.validate.parsed import Originals, Parsed, Undecodable, long_keys, missing, slices
 from millrace.validate.reading import Reading
@@ -56,7 +56,7 @@ def parse_csv(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     )
 
 
-def _rescued(cells: Cells, names: list[str], entries: int, clean: bool) -> Outcome:
+def _rescued(cells: CsvCells, names: list[str], entries: int, clean: bool) -> Outcome:
     parts, faults = {}, []
     for name in names:
         parts[name], found = text_parts(name, cells.columns[name], clean=clean)
@@ -64,13 +64,13 @@ def _rescued(cells: Cells, names: list[str], entries: int, clean: bool) -> Outco
     return rescued(parts, entries), faults
 
 
-def _miscounted(cells: Cells, layout: TextLayout) -> list[Fault]:
+def _miscounted(cells: CsvCells, layout: TextLayout) -> list[RowFault]:
     if not len(cells.miscounted):
         return []
     counts = pa.array(cells.counts)
     noun = pc.if_else(pc.equal(counts, 1), " cell, the file has ", " cells, the file has ")
     messages = pc.binary_join_element_wise("has ", counts.cast(pa.string()), noun, f"{len(layout.columns)} columns", "")
-    return [Fault(cells.miscounted, None, "columns", messages, pa.nulls(len(counts), pa.string()))]
+    return [RowFault(cells.miscounted, None, "columns", messages, pa.nulls(len(counts), pa.string()))]
 
 
 def _originals(body: bytes, layout: TextLayout, rows: Rows) -> Originals:

@@ -17,7 +17,7 @@ from millrace.arrow.types import arrow_type
 from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import Column
-from millrace.validate.faults import Fault, Found, Rows, listed
+from millrace.validate.faults import Found, RowFault, Rows, listed
 from millrace.validate.json_columns import typed_values
 from millrace.validate.json_fields import Object, marks, picked, refused, renamed, rescued
 from millrace.validate.json_values import as_text
@@ -53,7 +53,7 @@ def parse_jsonl(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     return Parsed(columns, positions, faults, len(lines), originals, told, kept)
 
 
-def _objects(lines: list[bytes], loads: Callable[[bytes], Any]) -> tuple[list[Object], list[Fault]]:
+def _objects(lines: list[bytes], loads: Callable[[bytes], Any]) -> tuple[list[Object], list[RowFault]]:
     """The objects in order, and the lines that are none."""
     values: list[Any] = []
     found: list[Found] = []
@@ -67,7 +67,7 @@ def _objects(lines: list[bytes], loads: Callable[[bytes], Any]) -> tuple[list[Ob
     return _only_objects(values, found, len(lines))
 
 
-def _only_objects(values: list[Any], found: list[Found], rows: int) -> tuple[list[Object], list[Fault]]:
+def _only_objects(values: list[Any], found: list[Found], rows: int) -> tuple[list[Object], list[RowFault]]:
     if set(map(type, values)) <= {dict}:
         return values, listed(found)
     places = np.delete(np.arange(rows), [one.row for one in found])
@@ -94,7 +94,7 @@ def _holds_decimal(kind: pa.DataType) -> bool:
 
 
 def _typed(column: Column, is_key: bool, values: Sequence[Any]) -> Outcome:
-    faults: list[Fault] = []
+    faults: list[RowFault] = []
     if (is_key or not column.nullable) and None in values:
         absent = np.array([row for row, value in enumerate(values) if value is None], np.int64)
         faults.append(missing(column, is_key, absent))

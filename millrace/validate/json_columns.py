@@ -13,7 +13,7 @@ from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.validate.cells import blanked, is_nested, one_by_one, without_nul
 from millrace.validate.encoded import is_encoded, typed_integers
-from millrace.validate.faults import Fault, Found, indices, listed, worded
+from millrace.validate.faults import Found, RowFault, indices, listed, worded
 from millrace.validate.json_values import Misfit, as_text, fit
 from millrace.validate.text import Outcome, meaning, typed_text
 
@@ -43,7 +43,7 @@ def typed_values(column: Column, values: Sequence[Any]) -> Outcome:
 
 def _without_strangers(
     column: Column, values: Sequence[Any], expected: frozenset[type]
-) -> tuple[Sequence[Any], list[Fault]]:
+) -> tuple[Sequence[Any], list[RowFault]]:
     strangers = set(map(type, values)) - expected - {type(None)}
     if not strangers:
         return values, []
@@ -79,7 +79,7 @@ def _typed(column: Column, name: str, values: Sequence[Any]) -> Outcome:
 
 def _text(column: Column, values: Sequence[Any]) -> Outcome:
     text = pa.array(values, pa.string())
-    faults: list[Fault] = []
+    faults: list[RowFault] = []
     if column.kind not in ("bytes", "fixed") or column.logical:
         text, faults = without_nul(column, text)
     typed, found = typed_text(column, text)

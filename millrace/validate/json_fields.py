@@ -12,7 +12,7 @@ import pyarrow as pa
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.defaults import stored_default
 from millrace.model.fields import assigned
-from millrace.validate.faults import Fault, Found, listed
+from millrace.validate.faults import Found, RowFault, listed
 from millrace.validate.json_values import as_text
 from millrace.validate.reading import Reading
 from millrace.validate.rescue import written
@@ -65,7 +65,7 @@ def marks(objects: list[Object]) -> pa.Array | None:
     return pa.array([None if value is None else as_text(value) for value in values], pa.string())
 
 
-def refused(objects: list[Object], reading: Reading) -> list[Fault]:
+def refused(objects: list[Object], reading: Reading) -> list[RowFault]:
     """The faults of objects with fields that the table does not know."""
     found = []
     for row, strange in _strangers(objects, reading):

@@ -15,7 +15,7 @@ from millrace.model.formats import every_format, format_of_chunks, load
 from millrace.model.table import Definition
 from millrace.validate.accepted import accepted_rows, numbered
 from millrace.validate.deletes import sort_out
-from millrace.validate.faults import Fault, Rows, reasons_by_row, same
+from millrace.validate.faults import RowFault, Rows, reasons_by_row, same
 from millrace.validate.parsed import Parsed, Undecodable
 from millrace.validate.quality_facts import Keys, chunk_facts
 from millrace.validate.reading import Reading, reading_of
@@ -29,7 +29,7 @@ for _each in every_format():
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedChunk:
     """`accepted` has the stored schema, `rejected` that of the errors table; it is None where no row was rejected.
 
     `keys` holds the hashed keys of the rules that ask whether rows are unique in their import."""
@@ -40,7 +40,7 @@ class Judged:
     keys: Keys = field(default_factory=dict)
 
 
-def judge(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
+def judge(header: ChunkHeader, body: bytes, definition: Definition) -> JudgedChunk:
     """The verdict on every row of a chunk whose body is decompressed and has the checksum of its header."""
     if header.oversize is not None:
         return _refused_whole(header, body, definition, header.oversize.rule, header.oversize.message, failure=None)
@@ -59,12 +59,12 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> Judged:
     accepted = accepted_rows(header, parsed, reading, definition, bad, deleted)
     verdict = _verdict(header, rejected=0 if bad is None else len(bad))
     if not has_rules:
-        return Judged(accepted, rejected, verdict)
+        return JudgedChunk(accepted, rejected, verdict)
     facts, keys = chunk_facts(header, definition, accepted, broken, bad)
-    return Judged(accepted, rejected, replace(verdict, quality=facts), keys)
+    return JudgedChunk(accepted, rejected, replace(verdict, quality=facts), keys)
 
 
-def _rejected(header: ChunkHeader, parsed: Parsed, faults: list[Fault]) -> tuple[Rows, pa.Table]:
+def _rejected(header: ChunkHeader, parsed: Parsed, faults: list[RowFault]) -> tuple[Rows, pa.Table]:
     bad, reasons = reasons_by_row(faults)
     originals = parsed.originals(bad)
     # Rows picked from all over a file do not lie as many lines behind its first as they do here.
@@ -73,15 +73,15 @@ def _rejected(header: ChunkHeader, parsed: Parsed, faults: list[Fault]) -> tuple
     return bad, pa.table([numbered(header, bad), lines, originals.raw, reasons], schema=REJECTED_SCHEMA)
 
 
-def ignore(header: ChunkHeader, definition: Definition) -> Judged:
+def ignore(header: ChunkHeader, definition: Definition) -> JudgedChunk:
     """The verdict on a chunk whose import was stopped before its turn."""
     verdict = ChunkVerdict(
         header.import_id, header.number, header.version, header.rows, 0, 0, header.rows, checksum=header.checksum
     )
-    return Judged(_none_accepted(definition), None, verdict)
+    return JudgedChunk(_none_accepted(definition), None, verdict)
 
 
-def fail(header: ChunkHeader, body: bytes, definition: Definition, message: str) -> Judged:
+def fail(header: ChunkHeader, body: bytes, definition: Definition, message: str) -> JudgedChunk:
     """The verdict on a chunk that cannot be judged at all."""
     return _refused_whole(header, body[:MAX_FAILED_BYTES], definition, "undecodable", message, failure=message)
 
@@ -104,12 +104,12 @@ def _none_accepted(definition: Definition) -> pa.Table:
 
 def _refused_whole(
     header: ChunkHeader, raw: bytes, definition: Definition, rule: str, message: str, *, failure: str | None
-) -> Judged:
+) -> JudgedChunk:
     _, reasons = reasons_by_row([same(np.zeros(1, np.int64), None, rule, message)])
     row = header.row_numbers[0] if header.row_numbers else header.first_row
     record = [pa.array([row]), pa.array([header.first_line]), pa.array([raw], pa.binary()), reasons]
     verdict = _verdict(header, rejected=header.rows, failure=failure)
-    return Judged(_none_accepted(definition), pa.table(record, schema=REJECTED_SCHEMA), verdict)
+    return JudgedChunk(_none_accepted(definition), pa.table(record, schema=REJECTED_SCHEMA), verdict)
 
 
 def _verdict(header: ChunkHeader, *, rejected: int, failure: str | None = None) -> ChunkVerdict:

@@ -4,11 +4,11 @@ import numpy as np
 
 from millrace.formats.csv_rows import row_spans
 from millrace.model.chunk import TextLayout
-from millrace.validate.csv_cells import Cells
-from millrace.validate.faults import Fault, same
+from millrace.validate.csv_cells import CsvCells
+from millrace.validate.faults import RowFault, same
 
 
-def unclosed_quote(body: bytes, layout: TextLayout, cells: Cells) -> list[Fault]:
+def unclosed_quote(body: bytes, layout: TextLayout, cells: CsvCells) -> list[RowFault]:
     """The fault of the last row if it ends inside quotes."""
     if not cells.rows or not _suspect(body, layout, cells):
         return []
@@ -18,7 +18,7 @@ def unclosed_quote(body: bytes, layout: TextLayout, cells: Cells) -> list[Fault]
     return [same(np.array([cells.rows - 1]), None, "unclosed_quote", "has a quote that is never closed")]
 
 
-def _suspect(body: bytes, layout: TextLayout, cells: Cells) -> bool:
+def _suspect(body: bytes, layout: TextLayout, cells: CsvCells) -> bool:
     """Cheap, and true for every chunk that ends inside quotes: then its last cell has the line end that ends the body."""
     last_row = cells.rows - 1
     if not body.endswith((b"\n", b"\r")) or (len(cells.miscounted) and cells.miscounted[-1] == last_row):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.model.columns import Column
-from millrace.validate.faults import Fault, Rows, indices, lossy, same
+from millrace.validate.faults import RowFault, Rows, indices, lossy, same
 
 MAX_KEY_BYTES = 1024
 
@@ -30,7 +30,7 @@ class Parsed:
 
     columns: list[pa.Array]
     positions: Rows | None
-    faults: list[Fault]
+    faults: list[RowFault]
     rows: int
     originals: Callable[[Rows], Originals]
     marks: pa.Array | None = None
@@ -41,14 +41,14 @@ class Undecodable(Exception):
     """The chunk as a whole cannot be read; the message is a sentence for people."""
 
 
-def missing(column: Column, is_key: bool, rows: Rows) -> Fault:
+def missing(column: Column, is_key: bool, rows: Rows) -> RowFault:
     """The fault of rows that have no value where there must be one."""
     if is_key:
         return same(rows, column.name, "primary_key", "is part of the primary key and has no value")
     return same(rows, column.name, "required", "is required and has no value")
 
 
-def long_keys(column: Column, values: pa.Array) -> list[Fault]:
+def long_keys(column: Column, values: pa.Array) -> list[RowFault]:
     """Key cells that are too long to be looked up."""
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)) or not len(values):
         return []

@@ -16,7 +16,7 @@ import pyarrow.types as pat
 from millrace.model.columns import column_of
 from millrace.validate.arrow_columns import as_text, plain
 from millrace.validate.cells import without_broken_text
-from millrace.validate.faults import Fault
+from millrace.validate.faults import RowFault
 from millrace.validate.text import Outcome
 
 # Below what orjson writes, so that it never depends on the caller's stack.
@@ -40,7 +40,7 @@ def rescued(parts: Mapping[str, pa.Array], rows: int) -> pa.Array:
 
 def text_parts(name: str, cells: pa.Array, *, clean: bool) -> Outcome:
     """Cells of a CSV column as JSON strings; `clean`: all are known to be UTF-8."""
-    faults: list[Fault] = []
+    faults: list[RowFault] = []
     if not clean:
         cells, faults = without_broken_text(column_of(name, "string", nullable=True), cells)
     return _quoted(cells.view(pa.string())), faults

@@ -19,7 +19,7 @@ from millrace.model.rules import OF_ROWS, REJECT, Rule
 from millrace.model.table import Definition
 from millrace.validate.deletes import Flags
 from millrace.validate.expressions import comparable, evaluate, literal
-from millrace.validate.faults import Fault, Rows, lossy, same
+from millrace.validate.faults import RowFault, Rows, lossy, same
 from millrace.validate.parsed import Parsed
 from millrace.validate.reading import Reading
 
@@ -31,12 +31,17 @@ _DAY_US = 86_400_000_000
 class Broken:
     """`faults` are those of rules that reject; `rows` says of every rule which rows of the chunk break it."""
 
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[RowFault] = field(default_factory=list)
     rows: dict[str, Rows] = field(default_factory=dict)
 
 
 def check_rows(
-    parsed: Parsed, reading: Reading, definition: Definition, version: int, deleted: Flags | None, faults: list[Fault]
+    parsed: Parsed,
+    reading: Reading,
+    definition: Definition,
+    version: int,
+    deleted: Flags | None,
+    faults: list[RowFault],
 ) -> Broken:
     """`version` is the chunk's: the only clock there is."""
     rules = [rule for rule in definition.rules if rule.kind in OF_ROWS]
@@ -64,7 +69,7 @@ def _asked(parsed: Parsed, deleted: Flags | None) -> Flags:
     return np.ones(len(parsed.columns[0]), np.bool_) if deleted is None else ~deleted
 
 
-def _unread(parsed: Parsed, faults: list[Fault]) -> Flags:
+def _unread(parsed: Parsed, faults: list[RowFault]) -> Flags:
     """Entries that have a null where something stood that could not be read: that is their reason, not that it is missing."""
     bad = np.zeros(parsed.rows, np.bool_)
     for fault in faults:
@@ -146,7 +151,7 @@ _TESTS: dict[str, Callable[[Rule, Column, pa.Array], pa.Array]] = {
 }
 
 
-def _fault(rule: Rule, columns: Columns, entries: Rows, rows: Rows) -> Fault:
+def _fault(rule: Rule, columns: Columns, entries: Rows, rows: Rows) -> RowFault:
     column = rule.columns[0] if rule.columns else None
     shown = None if column is None else _shown(columns[column].take(pa.array(entries)))
     return same(rows, column, rule.name, wording(rule), shown)

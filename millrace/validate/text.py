@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.validate import moments
-from millrace.validate.faults import Fault, Rows, indices, lossy, same, worded
+from millrace.validate.faults import RowFault, Rows, indices, lossy, same, worded
 from millrace.validate.halving import cast_each
 
-Outcome = tuple[pa.Array, list[Fault]]
+Outcome = tuple[pa.Array, list[RowFault]]
 
 _TRUE = pa.array(["true", "t", "yes", "y", "1"])
 _BOOLEAN = pa.array([*_TRUE.to_pylist(), "false", "f", "no", "n", "0"])
@@ -85,13 +85,13 @@ def _polars(dtype: Any) -> Callable[[pa.Array], pa.Array]:
     return parse
 
 
-def _none_of(column: Column, text: pa.Array, bad: Rows) -> list[Fault]:
+def _none_of(column: Column, text: pa.Array, bad: Rows) -> list[RowFault]:
     if not len(bad):
         return []
     return [worded(bad, column.name, "type", "'", text.take(pa.array(bad)), f"' is not {called(meaning(column))}")]
 
 
-def _unfit(column: Column, text: pa.Array, bad: Rows, shape: str, limits: str) -> list[Fault]:
+def _unfit(column: Column, text: pa.Array, bad: Rows, shape: str, limits: str) -> list[RowFault]:
     """Bad cells that look like a number are too big, the others are none."""
     if not len(bad):
         return []

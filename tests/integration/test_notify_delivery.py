@@ -16,10 +16,10 @@ import pytest
 from sqlalchemy import delete, insert, select
 
 from millrace.model.errors import Clash, Invalid, Missing
-from millrace.notify import line, queue
+from millrace.notify import queue, subscription_sender
 from millrace.notify.notifier import Notifier
 from millrace.notify.pace import Pace
-from millrace.notify.queue import Queue
+from millrace.notify.queue import EventQueue
 from millrace.notify.subscription import AS_THEY_COME, IN_ORDER
 from millrace.notify.subscriptions import Subscriptions, Wanted
 from millrace.outbound.addresses import parse_target
@@ -174,7 +174,7 @@ def test_one_at_a_time_or_several_at_once(store: Store, target: HookTarget) -> N
     ids = happen(store, *["import.completed"] * 40)
     with notifying(store):
         wait_until(lambda: shown(store, "loose")["delivered"] == 40, SOON, "all to arrive")
-    assert 1 < target.most_at_once <= line.AT_ONCE
+    assert 1 < target.most_at_once <= subscription_sender.AT_ONCE
     assert sorted(target.ids[12:]) == sorted(ids)
 
 
@@ -191,8 +191,8 @@ def test_as_they_come_does_not_wait_for_the_one_that_fails(store: Store, target:
 
 
 def test_a_dead_target_delays_nobody_else(store: Store, target: HookTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "HEALTHY_CONNECTIONS", 4)
-    monkeypatch.setattr(line, "FAILING_CONNECTIONS", 2)
+    monkeypatch.setattr(subscription_sender, "HEALTHY_CONNECTIONS", 4)
+    monkeypatch.setattr(subscription_sender, "FAILING_CONNECTIONS", 2)
 
     async def impatient(*args: Any) -> Any:
         return await post(*args, seconds=0.3)
@@ -431,5 +431,5 @@ def test_the_queue_works_on_postgresql_too(postgres_dsn: str, target: HookTarget
     with notifying(store):
         wait_until(lambda: shown(store)["delivered"] == 2, SOON, "both to arrive")
     assert target.ids == [ids[0], ids[0], ids[2]]
-    assert Queue(store).newest(0) == {"acme": 3}
+    assert EventQueue(store).newest(0) == {"acme": 3}
     store.close()

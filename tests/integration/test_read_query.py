@@ -23,7 +23,7 @@ from millrace.lake.table import LakeTable
 from millrace.model.errors import Invalid, MillraceError, TooLarge
 from millrace.read import query as query_module
 from millrace.read.catalogue import TableStatus, table_status
-from millrace.read.query import Limits, QueryResult, ReadableTable, run_query
+from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_query
 
 DECLARED = pa.schema([("id", pa.int64()), ("filename", pa.string())])
 
@@ -61,8 +61,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-def ask(lake: Lake, sql: str, limits: Limits | None = None) -> QueryResult:
-    return run_query([lake.readable("acme", "orders"), lake.readable("acme", "nothing")], sql, limits or Limits())
+def ask(lake: Lake, sql: str, limits: QueryLimits | None = None) -> QueryResult:
+    return run_query([lake.readable("acme", "orders"), lake.readable("acme", "nothing")], sql, limits or QueryLimits())
 
 
 def test_a_view_shows_each_key_once_at_its_newest_version(lake: Lake) -> None:
@@ -92,7 +92,7 @@ def test_a_file_older_than_a_column_gives_null_for_it(tmp_path: Path) -> None:
         lake.open("acme", "grown", wider), [{"id": 2, "filename": "b", "file_row_number": Decimal("1.50")}], version=2
     )
     readable = [lake.readable("acme", "grown", pa.schema([*wider, ("later", pa.date32())]))]
-    found = run_query(readable, "SELECT id, file_row_number, later FROM grown ORDER BY id", Limits())
+    found = run_query(readable, "SELECT id, file_row_number, later FROM grown ORDER BY id", QueryLimits())
     assert found.rows == [[1, None, None], [2, "1.50", None]]
 
 
@@ -114,7 +114,9 @@ def test_every_kind_of_value_survives_as_json(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.put(lake.open("acme", "kinds", kinds), [row], version=1)
     found = run_query(
-        [lake.readable("acme", "kinds", kinds)], f"SELECT * EXCLUDE ({'_version, _import, _row'}) FROM kinds", Limits()
+        [lake.readable("acme", "kinds", kinds)],
+        f"SELECT * EXCLUDE ({'_version, _import, _row'}) FROM kinds",
+        QueryLimits(),
     )
     assert found.rows == [
         [
@@ -126,20 +128,20 @@ def test_every_kind_of_value_survives_as_json(tmp_path: Path) -> None:
 
 
 def test_rows_and_bytes_are_limited_and_say_so(lake: Lake) -> None:
-    exactly = ask(lake, "SELECT id FROM orders ORDER BY id", Limits(rows=120))
+    exactly = ask(lake, "SELECT id FROM orders ORDER BY id", QueryLimits(rows=120))
     assert (len(exactly.rows), exactly.truncated) == (120, False)
-    fewer = ask(lake, "SELECT id FROM orders ORDER BY id", Limits(rows=119))
+    fewer = ask(lake, "SELECT id FROM orders ORDER BY id", QueryLimits(rows=119))
     assert (fewer.rows[-1], fewer.truncated) == ([118], True)
-    wide = ask(lake, "SELECT repeat('x', 1000) FROM orders", Limits(bytes=10_000))
+    wide = ask(lake, "SELECT repeat('x', 1000) FROM orders", QueryLimits(bytes=10_000))
     assert (len(wide.rows), wide.truncated) == (9, True)
     with pytest.raises(TooLarge, match="first row alone"):
-        ask(lake, "SELECT repeat('x', 20000)", Limits(bytes=10_000))
+        ask(lake, "SELECT repeat('x', 20000)", QueryLimits(bytes=10_000))
 
 
 def test_time_is_limited(lake: Lake) -> None:
     started = time.monotonic()
     with pytest.raises(TooLarge, match=r"longer than 1\.5 s") as refusal:
-        ask(lake, "SELECT count(*) FROM range(1000000000000) WHERE range % 7 = 3", Limits(seconds=1.5))
+        ask(lake, "SELECT count(*) FROM range(1000000000000) WHERE range % 7 = 3", QueryLimits(seconds=1.5))
     assert refusal.value.code == "query_timeout"
     assert time.monotonic() - started < 10
     assert not any("query_child" in " ".join(child.cmdline()) for child in psutil.Process().children())
@@ -155,7 +157,7 @@ def test_time_is_limited(lake: Lake) -> None:
 )
 def test_memory_is_limited(lake: Lake, sql: str) -> None:
     with pytest.raises(TooLarge, match="more than its 128 MB of memory") as refusal:
-        ask(lake, sql, Limits(memory_mb=128, bytes=1 << 40))
+        ask(lake, sql, QueryLimits(memory_mb=128, bytes=1 << 40))
     assert refusal.value.code == "query_memory"
 
 
@@ -226,7 +228,7 @@ def test_too_many_queries_at_once_are_told_to_come_back(lake: Lake, monkeypatch:
 
     def outcome(_: int) -> str:
         with pytest.raises(MillraceError) as refusal:
-            ask(lake, slow, Limits(seconds=2))
+            ask(lake, slow, QueryLimits(seconds=2))
         return refusal.value.code
 
     with ThreadPoolExecutor(query_module.MOST_AT_ONCE + 1) as pool:

@@ -11,7 +11,7 @@ from sqlalchemy import insert
 
 from millrace.account.ledger import first_failure, fold, has_settled
 from millrace.model.chunk import ChunkVerdict
-from millrace.model.facts import Durable, Fact, Judged
+from millrace.model.facts import ChunkJudged, Durable, Fact
 from millrace.model.imports import ERROR_STORE, PROCESSING, STOPPING, Counts, Import
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -69,7 +69,7 @@ def test_counts_do_not_depend_on_how_facts_arrive(
     opened = Store(f"sqlite:///{tmp_path_factory.mktemp('ledger')}/control.db")
     begin(opened, chunks=len(chunks))
     verdicts = [ChunkVerdict(IMPORT, n, n, good + bad, good, bad) for n, (good, bad) in enumerate(chunks)]
-    facts: list[Fact] = [Judged((verdict,)) for verdict in verdicts]
+    facts: list[Fact] = [ChunkJudged((verdict,)) for verdict in verdicts]
     facts += [Durable("delta", ((IMPORT, n),)) for n in range(len(chunks))]
     facts += [Durable(ERROR_STORE, ((IMPORT, n),)) for n, (_, bad) in enumerate(chunks) if bad]
     facts *= copies
@@ -87,7 +87,7 @@ def test_counts_do_not_depend_on_how_facts_arrive(
 
 def test_an_import_is_not_over_before_everything_is_durable(store: Store) -> None:
     begin(store, chunks=2)
-    tell(store, [Judged((ChunkVerdict(IMPORT, 0, 1, 5, 4, 1), ChunkVerdict(IMPORT, 1, 2, 5, 5, 0)))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 4, 1), ChunkVerdict(IMPORT, 1, 2, 5, 5, 0)))])
     assert not settled(store)
     tell(store, [Durable("delta", ((IMPORT, 0), (IMPORT, 1)))])
     assert not settled(store), "the rejected row is not kept yet"
@@ -97,7 +97,7 @@ def test_an_import_is_not_over_before_everything_is_durable(store: Store) -> Non
 
 def test_an_import_is_not_over_before_its_end_is_known(store: Store) -> None:
     begin(store, chunks=None)
-    tell(store, [Judged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0),)), Durable("delta", ((IMPORT, 0),))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0),)), Durable("delta", ((IMPORT, 0),))])
     assert not settled(store)
 
 
@@ -106,24 +106,24 @@ def test_a_stopped_import_is_over_when_the_queries_have_passed_every_marker(stor
     assert not settled(store, {"0": 11})
     assert not settled(store, {"0": 11, "2": 7})
     assert settled(store, {"0": 11, "2": 8})
-    tell(store, [Judged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0),))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0),))])
     assert not settled(store, {"0": 11, "2": 8}), "a judged chunk goes to every sink even after a stop"
 
 
 def test_a_verdict_counts_more_than_being_passed_over(store: Store) -> None:
     begin(store, STOPPING, markers={})
-    tell(store, [Judged((ChunkVerdict(IMPORT, 0, 1, 5, 0, 0, 5),))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 0, 0, 5),))])
     assert told(store).counts == Counts(1, 5, 0, 0, 5)
-    tell(store, [Judged((ChunkVerdict(IMPORT, 0, 1, 5, 4, 1),))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 4, 1),))])
     assert told(store).counts == Counts(1, 5, 4, 1, 0)
-    tell(store, [Judged((ChunkVerdict(IMPORT, 0, 1, 5, 0, 0, 5),))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 0, 0, 5),))])
     assert told(store).counts == Counts(1, 5, 4, 1, 0)
 
 
 def test_a_chunk_with_other_bytes_fails_the_import(store: Store) -> None:
     begin(store, chunks=1)
-    tell(store, [Judged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=1),))])
-    tell(store, [Judged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=2),))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=1),))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=2),))])
     assert told(store).counts.failed_chunks == 1
     with store.read() as connection:
         assert "twice" in str(first_failure(connection, IMPORT))
@@ -132,13 +132,13 @@ def test_a_chunk_with_other_bytes_fails_the_import(store: Store) -> None:
 def test_other_bytes_are_noticed_also_when_both_are_told_at_once(store: Store) -> None:
     begin(store, chunks=1)
     both = (ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=1), ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=2))
-    tell(store, [Judged(both[:1]), Judged(both[1:])])
+    tell(store, [ChunkJudged(both[:1]), ChunkJudged(both[1:])])
     assert told(store).counts == Counts(1, 5, 5, 0, failed_chunks=1)
-    tell(store, [Judged(both)])
+    tell(store, [ChunkJudged(both)])
     assert told(store).counts == Counts(1, 5, 5, 0, failed_chunks=1), "noticed once"
 
 
 def test_an_import_that_is_over_hears_nothing_more(store: Store) -> None:
     begin(store, "completed", chunks=1)
-    tell(store, [Judged((ChunkVerdict(IMPORT, 7, 1, 5, 5, 0),)), Durable("delta", ((IMPORT, 7),))])
+    tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 7, 1, 5, 5, 0),)), Durable("delta", ((IMPORT, 7),))])
     assert told(store).counts == Counts()

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.formats.csv_rows import row_spans
-from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
+from millrace.formats.cut import Cut, PieceLimits, UploadOptions, open_cutter
 from millrace.model.table import CsvDialect, Definition, TableDeclaration, define
 from tests.support.examples import examples
 
-SMALL = Limits(piece_bytes=64, row_bytes=256, kept_bytes=32)
+SMALL = PieceLimits(piece_bytes=64, row_bytes=256, kept_bytes=32)
 BOM = b"\xef\xbb\xbf"
 
 tokens = st.sampled_from(
@@ -189,7 +189,7 @@ def expected_rows(text: bytes) -> list[tuple[bytes, int]]:
 @given(texts.filter(lambda text: not text.startswith(BOM)))
 @examples(250)
 def test_a_quote_left_open_at_the_end_costs_its_line_alone(text: bytes) -> None:
-    cutter = open_cutter(table(), UploadOptions(), limits=Limits(piece_bytes=64, row_bytes=1 << 20))
+    cutter = open_cutter(table(), UploadOptions(), limits=PieceLimits(piece_bytes=64, row_bytes=1 << 20))
     found = []
     for cut in [*cutter.feed(text), *cutter.finish()]:
         found += [(cut.body, cut.first_line)] if cut.oversize else rows_in(cut.body, cut.first_line)

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
+from millrace.formats.cut import Cut, PieceLimits, UploadOptions, open_cutter
 from millrace.formats.line_rows import line_spans
 from millrace.model.table import Definition, TableDeclaration, define
 from tests.support.examples import examples
 
-SMALL = Limits(piece_bytes=64, row_bytes=128, kept_bytes=32)
+SMALL = PieceLimits(piece_bytes=64, row_bytes=128, kept_bytes=32)
 tokens = st.sampled_from([b"\n", b"\r\n", b"\n \n", b"\t", b" ", b"\r", b'{"a": 1}', b"\0", b"\xff", b"x" * 70])
 texts = st.lists(tokens, max_size=60).map(lambda parts: b"x" + b"".join(parts))
 

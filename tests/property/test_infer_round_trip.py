@@ -21,7 +21,7 @@ from millrace.cli.inferring import _written
 from millrace.declare.table import parse_table
 from millrace.formats.cut import UploadOptions
 from millrace.infer.proposing import Proposal, propose
-from millrace.infer.trial import Bounds, Trial, try_file
+from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.errors import Refused
 from millrace.model.table import define
 from tests.support.examples import examples
@@ -31,7 +31,7 @@ MANY = examples(60)
 UNMENDABLE = {"columns", "unclosed_quote", "json", "row_too_long", "undecodable"}
 
 
-def inferred(body: bytes, name: str = "orders.csv") -> tuple[Proposal, Trial]:
+def inferred(body: bytes, name: str = "orders.csv") -> tuple[Proposal, TrialRun]:
     """The proposal, written as a file and read again as `apply` does, and the same file judged by it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
@@ -43,7 +43,7 @@ def inferred(body: bytes, name: str = "orders.csv") -> tuple[Proposal, Trial]:
         return proposal, try_file([body], definition, UploadOptions(), Bounds())
 
 
-def proposed(body: bytes, name: str) -> tuple[Proposal, Trial] | None:
+def proposed(body: bytes, name: str) -> tuple[Proposal, TrialRun] | None:
     """The same, or nothing for a file of which no table can hold any column."""
     try:
         return inferred(body, name)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.lake.batch import Batch, Delivery
+from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.log import load
 from millrace.lake.read import scan
 from millrace.lake.schema import spec_of
@@ -158,13 +158,13 @@ class World:
         self.seen: list[Chunk] = []
         self.floors: list[int] = []
         self.newest = 0
-        self.written: list[Batch] = []
+        self.written: list[WriteBatch] = []
 
     def handle(self, store: Store | None = None) -> LakeTable:
         first = spec_of(self.shapes[0].definition)
         return LakeTable(store or Store(self.root), first, self.revisions.known.__getitem__)
 
-    def batch(self, size: int) -> Batch:
+    def batch(self, size: int) -> WriteBatch:
         """Some chunks, together or apart; now and then a truncation, or a revision nothing was written under yet."""
         chosen = self.random.sample(self.chunks, min(size, len(self.chunks)))
         files = []
@@ -173,18 +173,18 @@ class World:
             for together in [under] if self.random.random() < 0.5 else [[chunk] for chunk in under]:
                 shape = self.shapes[number]
                 prefix = f"p{self.random.randrange(3)}"
-                files.append(Delivery(stage(Store(self.root), shape, together, prefix), shape.definition))
+                files.append(DefinedFile(stage(Store(self.root), shape, together, prefix), shape.definition))
         self.seen += chosen
         self.newest = max(self.newest, *(chunk.shape for chunk in chosen))
-        batch = Batch(tuple(files))
+        batch = WriteBatch(tuple(files))
         if self.random.random() < 0.2:
             floor = self.random.randrange(1, 8)
             self.floors.append(floor)
-            batch = Batch(batch.files, floor)
+            batch = WriteBatch(batch.files, floor)
         if self.random.random() < 0.3:
             wanted = self.random.randrange(5)
             self.newest = max(self.newest, wanted)
-            batch = Batch(batch.files, batch.floor, self.shapes[wanted].definition)
+            batch = WriteBatch(batch.files, batch.floor, self.shapes[wanted].definition)
         self.written.append(batch)
         return batch
 
@@ -241,9 +241,9 @@ def test_a_shape_that_a_rival_changes_between_two_attempts(tmp_path: Path) -> No
     def handle(store: Store) -> LakeTable:
         return LakeTable(store, spec_of(first.definition), revisions.known.__getitem__)
 
-    def delivered(chunk: Chunk) -> Batch:
+    def delivered(chunk: Chunk) -> WriteBatch:
         shape = shapes[chunk.shape]
-        return Batch((Delivery(stage(Store(tmp_path), shape, [chunk], "part"), shape.definition),))
+        return WriteBatch((DefinedFile(stage(Store(tmp_path), shape, [chunk], "part"), shape.definition),))
 
     handle(Store(tmp_path)).write(delivered(old))
     overtaking, rival = delivered(new), handle(Store(tmp_path))

@@ -13,7 +13,7 @@ from millrace.formats.csv_rows import row_spans
 from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.table import define
-from millrace.validate.judge import Judged, judge
+from millrace.validate.judge import JudgedChunk, judge
 from tests.support.examples import examples
 
 FIELDS: list[dict[str, Any]] = [
@@ -108,13 +108,13 @@ line = record.map(lambda given: json.dumps(given, ensure_ascii=False).encode()) 
 ).map(lambda given: given.translate(None, b"\r\n")).filter(lambda given: bool(given.strip()))
 
 
-def judged(encoding: str, body: bytes, rows: int, first_row: int) -> Judged:
+def judged(encoding: str, body: bytes, rows: int, first_row: int) -> JudgedChunk:
     layout = LAYOUT if encoding == "csv" else None
     header = ChunkHeader("imp", 0, 1, TABLE.fingerprint, encoding, first_row, 1, rows, len(body), 0, layout)
     return judge(header, body, TABLE)
 
 
-def by_row(result: Judged) -> dict[int, str]:
+def by_row(result: JudgedChunk) -> dict[int, str]:
     """Everything said about each row, except its line."""
     assert result.verdict.failure is None
     found = {row["_row"]: repr(row) for row in result.accepted.to_pylist()}
@@ -152,7 +152,7 @@ def test_json_lines(rows: list[bytes]) -> None:
     check("jsonl", rows)
 
 
-def counted(result: Judged, rows: int) -> None:
+def counted(result: JudgedChunk, rows: int) -> None:
     rejected = 0 if result.rejected is None else result.rejected.num_rows
     assert result.verdict.failure is None
     assert result.accepted.num_rows + rejected == rows

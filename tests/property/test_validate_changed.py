@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.model.chunk import TextLayout
-from millrace.validate.judge import Judged
+from millrace.validate.judge import JudgedChunk
 from tests.support.chunks import column, judged, table
 from tests.support.examples import examples
 
@@ -38,7 +38,7 @@ CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_siz
 LINES = st.tuples(st.sampled_from(["1", "2", "x", ""]), CELLS, CELLS, st.sampled_from(["true", "0", "", "?"]))
 
 
-def outcome(result: Judged) -> list[tuple[int, Any]]:
+def outcome(result: JudgedChunk) -> list[tuple[int, Any]]:
     """What became of each row, by its number."""
     rows = [(row.pop("_row"), {"_deleted": False, **row}) for row in result.accepted.to_pylist()]
     if result.rejected is not None:

@@ -24,7 +24,7 @@ from millrace.lake.store import Store
 from millrace.model.errors import Invalid, TooLarge
 from millrace.model.sinks import Fault, SinkTarget
 from millrace.model.table import Definition, define
-from millrace.read.query import Limits, ReadableTable, run_query
+from millrace.read.query import QueryLimits, ReadableTable, run_query
 from millrace.settings import KEYS_HERE
 from millrace.sink.connector import Rows, Work
 from millrace.sink.context import SinkContext
@@ -123,9 +123,9 @@ class Courier:
         self._queue.done(items)
 
 
-def asked(home: Home, table: Definition, sql: str, limits: Limits | None = None) -> list[list[Any]]:
+def asked(home: Home, table: Definition, sql: str, limits: QueryLimits | None = None) -> list[list[Any]]:
     readable = ReadableTable("acme", "notes", stored_schema(table.columns), lambda: table_store(context(home), table))
-    return run_query([readable], sql, limits or Limits()).rows
+    return run_query([readable], sql, limits or QueryLimits()).rows
 
 
 def test_it_is_queried_like_any_table_whatever_is_lost_here(target: SinkTarget, home: Home) -> None:
@@ -184,7 +184,7 @@ def test_a_query_does_not_bring_more_here_than_it_may(target: SinkTarget, home: 
     for copy in copies_of(context(home), place(target), "acme", "notes").glob("*.parquet"):
         copy.unlink()
     with pytest.raises(TooLarge, match="s3://"):
-        asked(home, table, "select count(*) from acme.notes", Limits(fetched_bytes=10))
+        asked(home, table, "select count(*) from acme.notes", QueryLimits(fetched_bytes=10))
     assert asked(home, table, "select count(*) from acme.notes") == [[1000]]
 
 

@@ -11,7 +11,7 @@ from millrace.formats.text_cut import TextCutter
 from millrace.infer.draft import Draft, Looked, proposed, with_key
 from millrace.infer.evidence import bytes_evidence
 from millrace.infer.keys import KeyWatch
-from millrace.infer.sampling import Sample
+from millrace.infer.sampling import FileSample
 from millrace.model.chunk import ChunkHeader
 from millrace.validate.faults import Rows
 from millrace.validate.from_arrow import parse_table
@@ -36,7 +36,7 @@ def parse(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     return replace(parse_table(_table(body), reading, {}), originals=originals)
 
 
-def draft(sample: Sample, table: str) -> Looked:
+def draft(sample: FileSample, table: str) -> Looked:
     cells = _table(sample.head)
     columns = [proposed(name, bytes_evidence(cells[name].combine_chunks())) for name in cells.column_names]
     watch = KeyWatch()

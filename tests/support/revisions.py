@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from millrace.arrow.types import arrow_type
-from millrace.lake.batch import Batch, Delivery
+from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.log import load
 from millrace.lake.read import scan
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
-from millrace.lake.table import Applied, LakeTable
+from millrace.lake.table import LakeTable, WriteResult
 from millrace.model.table import Definition, TableDeclaration, define
 
 ID = {"name": "id", "type": "long"}
@@ -84,9 +84,9 @@ def row_table(
 
 def write_under(
     table: LakeTable, definition: Definition, version: int, *rows: Mapping[str, Any], **more: Any
-) -> Applied:
+) -> WriteResult:
     staged = stage_under(table.store, definition, version, rows)
-    return table.write(Batch((Delivery(staged, definition),), **more))
+    return table.write(WriteBatch((DefinedFile(staged, definition),), **more))
 
 
 def rows_of(table: LakeTable, version: int | None = None) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from millrace.formats.avro_container import ContainerHeader, write_long
-from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
+from millrace.formats.cut import Cut, PieceLimits, UploadOptions, open_cutter
 from millrace.model.errors import Invalid, Refused, TooLarge
 from millrace.model.table import Definition, TableDeclaration, define
 
@@ -29,7 +29,7 @@ SCHEMA: dict[str, Any] = {
 }
 ROWS = [{"id": n, "name": f"name {n * 7919}", "note": None if n % 3 else "x"} for n in range(40_000)]
 SYNC = bytes(range(16))
-SMALL = Limits(piece_bytes=60_000, row_bytes=200_000, kept_bytes=100)
+SMALL = PieceLimits(piece_bytes=60_000, row_bytes=200_000, kept_bytes=100)
 
 
 def table(**changes: Any) -> Definition:
@@ -47,7 +47,7 @@ def container(codec: str = "null", schema: Any = None, rows: Any = None, interva
     return out.getvalue()
 
 
-def cut(data: bytes, step: int = 65_536, limits: Limits = SMALL, **options: Any) -> list[Cut]:
+def cut(data: bytes, step: int = 65_536, limits: PieceLimits = SMALL, **options: Any) -> list[Cut]:
     cutter = open_cutter(table(), UploadOptions(**options), limits=limits)
     pieces = (data[at : at + step] for at in range(0, len(data), step))
     return [*(found for piece in pieces for found in cutter.feed(piece)), *cutter.finish()]
@@ -205,7 +205,7 @@ def test_a_long_block_is_split_whatever_its_values_mean() -> None:
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_flipped_octets_are_refused_or_read(codec: str) -> None:
     chance, data = Random(7), container(codec, rows=ROWS[:50], interval=400)
-    small = Limits(piece_bytes=300, row_bytes=250, kept_bytes=50)
+    small = PieceLimits(piece_bytes=300, row_bytes=250, kept_bytes=50)
     for _ in range(400):
         place = chance.randrange(len(data))
         with contextlib.suppress(Refused):

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from millrace.formats.csv_rows import row_spans
-from millrace.formats.cut import Cut, Limits, UploadOptions, open_cutter
+from millrace.formats.cut import Cut, PieceLimits, UploadOptions, open_cutter
 from millrace.formats.text_cut import MAX_UNCLOSED
 from millrace.model.errors import Invalid, TooLarge
 from millrace.model.table import CsvDialect, Definition, TableDeclaration, define
@@ -190,7 +190,7 @@ def test_the_end_of_a_line_over_the_limit_may_come_in_two_pieces() -> None:
 
 
 def test_a_line_end_of_two_octets_across_the_target_is_not_torn() -> None:
-    small = Limits(piece_bytes=8, row_bytes=64, kept_bytes=8)
+    small = PieceLimits(piece_bytes=8, row_bytes=64, kept_bytes=8)
     found = cut(b"1,a\r\n2,\r\n3,c\r\n", table(header=False), limits=small)
     assert [(piece.body, piece.first_line) for piece in found] == [(b"1,a\r\n", 1), (b"2,\r\n", 2), (b"3,c\r\n", 3)]
     torn = cut(b"1,aaaa\r\n2,bbbbb\r\n3,c\r\n", table(header=False), limits=small)
@@ -203,7 +203,7 @@ def test_a_line_end_of_two_octets_across_the_target_is_not_torn() -> None:
 
 @pytest.mark.parametrize("size", [63, 64, 65])
 def test_a_line_just_over_the_limit_is_too_long_not_unclosed(size: int) -> None:
-    small = Limits(piece_bytes=8, row_bytes=64, kept_bytes=8)
+    small = PieceLimits(piece_bytes=8, row_bytes=64, kept_bytes=8)
     first, second = cut(b"x" * size + b"\n3,c\n" + b"\n" * 100, table(header=False), limits=small)
     assert first.rows == 1
     assert (first.oversize.rule if first.oversize else None) == (None if size < 64 else "row_too_long")
@@ -280,7 +280,7 @@ def test_a_quote_that_never_closes_in_a_gigabyte_costs_its_row_only() -> None:
 
 
 def test_a_file_of_broken_quotes_is_refused_before_it_takes_for_ever() -> None:
-    small = Limits(piece_bytes=1024, row_bytes=4096, kept_bytes=64)
+    small = PieceLimits(piece_bytes=1024, row_bytes=4096, kept_bytes=64)
     with pytest.raises(Invalid, match=f"More than {MAX_UNCLOSED} rows"):
         cut(b'x","\n' * 20_000, table(header=False), limits=small)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millrace.formats.cut import Cut, Cutter, Limits, UploadOptions, open_cutter
+from millrace.formats.cut import Cut, Cutter, PieceLimits, UploadOptions, open_cutter
 from millrace.model.errors import Invalid, Refused, TooLarge
 from millrace.model.table import Definition, TableDeclaration, define
 
@@ -40,7 +40,9 @@ def parquet(rows: pa.Table, **options: Any) -> bytes:
     return out.getvalue()
 
 
-def opened(spool: Path, definition: Definition | None = None, limits: Limits | None = None, **options: Any) -> Cutter:
+def opened(
+    spool: Path, definition: Definition | None = None, limits: PieceLimits | None = None, **options: Any
+) -> Cutter:
     return open_cutter(definition or table(), UploadOptions(**options), spool_dir=spool, limits=limits)
 
 
@@ -63,7 +65,7 @@ def test_a_column_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
 def test_a_long_row_that_python_cannot_show_costs_itself_only(tmp_path: Path) -> None:
     broken = pa.array([b"a", b"\xff" * 2000, b"c"]).view(pa.string())
     rows = pa.table({"id": [1, 2, 3], "name": broken})
-    limits = Limits(piece_bytes=500, row_bytes=1000, kept_bytes=100)
+    limits = PieceLimits(piece_bytes=500, row_bytes=1000, kept_bytes=100)
     found = cut(parquet(rows), tmp_path, limits=limits)
     assert [(piece.first_row, piece.rows, piece.encoding) for piece in found] == [
         (1, 1, "arrow"),

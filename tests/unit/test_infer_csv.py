@@ -8,7 +8,7 @@ import pytest
 
 from millrace.infer.csv_file import draft_csv
 from millrace.infer.proposing import Proposal, propose
-from millrace.infer.sampling import Sample, sample_of
+from millrace.infer.sampling import FileSample, sample_of
 from millrace.model.errors import Invalid
 
 
@@ -215,7 +215,7 @@ def test_a_compressed_file_is_sampled_over_its_whole_length(tmp_path: Path) -> N
     assert starts == sorted(starts)
     assert -1 not in starts
     assert plain.endswith(sample.pieces[-1])
-    assert sample_of(path, head_bytes=2_000_000) == Sample(plain)
+    assert sample_of(path, head_bytes=2_000_000) == FileSample(plain)
 
 
 def test_a_rare_cell_that_the_sample_missed_is_found_by_the_judge(

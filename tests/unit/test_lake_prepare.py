@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from millrace.lake.batch import Batch, Delivery
+from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.schema import spec_of
 from millrace.lake.state import TableState
 from millrace.lake.table import LakeTable
@@ -261,10 +261,10 @@ def test_a_new_generation_begins_empty_and_its_past_stays_out(tmp_path: Path) ->
     second = revisions.add(column("name", "string"), column("id", "string"), key=["name"], floor=10)
     late = stage_under(table.store, first, 3, [{"id": 5, "text": "late"}, {"id": 6, "_deleted": True}])
     table.write(
-        Batch(
+        WriteBatch(
             (
-                Delivery(late, first),
-                Delivery(stage_under(table.store, second, 11, [{"name": "x", "id": "y"}]), second),
+                DefinedFile(late, first),
+                DefinedFile(stage_under(table.store, second, 11, [{"name": "x", "id": "y"}]), second),
             ),
             definition=second,
         )
@@ -273,7 +273,7 @@ def test_a_new_generation_begins_empty_and_its_past_stays_out(tmp_path: Path) ->
     assert (state.floor, state.tombstones, state.key) == (10, (), ("name",))
     assert_everyone_reads(table, [{"name": "x", "id": "y"}])
     version = table.snapshot().version
-    assert table.write(Batch((Delivery(late, first),))).version == version
+    assert table.write(WriteBatch((DefinedFile(late, first),))).version == version
     write_under(table, second, 12, {"name": "x", "id": "z"})
     assert_everyone_reads(table, [{"name": "x", "id": "z"}])
 

@@ -16,7 +16,7 @@ from millrace.declare.table import parse_table
 from millrace.formats.avro_container import ContainerHeader
 from millrace.model.chunk import ChunkHeader
 from millrace.model.table import Definition, define
-from millrace.validate.judge import Judged, judge
+from millrace.validate.judge import JudgedChunk, judge
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
 DATE = {"type": "int", "logicalType": "date"}
@@ -38,7 +38,7 @@ def table(*fields: dict[str, Any], key: list[str] | None = None, **more: Any) ->
     return define("tenant", parse_table({"schema": schema, "primary_key": key or [], **more}), 1)
 
 
-def judged(definition: Definition, body: bytes, rows: int, encoding: str = "arrow") -> Judged:
+def judged(definition: Definition, body: bytes, rows: int, encoding: str = "arrow") -> JudgedChunk:
     header = ChunkHeader("imp_1", 0, 77, definition.fingerprint, encoding, 1, 0, rows, len(body), 9)
     result = judge(header, body, definition)
     assert result.accepted.schema == stored_schema(definition.columns)

@@ -13,7 +13,7 @@ from millrace.declare.table import parse_table
 from millrace.lake.errors_table import REJECTED_SCHEMA, STORED_REJECTED_SCHEMA, stored_rejected
 from millrace.model.chunk import ChunkHeader, Oversize, TextLayout
 from millrace.model.table import Definition, define
-from millrace.validate.judge import Judged, ignore, judge
+from millrace.validate.judge import JudgedChunk, ignore, judge
 
 UTC = dt.UTC
 
@@ -27,7 +27,7 @@ def column(avro: Any, name: str = "c", **more: Any) -> dict[str, Any]:
     return {"name": name, "type": avro, **more}
 
 
-def judged(definition: Definition, body: bytes, rows: int, *columns: str, null: str = "", **stamp: Any) -> Judged:
+def judged(definition: Definition, body: bytes, rows: int, *columns: str, null: str = "", **stamp: Any) -> JudgedChunk:
     layout = TextLayout(columns or tuple(c.name for c in definition.columns), ",", '"', null)
     values: dict[str, Any] = {"first_row": 1, "first_line": 1, "layout": layout, "oversize": None, "encoding": "csv"}
     values |= stamp

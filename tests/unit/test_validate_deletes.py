@@ -7,7 +7,7 @@ import pytest
 
 from millrace.arrow.types import stored_schema
 from millrace.model.table import Definition
-from millrace.validate.judge import Judged
+from millrace.validate.judge import JudgedChunk
 from tests.support.chunks import arrow, avro, column, csv, jsonl, reasons, table
 
 FIELDS = [column("id", "int"), column("n", "int"), column("deep", {"type": "array", "items": "int"})]
@@ -17,7 +17,7 @@ def keyed(**more: Any) -> Definition:
     return table(*FIELDS, key=("id",), **more)
 
 
-def kept(result: Judged) -> list[tuple[Any, ...]]:
+def kept(result: JudgedChunk) -> list[tuple[Any, ...]]:
     """(id, n, deep, deleted) of every accepted row."""
     rows = result.accepted.to_pylist()
     return [(row["id"], row["n"], row["deep"], row.get("_deleted")) for row in rows]

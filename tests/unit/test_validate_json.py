@@ -10,7 +10,7 @@ from millrace.arrow.types import stored_schema
 from millrace.declare.table import parse_table
 from millrace.model.chunk import ChunkHeader
 from millrace.model.table import Definition, define
-from millrace.validate.judge import Judged, judge
+from millrace.validate.judge import JudgedChunk, judge
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}
 DATE = {"type": "int", "logicalType": "date"}
@@ -30,7 +30,7 @@ def table(*fields: dict[str, Any], key: list[str] | None = None, **more: Any) ->
     return define("tenant", parse_table({"schema": schema, "primary_key": key or [], "file_type": "jsonl", **more}), 1)
 
 
-def judged(definition: Definition, body: bytes, rows: int) -> Judged:
+def judged(definition: Definition, body: bytes, rows: int) -> JudgedChunk:
     header = ChunkHeader("imp_1", 0, 77, definition.fingerprint, "jsonl", 1, 1, rows, len(body), 9)
     result = judge(header, body, definition)
     assert result.accepted.schema == stored_schema(definition.columns)
@@ -39,7 +39,7 @@ def judged(definition: Definition, body: bytes, rows: int) -> Judged:
     return result
 
 
-def reasons(result: Judged) -> list[list[tuple[str | None, str, str]]]:
+def reasons(result: JudgedChunk) -> list[list[tuple[str | None, str, str]]]:
     assert result.rejected is not None
     return [
         [(one["column"], one["rule"], one["message"]) for one in row] for row in result.rejected["reasons"].to_pylist()

@@ -11,7 +11,7 @@ import pytest
 from millrace.arrow.types import stored_schema
 from millrace.model.chunk import TextLayout
 from millrace.model.table import Definition
-from millrace.validate.judge import Judged
+from millrace.validate.judge import JudgedChunk
 from tests.support.chunks import arrow, avro, column, csv, jsonl, judged, reasons, table
 
 
@@ -19,7 +19,7 @@ def rescuing(*fields: dict[str, Any], key: tuple[str, ...] = ("id",)) -> Definit
     return table(column("id", "int"), *fields, key=key, unknown_fields="rescue")
 
 
-def rescued(result: Judged) -> list[str | None]:
+def rescued(result: JudgedChunk) -> list[str | None]:
     assert result.rejected is None
     texts: list[str | None] = result.accepted["_rescued"].to_pylist()
     return texts

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millrace.model.errors import Invalid
 from millrace.model.table import Definition
-from millrace.validate.judge import Judged
+from millrace.validate.judge import JudgedChunk
 from tests.support.chunks import column, csv, jsonl, table
 from tests.support.examples import examples
 
@@ -27,7 +27,7 @@ def ruled(*rules: dict[str, Any], **more: Any) -> Definition:
     return table(*FIELDS, key=("id",), rules=[*rules], **more)
 
 
-def rejected(result: Judged) -> dict[int, list[str]]:
+def rejected(result: JudgedChunk) -> dict[int, list[str]]:
     if result.rejected is None:
         return {}
     return {row["row"]: [reason["rule"] for reason in row["reasons"]] for row in result.rejected.to_pylist()}

@@ -16,7 +16,7 @@ from millrace.declare.table import parse_table
 from millrace.formats.cut import UploadOptions
 from millrace.infer import tally
 from millrace.infer.apart import what_if
-from millrace.infer.trial import Bounds, Trial, try_file
+from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.chunk import PREPARE, ChunkHeader, TextLayout
 from millrace.model.errors import Invalid
 from millrace.model.table import Definition, define
@@ -137,7 +137,7 @@ def chunk(body: bytes, rows: int, columns: tuple[str, ...] = ("id", "v"), **more
 
 
 def test_chunks_sent_before_are_judged_as_if_they_came_now() -> None:
-    trial = Trial(table(("id", "int"), ("v", "int")), Bounds())
+    trial = TrialRun(table(("id", "int"), ("v", "int")), Bounds())
     trial.take_sent(chunk(b"1,2\n2,x\n", 2)[0], b"1,2\n2,x\n")
     trial.take_sent(replace(chunk(b"1,2\n", 1)[0], kind=PREPARE), b"1,2\n")
     trial.take_sent(chunk(b"1\n2\n", 2, ("id",))[0], b"1\n2\n")
@@ -148,7 +148,7 @@ def test_chunks_sent_before_are_judged_as_if_they_came_now() -> None:
 
 
 def test_all_rows_of_a_chunk_that_cannot_be_read_fail() -> None:
-    trial = Trial(table(("id", "int")), Bounds())
+    trial = TrialRun(table(("id", "int")), Bounds())
     trial.take_sent(replace(chunk(b"nonsense", 5)[0], encoding="avro", layout=None), b"nonsense")
     assert trial.report()["rows"] == {"read": 5, "passed": 0, "failed": 5}
     assert reasons(trial.report()) == {("undecodable", None): 5}

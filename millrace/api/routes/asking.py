@@ -12,7 +12,7 @@ from millrace.api.documents import tables_of
 from millrace.api.platform import Platform
 from millrace.arrow.types import stored_schema
 from millrace.auth.tokens import Caller
-from millrace.read.query import Limits, QueryResult, ReadableTable, run_query
+from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_query
 from millrace.sink.delta.places import table_store
 
 router = APIRouter(prefix="/v1", tags=["query"])
@@ -39,5 +39,5 @@ def _run(platform: Platform, caller: Caller, question: Question) -> QueryResult:
     ]
     limits = platform.settings.query
     return run_query(
-        readable, question.sql, Limits(limits.seconds, limits.memory_mb, min(question.max_rows, limits.rows))
+        readable, question.sql, QueryLimits(limits.seconds, limits.memory_mb, min(question.max_rows, limits.rows))
     )

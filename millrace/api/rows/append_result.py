@@ -7,7 +7,7 @@ from typing import Any
 from millrace.api.rows.endings import Ended
 from millrace.lake.store import Store
 from millrace.read.error_pages import shown
-from millrace.read.rejected import Place, rejected_rows
+from millrace.read.rejected import RowPlace, rejected_rows
 from millrace.upload.batch import Part
 
 PAGE_ROWS = 200
@@ -27,7 +27,7 @@ async def rejected_pages(errors: Store, import_id: str, part: Part) -> AsyncIter
 def _pages(errors: Store, import_id: str, part: Part) -> Iterator[list[Row]]:
     page: list[Row] = []
     size = 0
-    before = Place(_CHUNK, part.first_row - 1)
+    before = RowPlace(_CHUNK, part.first_row - 1)
     for rejected in rejected_rows(errors, import_id, before):
         for row in rejected.rows.to_pylist():
             if row["row"] > part.last_row:

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
-from millrace.lake.batch import Batch, Delivery
+from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.remote import RemoteStore
 from millrace.lake.schema import TableSpec
@@ -53,7 +53,7 @@ class ErrorCopies:
         assert isinstance(store, RemoteStore)
         added = [file for file in files if store.exists(file.path) or _is_taken(here, store, file.path)]
         if added:
-            copied.write(Batch(tuple(Delivery(file) for file in added)))
+            copied.write(WriteBatch(tuple(DefinedFile(file) for file in added)))
             self._upkeep.note(store.root, self._spec, sum(file.rows for file in added), ERRORS_PLACE)
 
     def _table(self, tenant: str, table: str) -> LakeTable:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from millrace.lake.batch import Batch, Delivery
+from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.decide import as_add
 from millrace.lake.index import make_sidecar
 from millrace.lake.read import scan
@@ -63,10 +63,10 @@ class DeltaRemoteSink:
         table = self._table(work.definition)
         with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
             staged = list(pool.map(lambda rows: _stage(table, work.definition, rows), work.rows))
-        files = tuple(Delivery(file, work.definition) for file in staged if file is not None)
+        files = tuple(DefinedFile(file, work.definition) for file in staged if file is not None)
         # The floor of a definition comes with every delivery; what is at or below the table's own has gone already.
         is_raised = work.floor > 0 and work.floor > TableState.of(table.snapshot().metadata).floor
-        table.write(Batch(files, work.floor if is_raised else NO_FLOOR, work.definition))
+        table.write(WriteBatch(files, work.floor if is_raised else NO_FLOOR, work.definition))
 
     def classify(self, error: BaseException) -> Fault:
         if isinstance(error, SinkFailed):

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.places import Places
-from millrace.lake.batch import Batch, Definitions, Delivery, Publication, age
+from millrace.lake.batch import DefinedFile, Definitions, Publication, WriteBatch, age
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.held import held_files, hold, release
 from millrace.lake.schema import TableSpec, spec_of
@@ -58,18 +58,18 @@ class DeltaSink:
         sealed = [delivery for delivery in visible if not self._is_open(delivery, newest, table)]  # 2
         floor = max((group.version for group in groups if group.kind == TRUNCATE), default=NO_FLOOR)
         readable = tuple(delivery for delivery in visible if delivery not in sealed)
-        self._tables.write(root, Batch(readable, floor, newest, publications))  # 3
+        self._tables.write(root, WriteBatch(readable, floor, newest, publications))  # 3
         for publication in publications:
             release(table.store, publication.import_id)  # 4
         return _without(groups, sealed)
 
-    def _hold(self, table: LakeTable, groups: Iterable[StagedGroup]) -> list[Delivery]:
+    def _hold(self, table: LakeTable, groups: Iterable[StagedGroup]) -> list[DefinedFile]:
         """The files that need not be held, those of imports that were published before among them."""
         visible, published = [], None
         for group in groups:
             if group.file is None:
                 continue
-            delivery = Delivery(group.file, self._definition(group.definition))
+            delivery = DefinedFile(group.file, self._definition(group.definition))
             if group.publish == "atomic":
                 published = table.snapshot().transactions if published is None else published
                 if Publication(group.import_id, 0).transaction_id not in published:
@@ -78,7 +78,7 @@ class DeltaSink:
             visible.append(delivery)
         return visible
 
-    def _is_open(self, delivery: Delivery, newest: Definition, table: LakeTable) -> bool:
+    def _is_open(self, delivery: DefinedFile, newest: Definition, table: LakeTable) -> bool:
         """Whether its rows can be read, now that they are unsealed. The platform destroys a key only when all imports are
         over; if somebody else did, nobody is told that the rows are durable."""
         if delivery.file.sealed_by is None:
@@ -111,7 +111,7 @@ class ErrorStore:
         if self._copies is not None:
             self._copies.write(store, tenant, table, files)
         self._tables.get(store.root, self._spec, store=store)
-        self._tables.write(store.root, Batch(tuple(Delivery(file) for file in files)))
+        self._tables.write(store.root, WriteBatch(tuple(DefinedFile(file) for file in files)))
         return groups
 
 
@@ -134,14 +134,14 @@ class OpenTables:
             self._open.popitem(last=False)
         return table
 
-    def write(self, root: Path, batch: Batch) -> None:
+    def write(self, root: Path, batch: WriteBatch) -> None:
         table = self._open[root]
         table.write(batch)
         rows = sum(delivery.file.rows + delivery.file.deleted_rows for delivery in batch.files)
         self._upkeep.note(root, table.spec, rows)
 
 
-def _without(groups: Sequence[StagedGroup], sealed: Sequence[Delivery]) -> Sequence[StagedGroup]:
+def _without(groups: Sequence[StagedGroup], sealed: Sequence[DefinedFile]) -> Sequence[StagedGroup]:
     """The groups of other imports than those whose rows nobody can read."""
     lost = {chunk.chunk_id.partition("/")[0] for delivery in sealed for chunk in delivery.file.chunks}
     return [group for group in groups if lost.isdisjoint(import_id for import_id, _ in group.chunks)]

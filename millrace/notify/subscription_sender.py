@@ -12,7 +12,7 @@ from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post, attempt
 from millrace.notify.outcomes import Outcomes
 from millrace.notify.pace import Pace
-from millrace.notify.queue import Delivered, Delivery, Outcome, Queue
+from millrace.notify.queue import EventDelivered, EventDelivery, EventQueue, Outcome
 from millrace.notify.subscription import IN_ORDER, Subscription
 from millrace.observe import log, observe
 from millrace.outbound.http import post
@@ -30,9 +30,9 @@ class InStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all lines share. Those whose last attempt failed wait for connections among themselves."""
+    """What all senders share. Those whose last attempt failed wait for connections among themselves."""
 
-    queue: Queue
+    queue: EventQueue
     outcomes: Outcomes
     in_store: InStore
     pace: Pace
@@ -42,7 +42,7 @@ class Shared:
     failing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(FAILING_CONNECTIONS))
 
 
-class Line:
+class SubscriptionSender:
     """`position`: events up to it are queued; `waiting`: how many of them have not arrived yet."""
 
     def __init__(self, subscription: Subscription, shared: Shared, waiting: int) -> None:
@@ -51,7 +51,7 @@ class Line:
         self.waiting = waiting
         self._shared = shared
         self._news = asyncio.Event()
-        self._due: deque[Delivery] = deque()
+        self._due: deque[EventDelivery] = deque()
         self._flying: set[int] = set()
         self._is_failing = False
         self._is_unwanted = False
@@ -75,7 +75,7 @@ class Line:
                 self._flying.add(delivery.number)
                 attempts.create_task(self._deliver(delivery))
 
-    async def _next(self) -> tuple[Delivery | None, float | None]:
+    async def _next(self) -> tuple[EventDelivery | None, float | None]:
         """What is to be sent now; else how long to wait if nothing happens before, None for as long as it takes."""
         # A target that fails is tried with one delivery at a time.
         at_once = 1 if self._is_failing or self.subscription.order == IN_ORDER else AT_ONCE
@@ -87,11 +87,11 @@ class Line:
             self._due.extend(each for each in found if each.number not in self._flying)
         return (self._due.popleft(), None) if self._due else (None, pause)
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: EventDelivery) -> None:
         shared = self._shared
         async with shared.failing if self._is_failing else shared.healthy:
             outcome = await attempt(self.subscription, delivery, shared.pace, shared.allowed, shared.send)
-        self._is_failing = not isinstance(outcome, Delivered)
+        self._is_failing = not isinstance(outcome, EventDelivered)
         if self._is_failing and self.subscription.order == IN_ORDER:
             self._due.clear()
         await shared.outcomes.record(outcome)
@@ -100,7 +100,7 @@ class Line:
         self._news.set()
 
     def _count(self, outcome: Outcome) -> None:
-        if isinstance(outcome, Delivered):
+        if isinstance(outcome, EventDelivered):
             self.waiting -= 1
             observe("webhook", outcome="delivered")
             return
