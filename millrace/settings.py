@@ -178,6 +178,10 @@ class Settings(BaseSettings):
     kms: KmsSettings = KmsSettings()
     k8s: KubernetesSettings = KubernetesSettings()
 
+    def control_store(self, sqlite: Path) -> str:
+        """The URL of the control store; `sqlite` is its file where the operator names no other."""
+        return self.store_url.get_secret_value() if self.store_url else f"sqlite:///{sqlite}"
+
 
 # Read where they are needed: by the client, the installer and the tests of faults.
 _OTHERS = ("URL", "TOKEN", "CACHE", "IVY_SETTINGS", "FAILPOINTS", "POISON")

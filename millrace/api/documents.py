@@ -8,7 +8,6 @@ from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
 
 from millrace.api.sink_status import SinkStatus
 from millrace.arrow.types import arrow_type
-from millrace.exchange.mailboxes import Exchange
 from millrace.model.errors import Missing
 from millrace.model.imports import (
     ADMITTED,
@@ -75,9 +74,9 @@ def table_document(definition: Definition, context: SinkContext) -> dict[str, An
     }
 
 
-def import_document(connection: Connection, import_id: str, exchange: Exchange | None = None) -> dict[str, Any]:
+def import_document(connection: Connection, import_id: str) -> dict[str, Any]:
     row = connection.execute(_IMPORTS.where(t.imports.c.id == import_id)).first()
-    return _find_requested(connection, import_id) if row is None else _document(row, SinkStatus(connection, exchange))
+    return _find_requested(connection, import_id) if row is None else _document(row, SinkStatus(connection))
 
 
 def import_documents(
@@ -90,7 +89,6 @@ def import_documents(
     kind: str | None = None,
     span: str | None = None,
     only_tables: list[str] | None = None,
-    exchange: Exchange | None = None,
 ) -> list[dict[str, Any]]:
     """The newest first; changes of the tables themselves only where their kind is asked for, and what nobody has
     evaluated yet only where that state is. Of which kind and span those are is not known."""
@@ -106,7 +104,7 @@ def import_documents(
     if kind is None:
         wanted = wanted.where(t.imports.c.kind != ALTER)
     found = list(connection.execute(wanted.order_by(t.imports.c.id.desc()).limit(limit)))
-    sinks = SinkStatus(connection, exchange)
+    sinks = SinkStatus(connection)
     return [_document(row, sinks) for row in found]
 
 

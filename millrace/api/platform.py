@@ -21,6 +21,7 @@ from millrace.auth.tokens import USES_SECONDS, Tokens
 from millrace.control.controller import Controller
 from millrace.control.state import OPEN
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.queues import Queues
 from millrace.failpoint import reach
 from millrace.model.errors import Refused, Unavailable
 from millrace.model.names import new_id
@@ -57,12 +58,8 @@ class Platform:
         self.settings = settings
         self.cluster = cluster
         self.exchange = open_exchange(settings.home)
-        url = (
-            settings.store_url.get_secret_value()
-            if settings.store_url
-            else f"sqlite:///{self.exchange.places.control_store}"
-        )
-        self.store = Store(url)
+        self.store = Store(settings.control_store(self.exchange.places.control_store))
+        self.queues = Queues(self.store)
         self.tokens = Tokens(self.store)
         self.topics = Topics(cluster)
         self.topics.ensure(
@@ -74,7 +71,7 @@ class Platform:
         self.uploads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
         self.accountant = Accountant(self.store, cluster, self.appender, self.exchange)
         self.notifier = Notifier(self.store, settings.api.private_targets)
-        self.sinks = SinkWatch(self.exchange.places, self._parked_limit, self._is_awaited, self._append)
+        self.sinks = SinkWatch(self.exchange.places, self.queues, self._parked_limit, self._is_awaited, self._append)
         self.quotas = Quotas(self.store)
         self.sealing = Sealing(self.exchange, settings.kms, self.quotas)
         self.flight = Flight(FLIGHT_BATCHES * settings.spark.bulk_chunks_per_batch, self.quotas.weight)

@@ -3,19 +3,16 @@
 from sqlalchemy import Connection
 
 from millrace.account.ledger import refused_rows
-from millrace.deliver.queue import Queue
-from millrace.exchange.mailboxes import Exchange
+from millrace.exchange.queues import parked_targets
 from millrace.model.imports import Import
-from millrace.model.sinks import DELTA_KIND
 
 
 class SinkStatus:
-    """For the documents of one request: how a queue is doing is looked at once."""
+    """For the documents of one request: the queues of a table are read once."""
 
-    def __init__(self, connection: Connection, exchange: Exchange | None) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._exchange = exchange
-        self._parked: dict[str, bool] = {}
+        self._parked: dict[tuple[str, str], set[str]] = {}
 
     def of(self, imp: Import) -> dict[str, dict[str, int]]:
         refused = imp.options.get("refused", {}) if imp.is_over else refused_rows(self._connection, imp.id)
@@ -34,17 +31,7 @@ class SinkStatus:
         return waiting if waiting > 0 and not imp.is_over and self._takes_nothing(imp, sink) else 0
 
     def _takes_nothing(self, imp: Import, sink: str) -> bool:
-        key = f"{imp.definition}/{sink}"
-        if key not in self._parked:
-            self._parked[key] = self._look(imp, sink)
-        return self._parked[key]
-
-    def _look(self, imp: Import, sink: str) -> bool:
-        if self._exchange is None:
-            return False
-        definition = self._exchange.definitions.read(imp.definition)
-        target = next((one for one in definition.table.targets if one.name == sink), None)
-        if target is None or target.kind == DELTA_KIND:
-            return False
-        state = Queue(self._exchange.places.queue(target.kind, imp.tenant, imp.table, sink)).state
-        return state.parked_since is not None
+        place = imp.tenant, imp.table
+        if place not in self._parked:
+            self._parked[place] = parked_targets(self._connection, *place)
+        return sink in self._parked[place]

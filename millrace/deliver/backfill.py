@@ -1,11 +1,14 @@
-"""What was in a table before a target came to it: the log, or the Delta table's live rows in, items of its queue out.
+"""Lets a target that was added to a table with rows catch up: step by step, between deliveries, and again after a crash.
 
-The files are linked, not read: memory does not grow with the table, and the couriers deliver them like anything else. Taken
-twice they change nothing, because every row carries its version, and rows without a key their chunk."""
+The rows come from the log, or else from the live rows of the Delta table, as items of the target's queue. Their files are
+pinned, not read: memory does not grow with the table. An item that comes twice changes nothing, because every row carries its
+version, and rows without a key their chunk."""
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,36 +17,131 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from millrace.deliver.queue import Queue, where_staged
-from millrace.deliver.roster import Member
 from millrace.exchange.places import Places
-from millrace.lake.batch import Publication, age
+from millrace.exchange.queues import Members, ParkedRow, QueueRecord, Queues
+from millrace.lake.batch import Publication
 from millrace.lake.deletion_vectors import load_vector
 from millrace.lake.log import Snapshot, load
 from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.model.chunk import PREPARE, ROWS
+from millrace.model.queues import (
+    DONE,
+    FROM_DELTA,
+    FROM_LOG,
+    GIVEN_UP,
+    IMPOSSIBLE,
+    UNDER_WAY,
+    WANTED,
+    Backfill,
+    Member,
+    QueueKey,
+)
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
+from millrace.observe import log
 from millrace.sink.contract import StagedGroup
 
-# Records looked through for a table that is younger than the log; beyond, its rows are read from another sink.
+# Records of the log that are searched for the beginning of a table; beyond, its rows are read from its Delta table.
 MOST_LOGGED = 100_000
+NOWHERE = "No other sink keeps the table's rows where they can be read; declare delta beside it, or import them again."
 Known = Callable[[str], Definition]
 
 
-def is_kept_in_delta(definition: Definition) -> bool:
+class Backfiller:
+    def __init__(
+        self, places: Places, queues: Queues, definitions: Known, log: Callable[[], Iterable[StagedGroup]] = tuple
+    ) -> None:
+        """`log` is what is retained of it, asked for when some target has to catch up."""
+        self._places = places
+        self._queues = queues
+        self._definitions = definitions
+        self._log = log
+        self._looked: set[object] = set()
+
+    def note_published(self, key: QueueKey, group: StagedGroup) -> None:
+        """An atomic import that began before the target was added is published now: its rows passed before."""
+        self._change(key, lambda member: member.wanting(group.import_id))
+
+    def step(self, queue: Queue, record: QueueRecord) -> bool:
+        """1. Wait until the source holds all that the target missed. 2. Pin it into the queue. 3. See it delivered.
+
+        True when nothing is left to do."""
+        member = record.member
+        backfill = None if member is None else member.backfill
+        if member is None or backfill is None:
+            return True
+        if backfill.state == WANTED:
+            member = self._begin(queue, member, backfill)
+        elif backfill.state == UNDER_WAY and not any(item.is_backfill for item in queue.items()):
+            is_given_up = record.waiver.below > (backfill.began or 0.0) * 1e6
+            member = self._note(queue.key, backfill, state=GIVEN_UP if is_given_up else DONE, ended=time.time())
+        return member is None or not member.is_catching_up
+
+    def _begin(self, queue: Queue, member: Member, wanted: Backfill) -> Member | None:
+        now, root = time.time(), self._places.table(queue.key.tenant, queue.key.table)
+        logged = self._from_log(queue, member)
+        if logged is not None:
+            return self._note(queue.key, wanted, state=UNDER_WAY, source=FROM_LOG, rows=logged, began=now)
+        if not _is_kept_in_delta(self._definitions(member.definition)):
+            return self._note(queue.key, wanted, state=IMPOSSIBLE, reason=NOWHERE, began=now, ended=now)
+        # A file that is gone was rewritten after the snapshot was taken: the next look finds what it became.
+        with suppress(FileNotFoundError):
+            snapshot = ready_snapshot(root, member, self._definitions)
+            if snapshot is not None:
+                with self._queues.pinning:
+                    self._queues.park(copies_of_table(root, snapshot, queue, self._definitions))
+                rows = snapshot.live_rows
+                return self._note(queue.key, wanted, state=UNDER_WAY, source=FROM_DELTA, rows=rows, began=now)
+        return member
+
+    def _from_log(self, queue: Queue, member: Member) -> int | None:
+        """The number of rows that the log had. It is read once for each wish: what it does not hold then, it will not hold
+        later."""
+        wish = queue.key, member.added, member.backfill
+        if wish in self._looked:
+            return None
+        self._looked.add(wish)
+        groups = _logged(self._log(), queue.key, member, self._definitions)
+        if groups is None:
+            return None
+        # Rows of the log whose files are gone are read from the Delta table.
+        with suppress(FileNotFoundError), self._queues.pinning:
+            self._queues.park(
+                [queue.row_of(group, where_staged(self._places, group), is_backfill=True) for group in groups]
+            )
+            return sum(group.file.rows for group in groups if group.file)
+        return None
+
+    def _note(self, key: QueueKey, seen: Backfill, **news: object) -> Member | None:
+        """Unless more was wanted meanwhile: then it begins again."""
+
+        def change(member: Member) -> Member:
+            return replace(member, backfill=replace(seen, **news)) if member.backfill == seen else member  # type: ignore[arg-type]
+
+        log("sink_backfill", queue=str(key), state=str(news.get("state")), source=str(news.get("source")))
+        return self._change(key, change)
+
+    def _change(self, key: QueueKey, change: Callable[[Member], Member]) -> Member | None:
+        def changed(members: Members) -> Members:
+            return {key.target: change(members[key.target])} if key.target in members else {}
+
+        return self._queues.change_members(key.kind, key.tenant, key.table, changed).get(key.target)
+
+
+def _is_kept_in_delta(definition: Definition) -> bool:
     return any(target.kind == DELTA_KIND for target in definition.table.targets)
 
 
 def ready_snapshot(root: Path, member: Member, known: Known) -> Snapshot | None:
-    """The Delta table, once it holds everything that came before the target did; None until then.
+    """The Delta table, once it holds everything from before the target was added; None until then.
 
-    Its records and those of the target's query are the same, in the same order: when the table has the definition that made
-    the target its own, all that lies before is in it, and all that lies behind comes to the queue."""
+    The Delta sink and the target's query read the same records in the same order. When the table has the definition that
+    added the target, it holds all earlier records, and all later ones come to the queue."""
     snapshot = load(Store(root))
     fingerprint = TableState.of(snapshot.metadata).definition
-    if fingerprint is None or age(known(fingerprint)) < member.added:
+    if fingerprint is None or known(fingerprint).age < member.added:
         return None
     published = (
         {Publication(import_id, 0).transaction_id for import_id in member.backfill.needs} if member.backfill else ()
@@ -51,12 +149,12 @@ def ready_snapshot(root: Path, member: Member, known: Known) -> Snapshot | None:
     return snapshot if set(published) <= snapshot.transactions.keys() else None
 
 
-def copy_table(root: Path, snapshot: Snapshot, queue: Queue, known: Known) -> int:
-    """Puts every file of the snapshot into the queue; the number of live rows. Raises FileNotFoundError where a file has
-    been rewritten meanwhile: then the snapshot is too old."""
+def copies_of_table(root: Path, snapshot: Snapshot, queue: Queue, known: Known) -> list[ParkedRow]:
+    """Rows for every file of the snapshot. Raises FileNotFoundError where a file has been rewritten meanwhile: then the
+    snapshot is too old."""
     state = TableState.of(snapshot.metadata)
     assert state.definition is not None
-    definition, store = known(state.definition), Store(root)
+    definition, store, rows = known(state.definition), Store(root), []
     remembered = {
         (done.app_id.rpartition("/")[0], done.version): done.app_id for done in snapshot.transactions.values()
     }
@@ -70,47 +168,44 @@ def copy_table(root: Path, snapshot: Snapshot, queue: Queue, known: Known) -> in
             staged = StagedFile(file.name, file.size, sum(chunk.rows for chunk in part.chunks), None, part.chunks)
             group = StagedGroup(definition.tenant, definition.table.name, definition.fingerprint, staged, ())
             gone = part.dead.serialize() if part.dead else None
-            queue.put_copied(f"{name}-{number}" if number else name, group, root, gone, max(state.floor, 0))
-    return snapshot.live_rows
+            row = queue.row_of_copy(f"{name}-{number}" if number else name, group, root, gone, max(state.floor, 0))
+            # The parts of a file share its pin.
+            rows.append(replace(row, size=0) if number else row)
+    return rows
 
 
-def put_logged(groups: Iterable[StagedGroup], places: Places, queue: Queue, member: Member, known: Known) -> int | None:
-    """Parks what the log holds of the table from before the target came; the number of its rows, None where the log does not
-    reach back to the table's beginning. Raises FileNotFoundError where rows of it are gone."""
-    _, tenant, name, _ = queue.folder.parts[-4:]
+def _logged(groups: Iterable[StagedGroup], key: QueueKey, member: Member, known: Known) -> list[StagedGroup] | None:
+    """What the log holds of the table from before the target was added; None where it does not reach back to the table's
+    beginning."""
     found: list[StagedGroup] = []
     is_whole = False
     for number, group in enumerate(groups):
         if number >= MOST_LOGGED:
             return None
-        if (group.tenant, group.table) != (tenant, name) or not member.takes_late(
-            definition := known(group.definition)
-        ):
+        if (group.tenant, group.table) != (key.tenant, key.table):
             continue
-        is_whole = is_whole or (group.kind == PREPARE and definition.previous is None)
-        if group.kind != PREPARE and not (group.kind == ROWS and group.file is None):
-            found.append(group)
-    if not is_whole:
-        return None
-    for group in found:
-        queue.put(group, where_staged(places, group), is_backfill=True)
-    return sum(group.file.rows for group in found if group.file)
+        definition = known(group.definition)
+        if member.takes_late(definition):
+            is_whole = is_whole or (group.kind == PREPARE and definition.previous is None)
+            if group.kind != PREPARE and not (group.kind == ROWS and group.file is None):
+                found.append(group)
+    return found if is_whole else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some chunks of a file, and the positions in it that are none of their rows."""
+    """Some chunks of a file, and the positions of the file that are not their rows."""
 
     chunks: tuple[StagedChunk, ...]
     dead: BitMap
 
 
 def _apart(path: Path, dead: BitMap, remembered: Mapping[tuple[str, int], str]) -> list[_Part]:
-    """Rows without a key are told apart by their chunks: by their own as long as the table remembers them, so that what the
-    queue gets once more is known there.
+    """Targets recognise rows without a key by their chunks. As long as the table remembers the names of its chunks, they keep
+    these names, so that a chunk that also comes by itself is recognised.
 
-    A chunk is what an import wrote at a version; one that died here lives in another file. A replay has the versions of the
-    import it replays, and targets tell chunks by their versions: such two go apart."""
+    A chunk is what an import wrote at a version; one that is dead here lives in another file. A replay has the versions of
+    the import it replays, and targets recognise chunks by their versions: two chunks of one version go to separate parts."""
     with pq.ParquetFile(path, memory_map=True, read_dictionary=["_import"]) as parquet:
         rows = pl.DataFrame(parquet.read(["_import", "_version"])).with_row_index("place")
     live = rows.filter(~pl.col("place").is_in(np.asarray(dead.to_array())))

@@ -1,57 +1,37 @@
-"""Couriers take what is parked for each target to it, as Spark tasks, and tell the ledger.
-
-A target that fails waits longer and longer between tries; nobody waits for it but its own table."""
+"""Couriers bring what is parked for each target to it. A target that fails waits longer and longer between tries; only its
+own table waits for it."""
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from millrace.deliver.backfilling import Backfiller
-from millrace.deliver.delivery import BUDGET_SECONDS, Delivered, Order, deliver
+from millrace.deliver.backfill import Backfiller
+from millrace.deliver.courier import LOOK_SECONDS, Courier, Round
 from millrace.deliver.ends import Ends
 from millrace.deliver.fact_writer import FactWriter
-from millrace.deliver.gate import Gate
-from millrace.deliver.giving_up import give_up
-from millrace.deliver.members import Members
-from millrace.deliver.queue import Item, Queue, version_of, where_staged
+from millrace.deliver.probe import Probe
+from millrace.deliver.queue import Queue, where_staged
+from millrace.deliver.roster import Roster
+from millrace.deliver.waiver import is_waived
 from millrace.exchange.mailboxes import Exchange
-from millrace.lake.batch import age
-from millrace.lake.schema import spec_of
+from millrace.exchange.queues import QueueRecord, Queues
 from millrace.model.chunk import PUBLISH, ROWS
-from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
-from millrace.observe import log, observe
+from millrace.model.queues import QueueKey, QueueState
+from millrace.model.sinks import SinkTarget
+from millrace.observe import observe
 from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.sink.context import SinkContext
-from millrace.sink.contract import END, StagedGroup
-from millrace.sink.delta.places import copies_of
-from millrace.sink.delta.settings import DeltaRemoteSettings
+from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.client import Appender
 
-MOST_ROWS = 300_000
 # Targets that failed last time share one slot, so that those that hang cannot starve the healthy ones.
 HEALTHY_AT_ONCE, FAILING_AT_ONCE = 3, 1
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, MOST_DOUBLINGS = 0.5, 60.0, 7
-LOOK_SECONDS = 0.5
-# How often queues that nobody delivers from are looked at: what is held there may have been given up, or be of imports that
-# are over.
+# How often queues without a courier are looked at: what waits there for its publication may have been given up.
 TAKE_UP_SECONDS = 60.0
-LONGEST_BUDGET_SECONDS = 3600.0
-
-
-@dataclass
-class Round:
-    """A queue that holds something, and whether somebody is delivering from it."""
-
-    queue: Queue
-    target: SinkTarget
-    busy: bool = False
 
 
 class Couriers:
@@ -62,23 +42,21 @@ class Couriers:
         context: SinkContext,
         appender: Appender,
         upkeep: Upkeep,
+        queues: Queues,
         retained: Callable[[], Iterable[StagedGroup]] = tuple,
         kms: KmsSettings = KEYS_HERE,
     ) -> None:
         """`retained` is what the log still holds of validated-input."""
-        self._spark = spark
-        self._upkeep = upkeep
-        self._exchange = exchange
-        self._context = context
         self._places = exchange.places
-        self._definition = exchange.definitions.read
-        self._kms = kms
-        self._telling = FactWriter(exchange.places, appender, exchange.keyring(kms))
-        self._members = Members(self._places, self._definition)
-        self._backfiller = Backfiller(self._places, self._members, self._definition, retained)
-        self._ends = Ends(exchange.ends, self._places, self._members, self._definition)
-        self._gate = Gate(context)
-        self._rounds: dict[Path, Round] = {}
+        self._queues = queues
+        self._definitions = exchange.definitions.read
+        self._facts = FactWriter(exchange.places, appender, exchange.keyring(kms))
+        self._backfiller = Backfiller(exchange.places, queues, self._definitions, retained)
+        self._ends = Ends(exchange.ends, exchange.places, queues, self._definitions)
+        self._courier = Courier(
+            spark, exchange, context, queues, self._facts, self._backfiller, upkeep, Probe(context), kms
+        )
+        self._rounds: dict[QueueKey, Round] = {}
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._taken_up = 0.0
@@ -88,87 +66,96 @@ class Couriers:
     def start(self) -> None:
         """Takes up what a stopped data plane left behind, then whatever is parked."""
         self._take_up()
-        for folder in self._members.catching_up():
-            member = self._members.at(folder)
-            if member is not None:
-                self._watch(folder, member.target)
+        for record in self._queues.all():
+            if record.member is not None and record.member.is_catching_up:
+                self._watch(record.key, record.member.target, record.state)
         threading.Thread(target=self._run, name="couriers", daemon=True).start()
 
     def _take_up(self) -> None:
         self._taken_up = time.monotonic()
         with self._lock:
             watched = set(self._rounds)
-        for folder in sorted(self._places.parked.glob("*/*/*/*")):
-            if folder not in watched and Queue(folder).holds_anything:
-                target = self._target_of(folder)
-                if target is not None:
-                    self._watch(folder, target)
+        for key in self._queues.with_parked():
+            record = None if key in watched else self._queues.get(key)
+            target = None if record is None else self._target_of(record)
+            if record is not None and target is not None:
+                self._watch(key, target, record.state)
 
-    def _target_of(self, folder: Path) -> SinkTarget | None:
-        member = self._members.at(folder)
-        if member is not None:
-            return member.target
-        items = Queue(folder).waiting()
-        named = self._definition(items[-1].group.definition).table.targets if items else ()
-        return next((one for one in named if one.name == folder.name), None)
+    def _target_of(self, record: QueueRecord) -> SinkTarget | None:
+        if record.member is not None:
+            return record.member.target
+        items = Queue(self._places, self._queues, record.key).waiting()
+        named = self._definitions(items[-1].group.definition).table.targets if items else ()
+        return next((one for one in named if one.name == record.key.target), None)
 
-    def park(self, kind: str, group: StagedGroup) -> None:
-        """Durable on its way to every target of the kind that is to have it."""
-        definition = self._definition(group.definition)
-        for name, target in self._members.takers(kind, definition).items():
-            folder = self._places.queue(kind, group.tenant, group.table, name)
-            queue = Queue(folder)
-            is_empty = group.kind == ROWS and group.file is None
-            if not is_empty and not queue.waiver.covers(group, version_of(group)):
-                queue.put(group, where_staged(self._places, group))
-            self._watch(folder, target)
-            if group.kind == PUBLISH:
-                self._backfiller.note_shown(folder, group.import_id, definition)
-            if is_empty or (group.kind == ROWS and group.publish == "atomic"):
-                # Nothing to bring, or held: the import may go on.
-                self._telling.durable(name, group.chunks)
+    def park(self, kind: str, groups: Sequence[StagedGroup]) -> None:
+        """Durable on their way to every target of the kind that is to have them: one transaction for all of them."""
+        roster = Roster(self._queues, self._definitions, kind, {(group.tenant, group.table) for group in groups})
+        takers = [(group, key, target) for group in groups for key, target in self._takers(roster, group)]
+        with self._queues.pinning:
+            self._queues.park(
+                [
+                    Queue(self._places, self._queues, key).row_of(group, where_staged(self._places, group))
+                    for group, key, _ in takers
+                    if not _is_empty(group) and not is_waived(roster.waiver(key), group)
+                ]
+            )
+        for _, key, target in takers:
+            self._watch(key, target)
         self._news.set()
+        counted: dict[str, list[tuple[str, int]]] = {}
+        for group, key, _ in takers:
+            if group.kind == PUBLISH and roster.takes_late(key, self._definitions(group.definition)):
+                self._backfiller.note_published(key, group)
+            if _is_empty(group) or (group.kind == ROWS and group.publish == "atomic"):
+                # Nothing to bring, or nothing before the publication: the import may go on.
+                counted.setdefault(key.target, []).extend(group.chunks)
+        for name, chunks in counted.items():
+            self._facts.write_durable(name, tuple(chunks))
 
-    def _watch(self, folder: Path, target: SinkTarget) -> None:
+    def _takers(self, roster: Roster, group: StagedGroup) -> Iterable[tuple[QueueKey, SinkTarget]]:
+        return roster.takers(self._definitions(group.definition)).items()
+
+    def _watch(self, key: QueueKey, target: SinkTarget, state: QueueState | None = None) -> None:
         with self._lock:
-            self._rounds.setdefault(folder, Round(Queue(folder), target)).target = target
+            if key in self._rounds:
+                self._rounds[key].target = target
+            else:
+                self._rounds[key] = Round(Queue(self._places, self._queues, key, state), target)
 
     def _run(self) -> None:
         while True:
             self._news.wait(LOOK_SECONDS)
             self._news.clear()
-            self._look_around()
-            with self._lock:
-                idle = [one for one in self._rounds.values() if not one.busy]
-            for one in idle:
-                if one.queue.state.next_try <= time.time() or one.queue.was_asked_to_resume():
-                    one.busy = True
-                    pool = self._failing if one.queue.state.tries else self._healthy
-                    pool.submit(self._round, one)
+            try:
+                self._look_around()
+            except Exception as error:
+                # The marks and the items are still there; the next look takes them up.
+                observe("trouble", kind="sink", error=f"{type(error).__name__}: {error}"[:1000])
 
     def _look_around(self) -> None:
-        try:
-            for folder, target in self._ends.park():
-                self._watch(folder, target)
-            if time.monotonic() - self._taken_up > TAKE_UP_SECONDS:
-                self._take_up()
-        except Exception as error:
-            # The marks and the items are still there; the next look takes them up.
-            observe("trouble", kind="sink", error=f"{type(error).__name__}: {error}"[:1000])
+        for key, target in self._ends.park():
+            self._watch(key, target)
+        if time.monotonic() - self._taken_up > TAKE_UP_SECONDS:
+            self._take_up()
+        with self._lock:
+            idle = [one for one in self._rounds.values() if not one.busy]
+        due = [one for one in idle if one.queue.state.next_try <= time.time()]
+        if len(due) < len(idle):
+            asked = self._queues.take_resumes()
+            due += [one for one in idle if one not in due and one.queue.key in asked]
+        for one in due:
+            one.busy = True
+            pool = self._failing if one.queue.state.tries else self._healthy
+            pool.submit(self._round, one)
 
     def _round(self, one: Round) -> None:
         try:
-            give_up(self._exchange.safe_version, one.queue)
-            is_caught_up = self._backfiller.step(one.queue)
-            items = _some(one.queue.items(), one.queue.state.most_rows or MOST_ROWS)
-            if items:
-                self._visit(one, items)
-            elif is_caught_up:
+            if self._courier.work(one):
                 self._leave(one)
-            else:
-                one.queue.state.next_try = time.time() + LOOK_SECONDS
         except Exception as error:
-            self._put_off(one.queue, Delivered("sink", f"{type(error).__name__}: {error}"[:1000]))
+            # Not even the failure could be written: the store is away.
+            observe("trouble", kind="sink", queue=str(one.queue.key), error=f"{type(error).__name__}: {error}"[:1000])
         finally:
             one.busy = False
             self._news.set()
@@ -176,84 +163,9 @@ class Couriers:
     def _leave(self, one: Round) -> None:
         with self._lock:
             # Looked at again under the lock: what is parked meanwhile is watched, or still here.
-            if not one.queue.items() and self._rounds.get(one.queue.folder) is one:
-                del self._rounds[one.queue.folder]
-
-    def _visit(self, one: Round, items: list[Item]) -> None:
-        if one.queue.state.fault == "sink":
-            closed = self._gate.why_closed(one.target)
-            if closed is not None:
-                self._put_off(one.queue, Delivered("sink", closed))
-                return
-        outcome = self._deliver(one, items)
-        if outcome.fault is not None:
-            self._put_off(one.queue, outcome, items)
-            return
-        self._telling.refused(one.target.name, items, outcome.refused)
-        told = [chunk for item in items for chunk in item.group.chunks if not item.is_held and item.group.kind != END]
-        self._telling.durable(one.target.name, tuple(told))
-        one.queue.done(items)
-        self._note_success(one, items, len(outcome.refused))
-        if one.target.kind == REMOTE_DELTA_KIND:
-            self._note_wear(one.target, items)
-
-    def _deliver(self, one: Round, items: list[Item]) -> Delivered:
-        member = self._members.at(one.queue.folder)
-        order = Order(
-            str(one.queue.folder),
-            one.target,
-            tuple(items),
-        )
-        if one.queue.state.budget_seconds is not None:
-            order = replace(order, budget_seconds=one.queue.state.budget_seconds)
-        if member is not None and member.is_active:
-            order = replace(order, definition=member.definition, added=member.added)
-        context = self._spark.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", f"sink-{one.target.kind}")
-        work = partial(deliver, exchange=self._exchange, context=self._context, kms=self._kms)
-        outcome: Delivered = context.parallelize([order], 1).map(work).collect()[0]
-        return outcome
-
-    def _note_success(self, one: Round, items: list[Item], refused: int) -> None:
-        state = one.queue.state
-        if state.parked_since is not None:
-            log("sink_resumed", sink=one.target.name, table=str(one.queue.folder))
-        state.parked_since = state.reason = state.fault = None
-        state.tries, state.next_try = 0, 0.0
-        if state.most_rows is not None:
-            state.most_rows = None if state.most_rows * 2 >= MOST_ROWS else state.most_rows * 2
-        state.last_version = max(state.last_version, *(item.version for item in items if not item.is_backfill), 0)
-        state.refused_rows += refused
-        one.queue.save_state()
-
-    def _note_wear(self, target: SinkTarget, items: list[Item]) -> None:
-        newest = max((self._definition(item.group.definition) for item in items), key=age)
-        place = DeltaRemoteSettings.of(target)
-        root = copies_of(self._context, place, newest.tenant, newest.table.name)
-        self._upkeep.note(root, spec_of(newest), sum(item.rows for item in items), place)
-
-    def _put_off(self, queue: Queue, outcome: Delivered, items: Sequence[Item] = ()) -> None:
-        state = queue.state
-        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(state.tries, MOST_DOUBLINGS), LONGEST_PAUSE_SECONDS)
-        state.parked_since = state.parked_since or time.time()
-        state.fault, state.reason = outcome.fault, outcome.message
-        state.tries, state.next_try = state.tries + 1, time.time() + pause
-        if outcome.is_late and len(items) > 1:
-            state.most_rows = max(sum(item.rows for item in items) // 2, 1)
-        elif outcome.is_late:
-            # It cannot be sent less at once: a slow target is given more time.
-            state.budget_seconds = min((state.budget_seconds or BUDGET_SECONDS) * 2, LONGEST_BUDGET_SECONDS)
-        queue.save_state()
-        observe("trouble", kind="sink", queue=str(queue.folder), fault=outcome.fault, error=outcome.message)
+            if not one.queue.items() and self._rounds.get(one.queue.key) is one:
+                del self._rounds[one.queue.key]
 
 
-def _some(items: list[Item], most_rows: int) -> list[Item]:
-    """The oldest, as many as one task should hold; what is to be shown as a whole is not cut."""
-    rows = 0
-    some: list[Item] = []
-    for item in items:
-        if some and rows + item.rows > most_rows and not item.is_held:
-            break
-        rows += item.rows
-        some.append(item)
-    return some
+def _is_empty(group: StagedGroup) -> bool:
+    return group.kind == ROWS and group.file is None

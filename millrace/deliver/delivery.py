@@ -1,18 +1,18 @@
-"""Items of a queue into their target, in a worker: rows brought to the table's present shape, bad ones set apart."""
+"""Items of a queue into their target, in a worker: rows take the table's present shape, bad ones are set apart. A worker does
+not open the control store: everything it needs is in its order, in the pinned files and in the definitions."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.deliver.budget import TimeIsUp, within
 from millrace.deliver.opened import Opened
-from millrace.deliver.queue import Item, Queue
+from millrace.deliver.queue import Item
 from millrace.deliver.rows import BATCH_ROWS, ParkedRows
 from millrace.exchange.mailboxes import Exchange
-from millrace.lake.batch import age
+from millrace.exchange.pins import Pins
 from millrace.model.chunk import TRUNCATE
 from millrace.model.names import chunk_id
 from millrace.model.sinks import Fault, SinkTarget
@@ -23,16 +23,16 @@ from millrace.sink.context import SinkContext
 from millrace.sink.contract import END, END_NUMBER
 
 MOST_REFUSED = 1000
-# A target that hangs must not keep a core for ever; what it does not take in so long is tried again later, in smaller parts.
+# A target that hangs must not keep a core for ever; what it does not take in this time is tried again, in smaller parts.
 BUDGET_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a worker is asked to deliver. `definition` is the table's newest as far as the target is concerned; items of
-    definitions older than `added` are of imports that began before the target was the table's."""
+    """What a worker is to deliver. `definition` is the table's newest as far as the target is concerned; items of definitions
+    older than `added` are of imports that began before the target was added."""
 
-    folder: str
+    pins: Pins
     target: SinkTarget
     items: tuple[Item, ...]
     definition: str | None = None
@@ -61,7 +61,7 @@ class Delivered:
 
 
 def deliver(order: Order, exchange: Exchange, context: SinkContext, kms: KmsSettings = KEYS_HERE) -> Delivered:
-    """`kms` may hold a secret, and what is handed out as data may be written to disk: so it is no part of the order."""
+    """`kms` may hold a secret, and Spark may write data of a task to disk: so it is not part of the order."""
     try:
         sink = _opened.get(order.target, context)
     except Exception as error:
@@ -75,18 +75,17 @@ def deliver(order: Order, exchange: Exchange, context: SinkContext, kms: KmsSett
         reach = Fault.TABLE if fault is Fault.ROW else fault
         return Delivered(reach.value, f"{type(error).__name__}: {error}"[:1000], is_late=isinstance(error, TimeIsUp))
     finally:
-        # The worker lives on; what these rows took must not stay with it.
+        # The worker lives on; the memory of these rows must not stay with it.
         pa.default_memory_pool().release_unused()
 
 
 def _bring(order: Order, sink: Connector, exchange: Exchange, kms: KmsSettings) -> list[RefusedRow]:
     known = exchange.definitions.read
     named = {item.group.definition for item in order.items} | ({order.definition} if order.definition else set())
-    newest = max((known(fingerprint) for fingerprint in named), key=age)
+    newest = max((known(fingerprint) for fingerprint in named), key=lambda one: one.age)
     floor = max((item.version for item in order.items if item.group.kind == TRUNCATE), default=0)
     floor = max(floor, newest.floor, *(item.floor for item in order.items))
-    queue, keyring = Queue(Path(order.folder)), exchange.keyring(kms)
-    parked = ParkedRows(exchange.places, keyring, queue, newest, known, order.added)
+    parked = ParkedRows(exchange.places, exchange.keyring(kms), order.pins, newest, known, order.added)
     rows = [
         one
         for item in order.items
@@ -100,7 +99,7 @@ def _bring(order: Order, sink: Connector, exchange: Exchange, kms: KmsSettings) 
 def _ended(
     items: Sequence[Item], newest: Definition, known: Callable[[str], Definition]
 ) -> list[tuple[str, tuple[str, ...]]]:
-    ends = [item.group for item in items if item.group.kind == END]
+    ends = (item.group for item in items if item.group.kind == END)
     return [
         (group.import_id, tuple(chunk_id(*chunk) for chunk in group.chunks if chunk[1] != END_NUMBER))
         for group in ends
@@ -109,7 +108,7 @@ def _ended(
 
 
 def _write(sink: Connector, work: Work) -> list[RefusedRow]:
-    """All at once; if a row is at fault, part by part until only the rows remain that the target will not take."""
+    """All at once; if a row is at fault, part by part, until only the rows remain that the target does not take."""
     try:
         sink.write(work)
         return []
@@ -135,8 +134,8 @@ def _bisect(sink: Connector, work: Work, error: Exception) -> list[RefusedRow]:
 
 
 def _parts(work: Work) -> list[Rows]:
-    """Each group of rows by itself, in which no key occurs twice; then halves. Where chunks are what is written once, each
-    chunk by itself, then halves under names of their own: the second must not be taken for the first come again."""
+    """Each group of rows by itself, in which no key occurs twice; then halves. Without a key a target recognises chunks: then
+    each chunk by itself, and halves under names of their own, or the second half would count as a repetition of the first."""
     if len(work.rows) > 1:
         return list(work.rows)
     (rows,) = work.rows

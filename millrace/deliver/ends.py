@@ -2,13 +2,15 @@
 rows do."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from millrace.deliver.members import Members
 from millrace.deliver.queue import Queue
+from millrace.deliver.roster import Roster
+from millrace.deliver.waiver import is_waived
 from millrace.exchange.ends import EndBox, ImportEnded, RowsAged
 from millrace.exchange.places import Places
+from millrace.exchange.queues import Queues
 from millrace.model.chunk import TRUNCATE
+from millrace.model.queues import QueueKey
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition
 from millrace.sink.contract import END, END_NUMBER, StagedGroup
@@ -16,37 +18,38 @@ from millrace.sink.registry import has_ability, kinds
 
 
 class Ends:
-    def __init__(self, box: EndBox, places: Places, members: Members, definitions: Callable[[str], Definition]) -> None:
+    def __init__(self, box: EndBox, places: Places, queues: Queues, definitions: Callable[[str], Definition]) -> None:
         self._box = box
         self._places = places
-        self._members = members
+        self._queues = queues
         self._definitions = definitions
 
-    def park(self) -> Iterator[tuple[Path, SinkTarget]]:
+    def park(self) -> Iterator[tuple[QueueKey, SinkTarget]]:
         """Parks the notices; the queues that have something now. A notice goes when every queue has it."""
         for notice in self._box.take():
             definition = self._definitions(notice.definition)
             ability, group = _age(definition, notice) if isinstance(notice, RowsAged) else _end(definition, notice)
-            tenant, table = definition.tenant, definition.table.name
+            rows, found = [], {}
             for kind in (kind for kind in kinds() if has_ability(kind, ability)):
-                for name, target in self._members.takers(kind, definition).items():
-                    queue = Queue(self._places.queue(kind, tenant, table, name))
-                    if not queue.waiver.covers(group, group.version):
-                        queue.put(group, self._places.table(tenant, table))
-                        yield queue.folder, target
+                roster = Roster(self._queues, self._definitions, kind, [(group.tenant, group.table)])
+                for key, target in roster.takers(definition).items():
+                    if not is_waived(roster.waiver(key), group):
+                        table = self._places.table(group.tenant, group.table)
+                        rows.append(Queue(self._places, self._queues, key).row_of(group, table))
+                        found[key] = target
+            self._queues.park(rows)
+            yield from found.items()
 
 
 def _end(definition: Definition, ended: ImportEnded) -> tuple[str, StagedGroup]:
     chunks = tuple((ended.import_id, number) for number in (END_NUMBER, *ended.chunks))
-    group = StagedGroup(
-        definition.tenant, definition.table.name, definition.fingerprint, None, chunks, END, ended.version
-    )  # fmt: skip
-    return "takes_ends", group
+    return "takes_ends", _group(definition, chunks, END, ended.version)
 
 
 def _age(definition: Definition, aged: RowsAged) -> tuple[str, StagedGroup]:
     """It belongs to no import, so nobody waits for it."""
-    group = StagedGroup(
-        definition.tenant, definition.table.name, definition.fingerprint, None, (), TRUNCATE, aged.version
-    )
-    return "deletes_aged", group
+    return "deletes_aged", _group(definition, (), TRUNCATE, aged.version)
+
+
+def _group(definition: Definition, chunks: tuple[tuple[str, int], ...], kind: str, version: int) -> StagedGroup:
+    return StagedGroup(definition.tenant, definition.table.name, definition.fingerprint, None, chunks, kind, version)

@@ -1,4 +1,4 @@
-"""What became of parked rows, told to the ledger and to the error store."""
+"""Facts about delivered rows for the ledger, and refused rows for the error store. Kafka has them when a method returns."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS
 
-TELL_SECONDS = 150.0
+CONFIRM_SECONDS = 150.0
 
 
 class FactWriter:
@@ -27,15 +27,16 @@ class FactWriter:
         self._keyring = keyring
         self._appender = appender
 
-    def durable(self, sink: str, chunks: tuple[tuple[str, int], ...]) -> None:
+    def write_durable(self, sink: str, chunks: tuple[tuple[str, int], ...]) -> None:
         if chunks:
-            self._tell(sink, Durable(sink, chunks))
+            self._write(sink, Durable(sink, chunks))
 
-    def refused(self, sink: str, items: Sequence[Item], refused: Sequence[RefusedRow]) -> None:
-        """Rows that the target will not take go to the error store under its name, and are counted before the end is due."""
+    def write_refused(self, sink: str, items: Sequence[Item], refused: Sequence[RefusedRow]) -> None:
+        """Rows that the target does not take go to the error store under its name. They are counted before their chunks are
+        durable, so that the end of the import has them."""
         if not refused:
             return
-        places = {
+        chunk_ids = {
             chunk.version: chunk.chunk_id
             for item in items
             if item.group.file and not item.is_backfill
@@ -43,11 +44,11 @@ class FactWriter:
         }
         counted: Counter[tuple[str, int]] = Counter()
         for row in refused:
-            # Of a row that was copied from another sink only its import is known.
-            import_id, _, number = places.get(row.version, f"{row.import_id}/0").rpartition("/")
+            # Only the import is known of a row that was copied from another sink.
+            import_id, _, number = chunk_ids.get(row.version, f"{row.import_id}/0").rpartition("/")
             self._keep(sink, items[0], row, import_id, int(number))
             counted[import_id, int(number)] += 1
-        self._tell(sink, RowsRefused(sink, tuple((*chunk, rows) for chunk, rows in sorted(counted.items()))))
+        self._write(sink, RowsRefused(sink, tuple((*chunk, rows) for chunk, rows in sorted(counted.items()))))
 
     def _keep(self, sink: str, item: Item, row: RefusedRow, import_id: str, number: int) -> None:
         group = item.group
@@ -60,7 +61,7 @@ class FactWriter:
         staged = write_data_file(store, stored_rejected(verdict, rejected), (), f"{import_id}-{number}", (known,))
         report = {"tenant": group.tenant, "table": group.table, "definition": group.definition, "chunks": []}
         record = pack({**report, "file": staged.to_dict(), "kind": ROWS, "version": 0, "publish": "rolling"})
-        self._appender.append(IMPORT_ERROR, import_id.encode(), record, 0).result(TELL_SECONDS)
+        self._appender.append(IMPORT_ERROR, import_id.encode(), record, 0).result(CONFIRM_SECONDS)
 
-    def _tell(self, sink: str, fact: Fact) -> None:
-        self._appender.append(PROGRESS, sink.encode(), pack(to_dict(fact)), 0).result(TELL_SECONDS)
+    def _write(self, sink: str, fact: Fact) -> None:
+        self._appender.append(PROGRESS, sink.encode(), pack(to_dict(fact)), 0).result(CONFIRM_SECONDS)

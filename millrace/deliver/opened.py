@@ -1,4 +1,4 @@
-"""The sinks that a process holds open: one per target, each with its connections; the one not used for longest goes first."""
+"""The connectors that a process holds open: one per target, each with its connections; the least recently used goes first."""
 
 from collections import OrderedDict
 from contextlib import suppress
@@ -15,7 +15,7 @@ class Opened:
         self._sinks: OrderedDict[str, Connector] = OrderedDict()
 
     def get(self, target: SinkTarget, context: SinkContext) -> Connector:
-        """The same settings are the same connection. Where the target may be is judged anew for each."""
+        """Equal settings share a connection. Whether the target's address is allowed is checked for each new connection."""
         key = repr(target)
         sink = self._sinks.pop(key, None)
         if sink is None:
@@ -26,7 +26,7 @@ class Opened:
         return sink
 
     def forget(self, target: SinkTarget) -> None:
-        """After a failure nothing is known of the connection; the other targets keep theirs."""
+        """After a failure the connection may be broken; the other targets keep theirs."""
         sink = self._sinks.pop(repr(target), None)
         if sink is not None:
             _close(sink)

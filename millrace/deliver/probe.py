@@ -1,9 +1,10 @@
 """Tries a target before anyone relies on it: a target in, nothing or what is wrong with it out.
 
-A server that cannot be reached now may be there later, so that is a doubt, not a refusal; one that answers and will not let
+A server that cannot be reached now may be there later, so that is a warning, not a refusal. One that answers and does not let
 us write is refused, with its own words."""
 
 import socket
+import threading
 
 from millrace.model.errors import Invalid, MillraceError, Unavailable
 from millrace.model.sinks import SinkTarget
@@ -12,6 +13,41 @@ from millrace.sink.registry import open_connector, refuse_private, settings_clas
 from millrace.sink.settings import ConnectorSettings
 
 REACH_SECONDS = 3.0
+ANSWER_SECONDS = 15.0
+
+
+class Probe:
+    """Asks targets that failed whether they answer again, in this process: one that hangs takes no core from a task."""
+
+    def __init__(self, context: SinkContext) -> None:
+        self._context = context
+        self._asking: dict[str, threading.Thread] = {}
+
+    def failure(self, target: SinkTarget) -> str | None:
+        """None if the target takes rows. While a question is without an answer, the target is not asked again."""
+        key = repr(target)
+        before = self._asking.get(key)
+        if before is not None and before.is_alive():
+            return "It does not answer."
+        answers: list[str | None] = []
+        ask = lambda: answers.append(_failure(target, self._context))  # noqa: E731
+        asking = threading.Thread(target=ask, name="probe", daemon=True)
+        self._asking[key] = asking
+        asking.start()
+        asking.join(ANSWER_SECONDS)
+        if asking.is_alive():
+            return f"No answer within {ANSWER_SECONDS:g} s."
+        del self._asking[key]
+        return answers[0] if answers else "It could not be asked."
+
+
+def _failure(target: SinkTarget, context: SinkContext) -> str | None:
+    try:
+        return probe(target, context)
+    except MillraceError as error:
+        return error.message
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:1000]
 
 
 def probe(target: SinkTarget, context: SinkContext) -> str | None:
@@ -61,9 +97,9 @@ def _connect(host: str, port: int, context: SinkContext) -> None:
 
 def _refusal(target: SinkTarget, error: Exception) -> Invalid:
     remedy = error.remedy if isinstance(error, MillraceError) else ""
-    said = error.message if isinstance(error, MillraceError) else f"{type(error).__name__}: {error}"
+    message = error.message if isinstance(error, MillraceError) else f"{type(error).__name__}: {error}"
     return Invalid(
-        f"Sink {target.name!r} ({target.kind}) does not take rows: {' '.join(said.split())[:600]}",
+        f"Sink {target.name!r} ({target.kind}) does not take rows: {' '.join(message.split())[:600]}",
         remedy=remedy
         or "Mend its host, credentials or permissions; or apply with --no-check to have rows wait for it.",
         code="sink_check",

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from millrace.arrow.types import stored_schema
-from millrace.deliver.queue import Item, Queue
+from millrace.deliver.queue import Item
+from millrace.exchange.pins import Pins
 from millrace.exchange.places import Places
-from millrace.lake.batch import age
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.log import load
 from millrace.lake.sidecar import StagedChunk, StagedFile
@@ -36,17 +36,18 @@ BATCH_ROWS = 32_768
 
 @dataclass(frozen=True)
 class ParkedRows:
-    """Items of one table in its `newest` shape. `added` is the age of the definition that made the target the table's."""
+    """Items of one table in its `newest` shape. `added` is the age of the definition that added the target to it."""
 
     places: Places
     keyring: Keyring
-    queue: Queue
+    pins: Pins
     newest: Definition
     known: Callable[[str], Definition]
     added: tuple[int, int]
 
     def of(self, item: Item) -> list[Rows]:
-        """Sinks tell chunks of rows without a key by their versions, which replays of one import share: those go apart."""
+        """Sinks recognise chunks of rows without a key by their versions, which replays of one import share: such chunks go
+        into separate parts."""
         chunks = item.group.file.chunks if item.group.file else ()
         layers = [] if self.known(item.group.definition).table.primary_key else _layers(chunks)
         if len(layers) < 2:
@@ -63,7 +64,7 @@ class ParkedRows:
         file, is_same = item.group.file, item.group.definition == self.newest.fingerprint
         if file is None or not file.path or file.deleted_rows or file.sealed_by or item.is_backfill or not is_same:
             return None
-        return file, self.queue.path_of(file.path)
+        return file, self.pins.path(file.path)
 
     def _batches(self, item: Item, part: str, is_deleted: bool, left_out: BitMap | None) -> Iterator[pa.RecordBatch]:
         written = self.known(item.group.definition)
@@ -71,7 +72,7 @@ class ParkedRows:
         if left_out is not None:
             alive = lambda table, start: _without(table, start, left_out)  # noqa: E731
         position = 0
-        source = open_part(self.queue.path_of(part), part, self.keyring, written.tenant, written.table.name)
+        source = open_part(self.pins.path(part), part, self.keyring, written.tenant, written.table.name)
         with pq.ParquetFile(source, memory_map=True) as parquet:
             for batch in parquet.iter_batches(BATCH_ROWS, use_threads=False):
                 table, position = alive(pa.Table.from_batches([batch]), position), position + batch.num_rows
@@ -80,12 +81,12 @@ class ParkedRows:
                 yield from _marked(table, self.newest, is_deleted).to_batches()
 
     def _filters(self, item: Item, written: Definition, is_deleted: bool) -> Callable[[pa.Table, int], pa.Table]:
-        """What to leave out: rows that were dead when the table was copied, or that a delete from before then beats."""
+        """Leaves out rows that were dead when the table was copied, or that lose to a delete from before the target."""
         if item.dead is not None:
-            dead = BitMap.deserialize(self.queue.path_of(item.dead).read_bytes())
+            dead = BitMap.deserialize(self.pins.path(item.dead).read_bytes())
             return lambda table, start: _without(table, start, dead)
         key = written.table.primary_key
-        if not is_deleted and key and not item.is_backfill and age(written) < self.added:
+        if not is_deleted and key and not item.is_backfill and written.age < self.added:
             graves = _Graves(self.places.table_store(written.tenant, written.table.name))
             return lambda table, _: graves.survivors(table, key)
         return lambda table, _: table
@@ -101,7 +102,7 @@ def _named(
 
 
 def _layers(chunks: Sequence[StagedChunk]) -> list[list[StagedChunk]]:
-    """The chunks in as few parts as need be for no part to have a version twice."""
+    """The chunks in as few parts as possible, so that no part has a version twice."""
     layers: list[list[StagedChunk]] = []
     met: Counter[int] = Counter()
     for chunk in chunks:
@@ -122,7 +123,7 @@ def _others(chunks: Sequence[StagedChunk], layer: Sequence[StagedChunk]) -> BitM
 
 
 class _Graves:
-    """The tombstones of the Delta table: the target was not there when those rows were deleted."""
+    """The tombstones of the Delta table, for a target that was added after those rows were deleted."""
 
     def __init__(self, store: Store) -> None:
         self._tombstones = Tombstones(store)

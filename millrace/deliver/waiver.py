@@ -1,41 +1,46 @@
-"""What someone gave up of a target's queue: all of the imports that had begun by then, also what comes of them later."""
+"""What waits in a queue and will never be delivered: what someone gave up, and atomic imports that ended unpublished."""
 
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
+from millrace.deliver.queue import Item, Queue, deliverable
+from millrace.exchange.safe_version import SafeVersion
+from millrace.lake.state import NO_FLOOR
 from millrace.model.names import is_import_id
+from millrace.model.queues import Waiver
 from millrace.sink.contract import StagedGroup
-
-WAIVED_FILE = "waived"
-BEHIND_EVERY_ID = "~"
+from millrace.sink.delta.upkeep import settled_version
 
 
-@dataclass(frozen=True, slots=True)
-class Waiver:
-    """Up to version `below`, of imports whose ids, which are ordered by time, are not behind `until`: a replay that is asked
-    for later has the versions of the import it replays, but nobody gave it up."""
-
-    below: int = 0
-    until: str = BEHIND_EVERY_ID
-
-    def covers(self, group: StagedGroup, version: int) -> bool:
-        # What may go because of its age goes whatever was given up.
-        if group.is_ageing or max(version, newest_version(group)) > self.below:
-            return False
-        return not any(is_import_id(import_id) and import_id > self.until for import_id, _ in group.chunks)
-
-    def to_text(self) -> str:
-        return f"{self.below} {self.until}"
+def is_waived(waiver: Waiver, group: StagedGroup) -> bool:
+    # Rows that are deleted because of their age are deleted whatever was given up.
+    if group.is_ageing or _newest_version(group) > waiver.below:
+        return False
+    return not any(is_import_id(import_id) and import_id > waiver.until for import_id, _ in group.chunks)
 
 
-def read_waiver(folder: Path) -> Waiver:
-    try:
-        below, _, until = (folder / WAIVED_FILE).read_text().partition(" ")
-    except FileNotFoundError:
-        return Waiver()
-    return Waiver(int(below), until or BEHIND_EVERY_ID)
+def give_up(safe_version: SafeVersion, queue: Queue, waiver: Waiver) -> list[Item]:
+    """Takes away what is waived, also what comes later of imports that had begun by then, and what nobody will publish.
+    Returns what is left."""
+    waiting = queue.waiting()
+    waived = [item for item in waiting if _is_waived_item(waiver, item)]
+    given_up = {item.name: item for item in (*waived, *_never_published(safe_version, waiting))}
+    queue.done(list(given_up.values()))
+    return [item for item in waiting if item.name not in given_up]
 
 
-def newest_version(group: StagedGroup) -> int:
+def _is_waived_item(waiver: Waiver, item: Item) -> bool:
+    # A copy of a file counts as old as the moment it was made.
+    return item.version <= waiver.below and is_waived(waiver, item.group)
+
+
+def _never_published(safe_version: SafeVersion, waiting: Sequence[Item]) -> list[Item]:
+    """As old as for the lake: a sink that is not required may get the group that publishes an import long after its end."""
+    to_come = {item.name for item in deliverable(waiting)}
+    hidden = [item for item in waiting if item.name not in to_come]
+    settled = settled_version(safe_version) if hidden else NO_FLOOR
+    return [item for item in hidden if _newest_version(item.group) <= settled]
+
+
+def _newest_version(group: StagedGroup) -> int:
     versions = [chunk.version for chunk in group.file.chunks] if group.file else []
     return max(versions, default=group.version)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.exchange.home import Home
+from millrace.exchange.pins import Pins
 from millrace.lake.store import Store
 from millrace.model.names import checked_name
+from millrace.model.queues import QueueKey
 from millrace.seal.cipher import Seal
 from millrace.seal.files import SealedStore
 from millrace.seal.keyring import Keyring
@@ -67,13 +69,8 @@ class Places:
         """The broker's own data, where the platform runs it."""
         return self.home.broker
 
-    @property
-    def parked(self) -> Path:
-        """What has not reached its sink yet, by kind, tenant, table and target."""
-        return self.home.parked
-
-    def queue(self, kind: str, tenant: str, table: str, target: str) -> Path:
-        return self.home.queue(kind, tenant, table, target)
+    def pins(self, key: QueueKey) -> Pins:
+        return Pins(self.home, key)
 
     def checkpoint(self, query: str) -> Path:
         return self.home.checkpoints / query

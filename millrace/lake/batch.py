@@ -42,8 +42,3 @@ class WriteBatch:
     floor: int = NO_FLOOR
     definition: Definition | None = None
     publications: tuple[Publication, ...] = ()
-
-
-def age(definition: Definition) -> tuple[int, int]:
-    """Orders the definitions of a table, oldest first."""
-    return definition.generation, definition.revision

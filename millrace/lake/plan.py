@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow.parquet as pq
 
 from millrace.lake.actions import Action, Transaction, now_ms, remove_action
-from millrace.lake.batch import DefinedFile, WriteBatch, age
+from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.changes import Anew, declaration, file_actions
 from millrace.lake.decide import Decision, Known, as_add, decide_keyed, decide_keyless
 from millrace.lake.index import KeyIndex
@@ -54,7 +54,7 @@ class Planner:
         self._store = store
         self._batch = batch
         named = (batch.definition, *(delivery.definition for delivery in batch.files))
-        self._wanted = max((one for one in named if one is not None), key=age, default=None)
+        self._wanted = max((one for one in named if one is not None), key=lambda one: one.age, default=None)
         self._lineage = lineage
         self._aligned: dict[tuple[str, str], StagedFile] = {}
         self._anew: dict[tuple[str | None, str], Anew] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from millrace.lake.batch import Definitions, age
+from millrace.lake.batch import Definitions
 from millrace.lake.log import Snapshot
 from millrace.lake.reshape import Reshape
 from millrace.lake.schema import TableSpec, declared_schema, evolved_schema, spec_of
@@ -42,7 +42,7 @@ class Lineage:
     def target(self, snapshot: Snapshot, spec: TableSpec, wanted: Definition | None) -> TableTarget:
         """The wanted shape if it is newer than the one the table has, else that one."""
         recorded = self._recorded(snapshot)
-        if wanted is None or (recorded is not None and age(wanted) <= age(recorded)):
+        if wanted is None or (recorded is not None and wanted.age <= recorded.age):
             return TableTarget(spec if recorded is None else self._spec(recorded), recorded)
         spec = self._spec(wanted)
         if snapshot.metadata is None:

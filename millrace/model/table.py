@@ -102,6 +102,11 @@ class Definition:
     agreed: tuple[Rule, ...] = ()
     rules: tuple[Rule, ...] = field(default=(), compare=False)
 
+    @property
+    def age(self) -> tuple[int, int]:
+        """Orders the definitions of a table, oldest first."""
+        return self.generation, self.revision
+
     def to_json(self) -> bytes:
         return json.dumps(
             {

@@ -7,6 +7,8 @@ from functools import partial
 from millrace.deliver.couriers import Couriers
 from millrace.embed.jars import spark_jars
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.parked_files import import_parked_files
+from millrace.exchange.queues import Queues
 from millrace.lake.errors_table import ERRORS_SCHEMA
 from millrace.model.errors import Unavailable
 from millrace.observe import log, log_to_stderr
@@ -22,6 +24,7 @@ from millrace.sink.context import SinkContext
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.stopping import StopRequest
+from millrace.store.engine import Store
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT
 
@@ -50,12 +53,15 @@ def main() -> None:
     appender = Appender(cluster)
     upkeep = Upkeep()
     keyring = exchange.keyring(settings.kms)
+    queues = Queues(Store(settings.control_store(exchange.places.control_store)))
+    import_parked_files(exchange.places, queues)
     couriers = Couriers(
         spark,
         exchange,
         sinks,
         appender,
         upkeep,
+        queues,
         partial(retained_groups, cluster),
         settings.kms,
     )

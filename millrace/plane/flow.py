@@ -96,8 +96,7 @@ class Flow:
         """Every other kind of sink has its own offsets, which never wait for a target: couriers take it from there."""
 
         def park(batch: DataFrame, _batch_id: int) -> None:
-            for group in _groups(VALIDATED_INPUT, batch):
-                self.couriers.park(kind, group)
+            self.couriers.park(kind, _groups(VALIDATED_INPUT, batch))
 
         reports = self._read({"subscribe": VALIDATED_INPUT}, 2000).select("value")
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", f"sink-{kind}")

@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect
+from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table as SqlTable
 
 import millrace.store.access_tables
 import millrace.store.notify_tables
 import millrace.store.quality_tables
+import millrace.store.queue_tables
 import millrace.store.tenancy_tables
 import millrace.store.usage_tables  # noqa: F401 (by being imported their tables are known)
 from millrace.model.errors import Corrupt
@@ -20,16 +21,23 @@ from millrace.store.tables import metadata
 
 # Marks connections that will write.
 _WRITES = "millrace_writes"
+# Any number that nobody else locks in this database.
+_MAKING_TABLES = 0x6D696C6C
 
 
 class Store:
-    """Connections and transactions. SQLite allows one writer: writers of this process queue here, not in busy waits."""
+    """Connections and transactions. SQLite allows one writer: writers of this process queue here, those of another process
+    wait in SQLite."""
 
     def __init__(self, url: str) -> None:
         self._engine = _open(url)
         self._writer = self._engine.execution_options(**{_WRITES: True})
         self._writing = threading.RLock()
-        metadata.create_all(self._writer)
+        with self.write() as connection:
+            # The server and the data plane start at the same time: one of them makes the tables.
+            if connection.dialect.name == "postgresql":
+                connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
+            metadata.create_all(connection)
         _refuse_older(self._engine)
 
     @contextmanager

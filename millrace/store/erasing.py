@@ -7,6 +7,7 @@ from millrace.store import tables as t
 from millrace.store.access_tables import grants
 from millrace.store.notify_tables import deliveries, subscriptions
 from millrace.store.quality_tables import chunk_quality
+from millrace.store.queue_tables import parked, queues
 from millrace.store.tenancy_tables import departures
 from millrace.store.usage_tables import usage
 
@@ -15,7 +16,7 @@ _OF_IMPORTS = (
 )  # fmt: skip
 _OF_TENANTS = (
     t.imports, t.tables, t.revisions, t.waiting, t.spans, t.streams, t.requests, t.events, t.tokens, subscriptions,
-    usage, departures,
+    usage, departures, queues, parked,
 )  # fmt: skip
 
 
@@ -31,6 +32,12 @@ def erase_rows(connection: Connection, tenant: str) -> None:
     for owned in _OF_TENANTS:
         connection.execute(delete(owned).where(owned.c.tenant == tenant))
     connection.execute(delete(t.tenants).where(t.tenants.c.name == tenant))
+
+
+def forget_queues(connection: Connection, tenant: str) -> None:
+    """Of deliveries that a batch parked after the tenant was erased."""
+    for owned in (queues, parked):
+        connection.execute(delete(owned).where(owned.c.tenant == tenant))
 
 
 def is_known(connection: Connection, tenant: str) -> bool:

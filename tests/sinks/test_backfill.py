@@ -12,13 +12,11 @@ import pyarrow as pa
 import pytest
 
 from millrace.declare.table import parse_table
-from millrace.deliver import backfilling
-from millrace.deliver.backfill import ready_snapshot
-from millrace.deliver.backfilling import Backfiller
+from millrace.deliver import backfill
+from millrace.deliver.backfill import Backfiller, ready_snapshot
 from millrace.deliver.delivery import Order, deliver
-from millrace.deliver.members import Members
 from millrace.deliver.queue import Queue
-from millrace.deliver.roster import DONE, FROM_DELTA, FROM_LOG
+from millrace.deliver.roster import Roster
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.lake import compact
@@ -28,6 +26,7 @@ from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
+from millrace.model.queues import DONE, FROM_DELTA, FROM_LOG, Member, QueueKey
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
 from millrace.settings import KEYS_HERE
@@ -37,10 +36,10 @@ from millrace.sink.delta.sink import DeltaSink
 from millrace.sink.delta.upkeep import Upkeep
 from tests.sinks.conftest import postgres_target
 from tests.support.lake import arrow_rows
+from tests.support.queues import queues_of
 from tests.support.sink_context import open_target, sink_context
 
 ID, TEXT = {"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}
-ALLOWED = ("127.0.0.0/8",)
 Chunk = tuple[str, int, list[int]]
 """Its import, its version, the ids of its rows."""
 
@@ -64,9 +63,9 @@ class World:
         self.start()
 
     def start(self) -> None:
-        """As a data plane that has just been started: knows what is on disk."""
-        self.members = Members(self.exchange.places, self._definition)
-        self.backfiller = Backfiller(self.exchange.places, self.members, self._definition, lambda: self.retained)
+        """As a data plane that has just been started: knows what is in the store."""
+        self.queues = queues_of(self.home)
+        self.backfiller = Backfiller(self.exchange.places, self.queues, self._definition, lambda: self.retained)
 
     def define(self, sinks: list[Any], revision: int, previous: str | None) -> Definition:
         document = {"schema": {"type": "record", "name": "t", "fields": [ID, TEXT]}, "sinks": sinks}
@@ -80,8 +79,15 @@ class World:
         return Definition.from_json(self.home.definition(fingerprint).read_bytes())
 
     @property
-    def folder(self) -> Path:
-        return self.home.queue(self.target.kind, self.tenant, "t", self.target.name)
+    def key_of_queue(self) -> QueueKey:
+        return QueueKey(self.target.kind, self.tenant, "t", self.target.name)
+
+    @property
+    def member(self) -> Member:
+        record = self.queues.get(self.key_of_queue)
+        assert record is not None
+        assert record.member is not None
+        return record.member
 
     @property
     def store(self) -> Store:
@@ -118,29 +124,25 @@ class World:
     def park(self, group: StagedGroup) -> None:
         """What the couriers do with a group."""
         definition = self._definition(group.definition)
-        for name in self.members.takers(self.target.kind, definition):
-            queue = Queue(self.home.queue(self.target.kind, self.tenant, "t", name))
+        roster = Roster(self.queues, self._definition, self.target.kind, [(self.tenant, "t")])
+        for key in roster.takers(definition):
+            queue = Queue(self.exchange.places, self.queues, key)
             if group.file is not None or group.kind != "rows":
                 queue.put(group, self.home.table(self.tenant, "t"))
-            if group.kind == "publish":
-                self.backfiller.note_shown(queue.folder, group.import_id, definition)
+            if group.kind == "publish" and roster.takes_late(key, definition):
+                self.backfiller.note_published(key, group)
 
     def work(self, most: int = 1000) -> bool:
         """One round of a courier; True when nothing is left to do."""
-        queue = Queue(self.folder)
-        is_done = self.backfiller.step(queue)
+        queue = Queue(self.exchange.places, self.queues, self.key_of_queue)
+        record = self.queues.get(queue.key)
+        if record is None:
+            return True
+        is_done = self.backfiller.step(queue, record)
         items = queue.items()[:most]
         if items:
-            member = self.members.at(self.folder)
-            assert member is not None
-            order = Order(
-                str(self.folder),
-                self.target,
-                tuple(items),
-                member.definition,
-                member.added,
-                ALLOWED,
-            )
+            member = self.member
+            order = Order(queue.pins, self.target, tuple(items), member.definition, member.added)
             outcome = deliver(order, self.exchange, sink_context())
             assert outcome.fault is None, outcome.message
             queue.done(items)
@@ -180,18 +182,20 @@ def test_it_is_filled_from_delta_and_says_so(world: World) -> None:
     added = world.change(world.after, "prepare", 3)
     world.park(added)
     assert not world.work(), "Delta has not come so far yet"
-    assert world.members.at(world.folder).backfill.state == "wanted"
+    assert world.member.backfill
+    assert world.member.backfill.state == "wanted"
     world.delta.write([added])
     finish(world)
-    backfill = world.members.at(world.folder).backfill
-    assert (backfill.state, backfill.source, backfill.rows) == (DONE, FROM_DELTA, 2)
+    found = world.member.backfill
+    assert found is not None
+    assert (found.state, found.source, found.rows) == (DONE, FROM_DELTA, 2)
     assert world.in_target() == world.in_delta() == [(2, 2), (3, 2)]
 
 
 def test_a_table_that_had_the_target_from_the_start_is_not_filled(world: World) -> None:
     first = world.define([{"kind": world.target.kind, "name": world.target.name, **world.target.settings}], 1, None)
     world.park(world.change(first, "prepare", 1))
-    assert world.members.at(world.folder).backfill is None
+    assert world.member.backfill is None
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -224,7 +228,7 @@ def test_exact_whatever_flows_at_the_same_time(tmp_path: Path, target: SinkTarge
             world.park(records[at_target])
             # A batch that is run again after a crash parks its records again.
             at_target = max(at_target - chance.randrange(3), 0) if chance.random() < 0.1 else at_target + 1
-        if world.folder.is_dir() and chance.random() < 0.4:
+        if chance.random() < 0.4:
             world.work(chance.randrange(1, 5))
         if chance.random() < 0.15:
             world.start()
@@ -251,7 +255,12 @@ def test_rows_without_a_key_come_once(keyless: World) -> None:
     keyless.work(2)
     keyless.start()
     finish(keyless)
-    keyless.members.change(keyless.folder, lambda member: member.wanting())
+    keyless.queues.change_members(
+        keyless.target.kind,
+        keyless.tenant,
+        "t",
+        lambda members: {name: member.wanting() for name, member in members.items()},
+    )
     finish(keyless)
     assert keyless.in_target() == keyless.in_delta() == [(n, 10 + n) for n in range(4) for _ in range(2)]
 
@@ -273,7 +282,7 @@ def test_a_replay_of_the_same_version_is_another_chunk(
         LakeTable(keyless.store, _spec(keyless)).maintain()
         assert len(load(keyless.store).files) == 1
     if came is None:
-        monkeypatch.setattr(backfilling, "ready_snapshot", lambda *told: _forgotten(ready_snapshot(*told)))
+        monkeypatch.setattr(backfill, "ready_snapshot", lambda *told: _forgotten(ready_snapshot(*told)))
     keyless.park(added)
     for name in came or ():
         keyless.park(parts[name])
@@ -324,7 +333,7 @@ def test_exact_without_a_key_whatever_flows_at_the_same_time(
         elif at_target < len(records):
             keyless.park(records[at_target])
             at_target += 1
-        if keyless.folder.is_dir() and chance.random() < 0.4:
+        if chance.random() < 0.4:
             keyless.work(chance.randrange(1, 5))
         if chance.random() < 0.15:
             keyless.start()
@@ -355,9 +364,10 @@ def test_without_another_sink_to_read_from_it_says_so(tmp_path: Path, target: Si
     two = world.define([other, {**other, "name": target.name}], 2, one.fingerprint)
     world.park(world.change(two, "prepare", 5))
     finish(world)
-    backfill = world.members.at(world.folder).backfill
-    assert (backfill.state, backfill.source) == ("impossible", None)
-    assert "delta" in backfill.reason
+    found = world.member.backfill
+    assert found is not None
+    assert (found.state, found.source) == ("impossible", None)
+    assert "delta" in found.reason
     world.sink.close()
 
 
@@ -367,7 +377,7 @@ def test_a_target_that_went_gets_what_began_before(world: World) -> None:
     finish(world)
     gone = world.define([{"kind": "delta", "name": "delta"}], 3, world.after.fingerprint)
     world.park(world.change(gone, "prepare", 9))
-    assert not world.members.at(world.folder).is_active
+    assert not world.member.is_active
     world.park(world.rows(world.after, 7, (1, False)))
     world.park(world.rows(gone, 11, (2, False)))
     finish(world)
@@ -395,8 +405,9 @@ def test_a_table_that_is_younger_than_the_log_is_filled_from_there(world: World)
     for group in records:
         world.park(group)
     finish(world)
-    backfill = world.members.at(world.folder).backfill
-    assert (backfill.state, backfill.source, backfill.rows) == (DONE, FROM_LOG, 3)
+    found = world.member.backfill
+    assert found is not None
+    assert (found.state, found.source, found.rows) == (DONE, FROM_LOG, 3)
     assert world.in_target() == [(2, 10), (3, 12)], "and Delta was not asked"
 
 
@@ -407,7 +418,8 @@ def test_a_log_that_lost_the_beginning_or_the_rows_is_not_believed(world: World)
     world.start()
     world.park(records[-1])
     finish(world)
-    assert world.members.at(world.folder).backfill.source == FROM_DELTA
+    assert world.member.backfill
+    assert world.member.backfill.source == FROM_DELTA
     assert world.in_target() == [(1, 10), (2, 10)]
 
 

@@ -14,12 +14,15 @@ import pytest
 from millrace.declare.table import parse_table
 from millrace.deliver.couriers import Couriers
 from millrace.deliver.delivery import BUDGET_SECONDS, Delivered
-from millrace.deliver.queue import Queue, queue_facts, resume, waive
+from millrace.deliver.pace import after_failure
+from millrace.deliver.queue import Queue
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.places import Places
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.model.facts import Durable, RowsRefused, from_dict
+from millrace.model.queues import QueueKey, QueueState
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.contract import StagedGroup
@@ -27,6 +30,7 @@ from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.envelope import unpack
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS
 from tests.sinks.conftest import postgres_target
+from tests.support.queues import queues_of, state_of
 from tests.support.sink_context import sink_context
 from tests.support.waiting import wait_until
 
@@ -63,6 +67,7 @@ class World:
     def __init__(self, root: Path, tenant: str, *targets: SinkTarget) -> None:
         self.home, self.tenant, self.told = Home(root), tenant, Told()
         self.home.definitions.mkdir(parents=True)
+        self.queues = queues_of(self.home)
         self.targets = targets
         sinks = [{"kind": one.kind, "name": one.name, **one.settings} for one in targets]
         fields = [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}]
@@ -75,7 +80,7 @@ class World:
         spark: Any = SimpleNamespace(sparkContext=Here())
         appender: Any = self.told
         exchange = open_exchange(self.home.root)
-        couriers = Couriers(spark, exchange, sink_context(), appender, Upkeep())
+        couriers = Couriers(spark, exchange, sink_context(), appender, Upkeep(), self.queues)
         couriers.start()
         return couriers
 
@@ -94,13 +99,16 @@ class World:
         store = Store(self.home.table(self.tenant, "t"))
         staged = write_data_file(store, rows, ("id",), f"imp{number}", (chunk,))
         group = StagedGroup(self.tenant, "t", self.definition.fingerprint, staged, ((f"imp{number}", 0),))
-        self.couriers.park("postgres", group)
+        self.couriers.park("postgres", [group])
 
-    def folder(self, target: SinkTarget) -> Path:
-        return self.home.queue(target.kind, self.tenant, "t", target.name)
+    def key(self, target: SinkTarget) -> QueueKey:
+        return QueueKey(target.kind, self.tenant, "t", target.name)
 
-    def facts_of(self, target: SinkTarget) -> dict[str, Any]:
-        return queue_facts(self.folder(target)) if self.folder(target).is_dir() else {}
+    def state(self, target: SinkTarget) -> QueueState:
+        return state_of(self.queues, self.key(target))
+
+    def waiting(self, target: SinkTarget) -> int:
+        return self.queues.backlog(self.key(target)).waiting
 
 
 @pytest.fixture
@@ -119,9 +127,9 @@ def test_what_is_parked_arrives_and_is_told(tmp_path: Path, target: SinkTarget, 
     for number in range(3):
         world.park(number, f"round {number}", "same")
     wait_until(lambda: len(world.told.durable()) == 3, 30, "everything is durable")
-    wait_until(lambda: world.facts_of(target)["waiting"] == 0, 10, "nothing is left behind")
+    wait_until(lambda: world.waiting(target) == 0, 10, "nothing is left behind")
     assert stored("courier_fine") == [(0, "round 2"), (1, "same")]
-    wait_until(lambda: world.facts_of(target)["last_version"] == 102, 10, "and how far it is can be seen")
+    wait_until(lambda: world.state(target).last_version == 102, 10, "and how far it is can be seen")
 
 
 def test_a_row_that_is_refused_is_counted_before_the_chunk_is_durable(
@@ -144,19 +152,21 @@ def test_a_dead_target_holds_up_nobody_but_itself_and_gets_all_when_it_is_back(
     dead = replace(target, name="dead", settings={**target.settings, "port": 1})
     world = World(tmp_path, "courier_dead", target, dead)
     world.park(0, "a")
-    wait_until(lambda: world.facts_of(dead).get("parked_since"), 30, "one is parked")
-    assert "Connection refused" in world.facts_of(dead)["reason"] or "is away" in world.facts_of(dead)["reason"]
+    wait_until(lambda: world.state(dead).parked_since, 30, "one is parked")
+    reason = world.state(dead).reason
+    assert reason
+    assert "Connection refused" in reason or "is away" in reason
     wait_until(world.told.durable, 30, "the other has it")
     for number in range(1, 4):
         world.park(number, f"round {number}")
     wait_until(lambda: stored("courier_dead") == [(0, "round 3")], 30, "the other goes on")
-    assert world.facts_of(dead)["waiting"] == 4
+    assert world.waiting(dead) == 4
     # A courier that is started anew finds what waits, and a target that is where it should be.
     world.definition = _moved(world, replace(dead, settings=target.settings))
     world.park(4, "round 4")
-    resume(world.folder(dead))
-    wait_until(lambda: world.facts_of(dead)["waiting"] == 0, 40, "the backlog is gone")
-    wait_until(lambda: world.facts_of(dead)["parked_since"] is None, 10, "it is well again")
+    world.queues.ask_to_resume(world.key(dead))
+    wait_until(lambda: world.waiting(dead) == 0, 40, "the backlog is gone")
+    wait_until(lambda: world.state(dead).parked_since is None, 10, "it is well again")
 
 
 def _moved(world: World, target: SinkTarget) -> Definition:
@@ -171,10 +181,10 @@ def test_what_is_given_up_is_forgotten(tmp_path: Path, target: SinkTarget) -> No
     dead = replace(target, settings={**target.settings, "port": 1})
     world = World(tmp_path, "courier_waived", dead)
     world.park(0, "a")
-    wait_until(lambda: world.facts_of(dead).get("parked_since"), 30, "it is parked")
-    waive(world.folder(dead), 150)
-    resume(world.folder(dead))
-    wait_until(lambda: world.facts_of(dead)["waiting"] == 0, 30, "nothing waits any more")
+    wait_until(lambda: world.state(dead).parked_since, 30, "it is parked")
+    world.queues.waive(world.key(dead), 150)
+    world.queues.ask_to_resume(world.key(dead))
+    wait_until(lambda: world.waiting(dead) == 0, 30, "nothing waits any more")
     assert world.told.durable() == set(), "nobody says that it is there"
 
 
@@ -182,7 +192,7 @@ def test_a_data_plane_that_died_goes_on_where_it_was(tmp_path: Path, target: Sin
     dead = replace(target, settings={**target.settings, "port": 1})
     world = World(tmp_path, "courier_again", dead)
     world.park(0, "a")
-    wait_until(lambda: world.facts_of(dead).get("parked_since"), 30, "it is parked")
+    wait_until(lambda: world.state(dead).parked_since, 30, "it is parked")
     world.targets = (target,)
     world.definition = define(
         world.tenant, replace(world.definition.table, targets=(target,)), 2, previous=world.definition.fingerprint
@@ -190,7 +200,7 @@ def test_a_data_plane_that_died_goes_on_where_it_was(tmp_path: Path, target: Sin
     world.home.definition(world.definition.fingerprint).write_bytes(world.definition.to_json())
     world.couriers = world.start()
     world.park(1, "b")
-    resume(world.folder(target))
+    world.queues.ask_to_resume(world.key(target))
     wait_until(lambda: world.told.durable() == {("imp0", 0), ("imp1", 0)}, 40, "both arrive")
     assert stored("courier_again") == [(0, "b")]
 
@@ -199,10 +209,12 @@ def test_a_slow_target_gets_less_at_once_and_in_the_end_more_time(tmp_path: Path
     world = World(tmp_path, "courier_slow", replace(target, settings={**target.settings, "port": 1}))
     world.park(0, "a")
     world.park(1, "b")
-    queue = Queue(world.folder(target))
-    items, late = queue.items(), Delivered("sink", "late", is_late=True)
-    world.couriers._put_off(queue, late, items)
-    assert (queue.state.most_rows, queue.state.budget_seconds) == (1, None)
+    items, late = (
+        Queue(Places(world.home), world.queues, world.key(target)).items(),
+        Delivered("sink", "late", is_late=True),
+    )
+    state = after_failure(QueueState(), late, items, 0.0)
+    assert (state.most_rows, state.budget_seconds) == (1, None)
     for expected in (2 * BUDGET_SECONDS, 4 * BUDGET_SECONDS):
-        world.couriers._put_off(queue, late, items[:1])
-        assert queue.state.budget_seconds == expected
+        state = after_failure(state, late, items[:1], 0.0)
+        assert state.budget_seconds == expected

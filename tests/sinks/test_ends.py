@@ -14,13 +14,14 @@ from millrace.api.jobs.ageing import ask_to_let_go
 from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Order, deliver
 from millrace.deliver.ends import Ends
-from millrace.deliver.members import Members
-from millrace.deliver.queue import Queue, waive
+from millrace.deliver.queue import Queue
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.queues import Queues
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store as TableStore
 from millrace.model.imports import Import
+from millrace.model.queues import QueueKey
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.contract import StagedGroup
@@ -43,8 +44,9 @@ class World:
         definitions, places = self.exchange.definitions, self.exchange.places
         definitions.publish(self.definition)
         self.store = Store(f"sqlite:///{root / 'control.db'}")
-        self.ends = Ends(self.exchange.ends, places, Members(places, definitions.read), definitions.read)
-        self.queue = Queue(self.home.queue("files", "acme", "events", "export"))
+        self.queues = Queues(self.store)
+        self.ends = Ends(self.exchange.ends, places, self.queues, definitions.read)
+        self.queue = Queue(places, self.queues, QueueKey("files", "acme", "events", "export"))
 
     def _define(self) -> Definition:
         schema = {"type": "record", "name": "events", "fields": [{"name": "id", "type": "long"}]}
@@ -70,7 +72,7 @@ class World:
     def deliver(self) -> None:
         items = self.queue.items()
         target: SinkTarget = self.definition.table.targets[0]
-        outcome = deliver(Order(str(self.queue.folder), target, tuple(items)), self.exchange, sink_context())
+        outcome = deliver(Order(self.queue.pins, target, tuple(items)), self.exchange, sink_context())
         assert outcome.fault is None, outcome.message
         self.queue.done(items)
 
@@ -96,7 +98,7 @@ def test_an_end_brings_the_manifest(world: World) -> None:
     world.deliver()
     assert world.manifest is None
     world.end({0: 1, 1: 0, 2: 1})
-    assert [folder for folder, _ in world.ends.park()] == [world.queue.folder]
+    assert [key for key, _ in world.ends.park()] == [world.queue.key]
     world.deliver()
     assert world.manifest is not None
     assert world.manifest["rows"] == 2
@@ -124,8 +126,8 @@ def test_rows_older_than_was_agreed_leave_the_sink_and_do_not_come_back(world: W
     assert ask_to_let_go(world.exchange.ends, world.exchange.aged, world.definition, 102 + DAY_US) is False, (
         "once a day"
     )
-    ((folder, _),) = world.ends.park()
-    assert folder == world.queue.folder
+    ((key, _),) = world.ends.park()
+    assert key == world.queue.key
     world.deliver()
     assert world.rows() == []
     world.park(7)
@@ -136,7 +138,7 @@ def test_rows_older_than_was_agreed_leave_the_sink_and_do_not_come_back(world: W
 def test_rows_leave_by_their_age_whatever_was_given_up_before(world: World) -> None:
     world.park(0)
     world.deliver()
-    waive(world.queue.folder, 10 * DAY_US)
+    world.queues.waive(world.queue.key, 10 * DAY_US)
     ask_to_let_go(world.exchange.ends, world.exchange.aged, world.definition, 2 * DAY_US)
     assert len(list(world.ends.park())) == 1
 

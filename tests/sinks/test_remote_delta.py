@@ -10,7 +10,6 @@ import pytest
 from millrace.arrow.types import stored_schema
 from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Delivered, Order, deliver
-from millrace.deliver.queue import Queue
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.places import Places
@@ -35,6 +34,7 @@ from millrace.sink.delta.remote import DeltaRemoteSink
 from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
 from millrace.sink.secrets import read_secret
+from tests.support.queues import queue_at
 from tests.support.remote_delta import bucket_target
 from tests.support.sink_context import sink_context
 
@@ -98,7 +98,7 @@ class Courier:
         self._home, self._target, self._table = home, target, table
         home.definitions.mkdir()
         home.definition(table.fingerprint).write_bytes(table.to_json())
-        self._queue = Queue(home.queue(target.kind, "acme", "notes", target.name))
+        self._queue = queue_at(home, target.kind, "acme", "notes", target.name)
 
     def park(self, version: int, *values: tuple[int, bool], import_id: str = "imp_1", **more: Any) -> None:
         """(id, whether it is deleted) of each row; without any, a change of the table itself."""
@@ -117,7 +117,7 @@ class Courier:
 
     def deliver(self) -> None:
         items = tuple(self._queue.items())
-        order = Order(str(self._queue.folder), self._target, items)
+        order = Order(self._queue.pins, self._target, items)
         for _ in range(2 if items else 0):
             assert deliver(order, open_exchange(self._home.root), context(self._home)) == Delivered()
         self._queue.done(items)

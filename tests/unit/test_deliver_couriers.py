@@ -10,18 +10,21 @@ import pytest
 
 from millrace.declare.table import parse_table
 from millrace.deliver import couriers
-from millrace.deliver.queue import Queue, waive
+from millrace.deliver.queue import Queue
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.places import Places
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import PUBLISH
 from millrace.model.facts import Durable, from_dict
+from millrace.model.queues import QueueKey
 from millrace.model.table import define
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.envelope import unpack
+from tests.support.queues import queues_of
 from tests.support.waiting import wait_until
 
 # Ids are ordered by time.
@@ -47,13 +50,14 @@ class World:
         self.definition = define("acme", parse_table({"schema": schema, "sinks": [target]}), 1)
         self.home.definitions.mkdir(parents=True)
         self.home.definition(self.definition.fingerprint).write_bytes(self.definition.to_json())
-        self.queue = Queue(self.home.queue("files", "acme", "events", "export"))
+        self.queues = queues_of(self.home)
+        self.queue = Queue(Places(self.home), self.queues, QueueKey("files", "acme", "events", "export"))
         self.durable: list[tuple[str, int]] = []
         spark: Any = SimpleNamespace(sparkContext=Here())
         appender: Any = self
         exchange = open_exchange(root)
         context = SinkContext(exchange.places, files_root=root / "exports")
-        self.couriers = couriers.Couriers(spark, exchange, context, appender, Upkeep())
+        self.couriers = couriers.Couriers(spark, exchange, context, appender, Upkeep(), self.queues)
 
     def append(self, _topic: str, _key: bytes, value: bytes, _partition: int) -> "Future[None]":
         fact = from_dict(unpack(value))
@@ -89,10 +93,10 @@ class World:
         return [item.version for item in self.queue.waiting()]
 
     def rows_here(self) -> list[Path]:
-        return list(self.queue.folder.glob("*.parquet"))
+        return list(self.queue.pins.folder.glob("*.parquet"))
 
     def _park(self, group: StagedGroup) -> None:
-        self.couriers.park("files", group)
+        self.couriers.park("files", [group])
 
 
 @pytest.fixture
@@ -101,21 +105,21 @@ def world(tmp_path: Path) -> World:
 
 
 def test_what_is_waived_is_passed_over_and_not_told_as_durable(world: World) -> None:
-    waive(world.queue.folder, 500)
+    world.queues.waive(world.queue.key, 500)
     world.park((EARLIER, 100))
     world.show(EARLIER, 101)
     assert (world.waiting(), world.durable) == ([], [])
 
 
 def test_a_replay_after_a_waive_is_delivered_under_its_old_versions(world: World) -> None:
-    waive(world.queue.folder, 500)
+    world.queues.waive(world.queue.key, 500)
     world.park((LATER, 100))
     world.couriers.start()
     wait_until(lambda: world.durable == [(LATER, 0)], 20, "it is durable")
 
 
 def test_a_group_is_not_given_up_for_the_older_of_its_imports(world: World) -> None:
-    waive(world.queue.folder, 500)
+    world.queues.waive(world.queue.key, 500)
     world.park((EARLIER, 100), (EARLIER[:-1] + "1", 501))
     assert world.waiting() == [100]
 
@@ -124,9 +128,9 @@ def test_who_waives_gives_up_what_is_held_too(world: World, monkeypatch: pytest.
     world.couriers.start()
     world.hold(EARLIER, 100)
     wait_until(lambda: not world.couriers._rounds, 20, "nobody delivers from the queue")
-    waive(world.queue.folder, 500)
+    world.queues.waive(world.queue.key, 500)
     monkeypatch.setattr(couriers, "TAKE_UP_SECONDS", 0.0)
-    wait_until(lambda: not world.queue.holds_anything, 20, "nothing is held")
+    wait_until(lambda: not world.queue.waiting(), 20, "nothing is held")
     wait_until(lambda: not world.rows_here(), 20, "nor on the disk")
 
 

@@ -1,16 +1,18 @@
 """Who gets what of a table follows from its definitions alone: who came, who went, where each is now."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from millrace.declare.table import parse_table
-from millrace.deliver.members import Members
+from millrace.deliver.roster import Roster
 from millrace.exchange.home import Home
-from millrace.exchange.places import Places
+from millrace.model.queues import QueueKey
 from millrace.model.table import Definition, define
+from millrace.store.engine import Store
+from millrace.store.erasing import erase_rows
+from tests.support.queues import queues_of
 
 
 def sink(name: str = "warehouse", kind: str = "postgres", **settings: Any) -> dict[str, Any]:
@@ -22,7 +24,7 @@ class Table:
         self.home = Home(root)
         self.known: dict[str, Definition] = {}
         self.newest: Definition | None = None
-        self.members = Members(Places(self.home), self.known.__getitem__)
+        self.queues = queues_of(self.home)
 
     def define(self, *sinks: Any, begins: bool = False) -> Definition:
         schema = {"type": "record", "name": "notes", "fields": [{"name": "id", "type": "long"}]}
@@ -35,12 +37,14 @@ class Table:
         return made
 
     def takers(self, definition: Definition, kind: str = "postgres") -> dict[str, Any]:
-        return {name: target.settings["host"] for name, target in self.members.takers(kind, definition).items()}
+        roster = Roster(self.queues, self.known.__getitem__, kind, [("acme", "notes")])
+        return {key.target: target.settings["host"] for key, target in roster.takers(definition).items()}
 
     def backfill(self, name: str = "warehouse") -> str | None:
-        member = self.members.at(self.home.queue("postgres", "acme", "notes", name))
-        assert member is not None
-        return member.backfill.state if member.backfill else None
+        record = self.queues.get(QueueKey("postgres", "acme", "notes", name))
+        assert record is not None
+        assert record.member is not None
+        return record.member.backfill.state if record.member.backfill else None
 
 
 @pytest.fixture
@@ -103,14 +107,15 @@ def test_a_name_that_changes_its_kind_is_another_target(table: Table) -> None:
 def test_a_restart_knows_as_much(table: Table) -> None:
     first, second = table.define(), table.define(sink())
     table.takers(second)
-    table.members = Members(Places(table.home), table.known.__getitem__)
-    assert table.members.catching_up() == [table.home.queue("postgres", "acme", "notes", "warehouse")]
+    table.queues = queues_of(table.home)
+    assert [record.key.target for record in table.queues.all() if record.member.is_catching_up] == ["warehouse"]
     assert table.takers(first) == {"warehouse": "h"}
 
 
 def test_a_table_of_an_erased_tenant_says_nothing_of_one_that_comes_after_it(table: Table) -> None:
     assert table.takers(table.define(sink(host="old"))) == {"warehouse": "old"}
-    shutil.rmtree(table.home.parked)
+    with Store(f"sqlite:///{table.home.store}").write() as connection:
+        erase_rows(connection, "acme")
     table.newest = None
     assert table.takers(table.define(sink(host="new"))) == {"warehouse": "new"}
     assert table.takers(table.define(sink(host="new"), sink("second"))) == {"warehouse": "new", "second": "h"}

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.api.sealing import Sealing
-from millrace.deliver.queue import Queue, where_staged
+from millrace.deliver.queue import where_staged
 from millrace.deliver.rows import ParkedRows
 from millrace.exchange.definitions import DefinitionFiles
 from millrace.exchange.home import Home
@@ -44,6 +44,7 @@ from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Due, Upkeep, drop_delivered, tidy
 from millrace.wire.envelope import checksum, compress, unpack_rows
+from tests.support.queues import queue_at
 from tests.support.revisions import ID, Revisions, column, rows_of, stage_under
 
 MARK = b"nobody shall read this"
@@ -299,12 +300,12 @@ def test_rows_whose_key_is_gone_stop_nobody(lake: Lake) -> None:
     assert lake.texts() == {2: "b"}
 
 
-def test_parked_rows_are_opened_when_they_are_delivered(lake: Lake, tmp_path: Path) -> None:
+def test_parked_rows_are_opened_when_they_are_delivered(lake: Lake) -> None:
     group = lake.group(1, {"id": 1, "text": MARK.decode()}, {"id": 2, "_deleted": True})
-    queue = Queue(tmp_path / "queue")
+    queue = queue_at(lake.home, "postgres", "acme", "t", "warehouse")
     queue.put(group, where_staged(Places(lake.home), group))
-    assert plain_below(queue.folder) == []
-    parked = ParkedRows(Places(lake.home), lake.keyring, queue, lake.definition, lambda _: lake.definition, (0, 0))
+    assert plain_below(queue.pins.folder) == []
+    parked = ParkedRows(Places(lake.home), lake.keyring, queue.pins, lake.definition, lambda _: lake.definition, (0, 0))
     (item,) = queue.items()
     (parts,) = parked.of(item)
     rows = [row for batch in parts.open() for row in batch.to_pylist()]

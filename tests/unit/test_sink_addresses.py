@@ -11,6 +11,7 @@ from millrace.deliver.delivery import Order, deliver
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.places import places_below
 from millrace.model.errors import Invalid, Unavailable
+from millrace.model.queues import QueueKey
 from millrace.model.sinks import SinkTarget
 from millrace.outbound.addresses import Judged
 from millrace.sink.context import SinkContext
@@ -47,8 +48,8 @@ def test_a_private_host_is_refused_before_anyone_connects(kind: str, settings: d
 
 
 def test_it_is_refused_again_where_the_connection_is_made(tmp_path: Any) -> None:
-    order = Order(str(tmp_path), target("postgres", **POSTGRES), ())
-    outcome = deliver(order, open_exchange(tmp_path), CONTEXT)
+    pins = places_below(tmp_path).pins(QueueKey("postgres", "acme", "t", "w"))
+    outcome = deliver(Order(pins, target("postgres", **POSTGRES), ()), open_exchange(tmp_path), CONTEXT)
     assert (outcome.fault, "not a public address" in outcome.message) == ("sink", True)
     settings = settings_class("postgres").of(target("postgres", **POSTGRES))
     with pytest.raises(Invalid, match="not a public address"):

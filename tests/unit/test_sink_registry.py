@@ -7,17 +7,21 @@ from typing import Any
 import pytest
 
 from millrace.declare.table import parse_table
-from millrace.deliver.queue import Queue, queue_facts, waive
+from millrace.exchange.home import Home
 from millrace.exchange.places import places_below
+from millrace.exchange.queues import Backlog
 from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.model.errors import Invalid, Missing
+from millrace.model.queues import QueueKey
 from millrace.sink import registry
 from millrace.sink.cassandra.settings import CassandraSettings
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.registry import OURS, settings_class
 from millrace.sink.secrets import read_secret
+from tests.support.queues import queue_at, queues_of
 
+KEY = QueueKey("postgres", "acme", "notes", "warehouse")
 CASSANDRA = {"kind": "cassandra", "hosts": ["127.0.0.1"]}
 
 
@@ -69,7 +73,8 @@ def staged(folder: Path, number: int) -> Path:
 
 
 def test_what_is_parked_leaves_by_version_and_outlives_its_table(tmp_path: Path) -> None:
-    queue = Queue(tmp_path / "queue")
+    home = Home(tmp_path)
+    queue = queue_at(home, *KEY)
     for number, version in ((1, 30), (0, 20), (2, 10)):
         staged(tmp_path, number)
         for _ in range(2):
@@ -77,14 +82,14 @@ def test_what_is_parked_leaves_by_version_and_outlives_its_table(tmp_path: Path)
         (tmp_path / f"rows-{number}.parquet").unlink()
     items = queue.items()
     assert [item.version for item in items] == [10, 20, 30]
-    assert queue.path_of("rows-0.parquet").read_bytes() == b"rows"
+    assert queue.pins.path("rows-0.parquet").read_bytes() == b"rows"
     queue.done(items[:2])
-    assert queue_facts(queue.folder)["waiting"] == 1
-    assert not queue.path_of("rows-0.parquet").exists()
+    assert queues_of(home).backlog(KEY) == Backlog(1, 4, 30)
+    assert not queue.pins.path("rows-0.parquet").exists()
 
 
-def test_held_rows_wait_for_the_word_to_show_them(tmp_path: Path) -> None:
-    queue = Queue(tmp_path / "queue")
+def test_rows_of_an_atomic_import_wait_for_its_publication(tmp_path: Path) -> None:
+    queue = queue_at(Home(tmp_path), *KEY)
     staged(tmp_path, 0)
     queue.put(group(0, 10, publish="atomic"), tmp_path)
     assert queue.items() == []
@@ -93,9 +98,12 @@ def test_held_rows_wait_for_the_word_to_show_them(tmp_path: Path) -> None:
 
 
 def test_what_was_waived_is_known_by_its_version(tmp_path: Path) -> None:
-    assert Queue(tmp_path).waived_below == 0
-    waive(tmp_path, 99)
-    assert Queue(tmp_path).waived_below == 99
+    queues = queues_of(Home(tmp_path))
+    assert queues.get(KEY) is None
+    queues.waive(KEY, 99)
+    record = queues.get(KEY)
+    assert record is not None
+    assert record.waiver.below == 99
 
 
 def test_secrets_are_read_only_from_where_sinks_may_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

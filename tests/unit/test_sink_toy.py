@@ -14,8 +14,7 @@ from millrace.api.jobs.receipts import remaining
 from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Order, deliver
 from millrace.deliver.ends import Ends
-from millrace.deliver.members import Members
-from millrace.deliver.queue import Queue
+from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import Exchange, open_exchange
 from millrace.exchange.places import Places, places_below
 from millrace.lake.sidecar import StagedChunk, write_data_file
@@ -29,6 +28,7 @@ from millrace.sink.contract import StagedGroup
 from millrace.sink.json_schemas import schema_named
 from millrace.sink.planned import sink_plans
 from millrace.sink.reference import page
+from tests.support.queues import queue_at, queues_of
 from tests.support.toy_sink import WRITTEN
 
 TOY = {"kind": "toy", "name": "box", "shelf": "top"}
@@ -102,12 +102,12 @@ def test_rows_are_delivered_with_its_defaults_filled(tmp_path: Path) -> None:
     exchange = open_exchange(tmp_path)
     table = defined(exchange)
     target = table.table.targets[1]
-    queue = Queue(exchange.places.queue("toy", "acme", "notes", "box"))
+    queue = queue_at(Home(tmp_path), "toy", "acme", "notes", "box")
     rows = pa.table({"id": [1], "_version": [5], "_import": ["imp"], "_row": [1], "_deleted": [False]})
     place = exchange.places.table("acme", "notes")
     staged = write_data_file(Store(place), rows, ("id",), "part", [StagedChunk("imp/0", 0, 1, 5)])
     queue.put(StagedGroup("acme", "notes", table.fingerprint, staged, (("imp", 0),), version=5), place)
-    order = Order(str(queue.folder), target, tuple(queue.items()))
+    order = Order(queue.pins, target, tuple(queue.items()))
     # As a worker gets it.
     outcome = deliver(order, exchange, pickle.loads(pickle.dumps(context(exchange.places))))
     assert outcome.fault is None, outcome.message
@@ -120,8 +120,8 @@ def test_it_is_asked_to_delete_aged_rows_and_told_of_ends(tmp_path: Path) -> Non
     exchange = open_exchange(tmp_path)
     table, places = defined(exchange), exchange.places
     assert ask_to_let_go(exchange.ends, exchange.aged, table, 3 * DAY_US)
-    parked = list(Ends(exchange.ends, places, Members(places, lambda _: table), lambda _: table).park())
-    assert [(folder.name, target.kind) for folder, target in parked] == [("box", "toy")]
+    parked = list(Ends(exchange.ends, places, queues_of(Home(tmp_path)), lambda _: table).park())
+    assert [(key.target, target.kind) for key, target in parked] == [("box", "toy")]
 
 
 def test_receipts_plans_page_and_schema_know_it() -> None:

@@ -1,6 +1,5 @@
 """What is parked is told when it changes, counts against a quota, and is forgotten when it is drained."""
 
-import time
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +9,14 @@ import pytest
 
 from millrace.api.jobs import sink_watch
 from millrace.api.jobs.sink_watch import SinkWatch
-from millrace.deliver.queue import Queue
-from millrace.deliver.roster import Backfill, Member, write_member
 from millrace.exchange.home import Home
 from millrace.exchange.places import Places
+from millrace.exchange.queues import ParkedRow
 from millrace.model.errors import Clash
 from millrace.model.ops.tables import NoteSink
+from millrace.model.queues import Backfill, Member, QueueKey, QueueState
 from millrace.model.sinks import SinkTarget
+from tests.support.queues import queues_of
 
 
 class Watched:
@@ -24,7 +24,8 @@ class Watched:
         self.home = Home(root)
         self.told: list[tuple[str, str, dict[str, Any]]] = []
         self.awaited = False
-        self.watch = SinkWatch(Places(self.home), lambda _: limit, lambda *_: self.awaited, self._append)
+        self.queues = queues_of(self.home)
+        self.watch = SinkWatch(Places(self.home), self.queues, lambda _: limit, lambda *_: self.awaited, self._append)
 
     def _append(self, op: NoteSink) -> "Future[None]":
         self.told.append((op.what, f"{op.tenant}/{op.table}", op.data))
@@ -32,19 +33,21 @@ class Watched:
         done.set_result(None)
         return done
 
-    def queue(self, table: str = "notes", tenant: str = "acme") -> Queue:
-        queue = Queue(self.home.queue("postgres", tenant, table, "warehouse"))
-        queue.folder.mkdir(parents=True, exist_ok=True)
-        return queue
+    def queue(self, table: str = "notes", tenant: str = "acme", **more: Any) -> QueueKey:
+        """A queue whose target is a member of the roster."""
+        key = QueueKey("postgres", tenant, table, "warehouse")
+        self.queues.change_members("postgres", tenant, table, lambda _: {"warehouse": member(**more)})
+        return key
 
-    def park(self, queue: Queue, size: int = 0) -> None:
-        (queue.folder / "rows.parquet").write_bytes(b"x" * size)
-        queue.state.parked_since, queue.state.reason = 5.0, "it is away"
-        queue.save_state()
+    def put(self, key: QueueKey, size: int = 0) -> None:
+        self.queues.park([ParkedRow(key, 7, "x", 7, size, "{}")])
 
-    def heal(self, queue: Queue) -> None:
-        queue.state.parked_since = queue.state.reason = None
-        queue.save_state()
+    def park(self, key: QueueKey, size: int = 0) -> None:
+        self.put(key, size)
+        self.queues.finish(key, state=QueueState(parked_since=5.0, reason="it is away"))
+
+    def heal(self, key: QueueKey) -> None:
+        self.queues.finish(key, state=QueueState())
 
 
 @pytest.fixture
@@ -71,10 +74,9 @@ def test_a_sink_that_stops_and_goes_on_is_told_of_once_each(watched: Watched) ->
 
 
 def test_a_back_fill_says_where_its_rows_come_from(watched: Watched) -> None:
-    queue = watched.queue()
-    write_member(queue.folder, member(backfill=Backfill()))
+    watched.queue(backfill=Backfill())
     watched.watch.look()
-    write_member(queue.folder, member(backfill=Backfill("done", "delta", 42)))
+    watched.queue(backfill=Backfill("done", "delta", 42))
     watched.watch.look()
     assert [(what, data["state"], data["source"], data["rows"]) for what, _, data in watched.told] == [
         ("backfill", "wanted", None, 0),
@@ -87,7 +89,7 @@ def test_over_the_quota_the_tables_that_are_stuck_take_no_imports(watched: Watch
     watched.queue("fine")
     watched.park(watched.queue("small", "other"), 10)
     watched.watch.look()
-    with pytest.raises(Clash, match=r"2,\d+ bytes wait.*1,000 may") as refused:
+    with pytest.raises(Clash, match=r"2,000 bytes wait.*1,000 may") as refused:
         watched.watch.refuse_if_full("acme", "stuck")
     assert refused.value.code == "parked_quota"
     for tenant, table in (("acme", "fine"), ("other", "small"), ("acme", "nowhere")):
@@ -101,17 +103,19 @@ def test_a_sink_that_was_removed_is_forgotten_once_nobody_waits_for_it(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink_watch, "SETTLE_SECONDS", 0.0)
-    queue = watched.queue()
-    write_member(queue.folder, member(removed=(1, 3)))
-    item = queue.folder / f"{time.time_ns() // 1000:020d}-x.item.json"
-    item.write_text("{}")
+    key = watched.queue()
+    watched.queue(removed=(1, 3))
+    watched.put(key)
+    pins = Places(watched.home).pins(key)
+    pins.write("rows.parquet", b"rows")
     watched.watch.look()
-    assert queue.folder.is_dir(), "something is still parked for it"
-    item.unlink()
+    assert watched.queues.get(key), "something is still parked for it"
+    watched.queues.finish(key, [(7, "x")])
     watched.awaited = True
     watched.watch.look()
-    assert queue.folder.is_dir(), "an import may still bring something"
+    assert watched.queues.get(key), "an import may still bring something"
     watched.awaited = False
     watched.watch.look()
-    assert not queue.folder.exists()
+    assert watched.queues.get(key) is None
+    assert not pins.folder.exists()
     assert [what for what, _, _ in watched.told] == ["drained"]

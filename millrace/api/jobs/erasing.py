@@ -24,7 +24,7 @@ from millrace.model.table import Definition
 from millrace.sink.delta.error_copies import delete_copies
 from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
-from millrace.store.erasing import fingerprints_of, is_known, rows_of
+from millrace.store.erasing import fingerprints_of, forget_queues, is_known, rows_of
 from millrace.store.tenancy_tables import departures, erasures
 
 LOOK_SECONDS = 0.1
@@ -242,5 +242,6 @@ def _clear(connection: Connection, exchange: Exchange, tenant: str, definitions:
     for fingerprint in set(definitions).difference(fingerprints_of(connection, tenant)):
         exchange.definitions.forget(fingerprint)
     if not is_known(connection, tenant):
+        forget_queues(connection, tenant)
         with suppress(OSError):
             exchange.tenant_files.remove(tenant)

@@ -1,27 +1,20 @@
-"""Looks at what is parked, once a second: tells when a sink stops taking rows, takes them again, has caught up or is drained,
-and refuses imports into tables whose sinks keep more waiting than their tenant may have.
+"""Looks at the queues of deliveries once a second. Announces when a sink stops taking rows, takes them again, has caught up
+or is drained, and refuses imports into tables whose sinks keep more waiting than their tenant may have.
 
-What it tells are ops, so that everyone hears it in the order of the table's log."""
+The announcements are ops, so that everyone sees them in the order of the table's log."""
 
-import shutil
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import orjson
-
-from millrace.atomic import replace_file
-from millrace.deliver.queue import Queue, parked_bytes
-from millrace.deliver.roster import Member, read_member
 from millrace.exchange.places import Places
+from millrace.exchange.queues import QueueRecord, Queues
 from millrace.model.errors import Clash
 from millrace.model.ops import Op
 from millrace.model.ops.tables import NoteSink
+from millrace.model.queues import QueueKey
 
-TOLD_FILE = "told.json"
 # Longer than a group of chunks can be between its judgement and the queue.
 SETTLE_SECONDS = 5.0
 News = tuple[str, dict[str, Any]]
@@ -32,13 +25,16 @@ IsAwaited = Callable[[str, str, str], bool]
 
 
 class SinkWatch:
-    def __init__(self, places: Places, limit: Limit, is_awaited: IsAwaited, append: Callable[[Op[Any]], Any]) -> None:
+    def __init__(
+        self, places: Places, queues: Queues, limit: Limit, is_awaited: IsAwaited, append: Callable[[Op[Any]], Any]
+    ) -> None:
         self._places = places
+        self._queues = queues
         self._limit = limit
         self._is_awaited = is_awaited
         self._append = append
         self._full: dict[tuple[str, str], str] = {}
-        self._seen: dict[Path, _Seen] = {}
+        self._seen: dict[QueueKey, _Seen] = {}
 
     def refuse_if_full(self, tenant: str, table: str) -> None:
         message = self._full.get((tenant, table))
@@ -50,105 +46,84 @@ class SinkWatch:
             )
 
     def look(self) -> None:
-        held: dict[str, int] = {}
-        blocked: list[tuple[str, str, str]] = []
-        seen: dict[Path, _Seen] = {}
-        for folder in self._places.parked.glob("*/*/*/*"):
-            _, tenant, table, sink = folder.parts[-4:]
-            # A queue may be forgotten while it is looked at.
-            with suppress(FileNotFoundError):
-                found = seen[folder] = self._look_at(folder)
-                held[tenant] = held.get(tenant, 0) + found.waiting_bytes
-                if found.is_parked:
-                    blocked.append((tenant, table, sink))
-        self._seen = seen
-        self._full = self._refused(held, blocked)
+        self._seen = {record.key: self._look_at(record) for record in self._queues.all()}
+        sizes: dict[str, int] = {}
+        for key, seen in self._seen.items():
+            sizes[key.tenant] = sizes.get(key.tenant, 0) + seen.waiting_bytes
+        self._full = self._refused(sizes, [key for key, seen in self._seen.items() if seen.is_parked])
 
-    def _look_at(self, folder: Path) -> "_Seen":
-        changed = folder.stat().st_mtime_ns
-        before = self._seen.get(folder)
-        if before is not None and before.changed == changed and not before.is_leaving:
-            return before
-        state, member = Queue(folder).state, read_member(folder)
-        self._tell(folder, _standing(state, member))
-        is_leaving = member is not None and not member.is_active
-        if is_leaving:
-            self._forget_if_drained(folder)
-        is_parked = state.parked_since is not None
-        return _Seen(changed, is_parked, parked_bytes(folder) if is_parked else 0, is_leaving)
+    def _look_at(self, record: QueueRecord) -> "_Seen":
+        seen = self._seen.get(record.key)
+        if seen is None or seen.changed_us != record.changed_us:
+            self._announce(record)
+            is_parked = record.state.parked_since is not None
+            size = self._queues.backlog(record.key).size if is_parked else 0
+            seen = _Seen(record.changed_us, is_parked, size)
+        if record.member is not None and not record.member.is_active:
+            self._forget_if_drained(record)
+        return seen
 
-    def _refused(self, held: dict[str, int], blocked: list[tuple[str, str, str]]) -> dict[tuple[str, str], str]:
-        limits = {tenant: self._limit(tenant) for tenant, _, _ in blocked}
+    def _refused(self, sizes: dict[str, int], parked: list[QueueKey]) -> dict[tuple[str, str], str]:
+        limits = {tenant: self._limit(tenant) for _, tenant, _, _ in parked}
         return {
             (
                 tenant,
                 table,
-            ): f"{held[tenant]:,} bytes wait for sinks of {tenant} that take nothing, {sink!r} of {table} "
+            ): f"{sizes[tenant]:,} bytes wait for sinks of {tenant} that take nothing, {sink!r} of {table} "
             f"among them; {limits[tenant]:,} may."
-            for tenant, table, sink in blocked
-            if held[tenant] >= limits[tenant]
+            for _, tenant, table, sink in parked
+            if sizes[tenant] >= limits[tenant]
         }
 
-    def _tell(self, folder: Path, standing: dict[str, Any]) -> None:
-        told = _read(folder / TOLD_FILE)
-        if told == standing:
-            return
-        for what, data in _news(told, standing):
-            self._note(folder, what, data)
-        _write(folder / TOLD_FILE, standing)
+    def _announce(self, record: QueueRecord) -> None:
+        standing = _standing(record)
+        if record.announced != standing:
+            for what, data in _news(record.announced, standing):
+                self._note(record.key, what, data)
+            self._queues.announce(record.key, standing)
 
-    def _note(self, folder: Path, what: str, data: dict[str, Any]) -> None:
-        _, tenant, table, sink = folder.parts[-4:]
-        self._append(NoteSink(tenant, table, sink=sink, what=what, data=data)).result()
+    def _note(self, key: QueueKey, what: str, data: dict[str, Any]) -> None:
+        self._append(NoteSink(key.tenant, key.table, sink=key.target, what=what, data=data)).result()
 
-    def _forget_if_drained(self, folder: Path) -> None:
-        _, tenant, table, sink = folder.parts[-4:]
-        quiet = time.time() - folder.stat().st_mtime > SETTLE_SECONDS
-        if quiet and not Queue(folder).holds_anything and not self._is_awaited(tenant, table, sink):
-            self._note(folder, "drained", {})
-            shutil.rmtree(folder, ignore_errors=True)
+    def _forget_if_drained(self, record: QueueRecord) -> None:
+        key, is_quiet = record.key, time.time() - record.changed_us / 1e6 > SETTLE_SECONDS
+        if (
+            is_quiet
+            and not self._queues.backlog(key).waiting
+            and not self._is_awaited(key.tenant, key.table, key.target)
+        ):
+            self._note(key, "drained", {})
+            if self._queues.forget(record):
+                self._places.pins(key).drop()
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A queue as it was when its folder was last changed."""
+    """A queue as it was when it last changed."""
 
-    changed: int
+    changed_us: int
     is_parked: bool
     waiting_bytes: int
-    is_leaving: bool
 
 
-def _standing(state: Any, member: Member | None) -> dict[str, Any]:
+def _standing(record: QueueRecord) -> dict[str, Any]:
     """What is worth telling when it changes."""
-    backfill = None if member is None or member.backfill is None else asdict(member.backfill)
+    backfill = None if record.member is None or record.member.backfill is None else asdict(record.member.backfill)
     return {
-        "parked_since": state.parked_since,
-        "reason": state.reason,
+        "parked_since": record.state.parked_since,
+        "reason": record.state.reason,
         "backfill": backfill and {name: backfill[name] for name in ("state", "source", "rows", "reason")},
     }
 
 
-def _news(told: dict[str, Any], standing: dict[str, Any]) -> list[News]:
+def _news(announced: dict[str, Any], standing: dict[str, Any]) -> list[News]:
     news: list[News] = []
-    since, before = standing["parked_since"], told.get("parked_since")
+    since, before = standing["parked_since"], announced.get("parked_since")
     if since is not None and before is None:
         news.append(("parked", {"reason": standing["reason"], "since": since}))
     elif since is None and before is not None:
         news.append(("resumed", {"parked_since": before}))
     backfill = standing["backfill"]
-    if backfill is not None and backfill != told.get("backfill"):
+    if backfill is not None and backfill != announced.get("backfill"):
         news.append(("backfill", {**backfill}))
     return news
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = orjson.loads(path.read_bytes())
-        return found
-    except (FileNotFoundError, orjson.JSONDecodeError):
-        return {}
-
-
-def _write(path: Path, standing: dict[str, Any]) -> None:
-    replace_file(path, orjson.dumps(standing))

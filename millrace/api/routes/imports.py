@@ -25,7 +25,7 @@ def shown_import(platform: Platform, caller: Caller, import_id: str) -> dict[str
     if not is_import_id(import_id):
         raise Missing(f"There is no import {import_id[:40]!r}.", code="no_import")
     with platform.store.read() as connection:
-        document = import_document(connection, import_id, platform.exchange)
+        document = import_document(connection, import_id)
     if caller.tenant not in (None, document["tenant"]) or not caller.sees_table(document["table"]):
         raise Missing(f"There is no import {import_id}.", code="no_import")
     return document
@@ -99,7 +99,6 @@ def list_imports(
             kind=kind,
             span=span,
             only_tables=only,
-            exchange=platform.exchange,
         )
     return {"items": found}
 

@@ -1,8 +1,8 @@
 """Where a table's rows end up: how each target is doing, and what can be done when one is not."""
 
 import asyncio
+import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter
@@ -11,14 +11,17 @@ from millrace.api.deps import CallerDep, PlatformDep
 from millrace.api.documents import find_table
 from millrace.api.platform import Platform
 from millrace.api.sink_checking import try_sinks
-from millrace.deliver.queue import queue_facts, resume, waive
-from millrace.deliver.roster import Member, read_member
+from millrace.exchange.queues import Backlog, QueueRecord
 from millrace.model.errors import Missing
 from millrace.model.ops.tables import WaiveSink
+from millrace.model.queues import QueueKey
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/tables/{table}/sinks", tags=["sinks"])
-NOTHING_WAITS = {"waiting": 0, "bytes": 0, "lag_seconds": None, "last_version": 0, "parked_since": None, "reason": None}
+NOTHING_WAITS = {
+    "waiting": 0, "bytes": 0, "lag_seconds": None, "last_version": 0, "parked_since": None, "reason": None,
+    "is_draining": False, "backfill": None,
+}  # fmt: skip
 
 
 @router.get("")
@@ -26,7 +29,11 @@ def list_sinks(tenant: str, table: str, caller: CallerDep, platform: PlatformDep
     """Each target: what waits for it, since when and why it takes nothing, the last version it has. Those that were taken
     from the table are there until they are drained."""
     caller.must_see(tenant)
-    return {"items": [_shown(platform, tenant, table, target) for target in _targets(platform, tenant, table)]}
+    records = platform.queues.of_table(tenant, table)
+    backlogs = platform.queues.backlogs(tenant, table)
+    known = {record.key: _standing(record, backlogs.get(record.key, Backlog())) for record in records}
+    targets = _targets(platform, tenant, table, records)
+    return {"items": [_shown(target, known.get(_key(tenant, table, target))) for target in targets]}
 
 
 @router.post("/{sink}/resume")
@@ -34,10 +41,10 @@ def resume_sink(tenant: str, table: str, sink: str, caller: CallerDep, platform:
     """Tries a parked target now instead of when its pause is over."""
     caller.must_see(tenant)
     target = _target(platform, tenant, table, sink)
-    folder = _folder(platform, tenant, table, target)
-    if folder.is_dir():
-        resume(folder)
-    return _shown(platform, tenant, table, target)
+    key = _key(tenant, table, target)
+    platform.queues.ask_to_resume(key)
+    record = platform.queues.get(key)
+    return _shown(target, None if record is None else _standing(record, platform.queues.backlog(key)))
 
 
 @router.post("/{sink}/waive")
@@ -45,9 +52,10 @@ async def waive_sink(tenant: str, table: str, sink: str, caller: CallerDep, plat
     """Gives up what waits for the target: imports under way end without it, and say so."""
     caller.must_see(tenant)
     target = await asyncio.to_thread(_target, platform, tenant, table, sink)
-    folder = _folder(platform, tenant, table, target)
-    waived = await platform.applied(WaiveSink(tenant, table, sink=sink, is_draining=folder.is_dir()))
-    waive(folder, waived.below)
+    key = _key(tenant, table, target)
+    is_known = await asyncio.to_thread(platform.queues.get, key) is not None
+    waived = await platform.applied(WaiveSink(tenant, table, sink=sink, is_draining=is_known))
+    await asyncio.to_thread(platform.queues.waive, key, waived.below)
     return {"sink": sink, "imports": waived.waived}
 
 
@@ -62,38 +70,37 @@ def check_sink(tenant: str, table: str, sink: str, caller: CallerDep, platform: 
     return {"sink": sink, "kind": target.kind, "ok": not doubts, "reason": doubts[0].likely if doubts else None}
 
 
-def _targets(platform: Platform, tenant: str, table: str) -> list[SinkTarget]:
+def _targets(platform: Platform, tenant: str, table: str, records: list[QueueRecord]) -> list[SinkTarget]:
     with platform.store.read() as connection:
         declared = find_table(connection, tenant, table).table.targets
     names = {(target.kind, target.name) for target in declared}
-    leaving = [member.target for member in _members(platform, tenant, table)]
+    leaving = [record.member.target for record in records if record.member is not None]
     return [*declared, *(target for target in leaving if (target.kind, target.name) not in names)]
 
 
-def _members(platform: Platform, tenant: str, table: str) -> list[Member]:
-    found = [read_member(folder) for folder in sorted(platform.exchange.places.parked.glob(f"*/{tenant}/{table}/*"))]
-    return [member for member in found if member is not None]
-
-
 def _target(platform: Platform, tenant: str, table: str, sink: str) -> SinkTarget:
-    found = next((one for one in _targets(platform, tenant, table) if one.name == sink), None)
+    targets = _targets(platform, tenant, table, platform.queues.of_table(tenant, table))
+    found = next((one for one in targets if one.name == sink), None)
     if found is None:
         raise Missing(f"{tenant}/{table} has no sink {sink[:60]!r}.", code="no_sink")
     return found
 
 
-def _folder(platform: Platform, tenant: str, table: str, target: SinkTarget) -> Path:
-    return platform.exchange.places.queue(target.kind, tenant, table, target.name)
+def _key(tenant: str, table: str, target: SinkTarget) -> QueueKey:
+    return QueueKey(target.kind, tenant, table, target.name)
 
 
-def _shown(platform: Platform, tenant: str, table: str, target: SinkTarget) -> dict[str, Any]:
+def _shown(target: SinkTarget, standing: dict[str, Any] | None) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": target.name, "kind": target.kind, "required": target.required}
-    if target.kind == DELTA_KIND:
-        return shown
-    folder = _folder(platform, tenant, table, target)
-    member = read_member(folder)
-    standing = {
+    return shown if target.kind == DELTA_KIND else {**shown, **(standing or NOTHING_WAITS)}
+
+
+def _standing(record: QueueRecord, backlog: Backlog) -> dict[str, Any]:
+    lag = None if backlog.oldest is None else max(0.0, time.time() - backlog.oldest / 1e6)
+    waits = {"waiting": backlog.waiting, "bytes": backlog.size, "lag_seconds": lag}
+    member = record.member
+    roster = {
         "is_draining": member is not None and not member.is_active,
         "backfill": None if member is None or member.backfill is None else asdict(member.backfill),
     }
-    return {**shown, **(queue_facts(folder) if folder.is_dir() else NOTHING_WAITS), **standing}
+    return {**asdict(record.state), **waits, "waived_below": record.waiver.below, **roster}

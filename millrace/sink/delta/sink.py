@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.places import Places
-from millrace.lake.batch import DefinedFile, Definitions, Publication, WriteBatch, age
+from millrace.lake.batch import DefinedFile, Definitions, Publication, WriteBatch
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.held import held_files, hold, release
 from millrace.lake.schema import TableSpec, spec_of
@@ -48,7 +48,7 @@ class DeltaSink:
         groups = [group for group in groups if _is_kept_here(self._definition(group.definition))]
         if not groups:
             return groups
-        newest = max((self._definition(group.definition) for group in groups), key=age)
+        newest = max((self._definition(group.definition) for group in groups), key=lambda one: one.age)
         root = self._places.table(newest.tenant, newest.table.name)
         table = self._tables.get(root, spec_of(newest), self._definition)
         publications = tuple(Publication(group.import_id, group.version) for group in groups if group.kind == PUBLISH)

@@ -1,0 +1,60 @@
+"""Files of parked rows, kept from the vacuum of their table: a second name for each, in the folder of the queue.
+
+The couriers pin a file before they park the delivery that names it, and release it after the delivery is taken away. Workers
+read it. A file that is lost cannot be delivered; its queue then waits, and says why, until someone waives it."""
+
+import os
+import shutil
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from millrace.atomic import replace_file
+from millrace.exchange.home import Home
+from millrace.model.queues import QueueKey
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    home: Home
+    key: QueueKey
+
+    @property
+    def folder(self) -> Path:
+        return self.home.queue(*self.key)
+
+    def path(self, part: str) -> Path:
+        return self.folder / part.replace("/", "+")
+
+    def pin(self, source: Path, part: str) -> int:
+        """The size of the file."""
+        target = self.path(part)
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(source, target)
+            except (FileExistsError, FileNotFoundError):
+                pass
+            except OSError:
+                # This file system knows no second names.
+                partial = target.with_suffix(".partial")
+                shutil.copyfile(source, partial)
+                partial.replace(target)
+        return target.stat().st_size
+
+    def write(self, part: str, content: bytes) -> None:
+        replace_file(self.path(part), content)
+
+    def release(self, parts: Iterable[str]) -> None:
+        for part in parts:
+            self.path(part).unlink(missing_ok=True)
+
+    def release_all_but(self, parts: Collection[str]) -> None:
+        """What a killed process left behind."""
+        kept = {self.path(part) for part in parts}
+        for path in self.folder.glob("*"):
+            if path not in kept:
+                path.unlink(missing_ok=True)
+
+    def drop(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,276 @@
+"""Deliveries that wait for their targets: rows of the control store, in SQLite or PostgreSQL.
+
+The data plane parks deliveries, takes them away when their target has them, and writes how each target is doing. The server
+lists them and writes an operator's orders: resume, waive. Workers never open the store: what they need is in their order.
+If the rows are lost with the store, the imports that wait for a target wait until someone waives it, and the target lacks
+their rows until it is back-filled."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, and_, bindparam, delete, exists, func, select, tuple_, update
+from sqlalchemy.sql.schema import Table
+
+from millrace.model.names import new_id
+from millrace.model.queues import Member, QueueKey, QueueState, Waiver
+from millrace.store.engine import Store, insert_new, upsert
+from millrace.store.queue_tables import parked, queues
+
+Name = tuple[int, str]
+Members = Mapping[str, Member]
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedRow:
+    """One delivery. Its place in the queue and a digest of its chunks name it: parked again, it replaces itself. `size` are
+    the bytes of its files, `item` is the delivery itself as JSON."""
+
+    key: QueueKey
+    place: int
+    digest: str
+    version: int
+    size: int
+    item: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A queue. `member` is None where only old definitions name the target; `announced` is what events have told of it."""
+
+    key: QueueKey
+    state: QueueState
+    member: Member | None
+    waiver: Waiver
+    announced: dict[str, Any]
+    changed_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How much waits. `oldest` is the lowest version among it, copies of older files left out."""
+
+    waiting: int = 0
+    size: int = 0
+    oldest: int | None = None
+
+
+class Queues:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.pinning = threading.Lock()
+        """Held while files are pinned and parked, and while deliveries are taken away and their pins released: otherwise a
+        delivery that is parked again could lose the pin that it shares with the one that is taken away."""
+
+    def get(self, key: QueueKey) -> QueueRecord | None:
+        return next(iter(self._find(_GET, _bound(key))), None)
+
+    def all(self) -> list[QueueRecord]:
+        return self._find(select(queues))
+
+    def of_table(self, tenant: str, table: str) -> list[QueueRecord]:
+        of_table = queues.c.tenant == tenant, queues.c.table_name == table
+        return self._find(select(queues).where(*of_table).order_by(*_columns(queues)))
+
+    def of_tables(self, kind: str, tables: Collection[tuple[str, str]]) -> list[QueueRecord]:
+        return self._find(_OF_TABLES, {"b_kind": kind, "b_tables": list(tables)})
+
+    def _find(self, statement: Any, bound: dict[str, Any] | None = None) -> list[QueueRecord]:
+        with self._store.read() as connection:
+            return [_record(row) for row in connection.execute(statement, bound)]
+
+    def with_parked(self) -> list[QueueKey]:
+        """The queues in which something waits."""
+        with self._store.read() as connection:
+            return [_key(row) for row in connection.execute(select(*_columns(parked)).distinct())]
+
+    def waiting(self, key: QueueKey, known: Container[Name] = ()) -> tuple[list[Name], list[ParkedRow]]:
+        """The names of all deliveries in the queue, in its order, and those that are not known yet."""
+        bound = _bound(key)
+        with self._store.read() as connection:
+            names = [(row.place, row.digest) for row in connection.execute(_NAMES, bound)]
+            unknown = next((place for place, digest in names if (place, digest) not in known), None)
+            found = () if unknown is None else connection.execute(_ROWS_FROM, {**bound, "b_place": unknown})
+            rows = [ParkedRow(key, row.place, row.digest, row.version, row.size, row.item) for row in found]
+        return names, [row for row in rows if (row.place, row.digest) not in known]
+
+    # What the data plane writes.
+
+    def park(self, rows: Sequence[ParkedRow]) -> None:
+        """All of them, in one transaction, or none. Durable when it returns."""
+        if rows:
+            with self._store.write() as connection:
+                _touch(connection, {row.key for row in rows})
+                upsert(connection, parked, [_parked_values(row) for row in rows])
+
+    def finish(self, key: QueueKey, done: Sequence[Name] = (), state: QueueState | None = None) -> None:
+        """Takes deliveries away, and writes how the target is doing, in one transaction."""
+        bound = _bound(key)
+        with self._store.write() as connection:
+            if done:
+                gone = [{**bound, "b_place": place, "b_digest": digest} for place, digest in done]
+                connection.execute(_TAKE_AWAY, gone)
+            if state is None:
+                connection.execute(_TOUCH, bound | _now())
+            else:
+                connection.execute(_SAVE_STATE, bound | _now() | asdict(state))
+
+    def change_members(self, kind: str, tenant: str, table: str, change: Callable[[Members], Members]) -> Members:
+        """The members of one kind after the change. A target that was removed and forgotten is not written again."""
+        with self._store.write() as connection:
+            found = connection.execute(_OF_TABLES.with_for_update(), {"b_kind": kind, "b_tables": [(tenant, table)]})
+            rows = {row.target: _record(row).member for row in found}
+            before = {target: member for target, member in rows.items() if member is not None}
+            after = change(before)
+            for target, member in after.items():
+                if member != before.get(target) and (member.is_active or target in rows):
+                    key = QueueKey(kind, tenant, table, target)
+                    _touch(connection, [key])
+                    _change(connection, key, member=_json(member))
+        return after
+
+    def take_resumes(self) -> set[QueueKey]:
+        """The queues that an operator wants to be tried now. Each order is taken once."""
+        with self._store.read() as connection:
+            asked = {_key(row) for row in connection.execute(_RESUMES)}
+        if asked:
+            with self._store.write() as connection:
+                for key in asked:
+                    _change(connection, key, resume_asked=False)
+        return asked
+
+    # What the server writes.
+
+    def ask_to_resume(self, key: QueueKey) -> None:
+        with self._store.write() as connection:
+            _change(connection, key, resume_asked=True)
+
+    def waive(self, key: QueueKey, below: int) -> None:
+        with self._store.write() as connection:
+            _touch(connection, [key])
+            _change(connection, key, waived_below=below, waived_until=new_id("imp"))
+
+    def announce(self, key: QueueKey, announced: Mapping[str, Any]) -> None:
+        with self._store.write() as connection:
+            _change(connection, key, announced=_json(announced))
+
+    def forget(self, record: QueueRecord) -> bool:
+        """Deletes the queue unless it has changed since, or something waits in it."""
+        unchanged, waits = queues.c.changed_us == record.changed_us, exists().where(_is(parked))
+        with self._store.write() as connection:
+            gone = connection.execute(delete(queues).where(_is(queues), unchanged, ~waits), _bound(record.key))
+            return gone.rowcount > 0
+
+    def backlogs(self, tenant: str, table: str) -> dict[QueueKey, Backlog]:
+        return self._backlogs(parked.c.tenant == tenant, parked.c.table_name == table)
+
+    def backlog(self, key: QueueKey) -> Backlog:
+        of_queue = (column == value for column, value in zip(_columns(parked), key, strict=True))
+        return self._backlogs(*of_queue).get(key, Backlog())
+
+    def _backlogs(self, *conditions: Any) -> dict[QueueKey, Backlog]:
+        totals = func.count(), func.sum(parked.c.size), func.min(func.nullif(parked.c.place, 0))
+        wanted = select(*_columns(parked), *totals).where(*conditions).group_by(*_columns(parked))
+        with self._store.read() as connection:
+            return {_key(row): Backlog(row[-3], int(row[-2]), row[-1]) for row in connection.execute(wanted)}
+
+    # What an older Millrace kept in files.
+
+    def restore(self, record: QueueRecord, resume_asked: bool, rows: Sequence[ParkedRow]) -> None:
+        """Writes a queue and what waits in it. Orders that are there already hold."""
+        orders = {
+            "waived_below": record.waiver.below,
+            "waived_until": record.waiver.until,
+            "resume_asked": resume_asked,
+        }
+        known = {**asdict(record.state), "member": record.member and _json(record.member)}
+        with self._store.write() as connection:
+            insert_new(connection, queues, [{**_new_row(record.key), **orders}])
+            restored = update(queues).where(_is(queues), queues.c.member.is_(None))
+            connection.execute(restored.values(**known, announced=_json(record.announced)), _bound(record.key))
+            insert_new(connection, parked, [_parked_values(row) for row in rows])
+
+
+def parked_targets(connection: Connection, tenant: str, table: str) -> set[str]:
+    """The table's targets that take nothing at the moment."""
+    of_table = queues.c.tenant == tenant, queues.c.table_name == table
+    return set(
+        connection.execute(select(queues.c.target).where(*of_table, queues.c.parked_since.is_not(None))).scalars()
+    )
+
+
+def _columns(table: Table) -> tuple[Any, ...]:
+    return table.c.kind, table.c.tenant, table.c.table_name, table.c.target
+
+
+def _key(row: Any) -> QueueKey:
+    return QueueKey(row.kind, row.tenant, row.table_name, row.target)
+
+
+def _is(table: Table) -> Any:
+    return and_(*(column == bindparam(f"b_{column.name}") for column in _columns(table)))
+
+
+def _bound(key: QueueKey) -> dict[str, Any]:
+    return {"b_kind": key.kind, "b_tenant": key.tenant, "b_table_name": key.table, "b_target": key.target}
+
+
+def _now() -> dict[str, int]:
+    return {"b_now": time.time_ns() // 1000}
+
+
+# Built once: making a statement costs more than running it.
+_STATE = tuple(field.name for field in fields(QueueState))
+_GET = select(queues).where(_is(queues))
+_OF_TABLES = select(queues).where(
+    queues.c.kind == bindparam("b_kind"),
+    tuple_(queues.c.tenant, queues.c.table_name).in_(bindparam("b_tables", expanding=True)),
+)
+_NAMES = select(parked.c.place, parked.c.digest).where(_is(parked)).order_by(parked.c.place, parked.c.digest)
+_ROWS_FROM = select(parked).where(_is(parked), parked.c.place >= bindparam("b_place"))
+_TAKE_AWAY = delete(parked).where(
+    _is(parked), parked.c.place == bindparam("b_place"), parked.c.digest == bindparam("b_digest")
+)
+_TOUCH = update(queues).where(_is(queues)).values(changed_us=bindparam("b_now"))
+_SAVE_STATE = _TOUCH.values({name: bindparam(name) for name in _STATE})
+_RESUMES = select(*_columns(queues)).where(queues.c.resume_asked)
+
+
+def _touch(connection: Connection, keys: Collection[QueueKey]) -> None:
+    """Makes the queues that are not there yet, and marks all as changed."""
+    insert_new(connection, queues, [_new_row(key) for key in keys])
+    connection.execute(_TOUCH, [_bound(key) | _now() for key in keys])
+
+
+def _change(connection: Connection, key: QueueKey, **values: Any) -> None:
+    connection.execute(update(queues).where(_is(queues)).values(values), _bound(key))
+
+
+def _new_row(key: QueueKey) -> dict[str, Any]:
+    waiver = Waiver()
+    orders = {"waived_below": waiver.below, "waived_until": waiver.until, "resume_asked": False, "announced": None}
+    changed = {"changed_us": time.time_ns() // 1000}
+    return {**_key_values(key), **asdict(QueueState()), "member": None, **orders, **changed}
+
+
+def _key_values(key: QueueKey) -> dict[str, str]:
+    return {"kind": key.kind, "tenant": key.tenant, "table_name": key.table, "target": key.target}
+
+
+def _parked_values(row: ParkedRow) -> dict[str, Any]:
+    named = {"place": row.place, "digest": row.digest}
+    return {**_key_values(row.key), **named, "version": row.version, "size": row.size, "item": row.item}
+
+
+def _record(row: Any) -> QueueRecord:
+    state = QueueState(*(getattr(row, name) for name in _STATE))
+    member = None if row.member is None else Member.from_dict(orjson.loads(row.member))
+    announced = {} if row.announced is None else orjson.loads(row.announced)
+    return QueueRecord(_key(row), state, member, Waiver(row.waived_below, row.waived_until), announced, row.changed_us)
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,23 @@
+"""Queues of deliveries in the control store of a home."""
+
+from millrace.deliver.queue import Queue
+from millrace.exchange.home import Home
+from millrace.exchange.places import Places
+from millrace.exchange.queues import Queues
+from millrace.model.queues import QueueKey, QueueState
+from millrace.store.engine import Store
+
+
+def queues_of(home: Home) -> Queues:
+    home.root.mkdir(parents=True, exist_ok=True)
+    return Queues(Store(f"sqlite:///{home.store}"))
+
+
+def queue_at(home: Home, *key: str) -> Queue:
+    """By kind, tenant, table and target."""
+    return Queue(Places(home), queues_of(home), QueueKey(*key))
+
+
+def state_of(queues: Queues, key: QueueKey) -> QueueState:
+    record = queues.get(key)
+    return QueueState() if record is None else record.state
