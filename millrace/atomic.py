@@ -1,7 +1,7 @@
 """Whole files or none: a file appears under its name complete, or not at all.
 
-The content goes to a unique name in the same folder first, so that writers never share an unfinished file. A killed process
-may leave one behind: its name begins with a dot and ends in `.partial`."""
+The content goes to a file of a unique name first, so that writers never share an unfinished file. A killed process may leave
+one behind: its name begins with a dot and ends in `.partial`."""
 
 import os
 import uuid
@@ -10,54 +10,60 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-PARTIAL = ".partial"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 @contextmanager
-def replacing(path: Path, *, durable: bool = False, mode: int = 0o666) -> Iterator[BinaryIO]:
+def unfinished(folder: str | Path, mode: int = 0o666) -> Iterator[tuple[BinaryIO, str]]:
+    """A new file and its name, which is gone when the block ends: the caller links or renames what it wants to keep.
+
+    Makes the folder if it is missing. `mode` applies from the file's first moment."""
+    name = os.path.join(folder, f".{uuid.uuid4().hex}.partial")
+    try:
+        descriptor = os.open(name, _NEW, mode)
+    except FileNotFoundError:
+        os.makedirs(folder, exist_ok=True)
+        descriptor = os.open(name, _NEW, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file, name
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def flush(file: BinaryIO, durable: bool) -> None:
+    """`durable`: the content survives a power cut."""
+    file.flush()
+    if durable:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def replacing(
+    path: Path, *, durable: bool = False, mode: int = 0o666, folder: Path | None = None
+) -> Iterator[BinaryIO]:
     """A new file, which takes the place of `path` when the block ends. If the block raises, `path` stays as it was.
 
-    `durable`: the content survives a power cut. `mode` applies to the file from its first moment."""
-    with _written(path, mode) as (unfinished, file):
+    `folder`: where the unfinished file is, if it must not be beside `path`."""
+    with unfinished(folder or path.parent, mode) as (file, name):
         yield file
-        _finish(file, durable)
-        os.replace(unfinished, path)
+        flush(file, durable)
+        os.replace(name, path)
 
 
 def replace_file(path: Path, content: bytes | str, *, durable: bool = False, mode: int = 0o666) -> None:
-    """Makes the folder if it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, durable=durable, mode=mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def create_file(path: Path, content: bytes, *, durable: bool = False, mode: int = 0o666) -> bool:
-    """Of many callers exactly one gets True; the others leave its file as it is. Makes the folder if it is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _written(path, mode) as (unfinished, file):
+    """Of many callers exactly one gets True; the others leave its file as it is."""
+    with unfinished(path.parent, mode) as (file, name):
         file.write(content)
-        _finish(file, durable)
+        flush(file, durable)
         try:
-            os.link(unfinished, path)
+            os.link(name, path)
         except FileExistsError:
             return False
     return True
-
-
-@contextmanager
-def _written(path: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
-    unfinished = path.with_name(f".{uuid.uuid4().hex}{PARTIAL}")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield unfinished, file
-    finally:
-        # After a replacement there is nothing left under this name.
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-
-
-def _finish(file: BinaryIO, durable: bool) -> None:
-    file.flush()
-    if durable:
-        os.fsync(file.fileno())

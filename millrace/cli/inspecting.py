@@ -2,13 +2,13 @@
 
 import os
 import sys
-import tempfile
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from millrace.atomic import replacing
 from millrace.cli.board import board_for
 from millrace.cli.importing import follow
 from millrace.cli.printing import LEDGER, ledger_row, print_json, print_table, printable
@@ -82,20 +82,14 @@ def _export(connection: Millrace, import_id: str, out: Path) -> None:
     formats = {".csv": "csv", ".jsonl": "jsonl"}
     if out.suffix.lower() not in formats:
         raise typer.BadParameter(f"{out} should end in .csv or .jsonl.")
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise typer.BadParameter(f"{out} cannot be written: its folder is missing or closed to you.")
     try:
-        descriptor, unfinished = tempfile.mkstemp(prefix=f".{out.name}-", dir=out.parent)
-    except OSError as failed:
-        raise typer.BadParameter(f"{out} cannot be written: {failed.strerror}.") from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+        with replacing(out) as file:
             for piece in connection.rejected.export(import_id, formats[out.suffix.lower()]):
                 file.write(piece)
-        Path(unfinished).chmod(0o644)
-        Path(unfinished).replace(out)
     except OSError as failed:
         raise MillraceError(f"{out} could not be written: {failed.strerror}.", code="unwritable") from None
-    finally:
-        Path(unfinished).unlink(missing_ok=True)
     print(f"Written to {out}.", file=sys.stderr)
 
 

@@ -16,6 +16,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from millrace.atomic import replace_file
 from millrace.embed.broker_settings import broker_settings, render_properties
 from millrace.embed.errors import ChildFailed
 from millrace.embed.jars import jar_folder
@@ -163,7 +164,7 @@ class Broker:
         file = self.home / "cluster-id"
         if not file.exists():
             # The leading letter keeps the id from being read as a command line option.
-            file.write_text("M" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:])
+            replace_file(file, "M" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:])
         return file.read_text()
 
     def _settled_ports(self) -> tuple[int, int]:
@@ -178,7 +179,7 @@ class Broker:
         spare = iter(free_ports(2))
         broker = self._wanted_port or _if_free(remembered.get("broker")) or next(spare)
         controller = _if_free(remembered.get("controller")) or next(spare)
-        file.write_text(json.dumps({"broker": broker, "controller": controller}))
+        replace_file(file, json.dumps({"broker": broker, "controller": controller}))
         return broker, controller
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from millrace.atomic import replace_file
 from millrace.embed import leash
 from millrace.embed.errors import ChildFailed
 
@@ -150,7 +151,7 @@ def rotate(log: Path) -> None:
 def remember(pid_file: Path, pid: int) -> None:
     """Write down which process runs, with its start time: process numbers are used again."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        pid_file.write_text(f"{pid} {psutil.Process(pid).create_time()}\n")
+        replace_file(pid_file, f"{pid} {psutil.Process(pid).create_time()}\n")
 
 
 def end_left_over(pid_file: Path) -> None:

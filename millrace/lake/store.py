@@ -6,12 +6,12 @@ leave the root.
 import hashlib
 import mmap
 import os
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from millrace.atomic import flush, unfinished
 from millrace.outbound.objects import Entry
 
 TEMPORARY_FOLDER = "_millrace/tmp"
@@ -114,7 +114,7 @@ class Store:
         target = self.path(name)
         with self._temporary() as (file, temporary):
             file.write(data)
-            self._flush(file)
+            flush(file, self.durable)
             try:
                 os.link(temporary, target)
             except FileExistsError:
@@ -134,7 +134,7 @@ class Store:
         target = self.path(name)
         with self._temporary() as (file, temporary):
             yield file
-            self._flush(file)
+            flush(file, self.durable)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(temporary, target)
         self._sync_folder(target)
@@ -144,25 +144,8 @@ class Store:
         with suppress(FileNotFoundError):
             os.unlink(self.path(name))
 
-    @contextmanager
-    def _temporary(self) -> Iterator[tuple[BinaryIO, str]]:
-        temporary = self.path(f"{TEMPORARY_FOLDER}/{uuid.uuid4().hex}")
-        try:
-            file = open(temporary, "wb")  # noqa: SIM115 - closed below, before the temporary name goes
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(temporary), exist_ok=True)
-            file = open(temporary, "wb")  # noqa: SIM115
-        try:
-            with file:
-                yield file, temporary
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary)
-
-    def _flush(self, file: BinaryIO) -> None:
-        file.flush()
-        if self.durable:
-            os.fsync(file.fileno())
+    def _temporary(self) -> AbstractContextManager[tuple[BinaryIO, str]]:
+        return unfinished(self.path(TEMPORARY_FOLDER))
 
     def _sync_folder(self, target: str) -> None:
         if not self.durable:

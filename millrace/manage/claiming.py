@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from millrace.atomic import replace_file
 from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
@@ -155,9 +156,7 @@ def _changed(staging: Staging, claim: Claim) -> Claim:
 
 
 def _write(staging: Staging, claim: Claim) -> None:
-    partial = staging.taken / claim.id / "claim.new"
-    partial.write_text(json.dumps(asdict(claim)))
-    partial.replace(staging.taken / claim.id / "claim.json")
+    replace_file(staging.taken / claim.id / "claim.json", json.dumps(asdict(claim)))
 
 
 def open_claims(staging: Staging) -> list[Claim]:

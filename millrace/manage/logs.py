@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import BinaryIO
 
+from millrace.atomic import replacing
 from millrace.manage.claiming import safe_name
 from millrace.model.names import new_id
 from millrace.staging.sealed import Seal, frame, head, log_part
@@ -111,12 +112,10 @@ def seal_logs(plain: Path, sealed: Path, seal: Seal, kept: int = KEPT) -> None:
     sealed.mkdir(parents=True, exist_ok=True)
     for path in sorted(plain.iterdir(), reverse=True):
         log = new_id("log")
-        # Not among those that are shown.
-        unfinished = sealed.parent / f".{log}.new"
-        with path.open("rb") as file:
-            unfinished.write_bytes(head(seal, log) + frame(seal, _last(file), log_part(log, 0)))
-        make_room(sealed / path.name, kept)
-        unfinished.replace(sealed / path.name)
+        # The unfinished file is not among those that are shown.
+        with path.open("rb") as file, replacing(sealed / path.name, folder=sealed.parent) as closed:
+            closed.write(head(seal, log) + frame(seal, _last(file), log_part(log, 0)))
+            make_room(sealed / path.name, kept)
         path.unlink()
 
 

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+from millrace.atomic import replace_file
 from millrace.model.agreement import Schedule
 
 
@@ -30,6 +31,4 @@ class SchedulePosition:
     def set(self, until: datetime) -> None:
         """Written before the run begins: one that a crash cuts off is not begun again, the next one takes its input."""
         self.until = until
-        partial = self._path.with_suffix(".new")
-        partial.write_text(json.dumps({"schedule": self._schedule, "handled_until": until.isoformat()}))
-        partial.replace(self._path)
+        replace_file(self._path, json.dumps({"schedule": self._schedule, "handled_until": until.isoformat()}))

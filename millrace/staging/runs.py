@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from millrace.atomic import replace_file
 from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Missing
 from millrace.staging.sealed import Keys, log_tail, plain_size
@@ -85,10 +86,7 @@ class RunFolder:
         return asdict(self.read())
 
     def write(self, run: Run) -> None:
-        self.path.mkdir(parents=True, exist_ok=True)
-        partial = self.path / "run.json.new"
-        partial.write_text(json.dumps(asdict(run)))
-        partial.replace(self.path / "run.json")
+        replace_file(self.path / "run.json", json.dumps(asdict(run)))
 
     def change(self, **fields: Any) -> Run:
         changed = replace(self.read(), **fields)

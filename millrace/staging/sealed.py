@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Protocol
 
 import orjson
 
+from millrace.atomic import replacing
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
 
@@ -215,15 +216,19 @@ def log_part(log: str, number: int) -> str:
 def seal_file(plain: Path, sealed: Path, seal: Seal) -> None:
     """The sealed file in the place of the plain one. Done again after a crash it goes on where it was."""
     if not sealed.exists():
-        unfinished = sealed.with_name(f".{sealed.name}.new")
-        write_sealed(plain, unfinished, seal)
-        unfinished.rename(sealed)
+        with replacing(sealed) as file:
+            _seal_into(file, plain, seal)
     reach("staging_after_sealed")
     plain.unlink(missing_ok=True)
 
 
 def write_sealed(plain: Path, sealed: Path, seal: Seal) -> None:
-    with os.fdopen(os.open(plain, _TO_READ), "rb") as source, sealed.open("wb") as file:
+    with sealed.open("wb") as file:
+        _seal_into(file, plain, seal)
+
+
+def _seal_into(file: BinaryIO, plain: Path, seal: Seal) -> None:
+    with os.fdopen(os.open(plain, _TO_READ), "rb") as source:
         sealer = Sealer(file, seal)
         while piece := source.read(FRAME_BYTES):
             sealer.write(piece)
