@@ -14,6 +14,7 @@ from millrace.account.ends import mark_end
 from millrace.account.ledger import due, fold
 from millrace.account.quality import with_quality
 from millrace.exchange.mailboxes import Exchange
+from millrace.exchange.partitions import OpPartitions
 from millrace.failpoint import reach
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
@@ -53,10 +54,10 @@ class Accountant:
         self._cluster = cluster
         self._appender = appender
         self._topics = Topics(cluster)
+        self._partitions = OpPartitions(store, self._topics.partitions(TABLE_OPS))
         self._checkpoints: dict[str, Checkpointed] = {}
         self._asked: set[tuple[str, str]] = set()
         self._to_recheck: set[str] = set()
-        self._pinned: dict[str, int] = {}
         self._trimmed_at = time.monotonic()
         self.retention = "ok"
         self.ops_kept_days: int | None = None
@@ -158,18 +159,11 @@ class Accountant:
         if isinstance(op, SettleImport):
             mark_end(connection, imp, self._definitions(imp.definition), self._exchange.ends)
         record = pack(op.asked_as(new_id("op")).to_dict())
-        partition = self._partition(connection, imp.tenant)
-        asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, partition)
+        asked = self._appender.append(TABLE_OPS, imp.tenant.encode(), record, self._partitions.of(imp.tenant))
         self._asked.add(what)
         asked.add_done_callback(partial(self._ask_again_if_lost, what))
         if isinstance(op, SettleImport):
             observe("import_settled", state=imp.final or "ended")
-
-    def _partition(self, connection: Connection, tenant: str) -> int:
-        if tenant not in self._pinned:
-            pinned = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == tenant)).scalar_one()
-            self._pinned[tenant] = int(pinned)
-        return self._pinned[tenant]
 
     def _ask_again_if_lost(self, what: tuple[str, str], asked: "Future[Appended]") -> None:
         if asked.exception() is not None:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
-from zlib import crc32
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
@@ -17,7 +16,14 @@ from millrace.store.engine import Store, insert_new, upsert
 from millrace.store.records import MOST_AT_ONCE, batched
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack, pack_chunk, pack_close
-from millrace.wire.topics import EVENTS, RAW_INPUT, quick_partitions
+from millrace.wire.topics import (
+    EVENT_PARTITIONS,
+    EVENTS,
+    RAW_INPUT,
+    chunk_partition,
+    quick_partitions,
+    tenant_partition,
+)
 
 EVENT_SOURCE = "millrace"
 # One row a time: how many there are is up to the tenants, and a statement may hold only so much.
@@ -83,18 +89,19 @@ class Outbox:
         sent = [self._send(row.import_id, row.record) for row in chunks]
         for import_id in closings:
             self._mark_closed(import_id)
-        sent += [
-            self._appender.append(EVENTS, e.tenant.encode(), pack(e.event), _event_partition(e.tenant)) for e in events
-        ]
+        sent += [self._announce(event.tenant, event.event) for event in events]
         for future in sent:
             future.result()
         if sent:
             self._forget(chunks, events)
 
     def _send(self, import_id: str, record: bytes) -> Any:
-        quick = quick_partitions()
-        partition = quick[crc32(import_id.encode()) % len(quick)]
+        partition = chunk_partition(import_id, 0, quick_partitions())
         return self._appender.append(RAW_INPUT, import_id.encode(), record, partition)
+
+    def _announce(self, tenant: str, event: dict[str, Any]) -> Any:
+        partition = tenant_partition(tenant, EVENT_PARTITIONS)
+        return self._appender.append(EVENTS, tenant.encode(), pack(event), partition)
 
     def _forget(self, chunks: list[Any], events: list[Any]) -> None:
         with self._store.write() as connection:
@@ -146,7 +153,3 @@ def cloud_event(announce: Announce, op: Op[Any], number: int, at_us: int) -> dic
         "datacontenttype": "application/json",
         "data": announce.data,
     }
-
-
-def _event_partition(tenant: str) -> int:
-    return sum(tenant.encode()) % 2

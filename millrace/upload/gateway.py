@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
-from zlib import crc32
 
 from millrace.failpoint import reach
 from millrace.formats.cut import Cut, Cutter
@@ -17,7 +16,7 @@ from millrace.model.imports import DELETE, Import
 from millrace.observe import observe
 from millrace.wire.client import Appended, Appender
 from millrace.wire.envelope import checksum, compress, pack_chunk
-from millrace.wire.topics import RAW_INPUT, bulk_partitions, quick_partitions
+from millrace.wire.topics import RAW_INPUT, bulk_partitions, chunk_partition, quick_partitions
 
 CHUNKS_IN_FLIGHT = 24
 CONFIRM_SECONDS = 150
@@ -99,7 +98,7 @@ class Upload:
             if number == CUTS_AT_ONCE:
                 return None
         if self._first is not None:
-            self._send(*self._first, self._quick[self._spread(0) % len(self._quick)], "quick")
+            self._send(*self._first, chunk_partition(self._imp.id, 0, self._quick), "quick")
             self._first = None
         while self._pending:
             self._confirm_oldest()
@@ -116,10 +115,7 @@ class Upload:
         self._send_bulk(cut, resume)
 
     def _send_bulk(self, cut: Cut, resume: dict[str, Any] | None) -> None:
-        self._send(cut, resume, self._bulk[self._spread(self._sent.chunks) % len(self._bulk)], "bulk")
-
-    def _spread(self, number: int) -> int:
-        return crc32(self._imp.id.encode()) + number
+        self._send(cut, resume, chunk_partition(self._imp.id, self._sent.chunks, self._bulk), "bulk")
 
     def _send(self, cut: Cut, resume: dict[str, Any] | None, partition: int, lane: str) -> None:
         number = self._sent.chunks

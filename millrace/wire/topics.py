@@ -1,6 +1,8 @@
 """The catalogue of topics. Their number and their partitions depend on settings alone, never on tenants or tables (I7)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from zlib import crc32
 
 PREFIX = "millrace."
 TABLE_OPS = PREFIX + "table-ops"
@@ -12,6 +14,7 @@ EVENTS = PREFIX + "events"
 
 # Imports of a single chunk travel in the first partitions of raw-input, so that they never queue behind a large file.
 QUICK_PARTITIONS = 2
+EVENT_PARTITIONS = 2
 MAX_RECORD_BYTES = 12 << 20
 DAY_MS = 86_400_000
 # What the broker itself would delete, read or not.
@@ -42,8 +45,18 @@ def catalogue(bulk_partitions: int, replication: int = 1) -> tuple[Topic, ...]:
         Topic(IMPORT_ERROR, 2, data),
         # One partition: a checkpoint announced there follows every fact of the batches it covers.
         Topic(PROGRESS, 1, {**data, "segment.bytes": str(64 << 20)}),
-        Topic(EVENTS, 2, {**durable, "retention.ms": str(7 * DAY_MS), "segment.bytes": str(64 << 20)}),
+        Topic(EVENTS, EVENT_PARTITIONS, {**durable, "retention.ms": str(7 * DAY_MS), "segment.bytes": str(64 << 20)}),
     )
+
+
+def tenant_partition(tenant: str, partitions: int) -> int:
+    """Of a topic in which everything about a tenant is in one order."""
+    return crc32(tenant.encode()) % partitions
+
+
+def chunk_partition(import_id: str, number: int, partitions: Sequence[int]) -> int:
+    """The chunks of an import take turns; imports begin at different partitions."""
+    return partitions[(crc32(import_id.encode()) + number) % len(partitions)]
 
 
 def quick_partitions() -> list[int]:
