@@ -5,7 +5,7 @@ import sys
 import uvicorn
 
 from millrace.api.app import make_app
-from millrace.api.platform import Platform
+from millrace.api.server import Server
 from millrace.exchange.client_file import read_client_file
 from millrace.model.streamed import MAX_FRAME_BYTES
 from millrace.observe import log_to_stderr
@@ -18,11 +18,11 @@ def main() -> None:
     settings = Settings()
     bootstrap, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
     options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
-    platform = Platform(settings, Cluster(bootstrap, options))
-    platform.tokens.keep(read_client_file(settings.home).token, "admin", None)
+    server = Server(settings, Cluster(bootstrap, options))
+    server.tokens.keep(read_client_file(settings.home).token, "admin", None)
     # A stop must not wait for ever for those who follow events.
     uvicorn.run(
-        make_app(platform),
+        make_app(server.running),
         host=host,
         port=port,
         log_config=None,

@@ -1,18 +1,13 @@
 """The server on one screen: lifespan, routes, problems."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace.api.deps import within_quota
-from millrace.api.jobs.metering import keep_measured
-from millrace.api.jobs.replaying import Replays
-from millrace.api.jobs.retention import keep_retention
-from millrace.api.platform import Platform
 from millrace.api.problems import add_problems
 from millrace.api.routes import (
     agreements,
@@ -37,33 +32,19 @@ from millrace.api.routes import (
     tus,
     whatif,
 )
-from millrace.api.rows.senders import Streams
-from millrace.api.uploads.sessions import Sessions
-from millrace.api.watch import Watch
-from millrace.auth.audit import Audit, Audited
+from millrace.api.services import Services
+from millrace.auth.audit import Audited
 from millrace.observe import seconds
 
 
-def make_app(platform: Platform) -> FastAPI:
+def make_app(running: Callable[[], AbstractAsyncContextManager[Services]]) -> FastAPI:
+    """`running` yields the services for as long as the application is up."""
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.platform = platform
-        app.state.audit = Audit(platform.store)
-        app.state.watch = Watch()
-        app.state.sessions = Sessions(platform)
-        app.state.streams = Streams(platform)
-        platform.listen(app.state.watch.on_applied)
-        replays = Replays(platform)
-        platform.listen(replays.on_applied)
-        platform.start()
-        platform.work("replays", replays.run)
-        platform.work("metering", partial(keep_measured, platform.store, platform.exchange.tenant_files))
-        retention = partial(
-            keep_retention, platform.store, platform.exchange, platform.sink_context, platform.settings.kms
-        )
-        platform.work("retention", retention)
-        yield
-        platform.stop()
+        async with running() as services:
+            app.state.services = services
+            yield
 
     app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
     add_problems(app)

@@ -1,42 +1,95 @@
-"""What every route is handed: the platform, the sessions, the caller."""
+"""What routes are handed: the services they name, and the caller."""
 
-from typing import Annotated
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends
 from starlette.requests import HTTPConnection
 
-from millrace.api.platform import Platform
+from millrace.api.documents import VisibleImports
+from millrace.api.health import Health
+from millrace.api.jobs.erasing import Eraser
+from millrace.api.jobs.replaying import Replays
+from millrace.api.op_log import OpLog
+from millrace.api.rows.senders import Senders
+from millrace.api.sealing import Sealing
 from millrace.api.uploads.sessions import Sessions
+from millrace.api.watch import Watch
 from millrace.auth.access import ACCESS, caller_of, endpoint_of
-from millrace.auth.tokens import Caller
+from millrace.auth.audit import Audit
+from millrace.auth.quotas import Quotas
+from millrace.auth.tokens import Caller, Tokens
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.apps import AppBoard
+from millrace.exchange.definitions import DefinitionStore
+from millrace.exchange.mailboxes import Exchange
+from millrace.exchange.places import Places
+from millrace.exchange.queues import Queues
+from millrace.model.addresses import Networks
+from millrace.settings import KubernetesSettings, QuerySettings
+from millrace.sink.context import SinkContext
+from millrace.store.engine import Store
+from millrace.wire.client import Cluster
+
+AppFolders = Callable[[str], Staging]
 
 
-def _platform(request: Request) -> Platform:
-    platform: Platform = request.app.state.platform
-    return platform
+class _Service:
+    """One of the server's services, or a part of one, by its name in `Services`."""
+
+    def __init__(self, name: str) -> None:
+        self._find = attrgetter(name)
+
+    async def __call__(self, connection: HTTPConnection) -> Any:
+        return self._find(connection.app.state.services)
 
 
-def _sessions(request: Request) -> Sessions:
-    sessions: Sessions = request.app.state.sessions
-    return sessions
+StoreDep = Annotated[Store, Depends(_Service("store"))]
+ExchangeDep = Annotated[Exchange, Depends(_Service("exchange"))]
+PlacesDep = Annotated[Places, Depends(_Service("exchange.places"))]
+DefinitionsDep = Annotated[DefinitionStore, Depends(_Service("exchange.definitions"))]
+AppBoardDep = Annotated[AppBoard, Depends(_Service("exchange.apps"))]
+AppFoldersDep = Annotated[AppFolders, Depends(_Service("exchange.app_folders"))]
+SinkContextDep = Annotated[SinkContext, Depends(_Service("sink_context"))]
+QueuesDep = Annotated[Queues, Depends(_Service("queues"))]
+ClusterDep = Annotated[Cluster, Depends(_Service("cluster"))]
+OpLogDep = Annotated[OpLog, Depends(_Service("op_log"))]
+SealingDep = Annotated[Sealing, Depends(_Service("sealing"))]
+TokensDep = Annotated[Tokens, Depends(_Service("tokens"))]
+AuditDep = Annotated[Audit, Depends(_Service("audit"))]
+QuotasDep = Annotated[Quotas, Depends(_Service("quotas"))]
+WatchDep = Annotated[Watch, Depends(_Service("watch"))]
+SessionsDep = Annotated[Sessions, Depends(_Service("sessions"))]
+SendersDep = Annotated[Senders, Depends(_Service("senders"))]
+ReplaysDep = Annotated[Replays, Depends(_Service("replays"))]
+EraserDep = Annotated[Eraser, Depends(_Service("eraser"))]
+HealthDep = Annotated[Health, Depends(_Service("health"))]
+PrivateTargetsDep = Annotated[Networks, Depends(_Service("private_targets"))]
+QuerySettingsDep = Annotated[QuerySettings, Depends(_Service("query"))]
+KubernetesDep = Annotated[KubernetesSettings, Depends(_Service("k8s"))]
 
 
-def _caller(request: Request) -> Caller:
+async def _caller(connection: HTTPConnection, tokens: TokensDep) -> Caller:
     """Also checks that the caller may call this endpoint at all, and see the tenant and the table its path names."""
-    return caller_of(request, _platform(request).tokens)
+    return caller_of(connection, tokens)
 
 
-async def within_quota(connection: HTTPConnection) -> None:
-    """A tenant's own requests, no more of them in a second than were agreed. An operator's are not counted."""
+CallerDep = Annotated[Caller, Depends(_caller)]
+
+
+async def _imports(caller: CallerDep, store: StoreDep) -> VisibleImports:
+    return VisibleImports(store, caller)
+
+
+ImportsDep = Annotated[VisibleImports, Depends(_imports)]
+
+
+async def within_quota(connection: HTTPConnection, tokens: TokensDep, quotas: QuotasDep) -> None:
+    """Refuses a tenant's request when it made as many in this second as were agreed. An operator's are not counted."""
     access = ACCESS.get(endpoint_of(connection))
     if access is None or access.least is None or connection.scope["type"] != "http":
         return
-    platform: Platform = connection.app.state.platform
-    caller = caller_of(connection, platform.tokens)
+    caller = caller_of(connection, tokens)
     if caller.tenant is not None:
-        platform.quotas.refuse_request(caller.tenant)
-
-
-PlatformDep = Annotated[Platform, Depends(_platform)]
-SessionsDep = Annotated[Sessions, Depends(_sessions)]
-CallerDep = Annotated[Caller, Depends(_caller)]
+        quotas.refuse_request(caller.tenant)

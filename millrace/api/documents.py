@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
 
 from millrace.api.sink_status import SinkStatus
 from millrace.arrow.types import arrow_type
+from millrace.auth.tokens import Caller
 from millrace.model.errors import Missing
 from millrace.model.imports import (
     ADMITTED,
@@ -20,6 +21,7 @@ from millrace.model.imports import (
     STALLED,
     Import,
 )
+from millrace.model.names import is_import_id
 from millrace.model.ops.imports import BeginImport
 from millrace.model.ops.results import Refusal
 from millrace.model.ops.rows import ReplayErrors
@@ -27,6 +29,7 @@ from millrace.model.table import Definition
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import location_of
 from millrace.store import tables as t
+from millrace.store.engine import Store
 from millrace.store.records import to_import
 
 STALLED_AFTER_US = 120_000_000
@@ -77,6 +80,23 @@ def table_document(definition: Definition, context: SinkContext) -> dict[str, An
 def import_document(connection: Connection, import_id: str) -> dict[str, Any]:
     row = connection.execute(_IMPORTS.where(t.imports.c.id == import_id)).first()
     return _find_requested(connection, import_id) if row is None else _document(row, SinkStatus(connection))
+
+
+class VisibleImports:
+    """Imports as one caller sees them: those of others do not exist for it."""
+
+    def __init__(self, store: Store, caller: Caller) -> None:
+        self._store = store
+        self._caller = caller
+
+    def find(self, import_id: str) -> dict[str, Any]:
+        if not is_import_id(import_id):
+            raise Missing(f"There is no import {import_id[:40]!r}.", code="no_import")
+        with self._store.read() as connection:
+            document = import_document(connection, import_id)
+        if self._caller.tenant not in (None, document["tenant"]) or not self._caller.sees_table(document["table"]):
+            raise Missing(f"There is no import {import_id}.", code="no_import")
+        return document
 
 
 def import_documents(

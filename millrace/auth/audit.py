@@ -120,7 +120,7 @@ async def _note(scope: Scope, status: int, request_id: str) -> None:
     caller: Caller | None = getattr(connection.state, "caller", None)
     if caller is None or not ACCESS.get(endpoint_of(connection), Access(None)).audited:
         return
-    log: Audit = scope["app"].state.audit
+    log: Audit = scope["app"].state.services.audit
     try:
         await asyncio.to_thread(_write, log, connection, caller, status, request_id)
     except SQLAlchemyError as error:

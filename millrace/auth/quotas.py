@@ -50,7 +50,7 @@ class Quotas:
         self._store = store
         self._clock = clock
         self._tenants: dict[str, _Tenant] = {}
-        self._held: dict[str, tuple[str, float]] = {}
+        self._throttled: dict[str, tuple[str, float]] = {}
         self._lock = threading.RLock()
 
     def agreement(self, tenant: str) -> Agreement:
@@ -95,21 +95,21 @@ class Quotas:
             known.octets.take(now, size)
             return known.octets.debt_seconds(now)
 
-    def held(self, tenant: str, seconds: float, import_id: str | None = None) -> None:
+    def record_throttle(self, tenant: str, seconds: float, import_id: str | None = None) -> None:
         """A sender waited so long for its tenant's quota or share."""
         with self._lock:
             self._known(tenant).held_seconds += seconds
             if import_id is not None:
-                self._held[import_id] = tenant, self._held.get(import_id, (tenant, 0.0))[1] + seconds
+                self._throttled[import_id] = tenant, self._throttled.get(import_id, (tenant, 0.0))[1] + seconds
 
-    def held_imports(self, tenant: str) -> dict[str, float]:
+    def throttled_imports(self, tenant: str) -> dict[str, float]:
         """How long each import under way was held back."""
         with self._lock:
-            return {import_id: seconds for import_id, (of, seconds) in self._held.items() if of == tenant}
+            return {import_id: seconds for import_id, (of, seconds) in self._throttled.items() if of == tenant}
 
     def over(self, import_id: str) -> None:
         with self._lock:
-            self._held.pop(import_id, None)
+            self._throttled.pop(import_id, None)
 
     def write(self) -> None:
         """Meters what was refused and held back since; to be called once in a while."""

@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from sqlalchemy import select
 
 from millrace.api.documents import import_document
-from millrace.api.platform import Platform
+from millrace.api.server import Server
 from millrace.control.controller import Controller
 from millrace.declare.table import parse_table
 from millrace.embed.broker import Broker
@@ -68,16 +68,14 @@ def store_url(request: pytest.FixtureRequest) -> Callable[[str], str | None]:
 
 
 @pytest.fixture
-def platform(
-    broker: Broker, tmp_path: Path, store_url: Callable[[str], str | None]
-) -> Iterator[Callable[..., Platform]]:
-    made: list[Platform] = []
+def platform(broker: Broker, tmp_path: Path, store_url: Callable[[str], str | None]) -> Iterator[Callable[..., Server]]:
+    made: list[Server] = []
     urls: dict[str, str | None] = {}
 
-    def make(home: str, *, controller: bool = True) -> Platform:
+    def make(home: str, *, controller: bool = True) -> Server:
         url = urls.setdefault(home, store_url(home))
         settings = Settings(home=tmp_path / home, store_url=None if url is None else SecretStr(url))
-        one = Platform(settings, Cluster(broker.bootstrap_servers))
+        one = Server(settings, Cluster(broker.bootstrap_servers))
         one.start(controller=controller)
         made.append(one)
         return one
@@ -93,26 +91,26 @@ def tenant() -> str:
     return f"t{uuid4().hex[:12]}"
 
 
-def declare(platform: Platform, tenant: str, **policies: Any) -> str:
+def declare(platform: Server, tenant: str, **policies: Any) -> str:
     """The import that carries the definition to the sinks; none if the log says that it is so already."""
 
     async def both() -> TableDefined:
-        await platform.applied(DefineTenant(tenant, agreement={"client": tenant}))
+        await platform.op_log.applied(DefineTenant(tenant, agreement={"client": tenant}))
         declaration = parse_table({**NOTES, **policies}).to_dict()
-        return await platform.applied(DefineTable(tenant, "notes", declaration=declaration))
+        return await platform.op_log.applied(DefineTable(tenant, "notes", declaration=declaration))
 
     return asyncio.run(both()).import_id or ""
 
 
-def settle(platform: Platform, tenant: str, import_id: str) -> None:
+def settle(platform: Server, tenant: str, import_id: str) -> None:
     """As the accountant would, were there a data plane."""
     counts = Counts(chunks=1, read=1, accepted=1)
     body = {"counts": counts, "durable": {"delta": 1}}
-    asyncio.run(platform.applied(SettleImport(tenant, import_id, **body)))
+    asyncio.run(platform.op_log.applied(SettleImport(tenant, import_id, **body)))
 
 
-def begin(platform: Platform, tenant: str, **body: Any) -> str:
-    applied = asyncio.run(platform.applied(BeginImport(tenant, "notes", **body, id=new_id("imp"))))
+def begin(platform: Server, tenant: str, **body: Any) -> str:
+    applied = asyncio.run(platform.op_log.applied(BeginImport(tenant, "notes", **body, id=new_id("imp"))))
     return str(applied.import_id)
 
 
@@ -124,7 +122,7 @@ def rows(store: Store, table: Any, *columns: str) -> list[tuple[Any, ...]]:
         ]
 
 
-def append(platform: Platform, tenant: str, first: int, last: int) -> RowsAppended:
+def append(platform: Server, tenant: str, first: int, last: int) -> RowsAppended:
     body = {
         "rows": last - first + 1,
         "plain_bytes": 4,
@@ -132,7 +130,7 @@ def append(platform: Platform, tenant: str, first: int, last: int) -> RowsAppend
         "payload": "cm93cw==",
         "senders": {"s": (first, last)},
     }
-    return asyncio.run(platform.applied(Append(tenant, "notes", **body, id=new_id("imp"))))
+    return asyncio.run(platform.op_log.applied(Append(tenant, "notes", **body, id=new_id("imp"))))
 
 
 COMPARED = {
@@ -144,15 +142,15 @@ COMPARED = {
 
 
 def test_without_a_controller_a_definition_and_an_import_stay_requested(
-    platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch, tenant: str
+    platform: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, tenant: str
 ) -> None:
-    monkeypatch.setattr("millrace.api.platform.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("millrace.api.op_log.ANSWER_SECONDS", 0.3)
     waiting = platform("waiting", controller=False)
     before = end_offsets(waiting.cluster, TABLE_OPS)
     body = {"declaration": parse_table(NOTES).to_dict()}
-    op_id = asyncio.run(waiting.submit(DefineTable(tenant, "notes", **body)))
+    op_id = asyncio.run(waiting.op_log.submit(DefineTable(tenant, "notes", **body)))
     assert isinstance(op_id, str), "nobody can have answered"
-    import_id = asyncio.run(waiting.submit(BeginImport(tenant, "notes", id=new_id("imp"))))
+    import_id = asyncio.run(waiting.op_log.submit(BeginImport(tenant, "notes", id=new_id("imp"))))
     assert isinstance(import_id, str)
     after = end_offsets(waiting.cluster, TABLE_OPS)
     assert sum(end for _, end in after.values()) == sum(end for _, end in before.values()) + 2
@@ -161,15 +159,15 @@ def test_without_a_controller_a_definition_and_an_import_stay_requested(
         assert connection.execute(select(t.requests.c.applied).where(t.requests.c.id == op_id)).scalar() is False
 
 
-def test_the_same_log_gives_the_same_state_versions_and_events(platform: Callable[..., Platform], tenant: str) -> None:
+def test_the_same_log_gives_the_same_state_versions_and_events(platform: Callable[..., Server], tenant: str) -> None:
     first = platform("first")
     declare(first, tenant)
-    asyncio.run(first.applied(BeginSpan(tenant, "night")))
+    asyncio.run(first.op_log.applied(BeginSpan(tenant, "night")))
     imports = [begin(first, tenant, idempotency_key=f"k{n % 3}", span="night") for n in range(6)]
     assert len(set(imports)) == 3
     append(first, tenant, 1, 2)
-    asyncio.run(first.applied(CancelImport(tenant, imports[0])))
-    asyncio.run(first.applied(TruncateTable(tenant, "notes")))
+    asyncio.run(first.op_log.applied(CancelImport(tenant, imports[0])))
+    asyncio.run(first.op_log.applied(TruncateTable(tenant, "notes")))
     settle(first, tenant, imports[0])
     wait_until(lambda: not rows(first.store, t.closings, "import_id"), 10, "the markers to be sent")
     second = platform("second")
@@ -193,7 +191,7 @@ def test_the_same_log_gives_the_same_state_versions_and_events(platform: Callabl
 
 
 def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
-    platform: Callable[..., Platform], tmp_path: Path, tenant: str
+    platform: Callable[..., Server], tmp_path: Path, tenant: str
 ) -> None:
     one = platform("alone", controller=False)
     applied: list[Applied] = []
@@ -215,33 +213,33 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
     assert len(applied) == 1
 
 
-def send(platform: Platform, tenant: str) -> None:
+def send(platform: Server, tenant: str) -> None:
     op = DefineTenant(tenant, agreement={}, id=new_id("op"))
     platform.appender.append_now(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0)
 
 
-def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Platform], tenant: str) -> None:
+def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Server], tenant: str) -> None:
     one = platform("refusing")
     declare(one, tenant)
     with pytest.raises(Missing, match="nowhere"):
-        asyncio.run(one.applied(BeginImport(tenant, "nowhere", id=new_id("imp"))))
+        asyncio.run(one.op_log.applied(BeginImport(tenant, "nowhere", id=new_id("imp"))))
     changed = {**NOTES, "primary_key": []}
     with pytest.raises(Clash, match="primary key"):
-        asyncio.run(one.applied(DefineTable(tenant, "notes", declaration=parse_table(changed).to_dict())))
+        asyncio.run(one.op_log.applied(DefineTable(tenant, "notes", declaration=parse_table(changed).to_dict())))
 
 
 def test_a_line_outlives_the_process_that_made_it(
-    platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch, tenant: str
+    platform: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, tenant: str
 ) -> None:
-    monkeypatch.setattr("millrace.api.platform.ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("millrace.api.op_log.ANSWER_SECONDS", 0.3)
     one = platform("line")
     settle(one, tenant, declare(one, tenant, concurrency="exclusive"))
     first = begin(one, tenant)
     waiting = [new_id("imp") for _ in range(2)]
     for import_id in waiting:
-        assert asyncio.run(one.submit(BeginImport(tenant, "notes", id=import_id))) == import_id
+        assert asyncio.run(one.op_log.submit(BeginImport(tenant, "notes", id=import_id))) == import_id
     one.stop()
-    monkeypatch.setattr("millrace.api.platform.ANSWER_SECONDS", 10.0)
+    monkeypatch.setattr("millrace.api.op_log.ANSWER_SECONDS", 10.0)
     again = platform("line")
     assert [state for _, state in states(again, first, *waiting)] == ["admitted"]
     settle(again, tenant, first)
@@ -250,11 +248,11 @@ def test_a_line_outlives_the_process_that_made_it(
     assert states(again, waiting[1]) == [(waiting[1], "admitted")]
 
 
-def states(platform: Platform, *import_ids: str) -> list[tuple[str, str]]:
+def states(platform: Server, *import_ids: str) -> list[tuple[str, str]]:
     return [row for row in rows(platform.store, t.imports, "id", "state") if row[0] in import_ids]
 
 
-def test_streamed_rows_come_out_of_the_outbox_once(platform: Callable[..., Platform], tenant: str) -> None:
+def test_streamed_rows_come_out_of_the_outbox_once(platform: Callable[..., Server], tenant: str) -> None:
     one = platform("streaming")
     declare(one, tenant)
     answer = append(one, tenant, 1, 2)
@@ -274,21 +272,21 @@ def test_streamed_rows_come_out_of_the_outbox_once(platform: Callable[..., Platf
     assert [(header.version, header.rows, payload) for header, payload in ours] == [(answer.version, 2, b"rows")]
 
 
-def test_trouble_of_one_who_hears_of_ops_is_not_the_others(platform: Callable[..., Platform], tenant: str) -> None:
+def test_trouble_of_one_who_hears_of_ops_is_not_the_others(platform: Callable[..., Server], tenant: str) -> None:
     one = platform("hearing")
     heard: list[Applied] = []
 
     def stumble(_: list[Applied]) -> None:
         raise RuntimeError("cannot hear")
 
-    one.listen(stumble)
-    one.listen(heard.extend)
+    one.op_log.listen(stumble)
+    one.op_log.listen(heard.extend)
     settle(one, tenant, declare(one, tenant))
     wait_until(lambda: len(heard) >= 3, 10, "the ops to be told")
 
 
 def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
-    platform: Callable[..., Platform], monkeypatch: pytest.MonkeyPatch, tenant: str
+    platform: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, tenant: str
 ) -> None:
     monkeypatch.setattr("millrace.account.accountant.TRIM_SECONDS", 0.2)
     one = platform("lost")
@@ -308,12 +306,12 @@ def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
     monkeypatch.setattr(one.appender, "append", lossy)
     empty = begin(one, tenant)
     end = {"chunks": 0, "rows": 0, "bytes": 0, "written": None}
-    asyncio.run(one.applied(EndImport(tenant, empty, **end)))
+    asyncio.run(one.op_log.applied(EndImport(tenant, empty, **end)))
     wait_until(lambda: states(one, empty) == [(empty, "completed")], 10, "the import to end")
     assert len(lost) == 2
 
 
-def test_topics_and_partitions_do_not_depend_on_tenants(platform: Callable[..., Platform], broker: Broker) -> None:
+def test_topics_and_partitions_do_not_depend_on_tenants(platform: Callable[..., Server], broker: Broker) -> None:
     one = platform("many")
     topics = Topics(one.cluster)
     before = {name: topics.partitions(name) for name in (TABLE_OPS, RAW_INPUT, EVENTS)}

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,11 @@ import uvicorn
 import zstandard
 from fastapi import FastAPI
 
+from millrace.api.admission import Admission
+from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.api.problems import add_problems
 from millrace.api.routes import imports, rows
-from millrace.api.rows.senders import Streams
+from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
 from millrace.api.watch import Watch
 from millrace.auth.quotas import Quotas
@@ -30,6 +33,7 @@ from millrace.declare.table import parse_table
 from millrace.embed.ports import free_ports
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.queues import Queues
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
@@ -170,6 +174,10 @@ class FakeLog:
         threading.Thread(target=lambda: [listener(applied) for listener in listeners]).start()
 
 
+def _refuse(op: object) -> None:
+    raise AssertionError("no sink is watched here")
+
+
 class FakeServer:
     """The API over the fake log, in a thread of its own."""
 
@@ -177,7 +185,7 @@ class FakeServer:
         self.log = log
         self.url = f"http://127.0.0.1:{port}"
         self.loop: asyncio.AbstractEventLoop
-        self.streams: Streams
+        self.senders: Senders
         self._limits = limits
         app = FastAPI(lifespan=self._lifespan)
         add_problems(app)
@@ -194,10 +202,24 @@ class FakeServer:
     @asynccontextmanager
     async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         self.loop = asyncio.get_running_loop()
-        app.state.platform = self.log
-        app.state.watch = Watch()
-        self.log.listen(app.state.watch.on_applied)
-        app.state.streams = self.streams = Streams(self.log, self._limits)  # type: ignore[arg-type]
+        log, watch = self.log, Watch()
+        admission = Admission(
+            log.store,
+            log.quotas,
+            SinkWatch(log.exchange.places, Queues(log.store), lambda _: 0, lambda *_: False, _refuse),
+        )
+        self.senders = Senders(log.store, log, admission, log.sealing, log.quotas, self._limits)  # type: ignore[arg-type]
+        log.listen(watch.on_applied)
+        log.listen(self.senders.appends.on_applied)
+        app.state.services = SimpleNamespace(
+            store=log.store,
+            exchange=log.exchange,
+            tokens=log.tokens,
+            op_log=log,
+            watch=watch,
+            senders=self.senders,
+            sessions=None,
+        )
         yield
 
     def client(self, token: str | None = None) -> Millrace:

@@ -6,15 +6,16 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
-from millrace.api.platform import raise_refusal
+from millrace.api.op_log import raise_refusal
 from millrace.api.problems import add_problems
 from millrace.api.routes import declarations, observing, spans, subscriptions
 from millrace.api.sealing import Sealing
@@ -34,6 +35,7 @@ from millrace.model.ops.results import Result
 from millrace.notify.notifier import Notifier
 from millrace.notify.pace import Pace
 from millrace.settings import ApiSettings, Settings
+from millrace.sink.context import SinkContext
 from millrace.store.engine import Store
 from tests.support.waiting import wait_until
 
@@ -41,7 +43,7 @@ TOKEN = "mr_small"
 
 
 class SmallPlatform:
-    """What routes ask of a platform."""
+    """A table log that applies ops where they come, and the services that need no more than a store."""
 
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
         self.settings = Settings(home=root, api=ApiSettings.model_validate({"private_targets": private_targets}))
@@ -52,7 +54,12 @@ class SmallPlatform:
         self.notifier = Notifier(self.store, self.settings.api.private_targets, Pace(first_pause=0.05))
         self.quotas = Quotas(self.store)
         self.sealing = Sealing(self.exchange, self.settings.kms, self.quotas)
-        self.watch: Watch | None = None
+        self.sink_context = SinkContext.of(self.settings, self.exchange.places)
+        self.private_targets = self.settings.api.private_targets
+        self.listeners: list[Callable[[list[Applied]], None]] = []
+
+    def listen(self, listener: Callable[[list[Applied]], None]) -> None:
+        self.listeners.append(listener)
 
     async def submit(self, op: Op[Any]) -> Applied:
         return await asyncio.to_thread(self.apply, op)
@@ -76,8 +83,8 @@ class SmallPlatform:
                     kept.keep(effect, cause, number, at_us)
             kept.write(connection)
         self.notifier.wake()
-        if self.watch is not None:
-            self.watch.on_applied(list(outcome.answers))
+        for listener in self.listeners:
+            listener(list(outcome.answers))
         return outcome.answers[0]
 
 
@@ -118,8 +125,9 @@ def small_server(root: Path, *private_targets: str) -> Iterator[SmallServer]:
 def _app(platform: SmallPlatform) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.platform, app.state.watch = platform, Watch()
-        platform.watch = app.state.watch
+        watch = Watch()
+        platform.listen(watch.on_applied)
+        app.state.services = SimpleNamespace(**vars(platform), op_log=platform, watch=watch, health=None)
         yield
 
     app = FastAPI(lifespan=lifespan)

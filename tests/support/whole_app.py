@@ -2,31 +2,89 @@
 
 What would put bytes into Kafka fails; what is asked before that is answered as always."""
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
+from millrace.api.admission import Admission
 from millrace.api.app import make_app
-from millrace.model.ops import Applied
+from millrace.api.health import Health
+from millrace.api.jobs.erasing import Eraser
+from millrace.api.jobs.rejected_rows import RejectedRows
+from millrace.api.jobs.replaying import Replays
+from millrace.api.jobs.sink_watch import SinkWatch
+from millrace.api.rows.senders import Senders
+from millrace.api.services import Services
+from millrace.api.threads import Threads
+from millrace.api.uploads.in_flight import InFlight
+from millrace.api.uploads.session import UploadServices
+from millrace.api.uploads.sessions import Sessions
+from millrace.api.watch import Watch
+from millrace.auth.audit import Audit
+from millrace.exchange.queues import Queues
 from tests.support.small_server import TOKEN, SmallPlatform
 
 __all__ = ["TOKEN", "AppPlatform", "endpoints", "whole_app"]
 
 
 class AppPlatform(SmallPlatform):
-    """What the application asks of a platform besides what routes do."""
+    """With every service that routes use; a subclass may bring a log that takes chunks."""
 
-    def listen(self, listener: Callable[[list[Applied]], None]) -> None: ...
+    appender: Any = None
+    raw_partitions = 0
 
-    def start(self) -> None: ...
+    def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
+        super().__init__(root, private_targets)
+        self.in_flight = InFlight(4, lambda _: 1.0)
 
-    def stop(self) -> None: ...
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Services]:
+        log: Any = self
+        sinks = SinkWatch(
+            self.exchange.places, Queues(self.store), lambda _: 1 << 60, lambda *_: False, lambda op: None
+        )
+        admission, watch = Admission(self.store, self.quotas, sinks), Watch()
+        uploads = UploadServices(
+            self.store, self.exchange, log, admission, self.quotas, self.sealing, self.in_flight, self.appender,
+            self.raw_partitions,
+        )  # fmt: skip
+        rejected = RejectedRows(self.store, self.sink_context, self.sealing)
+        absent: Any = Absent()
+        yield Services(
+            store=self.store,
+            exchange=self.exchange,
+            queues=Queues(self.store),
+            sink_context=self.sink_context,
+            cluster=absent,
+            op_log=log,
+            sealing=self.sealing,
+            tokens=self.tokens,
+            audit=Audit(self.store),
+            quotas=self.quotas,
+            watch=watch,
+            sessions=Sessions(uploads),
+            senders=Senders(self.store, log, admission, self.sealing, self.quotas),
+            replays=Replays(rejected, log, admission, self.sealing),
+            eraser=Eraser(
+                self.store, log, self.quotas, self.sealing, self.exchange.tenant_files, self.sink_context, None
+            ),
+            health=Health(absent, Threads(), absent, self.exchange),
+            private_targets=self.private_targets,
+            query=self.settings.query,
+            k8s=self.settings.k8s,
+        )
+        self.in_flight.stop()
 
-    def work(self, name: str, work: Callable[[threading.Event], None]) -> None: ...
+
+class Absent:
+    """A part that this application does not have: whatever is asked of it fails."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"{name}: not here")
 
 
 @contextmanager
@@ -34,7 +92,7 @@ def whole_app(root: Path, kind: type[AppPlatform] = AppPlatform) -> Iterator[tup
     root.mkdir(parents=True, exist_ok=True)
     platform = kind(root, ())
     try:
-        with TestClient(make_app(platform), raise_server_exceptions=False) as client:  # type: ignore[arg-type]
+        with TestClient(make_app(platform.running), raise_server_exceptions=False) as client:
             yield platform, client
     finally:
         platform.store.close()

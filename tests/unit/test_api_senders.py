@@ -88,7 +88,7 @@ def test_rejected_rows_are_told_by_their_number_in_the_stream(log: FakeLog) -> N
         heard(one, "ready")
         heard(other, "ready")
         one.send(b"1\n1\nbad 2\n3\n")
-        wait_until(lambda: server.streams.gatherer.lanes == 1, 5, "the first rows to wait")
+        wait_until(lambda: server.senders.gatherer.lanes == 1, 5, "the first rows to wait")
         other.send(b"1\n1\n2\nbad 3\nbad \xff 4\n")
         assert heard(one, "ack")["import"] == heard(other, "ack")["import"], "one append for both"
         (first,) = heard(one, "rejected")["rows"]
@@ -217,7 +217,7 @@ def test_a_client_that_sends_too_much_is_not_read_from(server: FakeServer) -> No
             return same
 
         wait_until(still, 10, "the flood to be held back")
-        held = server.call(lambda: server.streams.gatherer._room._taken)
+        held = server.call(lambda: server.senders.gatherer._room._taken)
         assert held <= WINDOW_BYTES + MAX_FRAME_BYTES
         assert total * per_frame * 100 < 40 << 20, "the rest waits in the sender"
         server.kill()
@@ -347,7 +347,7 @@ def test_an_end_is_told_although_its_counts_could_not_be_read_at_once(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millrace.api.rows.endings.PAUSE_SECONDS", 0.0)
-    endings = server.streams.appends.endings
+    endings = server.senders.appends.endings
     read, failures = endings._read, [OperationalError("select", None, Exception("locked"))] * 2
 
     def sometimes(import_ids: set[str]) -> dict[str, Ended]:

@@ -4,15 +4,16 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from millrace.api.jobs.timing import due_ops
-from millrace.api.uploads import sessions
-from millrace.api.uploads.sessions import Session
+from millrace.api.uploads import session
+from millrace.api.uploads.in_flight import InFlight
+from millrace.api.uploads.session import Session, UploadServices
 from millrace.declare.table import parse_table
 from millrace.model.errors import Unavailable
 from millrace.model.names import new_id
@@ -21,7 +22,6 @@ from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.store import tables as t
 from millrace.store.records import find_import
-from millrace.upload.flight import Flight
 from millrace.upload.gateway import Resume
 from tests.support.platform import record
 from tests.support.small_server import SmallPlatform
@@ -35,9 +35,7 @@ class ReceivingPlatform(SmallPlatform):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root, ())
-        self.uploads = ThreadPoolExecutor(1)
-        self.flight = Flight(8, lambda _: 1.0)
-        self.at_work: set[str] = set()
+        self.in_flight = InFlight(4, lambda _: 1.0)
         self.apply(DefineTenant("acme", agreement={"client": "acme"}))
         declaration = parse_table(record("notes", ("id", "long"))).to_dict()
         self.apply(DefineTable("acme", "notes", declaration=declaration))
@@ -47,13 +45,17 @@ class ReceivingPlatform(SmallPlatform):
         self.apply(BeginImport("acme", "notes", id=import_id))
         with self.store.read() as connection:
             imp = find_import(connection, import_id)
-        return Session(self, imp, None, upload)  # type: ignore[arg-type]
+        log: Any = self
+        services = UploadServices(
+            self.store, self.exchange, log, log, self.quotas, self.sealing, self.in_flight, log, raw_partitions=0
+        )
+        return Session(services, imp, None, upload)  # type: ignore[arg-type]
 
     def expired(self, seconds_later: int = 0) -> list[str]:
         """Imports whose expiry is asked for then."""
         then_us = time.time_ns() // 1000 + seconds_later * 1_000_000
         with self.store.read() as connection:
-            return [op.subject for op in due_ops(connection, then_us, LEASE_SECONDS, 1 << 30, self.at_work)]
+            return [op.subject for op in due_ops(connection, then_us, LEASE_SECONDS, 1 << 30, self.in_flight.at_work)]
 
     def renewals(self) -> list[int]:
         with self.store.read() as connection:
@@ -85,10 +87,10 @@ async def body() -> AsyncIterator[bytes]:
 @pytest.fixture
 def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReceivingPlatform]:
     """To it every moment is one to renew leases."""
-    monkeypatch.setattr(sessions, "REMEMBER_SECONDS", -1.0)
+    monkeypatch.setattr(session, "REMEMBER_SECONDS", -1.0)
     made = ReceivingPlatform(tmp_path)
     yield made
-    made.uploads.shutdown()
+    made.in_flight.stop()
     made.store.close()
 
 

@@ -1,8 +1,7 @@
 """Uploads by tus and by a form, as their clients meet them: the whole application, and a log that takes everything."""
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from millrace.model.imports import Counts
 from millrace.model.ops.imports import SettleImport
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
-from millrace.upload.flight import Flight
 from millrace.wire.client import Appended
 from millrace.wire.topics import QUICK_PARTITIONS
 from tests.support.platform import record
@@ -34,13 +32,7 @@ class TakingLog:
 
 
 class ReceivingPlatform(AppPlatform):
-    def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
-        super().__init__(root, private_targets)
-        self.appender, self.raw_partitions = TakingLog(), QUICK_PARTITIONS + 1
-        self.uploads = ThreadPoolExecutor(1)
-        self.flight = Flight(8, lambda _: 1.0)
-        self.closed: set[str] = set()
-        self.at_work: set[str] = set()
+    appender, raw_partitions = TakingLog(), QUICK_PARTITIONS + 1
 
 
 @pytest.fixture(scope="module")

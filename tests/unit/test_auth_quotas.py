@@ -44,7 +44,7 @@ def client(scene: tuple[AppPlatform, TestClient]) -> TestClient:
 
 def agree(platform: AppPlatform, quotas: dict[str, int]) -> None:
     platform.apply(DefineTenant("acme", agreement={"client": "acme", "quotas": quotas}))
-    platform.quotas = Quotas(platform.store)
+    platform.quotas.forget("acme")
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -141,7 +141,7 @@ def test_usage_counts_each_import_once_when_it_ends(platform: AppPlatform, clien
     begun = [begin(platform).result.import_id for _ in range(2)]
     settle(platform, begun[0], read=7, accepted=5, rejected=2)
     settle(platform, begun[0], read=7, accepted=5, rejected=2)
-    platform.quotas.held("acme", 2.5, begun[1])
+    platform.quotas.record_throttle("acme", 2.5, begun[1])
     platform.quotas.write()
     told = client.get("/v1/tenants/acme/usage", headers=bearer(TOKEN)).json()
     day = told["days"][0]

@@ -22,6 +22,7 @@ from millrace.client import Millrace, Problem
 from millrace.declare.table import parse_table
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import Definition, define
+from millrace.sink.context import SinkContext
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from tests.support.waiting import wait_until
@@ -48,7 +49,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     add_problems(app)
     for routes in (agreements, declarations, diffing):
         app.include_router(routes.router)
-    app.state.platform = SimpleNamespace(store=store, tokens=tokens, exchange=open_exchange(root))
+    exchange = open_exchange(root)
+    app.state.services = SimpleNamespace(
+        store=store, tokens=tokens, exchange=exchange, sink_context=SinkContext(exchange.places), op_log=None
+    )
     running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off"))
     thread = threading.Thread(target=running.run)
     thread.start()

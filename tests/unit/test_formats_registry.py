@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from millrace.api.jobs.replaying import _chunk, _Piece
+from millrace.api.jobs.rejected_rows import Piece, chunk_of
 from millrace.client.file_options import AS_DECLARED
 from millrace.declare.json_schemas import table_schema
 from millrace.declare.table import parse_table
@@ -86,16 +86,16 @@ def test_rejected_rows_of_a_new_format_are_replayed(ltsv: formats.Format) -> Non
         0,
         {"written": {"encoding": "ltsv"}},
     )
-    first, body = _chunk(origin, origin, definition, _Piece(0, (1, 2, 3), tuple(ROWS.splitlines())))
+    first, body = chunk_of(origin, origin, definition, Piece(0, (1, 2, 3), tuple(ROWS.splitlines())))
     rejected = judge(first, body, definition).rejected
     assert rejected is not None
-    piece = _Piece(0, tuple(rejected["row"].to_pylist()), tuple(rejected["raw"].to_pylist()))
-    assert piece == _Piece(0, (3,), (b"id:x\tname:Cid",))
+    piece = Piece(0, tuple(rejected["row"].to_pylist()), tuple(rejected["raw"].to_pylist()))
+    assert piece == Piece(0, (3,), (b"id:x\tname:Cid",))
     came_as = formats.format_of_chunks(origin.written["encoding"])
     assert came_as is not None
     assert came_as.is_replayable
     text = {**SCHEMA, "fields": [{"name": "id", "type": "string"}, {"name": "name", "type": "string"}]}
-    again, body = _chunk(replace(origin, id="again"), origin, table(text), piece)
+    again, body = chunk_of(replace(origin, id="again"), origin, table(text), piece)
     judged = judge(again, body, table(text))
     assert judged.rejected is None
     assert judged.accepted.select(["id", "name", "_row"]).to_pylist() == [{"id": "x", "name": "Cid", "_row": 3}]

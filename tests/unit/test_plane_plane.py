@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import generate_latest
 
-from millrace.api.routes.observing import _stuck
+from millrace.api.health import _stuck
 from millrace.exchange.home import Home
 from millrace.exchange.places import Places
 from millrace.plane.plane import DataPlane

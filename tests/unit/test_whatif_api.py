@@ -45,7 +45,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     app = FastAPI()
     add_problems(app)
     app.include_router(whatif.router)
-    app.state.platform = SimpleNamespace(store=store, tokens=tokens, exchange=open_exchange(root))
+    app.state.services = SimpleNamespace(
+        store=store, tokens=tokens, exchange=open_exchange(root), sealing=None, cluster=None
+    )
     config = uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off")
     running = uvicorn.Server(config)
     thread = threading.Thread(target=running.run)

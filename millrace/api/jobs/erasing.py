@@ -11,8 +11,11 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 
 from millrace.api.jobs.receipts import DEFINITIONS_DAYS, emptied, expiring, remaining
-from millrace.api.platform import Platform
+from millrace.api.op_log import OpLog
+from millrace.api.sealing import Sealing
+from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
+from millrace.exchange.tenant_files import TenantFiles
 from millrace.model.errors import Clash, MillraceError, Missing, Unavailable
 from millrace.model.imports import STOPPING, TERMINAL
 from millrace.model.moments import iso
@@ -21,6 +24,7 @@ from millrace.model.ops.tables import PurgeTable, TruncateTable, WaiveSink
 from millrace.model.ops.tenants import EraseTenant
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.error_copies import delete_copies
 from millrace.store import tables as t
 from millrace.store.engine import Store, upsert
@@ -30,22 +34,123 @@ from millrace.store.tenancy_tables import departures, erasures
 LOOK_SECONDS = 0.1
 
 
-async def erase(platform: Platform, tenant: str, *, now: bool, wait: float) -> dict[str, Any]:
-    """1. What is under way is stopped. 2. Every table is emptied in every sink; a sink that does not answer in time is
-    given up, and the receipt says so. 3. The store forgets the tenant, by an op of the log. 4. Files go."""
-    if not await asyncio.to_thread(_is_emptied, platform, tenant):
-        deleted_us = await asyncio.to_thread(_checked_departure, platform, tenant, now)
-        await _stop_imports(platform, tenant, wait)  # 1
-        left_in = await _empty_tables(platform, tenant, wait)  # 2
-        await asyncio.to_thread(_begin, platform, tenant, deleted_us, left_in)
-    if await asyncio.to_thread(_is_there, platform, tenant):
-        await platform.applied(EraseTenant(tenant, now=now))  # 3
-        platform.quotas.forget(tenant)
-    return await asyncio.to_thread(_finish, platform, tenant)  # 4
+class Eraser:
+    def __init__(
+        self,
+        store: Store,
+        op_log: OpLog,
+        quotas: Quotas,
+        sealing: Sealing,
+        tenant_files: TenantFiles,
+        sink_context: SinkContext,
+        ops_kept_days: int | None,
+    ) -> None:
+        self._store = store
+        self._op_log = op_log
+        self._quotas = quotas
+        self._sealing = sealing
+        self._tenant_files = tenant_files
+        self._sink_context = sink_context
+        self._ops_kept_days = ops_kept_days
+
+    async def erase(self, tenant: str, *, now: bool, wait: float) -> dict[str, Any]:
+        """1. What is under way is stopped. 2. Every table is emptied in every sink; a sink that does not answer in time is
+        given up, and the receipt says so. 3. The store forgets the tenant, by an op of the log. 4. Files go."""
+        if not await asyncio.to_thread(_is_emptied, self._store, tenant):
+            deleted_us = await asyncio.to_thread(_checked_departure, self._store, tenant, now)
+            await self._stop_imports(tenant, wait)  # 1
+            left_in = await self._empty_tables(tenant, wait)  # 2
+            await asyncio.to_thread(_begin, self._store, tenant, deleted_us, left_in)
+        if await asyncio.to_thread(_is_there, self._store, tenant):
+            await self._op_log.applied(EraseTenant(tenant, now=now))  # 3
+            self._quotas.forget(tenant)
+        return await asyncio.to_thread(self._finish, tenant)  # 4
+
+    async def _stop_imports(self, tenant: str, wait: float) -> None:
+        for row in await asyncio.to_thread(_open, self._store, tenant):
+            if row.state != STOPPING:
+                with suppress(MillraceError):
+                    await self._op_log.applied(CancelImport(tenant, row.id))
+        await self._until_over(tenant, wait)
+
+    async def _empty_tables(self, tenant: str, wait: float) -> list[dict[str, str]]:
+        for table in await asyncio.to_thread(_tables, self._store, tenant):
+            if table.dropped_us is None:
+                await self._op_log.applied(TruncateTable(tenant, table.name))
+            elif not table.is_purged:
+                await self._op_log.applied(PurgeTable(tenant, table.name, dropped_us=table.dropped_us))
+        if await self._until_over(tenant, wait):
+            return []
+        late = await asyncio.to_thread(_late_sinks, self._store, tenant)
+        for table, sink in late:
+            await self._op_log.applied(WaiveSink(tenant, table, sink=sink, is_draining=True))
+        if not await self._until_over(tenant, wait):
+            raise Unavailable(
+                f"Not everything of {tenant!r} is emptied yet.",
+                remedy="Ask again; `millrace doctor` tells what is away.",
+            )
+        return [{"table": table, "sink": sink} for table, sink in late]
+
+    async def _until_over(self, tenant: str, wait: float) -> bool:
+        ends = time.monotonic() + wait
+        while await asyncio.to_thread(_open, self._store, tenant):
+            if time.monotonic() > ends:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+    def _finish(self, tenant: str) -> dict[str, Any]:
+        begun = _begun(self._store, tenant)
+        if begun is None:
+            return receipt_of(self._store, tenant)
+        known = dict(begun.receipt)
+        # First the key: what is copied from here on cannot be read.
+        keys = self._destroy_key(tenant)
+        left = self._delete_error_copies(tenant, known["sinks"])
+        files = [{"what": name, "bytes": size} for name, size in self._tenant_files.remove(tenant)]
+        receipt = {
+            "tenant": tenant,
+            "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "gone": {
+                "store_rows": known["rows"],
+                "folders": [*known.get("folders", ()), *files],
+                "emptied_sinks": emptied(known["sinks"], known["not_reached"]),
+                **keys,
+            },
+            "expires": expiring(self._ops_kept_days),
+            "remains": left + remaining(self._ops_kept_days, known["sinks"], known["not_reached"]),
+        }
+        with self._store.write() as connection:
+            # A token or a hook that was made while the op was on its way.
+            connection.execute(delete(t.tokens).where(t.tokens.c.tenant == tenant))
+            row = {"tenant": tenant, "begun_us": begun.begun_us, "is_done": True, "receipt": receipt}
+            upsert(connection, erasures, {**row, "definitions": begun.definitions})
+        return receipt
+
+    def _delete_error_copies(self, tenant: str, tables: list[dict[str, Any]]) -> list[str]:
+        """What is left of them."""
+        left = []
+        for table in (known["table"] for known in tables):
+            try:
+                delete_copies(self._sink_context, tenant, table)
+            except (MillraceError, OSError) as error:
+                left.append(
+                    f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."
+                )
+        return left
+
+    def _destroy_key(self, tenant: str) -> dict[str, Any]:
+        """What it sealed, in Kafka as well, nobody can read any more."""
+        keyring = self._sealing.keyring
+        known = keyring.kms.describe(tenant)
+        if known is None:
+            return {}
+        certain = keyring.destroy(tenant)
+        return {"encryption_key": {**known, "destroyed": certain}}
 
 
-def receipt_of(platform: Platform, tenant: str) -> dict[str, Any]:
-    with platform.store.read() as connection:
+def receipt_of(store: Store, tenant: str) -> dict[str, Any]:
+    with store.read() as connection:
         row = connection.execute(select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done)).first()
     if row is None:
         raise Missing(f"No tenant {tenant!r} was erased.", code="no_erasure")
@@ -53,37 +158,37 @@ def receipt_of(platform: Platform, tenant: str) -> dict[str, Any]:
     return receipt
 
 
-def _is_emptied(platform: Platform, tenant: str) -> bool:
+def _is_emptied(store: Store, tenant: str) -> bool:
     """By an erasure that broke off. One of an earlier departure does not count: rows may have come since."""
-    begun = _begun(platform, tenant)
-    if begun is None or not _is_there(platform, tenant):
+    begun = _begun(store, tenant)
+    if begun is None or not _is_there(store, tenant):
         return begun is not None
-    gone = _departure(platform, tenant)
+    gone = _departure(store, tenant)
     return gone is not None and begun.receipt.get("deleted_us") == gone.deleted_us
 
 
-def _begun(platform: Platform, tenant: str) -> Any:
+def _begun(store: Store, tenant: str) -> Any:
     """An erasure that did not get to its end."""
-    with platform.store.read() as connection:
+    with store.read() as connection:
         wanted = select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done.is_(False))
         return connection.execute(wanted).first()
 
 
-def _is_there(platform: Platform, tenant: str) -> bool:
-    with platform.store.read() as connection:
+def _is_there(store: Store, tenant: str) -> bool:
+    with store.read() as connection:
         return is_known(connection, tenant)
 
 
-def _departure(platform: Platform, tenant: str) -> Any:
-    with platform.store.read() as connection:
+def _departure(store: Store, tenant: str) -> Any:
+    with store.read() as connection:
         return connection.execute(select(departures).where(departures.c.tenant == tenant)).first()
 
 
-def _checked_departure(platform: Platform, tenant: str, now: bool) -> int:
+def _checked_departure(store: Store, tenant: str, now: bool) -> int:
     """When it was deleted. Refuses what the log would refuse in the end, before anything is emptied."""
-    if not _is_there(platform, tenant):
+    if not _is_there(store, tenant):
         raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
-    gone = _departure(platform, tenant)
+    gone = _departure(store, tenant)
     if gone is None:
         raise Clash(f"Tenant {tenant!r} was not deleted.", remedy="Delete it first.", code="not_deleted")
     if not now and time.time_ns() // 1000 < gone.erase_us:
@@ -92,72 +197,37 @@ def _checked_departure(platform: Platform, tenant: str, now: bool) -> int:
     return int(gone.deleted_us)
 
 
-async def _stop_imports(platform: Platform, tenant: str, wait: float) -> None:
-    for row in await asyncio.to_thread(_open, platform, tenant):
-        if row.state != STOPPING:
-            with suppress(MillraceError):
-                await platform.applied(CancelImport(tenant, row.id))
-    await _until_over(platform, tenant, wait)
-
-
-async def _empty_tables(platform: Platform, tenant: str, wait: float) -> list[dict[str, str]]:
-    for table in await asyncio.to_thread(_tables, platform, tenant):
-        if table.dropped_us is None:
-            await platform.applied(TruncateTable(tenant, table.name))
-        elif not table.is_purged:
-            await platform.applied(PurgeTable(tenant, table.name, dropped_us=table.dropped_us))
-    if await _until_over(platform, tenant, wait):
-        return []
-    late = await asyncio.to_thread(_late_sinks, platform, tenant)
-    for table, sink in late:
-        await platform.applied(WaiveSink(tenant, table, sink=sink, is_draining=True))
-    if not await _until_over(platform, tenant, wait):
-        raise Unavailable(
-            f"Not everything of {tenant!r} is emptied yet.", remedy="Ask again; `millrace doctor` tells what is away."
-        )
-    return [{"table": table, "sink": sink} for table, sink in late]
-
-
-async def _until_over(platform: Platform, tenant: str, wait: float) -> bool:
-    ends = time.monotonic() + wait
-    while await asyncio.to_thread(_open, platform, tenant):
-        if time.monotonic() > ends:
-            return False
-        await asyncio.sleep(LOOK_SECONDS)
-    return True
-
-
-def _open(platform: Platform, tenant: str) -> list[Any]:
+def _open(store: Store, tenant: str) -> list[Any]:
     wanted = select(t.imports).where(t.imports.c.tenant == tenant, t.imports.c.state.not_in(TERMINAL))
-    with platform.store.read() as connection:
+    with store.read() as connection:
         return list(connection.execute(wanted))
 
 
-def _tables(platform: Platform, tenant: str) -> list[Any]:
-    with platform.store.read() as connection:
+def _tables(store: Store, tenant: str) -> list[Any]:
+    with store.read() as connection:
         return list(connection.execute(select(t.tables).where(t.tables.c.tenant == tenant)))
 
 
-def _late_sinks(platform: Platform, tenant: str) -> list[tuple[str, str]]:
+def _late_sinks(store: Store, tenant: str) -> list[tuple[str, str]]:
     """Those that have not emptied their tables, but for the platform's own."""
     own = {
         (table.name, target.name)
-        for table in _tables(platform, tenant)
+        for table in _tables(store, tenant)
         for target in Definition.from_json(table.definition.encode()).table.targets
         if target.kind == DELTA_KIND
     }
     late = {
         (row.table_name, sink)
-        for row in _open(platform, tenant)
+        for row in _open(store, tenant)
         for sink in row.sinks
         if row.durable.get(sink, 0) < row.counts["chunks"] and (row.table_name, sink) not in own
     }
     return sorted(late)
 
 
-def _begin(platform: Platform, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
+def _begin(store: Store, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
     """From here on it is carried to its end, whatever happens to this process."""
-    with platform.store.write() as connection:
+    with store.write() as connection:
         sinks = [
             _sinks_of(row.definition) for row in connection.execute(select(t.tables).where(t.tables.c.tenant == tenant))
         ]
@@ -169,58 +239,6 @@ def _begin(platform: Platform, tenant: str, deleted_us: int, left_in: list[dict[
 def _sinks_of(definition: str) -> dict[str, Any]:
     table = Definition.from_json(definition.encode()).table
     return {"table": table.name, "sinks": [{"name": one.name, "kind": one.kind} for one in table.targets]}
-
-
-def _finish(platform: Platform, tenant: str) -> dict[str, Any]:
-    begun = _begun(platform, tenant)
-    if begun is None:
-        return receipt_of(platform, tenant)
-    known = dict(begun.receipt)
-    # First the key: what is copied from here on cannot be read.
-    keys = _destroy_key(platform, tenant)
-    left = _delete_error_copies(platform, tenant, known["sinks"])
-    files = [{"what": name, "bytes": size} for name, size in platform.exchange.tenant_files.remove(tenant)]
-    receipt = {
-        "tenant": tenant,
-        "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "gone": {
-            "store_rows": known["rows"],
-            "folders": [*known.get("folders", ()), *files],
-            "emptied_sinks": emptied(known["sinks"], known["not_reached"]),
-            **keys,
-        },
-        "expires": expiring(platform.settings),
-        "remains": left + remaining(platform.settings, known["sinks"], known["not_reached"]),
-    }
-    with platform.store.write() as connection:
-        # A token or a hook that was made while the op was on its way.
-        connection.execute(delete(t.tokens).where(t.tokens.c.tenant == tenant))
-        row = {"tenant": tenant, "begun_us": begun.begun_us, "is_done": True, "receipt": receipt}
-        upsert(connection, erasures, {**row, "definitions": begun.definitions})
-    return receipt
-
-
-def _delete_error_copies(platform: Platform, tenant: str, tables: list[dict[str, Any]]) -> list[str]:
-    """What is left of them."""
-    left = []
-    for table in (known["table"] for known in tables):
-        try:
-            delete_copies(platform.sink_context, tenant, table)
-        except (MillraceError, OSError) as error:
-            left.append(
-                f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."
-            )
-    return left
-
-
-def _destroy_key(platform: Platform, tenant: str) -> dict[str, Any]:
-    """What it sealed, in Kafka as well, nobody can read any more."""
-    keyring = platform.sealing.keyring
-    known = keyring.kms.describe(tenant)
-    if known is None:
-        return {}
-    certain = keyring.destroy(tenant)
-    return {"encryption_key": {**known, "destroyed": certain}}
 
 
 def clear_erased(store: Store, exchange: Exchange, now_us: int) -> None:

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from millrace.settings import Settings
 from millrace.sink.registry import has_ability
 from millrace.wire.topics import DATA_KEPT_MS
 
@@ -22,7 +21,7 @@ def emptied(sinks: list[dict[str, Any]], not_reached: list[dict[str, str]]) -> l
     ]
 
 
-def expiring(settings: Settings) -> list[dict[str, str | None]]:
+def expiring(ops_kept_days: int | None) -> list[dict[str, str | None]]:
     def latest(days: float) -> str:
         return (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
 
@@ -33,13 +32,12 @@ def expiring(settings: Settings) -> list[dict[str, str | None]]:
         ("events in Kafka", EVENTS_DAYS),
         ("answers to requests, in the control store", ANSWERS_DAYS),
     ]
-    kept = settings.kafka.ops_kept_days
-    if kept is not None:
-        found.append(("ops in the table log: names, declarations, streamed rows", kept))
+    if ops_kept_days is not None:
+        found.append(("ops in the table log: names, declarations, streamed rows", ops_kept_days))
     return [{"what": what, "at_the_latest": latest(days)} for what, days in found]
 
 
-def remaining(settings: Settings, sinks: list[dict[str, Any]], not_reached: list[dict[str, str]]) -> list[str]:
+def remaining(ops_kept_days: int | None, sinks: list[dict[str, Any]], not_reached: list[dict[str, str]]) -> list[str]:
     left = [
         f"{one['table']}: rows in sink {one['sink']!r}, which did not answer: delete them there." for one in not_reached
     ]
@@ -49,7 +47,7 @@ def remaining(settings: Settings, sinks: list[dict[str, Any]], not_reached: list
         for sink in table["sinks"]
         if has_ability(sink["kind"], "keeps_table")
     ]
-    if settings.kafka.ops_kept_days is None:
+    if ops_kept_days is None:
         left.append(
             "Ops in the table log (names, declarations, streamed rows): kept for ever unless kafka.ops_kept_days is set."
         )

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body, Response
 from sqlalchemy import Connection, select
 
 from millrace.api.declaring import read_agreement
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, OpLogDep, StoreDep
 from millrace.api.documents import tables_of
 from millrace.api.routes.declarations import answer_to
 from millrace.declare.json_schemas import SCHEMAS
@@ -28,12 +28,12 @@ MOST_GRACE_DAYS = 365
 
 @router.post("/tenants/{tenant}/diff")
 def diff_tenant(
-    tenant: str, caller: CallerDep, platform: PlatformDep, document: dict[str, Any] = Body(), strict: bool = False
+    tenant: str, caller: CallerDep, store: StoreDep, document: dict[str, Any] = Body(), strict: bool = False
 ) -> dict[str, Any]:
     """What applying this agreement would change, or why it would be refused."""
     caller.must_see(tenant)
     checked_name("tenant", tenant)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         before, revision = _stored(connection, tenant)
     answer: dict[str, Any] = {
         "new": before is None,
@@ -62,10 +62,10 @@ def _stored(connection: Connection, tenant: str) -> tuple[dict[str, Any] | None,
 
 
 @router.get("/tenants/{tenant}/export")
-def export_tenant(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def export_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """What runs, as documents that can be applied again without changing anything: the agreement, then the tables."""
     caller.must_see(tenant)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         agreement = agreement_of(connection, tenant)
         if agreement is None:
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
@@ -77,7 +77,7 @@ def export_tenant(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict
 async def delete_tenant(
     tenant: str,
     caller: CallerDep,
-    platform: PlatformDep,
+    op_log: OpLogDep,
     response: Response,
     confirm: str = "",
     grace_days: int = GRACE_DAYS,
@@ -92,14 +92,14 @@ async def delete_tenant(
         )
     if not 0 <= grace_days <= MOST_GRACE_DAYS:
         raise Invalid(f"grace_days is {grace_days}.", remedy=f"Give 0 to {MOST_GRACE_DAYS}.")
-    return answer_to(await platform.submit(DeleteTenant(tenant, grace_seconds=grace_days * 86_400)), response)
+    return answer_to(await op_log.submit(DeleteTenant(tenant, grace_seconds=grace_days * 86_400)), response)
 
 
 @router.post("/tenants/{tenant}/restore")
-async def restore_tenant(tenant: str, caller: CallerDep, platform: PlatformDep, response: Response) -> dict[str, Any]:
+async def restore_tenant(tenant: str, caller: CallerDep, op_log: OpLogDep, response: Response) -> dict[str, Any]:
     caller.must_be_admin()
     checked_name("tenant", tenant)
-    return answer_to(await platform.submit(RestoreTenant(tenant)), response)
+    return answer_to(await op_log.submit(RestoreTenant(tenant)), response)
 
 
 @router.get("/schemas")

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from millrace.api.client_apps import agreement_with_app, last_report, runs_here, tenants_with_apps
-from millrace.api.deps import CallerDep, PlatformDep
-from millrace.api.platform import Platform
+from millrace.api.deps import AppBoardDep, AppFolders, AppFoldersDep, CallerDep, KubernetesDep, SealingDep, StoreDep
+from millrace.auth.tokens import Caller
 from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Clash
 from millrace.staging.runs import run_folder, run_folders
@@ -20,12 +20,12 @@ _BACKEND = ("at", "confinement", "limits", "watching")
 
 
 @router.get("/apps")
-def list_apps(caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def list_apps(caller: CallerDep, store: StoreDep, apps: AppBoardDep, k8s: KubernetesDep) -> dict[str, Any]:
     """Every tenant with a client app, as the ingestion managers read it, and how apps run on this machine."""
     caller.must_be_admin()
-    with platform.store.read() as connection:
-        found = tenants_with_apps(connection, platform.settings.k8s)
-    report = last_report(platform.exchange.apps)
+    with store.read() as connection:
+        found = tenants_with_apps(connection, k8s)
+    report = last_report(apps)
     tended = {} if report is None else report.tenants
     items = [{**one, "status": tended.get(one["tenant"])} for one in found]
     backend = None if report is None else {name: getattr(report, name) for name in _BACKEND}
@@ -33,12 +33,12 @@ def list_apps(caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
 
 
 @router.get("/tenants/{tenant}/app")
-def show_app(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def show_app(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
     caller.must_see(tenant)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         agreement = agreement_with_app(connection, tenant)
     assert agreement.app is not None
-    report = last_report(platform.exchange.apps)
+    report = last_report(apps)
     return {
         "tenant": tenant,
         "mode": agreement.app.mode,
@@ -50,10 +50,10 @@ def show_app(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str,
 
 
 @router.post("/tenants/{tenant}/app/run", status_code=202)
-def ask_for_run(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def ask_for_run(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
     """Asks for a run of a batch app beside its schedule: as soon as none is under way."""
     caller.must_see(tenant)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         agreement = agreement_with_app(connection, tenant)
     assert agreement.app is not None
     if agreement.app.mode != "batch" or not agreement.app.runs_here:
@@ -62,29 +62,29 @@ def ask_for_run(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[s
             remedy="A stream app runs all the time; an image runs on Kubernetes.",
             code="not_on_request",
         )
-    platform.exchange.apps.ask(tenant)
+    apps.ask(tenant)
     return {"tenant": tenant, "asked": True}
 
 
 @router.get("/tenants/{tenant}/app/runs")
 def list_runs(
-    tenant: str, caller: CallerDep, platform: PlatformDep, limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20
+    tenant: str, caller: CallerDep, app_folders: AppFoldersDep, limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20
 ) -> dict[str, Any]:
     """The newest first."""
-    staging = _staging(tenant, caller, platform)
+    staging = _staging(app_folders, tenant, caller)
     return {"items": [folder.document() for folder in run_folders(staging)[:limit]]}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}")
-def show_run(tenant: str, run: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
-    folder = run_folder(_staging(tenant, caller, platform), run)
+def show_run(tenant: str, run: str, caller: CallerDep, app_folders: AppFoldersDep) -> dict[str, Any]:
+    folder = run_folder(_staging(app_folders, tenant, caller), run)
     return {**folder.document(), "logs": folder.logs()}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}/files")
-def list_files(tenant: str, run: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def list_files(tenant: str, run: str, caller: CallerDep, app_folders: AppFoldersDep) -> dict[str, Any]:
     """What became of the last files of the run, in the order in which they ended."""
-    return {"items": run_folder(_staging(tenant, caller, platform), run).reports()[-MOST_FILES:]}
+    return {"items": run_folder(_staging(app_folders, tenant, caller), run).reports()[-MOST_FILES:]}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}/log")
@@ -92,16 +92,17 @@ def show_log(
     tenant: str,
     run: str,
     caller: CallerDep,
-    platform: PlatformDep,
+    app_folders: AppFoldersDep,
+    sealing: SealingDep,
     name: str = "stdout.log",
     tail: Annotated[int, Query(ge=0, le=MOST_TAIL_BYTES)] = 1 << 20,
 ) -> StreamingResponse:
     """The last bytes of what the program wrote to standard output or error, or to a log file of its own."""
-    folder = run_folder(_staging(tenant, caller, platform), run)
-    said = folder.log_tail(name, tail, platform.sealing.keyring)
+    folder = run_folder(_staging(app_folders, tenant, caller), run)
+    said = folder.log_tail(name, tail, sealing.keyring)
     return StreamingResponse(said, media_type="text/plain; charset=utf-8")
 
 
-def _staging(tenant: str, caller: CallerDep, platform: Platform) -> Staging:
+def _staging(app_folders: AppFolders, tenant: str, caller: Caller) -> Staging:
     caller.must_see(tenant)
-    return platform.exchange.app_folders(tenant)
+    return app_folders(tenant)

@@ -7,13 +7,15 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, QuerySettingsDep, SinkContextDep, StoreDep
 from millrace.api.documents import tables_of
-from millrace.api.platform import Platform
 from millrace.arrow.types import stored_schema
 from millrace.auth.tokens import Caller
 from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_query
+from millrace.settings import QuerySettings
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import table_store
+from millrace.store.engine import Store
 
 router = APIRouter(prefix="/v1", tags=["query"])
 
@@ -24,20 +26,23 @@ class Question(BaseModel):
 
 
 @router.post("/query")
-async def query(question: Question, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
-    found = await asyncio.to_thread(_run, platform, caller, question)
+async def query(
+    question: Question, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep, limits: QuerySettingsDep
+) -> dict[str, Any]:
+    found = await asyncio.to_thread(_run, store, sink_context, limits, caller, question)
     columns = [{"name": name, "type": kind} for name, kind in found.columns]
     return {"columns": columns, "rows": found.rows, "truncated": found.truncated, "seconds": found.seconds}
 
 
-def _run(platform: Platform, caller: Caller, question: Question) -> QueryResult:
-    with platform.store.read() as connection:
+def _run(
+    store: Store, sink_context: SinkContext, limits: QuerySettings, caller: Caller, question: Question
+) -> QueryResult:
+    with store.read() as connection:
         definitions = [one for one in tables_of(connection, caller.tenant) if caller.sees_table(one.table.name)]
     readable = [
-        ReadableTable(d.tenant, d.table.name, stored_schema(d.columns), partial(table_store, platform.sink_context, d))
+        ReadableTable(d.tenant, d.table.name, stored_schema(d.columns), partial(table_store, sink_context, d))
         for d in definitions
     ]
-    limits = platform.settings.query
     return run_query(
         readable, question.sql, QueryLimits(limits.seconds, limits.memory_mb, min(question.max_rows, limits.rows))
     )

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query
 
-from millrace.api.deps import CallerDep
+from millrace.api.deps import AuditDep, CallerDep
 from millrace.api.uploads.options import MOST_STORED
 
 router = APIRouter(prefix="/v1", tags=["audit"])
@@ -12,8 +12,8 @@ router = APIRouter(prefix="/v1", tags=["audit"])
 
 @router.get("/audit")
 def list_audit(
-    request: Request,
     caller: CallerDep,
+    audit: AuditDep,
     tenant: str | None = None,
     after: Annotated[int, Query(ge=0, le=MOST_STORED)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -22,5 +22,5 @@ def list_audit(
     """Entries in order, from `after` on; with `newest`, the last ones."""
     if tenant is not None:
         caller.must_see(tenant)
-    found = request.app.state.audit.page(tenant or caller.tenant, after, limit, newest=newest)
+    found = audit.page(tenant or caller.tenant, after, limit, newest=newest)
     return {"items": found, "last": found[-1]["number"] if found else after}

@@ -9,9 +9,9 @@ from sqlalchemy import select
 from millrace.api.agreed_hooks import keep_agreed, refuse_strange_targets
 from millrace.api.client_apps import refuse_local_command
 from millrace.api.declaring import read_agreement, read_table
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, OpLogDep, PrivateTargetsDep, SinkContextDep, StoreDep
 from millrace.api.documents import find_table, iso, table_document, tables_of
-from millrace.api.platform import raise_refusal
+from millrace.api.op_log import raise_refusal
 from millrace.api.routes.subscriptions import check_url
 from millrace.api.sink_checking import sinks_to_try, try_sinks
 from millrace.arrow.types import arrow_type
@@ -44,7 +44,9 @@ def answer_to(outcome: Applied | str, response: Response) -> dict[str, Any]:
 async def define_tenant(
     tenant: str,
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
+    op_log: OpLogDep,
+    private_targets: PrivateTargetsDep,
     response: Response,
     document: dict[str, Any] = Body(),
     strict: bool = False,
@@ -57,16 +59,16 @@ async def define_tenant(
         refuse_doubts(doubts)
     refuse_strange_targets(agreement)
     for target in agreement.notifications:
-        await check_url(platform, target["url"])
-    answer = answer_to(await platform.submit(DefineTenant(tenant, agreement=document_of(agreement))), response)
+        await check_url(private_targets, target["url"])
+    answer = answer_to(await op_log.submit(DefineTenant(tenant, agreement=document_of(agreement))), response)
     if answer.get("changed"):
-        await asyncio.to_thread(keep_agreed, platform.store, agreement)
+        await asyncio.to_thread(keep_agreed, store, agreement)
     return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
 
 
 @router.get("/tenants")
-def list_tenants(caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
-    with platform.store.read() as connection:
+def list_tenants(caller: CallerDep, store: StoreDep) -> dict[str, Any]:
+    with store.read() as connection:
         rows = list(connection.execute(_TENANTS.order_by(t.tenants.c.name)))
     return {"items": [_tenant(row) for row in rows if caller.tenant in (None, row.name)]}
 
@@ -79,9 +81,9 @@ def _tenant(row: Any) -> dict[str, Any]:
 
 
 @router.get("/tenants/{tenant}")
-def show_tenant(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def show_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     caller.must_see(tenant)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         row = connection.execute(_TENANTS.where(t.tenants.c.name == tenant)).first()
         if row is None:
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
@@ -94,7 +96,9 @@ async def define_table(
     tenant: str,
     table: str,
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
+    sink_context: SinkContextDep,
+    op_log: OpLogDep,
     response: Response,
     document: dict[str, Any] = Body(),
     new_generation: bool = False,
@@ -107,50 +111,50 @@ async def define_table(
     Values that can hardly be meant are warnings, with `strict` refusals. New sinks are tried, unless `check` is false."""
     caller.must_see(tenant)
     checked_name("tenant", tenant)
-    with platform.store.read() as connection:
-        declaration, doubts = read_table(platform.sink_context, connection, tenant, table, document)
+    with store.read() as connection:
+        declaration, doubts = read_table(sink_context, connection, tenant, table, document)
         new_sinks = sinks_to_try(connection, tenant, declaration)
     if new_sinks:
-        doubts = (*doubts, *await asyncio.to_thread(try_sinks, new_sinks, platform.sink_context, really=check))
+        doubts = (*doubts, *await asyncio.to_thread(try_sinks, new_sinks, sink_context, really=check))
     if strict:
         refuse_doubts(doubts)
     op = DefineTable(tenant, table, declaration=declaration.to_dict(), new_generation=new_generation, wait=wait_turn)
-    answer = answer_to(await platform.submit(op), response)
+    answer = answer_to(await op_log.submit(op), response)
     return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
 
 
 @router.post("/tenants/{tenant}/tables/{table}/truncate")
 async def truncate_table(
-    tenant: str, table: str, caller: CallerDep, platform: PlatformDep, response: Response, wait_turn: bool = True
+    tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response, wait_turn: bool = True
 ) -> dict[str, Any]:
     """Empties the table: rows of every import before this go, also those still on their way."""
     caller.must_see(tenant)
-    return answer_to(await platform.submit(TruncateTable(tenant, table, wait=wait_turn)), response)
+    return answer_to(await op_log.submit(TruncateTable(tenant, table, wait=wait_turn)), response)
 
 
 @router.delete("/tenants/{tenant}/tables/{table}")
 async def drop_table(
-    tenant: str, table: str, caller: CallerDep, platform: PlatformDep, response: Response, wait_turn: bool = True
+    tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response, wait_turn: bool = True
 ) -> dict[str, Any]:
     """Drops the table. It can be restored for some days."""
     caller.must_see(tenant)
-    return answer_to(await platform.submit(DropTable(tenant, table, wait=wait_turn)), response)
+    return answer_to(await op_log.submit(DropTable(tenant, table, wait=wait_turn)), response)
 
 
 @router.post("/tenants/{tenant}/tables/{table}/restore")
 async def restore_table(
-    tenant: str, table: str, caller: CallerDep, platform: PlatformDep, response: Response
+    tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response
 ) -> dict[str, Any]:
     caller.must_see(tenant)
-    return answer_to(await platform.submit(RestoreTable(tenant, table)), response)
+    return answer_to(await op_log.submit(RestoreTable(tenant, table)), response)
 
 
 @router.get("/tenants/{tenant}/tables/{table}/revisions")
-def table_history(tenant: str, table: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def table_history(tenant: str, table: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """Every definition the table ever had, the newest first."""
     caller.must_see(tenant)
     where = (t.revisions.c.tenant == tenant, t.revisions.c.table_name == table)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         find_table(connection, tenant, table)
         rows = list(connection.execute(select(t.revisions).where(*where).order_by(t.revisions.c.revision.desc())))
     return {"items": [_revision(row) for row in rows]}
@@ -164,23 +168,25 @@ def _revision(row: Any) -> dict[str, Any]:
 
 
 @router.get("/tenants/{tenant}/tables")
-def list_tables(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def list_tables(tenant: str, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep) -> dict[str, Any]:
     caller.must_see(tenant)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         seen = [one for one in tables_of(connection, tenant) if caller.sees_table(one.table.name)]
-        return {"items": [table_document(definition, platform.sink_context) for definition in seen]}
+        return {"items": [table_document(definition, sink_context) for definition in seen]}
 
 
 @router.get("/tenants/{tenant}/tables/{table}")
-def show_table(tenant: str, table: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def show_table(
+    tenant: str, table: str, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep
+) -> dict[str, Any]:
     caller.must_see(tenant)
-    with platform.store.read() as connection:
-        return table_document(find_table(connection, tenant, table), platform.sink_context)
+    with store.read() as connection:
+        return table_document(find_table(connection, tenant, table), sink_context)
 
 
 @router.get("/ops/{op_id}")
-def show_op(op_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
-    with platform.store.read() as connection:
+def show_op(op_id: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
+    with store.read() as connection:
         row = connection.execute(select(t.requests).where(t.requests.c.id == op_id)).first()
     if row is None or caller.tenant not in (None, row.tenant):
         raise Missing(f"There is no op {op_id}.", code="no_op")

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Body
 from sqlalchemy import Connection, select
 
 from millrace.api.declaring import read_table
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, SinkContextDep, StoreDep
 from millrace.api.documents import find_table
 from millrace.api.sink_checking import sinks_to_try, try_sinks
 from millrace.lake.ddl_words import delta_ddl
@@ -28,7 +28,8 @@ def diff_table(
     tenant: str,
     table: str,
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
+    sink_context: SinkContextDep,
     document: dict[str, Any] = Body(),
     new_generation: bool = False,
     strict: bool = False,
@@ -36,7 +37,7 @@ def diff_table(
     """What applying this declaration would do to the table and to its sinks, or why it would be refused."""
     caller.must_see(tenant)
     checked_name("tenant", tenant)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         before = _find(connection, tenant, table)
         history = _history(connection, before) if before is not None else []
     answer: dict[str, Any] = {
@@ -48,17 +49,17 @@ def diff_table(
         "warnings": [],
     }
     try:
-        with platform.store.read() as connection:
-            declaration, doubts = read_table(platform.sink_context, connection, tenant, table, document)
+        with store.read() as connection:
+            declaration, doubts = read_table(sink_context, connection, tenant, table, document)
             new_sinks = sinks_to_try(connection, tenant, declaration)
-        doubts = (*doubts, *try_sinks(new_sinks, platform.sink_context))
+        doubts = (*doubts, *try_sinks(new_sinks, sink_context))
         answer["warnings"] = [doubt.to_dict() for doubt in doubts]
         if strict:
             refuse_doubts(doubts)
         if before is None or new_generation:
             begun, after = _begun(before, declaration), _next(tenant, before, declaration, begins=True)
             return {**answer, **begun, "ddl": [*begun["ddl"], *sink_plans(before, after)]}
-        files = table_status(table_store(platform.sink_context, before)).files
+        files = table_status(table_store(sink_context, before)).files
         changed = _changed(before, history, declaration, files)
         if changed:
             changed["ddl"] += sink_plans(before, _next(tenant, before, declaration, begins=False))

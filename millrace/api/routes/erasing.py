@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from millrace.api.deps import CallerDep, PlatformDep
-from millrace.api.jobs.erasing import erase, receipt_of
+from millrace.api.deps import CallerDep, EraserDep, StoreDep
+from millrace.api.jobs.erasing import receipt_of
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 
@@ -18,7 +18,7 @@ LONGEST_WAIT_SECONDS = 600.0
 async def erase_tenant(
     tenant: str,
     caller: CallerDep,
-    platform: PlatformDep,
+    eraser: EraserDep,
     confirm: str = "",
     now: bool = False,
     wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 30.0,
@@ -30,11 +30,11 @@ async def erase_tenant(
         raise Invalid(
             f"Erasing {tenant!r} is not confirmed.", remedy="Send confirm with the tenant's name.", code="unconfirmed"
         )
-    return await erase(platform, tenant, now=now, wait=wait)
+    return await eraser.erase(tenant, now=now, wait=wait)
 
 
 @router.get("/erasures/{tenant}")
-async def show_erasure(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+async def show_erasure(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """The receipt of a tenant that was erased."""
     caller.must_be_admin()
-    return await asyncio.to_thread(receipt_of, platform, tenant)
+    return await asyncio.to_thread(receipt_of, store, tenant)

@@ -7,9 +7,9 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
-from millrace.api.jobs.replaying import Choice, amendment, discard, replay
-from millrace.api.routes.imports import MOST_LISTED, receive_whole, shown_import
+from millrace.api.deps import ImportsDep, ReplaysDep, SealingDep, SessionsDep
+from millrace.api.jobs.rejected_rows import Choice
+from millrace.api.routes.imports import MOST_LISTED, receive_whole
 from millrace.api.uploads.options import OptionsDep
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_span
@@ -36,36 +36,36 @@ class Chosen(BaseModel):
 @router.get("/imports/{import_id}/errors")
 def list_errors(
     import_id: str,
-    caller: CallerDep,
-    platform: PlatformDep,
+    imports: ImportsDep,
+    sealing: SealingDep,
     cursor: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
 ) -> dict[str, Any]:
     """The import's rejected rows, in the order of the file, with every reason."""
-    document = shown_import(platform, caller, import_id)
-    found = page(platform.sealing.errors(document["tenant"], document["table"]), import_id, cursor, limit)
+    document = imports.find(import_id)
+    found = page(sealing.errors(document["tenant"], document["table"]), import_id, cursor, limit)
     if not found.items and cursor is None:
-        platform.sealing.refuse_destroyed(document)
+        sealing.refuse_destroyed(document)
     return {"items": found.items, "next": found.next}
 
 
 @router.get("/imports/{import_id}/errors/reasons")
-def count_errors(import_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
-    document = shown_import(platform, caller, import_id)
-    found = count_by_reason(platform.sealing.errors(document["tenant"], document["table"]), import_id)
+def count_errors(import_id: str, imports: ImportsDep, sealing: SealingDep) -> dict[str, Any]:
+    document = imports.find(import_id)
+    found = count_by_reason(sealing.errors(document["tenant"], document["table"]), import_id)
     if not found:
-        platform.sealing.refuse_destroyed(document)
+        sealing.refuse_destroyed(document)
     return {"items": found}
 
 
 @router.get("/imports/{import_id}/errors/export")
-def export_errors(import_id: str, caller: CallerDep, platform: PlatformDep, format: str = "csv") -> Response:
-    document = shown_import(platform, caller, import_id)
+def export_errors(import_id: str, imports: ImportsDep, sealing: SealingDep, format: str = "csv") -> Response:
+    document = imports.find(import_id)
     if format not in ("csv", "jsonl"):
         raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
-    errors = platform.sealing.errors(document["tenant"], document["table"])
+    errors = sealing.errors(document["tenant"], document["table"])
     if not page(errors, import_id, None, 1).items:
-        platform.sealing.refuse_destroyed(document)
+        sealing.refuse_destroyed(document)
     lines = export(errors, import_id, format)
     media = "text/csv" if format == "csv" else "application/x-ndjson"
     name = f'attachment; filename="{import_id}-rejected.{format}"'
@@ -73,26 +73,26 @@ def export_errors(import_id: str, caller: CallerDep, platform: PlatformDep, form
 
 
 @router.post("/imports/{import_id}/errors/replay", status_code=202)
-async def replay_errors(import_id: str, chosen: Chosen, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+async def replay_errors(import_id: str, chosen: Chosen, imports: ImportsDep, replays: ReplaysDep) -> dict[str, Any]:
     """Judges the rows again by the table's present definition. They keep their versions: newer rows stay."""
-    await asyncio.to_thread(shown_import, platform, caller, import_id)
+    await asyncio.to_thread(imports.find, import_id)
     span = None if chosen.span is None else checked_span(chosen.span)
-    return await replay(platform, import_id, chosen.choice(), span)
+    return await replays.replay(import_id, chosen.choice(), span)
 
 
 @router.post("/imports/{import_id}/errors/discard")
-async def discard_errors(import_id: str, chosen: Chosen, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+async def discard_errors(import_id: str, chosen: Chosen, imports: ImportsDep, replays: ReplaysDep) -> dict[str, Any]:
     """Gives the rows up. They can still be read until their retention is over."""
-    await asyncio.to_thread(shown_import, platform, caller, import_id)
-    return await discard(platform, import_id, chosen.choice())
+    await asyncio.to_thread(imports.find, import_id)
+    return await replays.discard(import_id, chosen.choice())
 
 
 @router.post("/imports/{import_id}/errors/amend", status_code=202)
 async def amend_errors(
     import_id: str,
     request: Request,
-    caller: CallerDep,
-    platform: PlatformDep,
+    imports: ImportsDep,
+    replays: ReplaysDep,
     sessions: SessionsDep,
     options: OptionsDep,
     rule: str | None = None,
@@ -100,8 +100,8 @@ async def amend_errors(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> dict[str, Any]:
     """Imports the request's body, corrected rows, in place of the rejected ones. They get new versions."""
-    document = await asyncio.to_thread(shown_import, platform, caller, import_id)
-    admission = await asyncio.to_thread(amendment, platform, import_id, Choice(rule))
+    document = await asyncio.to_thread(imports.find, import_id)
+    admission = await asyncio.to_thread(replays.amendment, import_id, Choice(rule))
     admission["span"] = None if span is None else checked_span(span)
     target = document["tenant"], document["table"]
-    return await receive_whole(request, caller, platform, sessions, target, options, idempotency_key, admission)
+    return await receive_whole(request, imports, sessions, target, options, idempotency_key, admission)

@@ -5,30 +5,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 
-from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
-from millrace.api.documents import import_document, import_documents
-from millrace.api.platform import Platform
+from millrace.api.deps import CallerDep, ImportsDep, OpLogDep, SessionsDep, StoreDep, WatchDep
+from millrace.api.documents import VisibleImports, import_documents
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
-from millrace.api.uploads.sessions import Session, Sessions
-from millrace.auth.tokens import Caller
-from millrace.model.errors import Missing
+from millrace.api.uploads.session import Session
+from millrace.api.uploads.sessions import Sessions
 from millrace.model.imports import HELD, TERMINAL
-from millrace.model.names import is_import_id
 from millrace.model.ops.imports import CancelImport
 
 router = APIRouter(prefix="/v1", tags=["imports"])
 LONGEST_WAIT_SECONDS = 30.0
 MOST_LISTED = 1000
-
-
-def shown_import(platform: Platform, caller: Caller, import_id: str) -> dict[str, Any]:
-    if not is_import_id(import_id):
-        raise Missing(f"There is no import {import_id[:40]!r}.", code="no_import")
-    with platform.store.read() as connection:
-        document = import_document(connection, import_id)
-    if caller.tenant not in (None, document["tenant"]) or not caller.sees_table(document["table"]):
-        raise Missing(f"There is no import {import_id}.", code="no_import")
-    return document
 
 
 @router.post("/tenants/{tenant}/tables/{table}/imports", status_code=202)
@@ -37,7 +24,7 @@ async def import_file(
     table: str,
     request: Request,
     caller: CallerDep,
-    platform: PlatformDep,
+    imports: ImportsDep,
     sessions: SessionsDep,
     options: OptionsDep,
     admission: AdmissionDep,
@@ -45,15 +32,12 @@ async def import_file(
 ) -> dict[str, Any]:
     """Imports the request's body. Answers when every byte is in Kafka; the import then goes on by itself."""
     caller.must_see(tenant)
-    return await receive_whole(
-        request, caller, platform, sessions, (tenant, table), options, idempotency_key, admission
-    )
+    return await receive_whole(request, imports, sessions, (tenant, table), options, idempotency_key, admission)
 
 
 async def receive_whole(
     request: Request,
-    caller: Caller,
-    platform: Platform,
+    imports: VisibleImports,
     sessions: Sessions,
     target: tuple[str, str],
     options: dict[str, Any],
@@ -67,18 +51,18 @@ async def receive_whole(
             fresh = await sessions.from_start(begun)
             if isinstance(fresh, Session):
                 await fresh.take_whole(request.stream())
-                return await asyncio.to_thread(shown_import, platform, caller, fresh.imp.id)
+                return await asyncio.to_thread(imports.find, fresh.imp.id)
             begun = fresh
     # All of it is here already: the body is read only so that its sender hears the answer.
     async for _ in request.stream():
         pass
-    return await asyncio.to_thread(shown_import, platform, caller, begun.id)
+    return await asyncio.to_thread(imports.find, begun.id)
 
 
 @router.get("/imports")
 def list_imports(
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
     tenant: str | None = None,
     table: str | None = None,
     state: str | None = None,
@@ -89,7 +73,7 @@ def list_imports(
     if tenant is not None:
         caller.must_see(tenant)
     only = None if caller.tables is None else sorted(caller.tables)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         found = import_documents(
             connection,
             tenant or caller.tenant,
@@ -107,8 +91,8 @@ def list_imports(
 async def show_import(
     import_id: str,
     request: Request,
-    caller: CallerDep,
-    platform: PlatformDep,
+    imports: ImportsDep,
+    watch: WatchDep,
     wait: Annotated[float, Query(ge=0)] = 0,
     or_held: bool = False,
 ) -> dict[str, Any]:
@@ -116,8 +100,8 @@ async def show_import(
     resting = (*TERMINAL, HELD) if or_held else TERMINAL
     deadline = asyncio.get_running_loop().time() + min(wait, LONGEST_WAIT_SECONDS)
     while True:
-        ended = request.app.state.watch.ended(import_id)
-        document = await asyncio.to_thread(shown_import, platform, caller, import_id)
+        ended = watch.ended(import_id)
+        document = await asyncio.to_thread(imports.find, import_id)
         left = deadline - asyncio.get_running_loop().time()
         if document["state"] in resting or left <= 0:
             ended.cancel()
@@ -126,7 +110,7 @@ async def show_import(
 
 
 @router.post("/imports/{import_id}/cancel")
-async def cancel_import(import_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
-    document = await asyncio.to_thread(shown_import, platform, caller, import_id)
-    await platform.applied(CancelImport(document["tenant"], import_id))
-    return await asyncio.to_thread(shown_import, platform, caller, import_id)
+async def cancel_import(import_id: str, op_log: OpLogDep, imports: ImportsDep) -> dict[str, Any]:
+    document = await asyncio.to_thread(imports.find, import_id)
+    await op_log.applied(CancelImport(document["tenant"], import_id))
+    return await asyncio.to_thread(imports.find, import_id)

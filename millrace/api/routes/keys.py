@@ -6,29 +6,32 @@ from typing import Any
 from fastapi import APIRouter
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, PlatformDep
-from millrace.api.platform import Platform
+from millrace.api.deps import CallerDep, SealingDep, StoreDep
+from millrace.api.sealing import Sealing
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.imports import TERMINAL
 from millrace.store import tables as t
+from millrace.store.engine import Store
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
 
 
 @router.get("/tenants/{tenant}/key")
-async def show_key(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+async def show_key(tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
     """Who keeps it, its version, and how many data keys it wraps; never the key itself."""
-    return await asyncio.to_thread(_shown, platform, tenant)
+    return await asyncio.to_thread(_shown, store, sealing, tenant)
 
 
 @router.post("/tenants/{tenant}/key/rotate")
-async def rotate_key(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+async def rotate_key(tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
     """A new version of the key; every data key is wrapped by it, and nothing that they sealed is touched."""
-    return await asyncio.to_thread(_rotated, platform, tenant)
+    return await asyncio.to_thread(_rotated, store, sealing, tenant)
 
 
 @router.delete("/tenants/{tenant}/key")
-async def destroy_key(tenant: str, caller: CallerDep, platform: PlatformDep, confirm: str = "") -> dict[str, Any]:
+async def destroy_key(
+    tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep, confirm: str = ""
+) -> dict[str, Any]:
     """Nobody can read again what it sealed: rejected rows, copies in Kafka, staged files. Rows in sinks stay. `confirm`
     repeats the tenant's name."""
     if confirm != tenant:
@@ -37,29 +40,29 @@ async def destroy_key(tenant: str, caller: CallerDep, platform: PlatformDep, con
             remedy="Send confirm with the tenant's name.",
             code="unconfirmed",
         )
-    return await asyncio.to_thread(_destroyed, platform, tenant)
+    return await asyncio.to_thread(_destroyed, store, sealing, tenant)
 
 
-def _shown(platform: Platform, tenant: str) -> dict[str, Any]:
-    _refuse_unknown(platform, tenant)
-    keyring = platform.sealing.keyring
+def _shown(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
+    _refuse_unknown(store, tenant)
+    keyring = sealing.keyring
     known = keyring.kms.describe(tenant)
-    told = {"tenant": tenant, "encryption": platform.sealing.is_wanted(tenant), "key": known}
+    told = {"tenant": tenant, "encryption": sealing.is_wanted(tenant), "key": known}
     return {**told, "data_keys": keyring.count(tenant)}
 
 
-def _rotated(platform: Platform, tenant: str) -> dict[str, Any]:
-    _refuse_unknown(platform, tenant)
-    keyring = platform.sealing.keyring
+def _rotated(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
+    _refuse_unknown(store, tenant)
+    keyring = sealing.keyring
     keyring.kms.rotate(tenant)
     rewrapped = keyring.rewrap(tenant)
     return {"tenant": tenant, "key": keyring.kms.describe(tenant), "rewrapped": rewrapped}
 
 
-def _destroyed(platform: Platform, tenant: str) -> dict[str, Any]:
-    _refuse_unknown(platform, tenant)
+def _destroyed(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
+    _refuse_unknown(store, tenant)
     under_way = select(t.imports.c.id).where(t.imports.c.tenant == tenant, t.imports.c.state.not_in(TERMINAL))
-    with platform.store.read() as connection:
+    with store.read() as connection:
         first = connection.execute(under_way.limit(1)).scalar()
     if first is not None:
         raise Clash(
@@ -67,16 +70,16 @@ def _destroyed(platform: Platform, tenant: str) -> dict[str, Any]:
             remedy="Wait for its end or cancel it.",
             code="under_way",
         )
-    keyring = platform.sealing.keyring
+    keyring = sealing.keyring
     known = keyring.kms.describe(tenant)
     if known is None:
         raise Missing(f"Tenant {tenant!r} has no key.", code="no_tenant_key")
-    platform.sealing.discard_errors(tenant)
+    sealing.discard_errors(tenant)
     certain = keyring.destroy(tenant)
     return {"tenant": tenant, "key": known, "destroyed": certain}
 
 
-def _refuse_unknown(platform: Platform, tenant: str) -> None:
-    with platform.store.read() as connection:
+def _refuse_unknown(store: Store, tenant: str) -> None:
+    with store.read() as connection:
         if connection.execute(select(t.tenants.c.name).where(t.tenants.c.name == tenant)).first() is None:
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, QuotasDep, StoreDep
 from millrace.api.jobs.metering import lag_of, quotas_document, usage_of, usage_of_all
 from millrace.model.errors import Missing
 from millrace.model.names import checked_name
@@ -17,22 +17,26 @@ DAY = r"^\d{4}-\d{2}-\d{2}$"
 
 @router.get("/tenants/{tenant}/usage")
 def show_usage(
-    tenant: str, caller: CallerDep, platform: PlatformDep, days: Annotated[int, Query(ge=1, le=MOST_DAYS)] = 30
+    tenant: str,
+    caller: CallerDep,
+    store: StoreDep,
+    quotas: QuotasDep,
+    days: Annotated[int, Query(ge=1, le=MOST_DAYS)] = 30,
 ) -> dict[str, Any]:
     """Days in UTC, the newest first."""
     caller.must_see(tenant)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         agreement = agreement_of(connection, checked_name("tenant", tenant))
         if agreement is None:
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
         found = usage_of(connection, tenant, days)
-        lag = lag_of(connection, tenant, platform.quotas.held_imports(tenant))
+        lag = lag_of(connection, tenant, quotas.throttled_imports(tenant))
     return {"tenant": tenant, "quotas": quotas_document(agreement), "lag": lag, "days": found}
 
 
 @router.get("/usage")
-def list_usage(caller: CallerDep, platform: PlatformDep, day: Annotated[str, Query(pattern=DAY)]) -> dict[str, Any]:
+def list_usage(caller: CallerDep, store: StoreDep, day: Annotated[str, Query(pattern=DAY)]) -> dict[str, Any]:
     """What every tenant used on a day."""
     caller.must_be_admin()
-    with platform.store.read() as connection:
+    with store.read() as connection:
         return {"day": day, "items": usage_of_all(connection, day)}

@@ -9,11 +9,9 @@ from sqlalchemy import Connection
 from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
-from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
+from millrace.api.deps import AppFolders, AppFoldersDep, CallerDep, ImportsDep, SealingDep, SessionsDep, StoreDep
 from millrace.api.documents import import_documents, tables_of
-from millrace.api.platform import Platform
-from millrace.api.routes.imports import shown_import
-from millrace.api.uploads.sessions import PIECE_BYTES, Session
+from millrace.api.uploads.session import PIECE_BYTES, Session
 from millrace.control.rules.imports import DEFAULT_MAX_BYTES
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Invalid, Missing, TooLarge
@@ -45,12 +43,19 @@ FORM = {
 # The form is no parameter: the framework would read all of it before anybody has looked at the token.
 @router.post("/upload-file/{tenant_id}", status_code=202, openapi_extra={"requestBody": FORM})
 async def upload_file(
-    tenant_id: str, request: Request, caller: CallerDep, platform: PlatformDep, sessions: SessionsDep
+    tenant_id: str,
+    request: Request,
+    caller: CallerDep,
+    store: StoreDep,
+    app_folders: AppFoldersDep,
+    imports: ImportsDep,
+    sealing: SealingDep,
+    sessions: SessionsDep,
 ) -> dict[str, Any]:
     """Imports a form's file into the table the form names, or into the tenant's only one; where the agreement says
     `uploads_first`, puts it into the `in` folder of the tenant's client app."""
     caller.must_see(tenant_id)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         agreement = _agreement(connection, tenant_id)
         limits = {one.table.name: one.table.max_file_bytes for one in tables_of(connection, tenant_id)}
     stages = agreement.app is not None and agreement.app.uploads_first
@@ -63,12 +68,12 @@ async def upload_file(
         if not isinstance(file, UploadFile):
             raise Invalid("The form has no file.", remedy="Send it in the form field `file`.")
         if stages:
-            return await _stage(platform, tenant_id, file, platform.sealing.keyring if agreement.encryption else None)
+            return await _stage(app_folders, tenant_id, file, sealing.keyring if agreement.encryption else None)
         table = _table(form, tenant_id, list(limits))
         begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
         assert isinstance(begun, Session)
         await begun.take_whole(_pieces(file))
-        return shown_import(platform, caller, begun.imp.id)
+        return imports.find(begun.imp.id)
 
 
 def _agreement(connection: Connection, tenant: str) -> Agreement:
@@ -108,8 +113,8 @@ def _table(form: FormData, tenant: str, names: list[str]) -> str:
     return names[0]
 
 
-async def _stage(platform: Platform, tenant: str, file: UploadFile, keys: Keyring | None) -> dict[str, Any]:
-    staging = platform.exchange.app_folders(tenant)
+async def _stage(app_folders: AppFolders, tenant: str, file: UploadFile, keys: Keyring | None) -> dict[str, Any]:
+    staging = app_folders(tenant)
     await asyncio.to_thread(staging.make, owner_of(tenant))
     with Arrival(staging, file.filename or "", keys) as arrival:
         async for piece in _pieces(file):
@@ -124,15 +129,15 @@ async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
 
 
 @router.get("/tenant/{tenant_id}")
-def list_files(tenant_id: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def list_files(tenant_id: str, caller: CallerDep, store: StoreDep, app_folders: AppFoldersDep) -> dict[str, Any]:
     """The tenant's files and what became of each; in `in` those that its client app has not taken yet."""
     caller.must_see(tenant_id)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         _agreement(connection, tenant_id)
         found = import_documents(connection, tenant_id, None, None, MOST_LISTED)
     files = [
         {"file": d["file_name"], "import": d["id"], "table": d["table"], "state": d["state"], "rows": d["rows"]}
         for d in found
     ]
-    waiting = waiting_files(platform.exchange.app_folders(tenant_id), MOST_LISTED)
+    waiting = waiting_files(app_folders(tenant_id), MOST_LISTED)
     return {"tenant": tenant_id, "in": [one.as_json() for one in waiting], "files": files}

@@ -5,17 +5,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response, WebSocket
 
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, SendersDep, StoreDep, TokensDep
 from millrace.api.documents import find_table
-from millrace.api.platform import Platform
 from millrace.api.problems import problem_of
 from millrace.api.rows.row_request import post_rows
-from millrace.api.rows.sender_session import Session
-from millrace.api.rows.senders import Streams
+from millrace.api.rows.sender_session import SenderSession
 from millrace.auth.access import endpoint_of, refuse_unless_may
 from millrace.model.errors import MillraceError, TooLarge
 from millrace.model.names import checked_name, checked_span, new_id
 from millrace.model.streamed import MAX_FRAME_BYTES, checked_stream, rows_of_body
+from millrace.store.engine import Store
 from millrace.upload.batch import AppendKey
 
 router = APIRouter(prefix="/v1", tags=["streamed rows"])
@@ -28,36 +27,42 @@ async def send_rows(
     request: Request,
     response: Response,
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
+    senders: SendersDep,
     span: str | None = None,
     wait: Annotated[float, Query(ge=0)] = 0,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> dict[str, Any]:
     """A few rows as JSON Lines or a JSON array. Answers when they are durable in Kafka; with `wait`, when they have ended."""
     caller.must_see(tenant)
-    lane = await asyncio.to_thread(_lane, platform, tenant, table, span)
+    lane = await asyncio.to_thread(_lane, store, tenant, table, span)
     key = None if idempotency_key is None else checked_stream(idempotency_key)
     rows = rows_of_body(await _small_body(request))
-    answer = await post_rows(request.app.state.streams, lane, rows, key, wait)
+    answer = await post_rows(senders, lane, rows, key, wait)
     response.status_code = 200 if "state" in answer or "repeated" in answer else 202
     return answer
 
 
 @router.websocket("/tenants/{tenant}/tables/{table}/stream")
 async def stream_rows(
-    socket: WebSocket, tenant: str, table: str, stream: str | None = None, span: str | None = None
+    socket: WebSocket,
+    tenant: str,
+    table: str,
+    store: StoreDep,
+    senders: SendersDep,
+    tokens: TokensDep,
+    stream: str | None = None,
+    span: str | None = None,
 ) -> None:
     """Frames of JSON Lines in, each behind the number of its first row; acknowledgements and rejected rows out."""
-    platform: Platform = socket.app.state.platform
-    streams: Streams = socket.app.state.streams
 
     def check_token() -> None:
-        socket.state.caller = caller = platform.tokens.caller(socket.headers.get("authorization"))
+        socket.state.caller = caller = tokens.caller(socket.headers.get("authorization"))
         refuse_unless_may(caller, endpoint_of(socket), socket.path_params)
 
     def admit() -> AppendKey:
         check_token()
-        return _lane(platform, tenant, table, span)
+        return _lane(store, tenant, table, span)
 
     try:
         lane = await asyncio.to_thread(admit)
@@ -66,12 +71,12 @@ async def stream_rows(
         await socket.send_denial_response(problem_of(refused))
         return
     await socket.accept()
-    await Session(streams, socket, lane, name, check_token).serve()
+    await SenderSession(senders, socket, lane, name, check_token).serve()
 
 
-def _lane(platform: Platform, tenant: str, table: str, span: str | None) -> AppendKey:
+def _lane(store: Store, tenant: str, table: str, span: str | None) -> AppendKey:
     lane = AppendKey(checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None)
-    with platform.store.read() as connection:
+    with store.read() as connection:
         find_table(connection, lane.tenant, lane.table)
     return lane
 

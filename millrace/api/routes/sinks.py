@@ -7,15 +7,15 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, OpLogDep, QueuesDep, SinkContextDep, StoreDep
 from millrace.api.documents import find_table
-from millrace.api.platform import Platform
 from millrace.api.sink_checking import try_sinks
-from millrace.exchange.queues import Backlog, QueueRecord
+from millrace.exchange.queues import Backlog, QueueRecord, Queues
 from millrace.model.errors import Missing
 from millrace.model.ops.tables import WaiveSink
 from millrace.model.queues import QueueKey
 from millrace.model.sinks import DELTA_KIND, SinkTarget
+from millrace.store.engine import Store
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/tables/{table}/sinks", tags=["sinks"])
 NOTHING_WAITS = {
@@ -25,61 +25,73 @@ NOTHING_WAITS = {
 
 
 @router.get("")
-def list_sinks(tenant: str, table: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def list_sinks(tenant: str, table: str, caller: CallerDep, store: StoreDep, queues: QueuesDep) -> dict[str, Any]:
     """Each target: what waits for it, since when and why it takes nothing, the last version it has. Those that were taken
     from the table are there until they are drained."""
     caller.must_see(tenant)
-    records = platform.queues.of_table(tenant, table)
-    backlogs = platform.queues.backlogs(tenant, table)
+    records = queues.of_table(tenant, table)
+    backlogs = queues.backlogs(tenant, table)
     known = {record.key: _standing(record, backlogs.get(record.key, Backlog())) for record in records}
-    targets = _targets(platform, tenant, table, records)
+    targets = _targets(store, tenant, table, records)
     return {"items": [_shown(target, known.get(_key(tenant, table, target))) for target in targets]}
 
 
 @router.post("/{sink}/resume")
-def resume_sink(tenant: str, table: str, sink: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def resume_sink(
+    tenant: str, table: str, sink: str, caller: CallerDep, store: StoreDep, queues: QueuesDep
+) -> dict[str, Any]:
     """Tries a parked target now instead of when its pause is over."""
     caller.must_see(tenant)
-    target = _target(platform, tenant, table, sink)
+    target = _target(store, queues, tenant, table, sink)
     key = _key(tenant, table, target)
-    platform.queues.ask_to_resume(key)
-    record = platform.queues.get(key)
-    return _shown(target, None if record is None else _standing(record, platform.queues.backlog(key)))
+    queues.ask_to_resume(key)
+    record = queues.get(key)
+    return _shown(target, None if record is None else _standing(record, queues.backlog(key)))
 
 
 @router.post("/{sink}/waive")
-async def waive_sink(tenant: str, table: str, sink: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+async def waive_sink(
+    tenant: str, table: str, sink: str, caller: CallerDep, store: StoreDep, queues: QueuesDep, op_log: OpLogDep
+) -> dict[str, Any]:
     """Gives up what waits for the target: imports under way end without it, and say so."""
     caller.must_see(tenant)
-    target = await asyncio.to_thread(_target, platform, tenant, table, sink)
+    target = await asyncio.to_thread(_target, store, queues, tenant, table, sink)
     key = _key(tenant, table, target)
-    is_known = await asyncio.to_thread(platform.queues.get, key) is not None
-    waived = await platform.applied(WaiveSink(tenant, table, sink=sink, is_draining=is_known))
-    await asyncio.to_thread(platform.queues.waive, key, waived.below)
+    is_known = await asyncio.to_thread(queues.get, key) is not None
+    waived = await op_log.applied(WaiveSink(tenant, table, sink=sink, is_draining=is_known))
+    await asyncio.to_thread(queues.waive, key, waived.below)
     return {"sink": sink, "imports": waived.waived}
 
 
 @router.post("/{sink}/check")
-def check_sink(tenant: str, table: str, sink: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def check_sink(
+    tenant: str,
+    table: str,
+    sink: str,
+    caller: CallerDep,
+    store: StoreDep,
+    queues: QueuesDep,
+    sink_context: SinkContextDep,
+) -> dict[str, Any]:
     """Does what a write will do, without leaving a trace; says what is in the way."""
     caller.must_see(tenant)
-    target = _target(platform, tenant, table, sink)
+    target = _target(store, queues, tenant, table, sink)
     if target.kind == DELTA_KIND:
         return {"sink": sink, "kind": target.kind, "ok": True, "reason": None}
-    doubts = try_sinks([target], platform.sink_context)
+    doubts = try_sinks([target], sink_context)
     return {"sink": sink, "kind": target.kind, "ok": not doubts, "reason": doubts[0].likely if doubts else None}
 
 
-def _targets(platform: Platform, tenant: str, table: str, records: list[QueueRecord]) -> list[SinkTarget]:
-    with platform.store.read() as connection:
+def _targets(store: Store, tenant: str, table: str, records: list[QueueRecord]) -> list[SinkTarget]:
+    with store.read() as connection:
         declared = find_table(connection, tenant, table).table.targets
     names = {(target.kind, target.name) for target in declared}
     leaving = [record.member.target for record in records if record.member is not None]
     return [*declared, *(target for target in leaving if (target.kind, target.name) not in names)]
 
 
-def _target(platform: Platform, tenant: str, table: str, sink: str) -> SinkTarget:
-    targets = _targets(platform, tenant, table, platform.queues.of_table(tenant, table))
+def _target(store: Store, queues: Queues, tenant: str, table: str, sink: str) -> SinkTarget:
+    targets = _targets(store, tenant, table, queues.of_table(tenant, table))
     found = next((one for one in targets if one.name == sink), None)
     if found is None:
         raise Missing(f"{tenant}/{table} has no sink {sink[:60]!r}.", code="no_sink")

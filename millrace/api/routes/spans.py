@@ -8,13 +8,13 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from sqlalchemy import select, update
 
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, OpLogDep, StoreDep, WatchDep
 from millrace.api.documents import iso
-from millrace.api.platform import Platform
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.names import checked_name, checked_span, span_lineage
 from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan
 from millrace.store import tables as t
+from millrace.store.engine import Store
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/spans", tags=["spans"])
 LONGEST_WAIT_SECONDS = 30.0
@@ -39,7 +39,7 @@ class Ending(BaseModel):
 def list_spans(
     tenant: str,
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
     state: str | None = None,
     prefix: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
@@ -52,7 +52,7 @@ def list_spans(
     if prefix is not None:
         top = checked_span(prefix.rstrip("/"))
         wanted = wanted.where((t.spans.c.name == top) | t.spans.c.name.startswith(f"{top}/", autoescape=True))
-    with platform.store.read() as connection:
+    with store.read() as connection:
         rows = connection.execute(wanted.order_by(t.spans.c.begun_us.desc(), t.spans.c.name).limit(limit))
         return {"items": [_document(row) for row in rows]}
 
@@ -63,15 +63,16 @@ async def show_span(
     name: str,
     request: Request,
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
+    watch: WatchDep,
     wait: Annotated[float, Query(ge=0)] = 0,
 ) -> dict[str, Any]:
     """The span; with `wait`, as soon as it is over or the seconds have passed. Looking renews no lease."""
     caller.must_see(tenant)
     deadline = time.monotonic() + min(wait, LONGEST_WAIT_SECONDS)
     while True:
-        news = request.app.state.watch.news()
-        document = await asyncio.to_thread(_shown, platform, tenant, name)
+        news = watch.news()
+        document = await asyncio.to_thread(_shown, store, tenant, name)
         left = deadline - time.monotonic()
         if document["state"] in OVER or left <= 0:
             news.cancel()
@@ -83,42 +84,42 @@ async def show_span(
 
 
 @router.post("/{name:path}/end")
-async def end_span(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+async def end_span(tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep) -> dict[str, Any]:
     """Nothing more joins; the span ends when everything in it has ended."""
     caller.must_see(tenant)
-    await platform.applied(EndSpan(checked_name("tenant", tenant), checked_span(name)))
-    return await asyncio.to_thread(_shown, platform, tenant, name)
+    await op_log.applied(EndSpan(checked_name("tenant", tenant), checked_span(name)))
+    return await asyncio.to_thread(_shown, store, tenant, name)
 
 
 @router.post("/{name:path}/abort")
 async def abort_span(
-    tenant: str, name: str, caller: CallerDep, platform: PlatformDep, ending: Ending | None = None
+    tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep, ending: Ending | None = None
 ) -> dict[str, Any]:
     """The span and those above it can no longer end well. Imports in it go on."""
     caller.must_see(tenant)
     reason = ending.reason if ending else ""
-    await platform.applied(AbortSpan(checked_name("tenant", tenant), checked_span(name), reason=reason))
-    return await asyncio.to_thread(_shown, platform, tenant, name)
+    await op_log.applied(AbortSpan(checked_name("tenant", tenant), checked_span(name), reason=reason))
+    return await asyncio.to_thread(_shown, store, tenant, name)
 
 
 @router.post("/{name:path}/touch")
-def touch_span(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def touch_span(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """Renews the lease of the span and of those above it."""
     caller.must_see(tenant)
-    document = _shown(platform, tenant, name)
+    document = _shown(store, tenant, name)
     if document["state"] in OVER:
         raise Clash(
             f"The span {name!r} is {document['state']}.", remedy="Begin a span of another name.", code="span_over"
         )
     lineage = (t.spans.c.tenant == tenant, t.spans.c.name.in_(span_lineage(name)), t.spans.c.state.not_in(OVER))
-    with platform.store.write() as connection:
+    with store.write() as connection:
         connection.execute(update(t.spans).where(*lineage).values(seen_us=time.time_ns() // 1000))
-    return _shown(platform, tenant, name)
+    return _shown(store, tenant, name)
 
 
 @router.post("/{name:path}", status_code=201)
 async def begin_span(
-    tenant: str, name: str, caller: CallerDep, platform: PlatformDep, beginning: Beginning | None = None
+    tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep, beginning: Beginning | None = None
 ) -> dict[str, Any]:
     """Opens the span and every level above it that is not there yet; one that is open already stays as it is."""
     caller.must_see(tenant)
@@ -126,12 +127,12 @@ async def begin_span(
     if VERBS & set(checked_span(name).split("/")):
         raise Invalid(f"{name!r} is not a span name.", remedy=f"Not a level may be one of: {', '.join(sorted(VERBS))}.")
     lease = beginning.lease_seconds if beginning else None
-    await platform.applied(BeginSpan(tenant, name, lease_seconds=lease))
-    return await asyncio.to_thread(_shown, platform, tenant, name)
+    await op_log.applied(BeginSpan(tenant, name, lease_seconds=lease))
+    return await asyncio.to_thread(_shown, store, tenant, name)
 
 
-def _shown(platform: Platform, tenant: str, name: str) -> dict[str, Any]:
-    with platform.store.read() as connection:
+def _shown(store: Store, tenant: str, name: str) -> dict[str, Any]:
+    with store.read() as connection:
         row = connection.execute(select(t.spans).where(t.spans.c.tenant == tenant, t.spans.c.name == name)).first()
     if row is None:
         raise Missing(

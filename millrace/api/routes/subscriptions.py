@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body
 from pydantic import BaseModel
 
-from millrace.api.deps import CallerDep, PlatformDep
-from millrace.api.platform import Platform
+from millrace.api.deps import CallerDep, PrivateTargetsDep, StoreDep
+from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError, Unavailable
 from millrace.model.names import new_id
 from millrace.notify.attempt import send_event, told
@@ -40,56 +40,56 @@ class Changes(BaseModel):
 
 @router.post("", status_code=201)
 async def add_subscription(
-    tenant: str, wanted: NewSubscription, caller: CallerDep, platform: PlatformDep
+    tenant: str, wanted: NewSubscription, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
 ) -> dict[str, Any]:
     """Sends the tenant's events from now on; the answer holds the secret that signs them."""
     caller.must_see(tenant)
-    await check_url(platform, wanted.url)
-    kept = Subscriptions(platform.store)
+    await check_url(private_targets, wanted.url)
+    kept = Subscriptions(store)
     secret = await asyncio.to_thread(kept.add, tenant, Wanted(**wanted.model_dump()))
     return {**await asyncio.to_thread(kept.document, tenant, wanted.name), "secret": secret}
 
 
-async def check_url(platform: Platform, url: str) -> None:
+async def check_url(private_targets: Networks, url: str) -> None:
     """Says at once what every delivery would say; a name that cannot be resolved now may be so later."""
     target = parse_target(url)
     try:
         async with asyncio.timeout(LOOK_UP_SECONDS):
-            await asyncio.to_thread(permitted, target.host, platform.settings.api.private_targets)
+            await asyncio.to_thread(permitted, target.host, private_targets)
     except (Unavailable, TimeoutError):
         return
 
 
 @router.get("")
-def list_subscriptions(tenant: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def list_subscriptions(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     caller.must_see(tenant)
-    return {"items": Subscriptions(platform.store).documents(tenant)}
+    return {"items": Subscriptions(store).documents(tenant)}
 
 
 @router.get("/{name}")
-def show_subscription(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def show_subscription(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """How it is doing: what arrived last, what went wrong last, how much waits and for how long."""
     caller.must_see(tenant)
-    return Subscriptions(platform.store).document(tenant, name)
+    return Subscriptions(store).document(tenant, name)
 
 
 @router.patch("/{name}")
 async def change_subscription(
-    tenant: str, name: str, changes: Changes, caller: CallerDep, platform: PlatformDep
+    tenant: str, name: str, changes: Changes, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
 ) -> dict[str, Any]:
     """`enabled: false` is a pause: what happens meanwhile is sent when it is over."""
     caller.must_see(tenant)
     if changes.url is not None:
-        await check_url(platform, changes.url)
-    kept = Subscriptions(platform.store)
+        await check_url(private_targets, changes.url)
+    kept = Subscriptions(store)
     await asyncio.to_thread(kept.change, tenant, name, changes.model_dump(exclude_none=True))
     return await asyncio.to_thread(kept.document, tenant, name)
 
 
 @router.delete("/{name}", status_code=204)
-def remove_subscription(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> None:
+def remove_subscription(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> None:
     caller.must_see(tenant)
-    Subscriptions(platform.store).remove(tenant, name)
+    Subscriptions(store).remove(tenant, name)
 
 
 @router.post("/{name}/rotate")
@@ -97,25 +97,27 @@ def rotate_secret(
     tenant: str,
     name: str,
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
     overlap_seconds: Annotated[float, Body(embed=True, ge=0, le=LONGEST_OVERLAP_SECONDS)] = 86_400,
 ) -> dict[str, Any]:
     """A new secret; until the overlap is over, events are signed with the old one too."""
     caller.must_see(tenant)
-    kept = Subscriptions(platform.store)
+    kept = Subscriptions(store)
     secret = kept.rotate(tenant, name, overlap_seconds)
     return {**kept.document(tenant, name), "secret": secret}
 
 
 @router.post("/{name}/test")
-async def send_test(tenant: str, name: str, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+async def send_test(
+    tenant: str, name: str, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
+) -> dict[str, Any]:
     """Sends one signed event of type millrace.webhook.test now, whatever is queued, and says what came of it."""
     caller.must_see(tenant)
-    subscription = await asyncio.to_thread(Subscriptions(platform.store).find, tenant, name)
+    subscription = await asyncio.to_thread(Subscriptions(store).find, tenant, name)
     begun = time.monotonic()
     status, error = None, None
     try:
-        answer = await send_event(subscription, _test_event(tenant, name), platform.settings.api.private_targets)
+        answer = await send_event(subscription, _test_event(tenant, name), private_targets)
         status = answer.status
         if not answer.is_success:
             error = {"code": "answered", "message": told(answer)}

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, PlatformDep
-from millrace.api.platform import Platform
+from millrace.api.deps import CallerDep, StoreDep, TokensDep
 from millrace.model.errors import Missing
 from millrace.model.moments import iso
 from millrace.model.names import checked_name
 from millrace.model.roles import checked_role
 from millrace.store import tables as t
+from millrace.store.engine import Store
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
 MOST_DAYS = 3650
@@ -33,25 +33,27 @@ class NewToken(BaseModel):
 
 
 @router.post("", status_code=201)
-def make_token(wanted: NewToken, request: Request, caller: CallerDep, platform: PlatformDep) -> dict[str, Any]:
+def make_token(
+    wanted: NewToken, request: Request, caller: CallerDep, store: StoreDep, tokens: TokensDep
+) -> dict[str, Any]:
     """The answer holds the token; nobody can see it again."""
-    tenant = _tenant(platform, caller, wanted.tenant)
+    tenant = _tenant(store, caller, wanted.tenant)
     request.state.about_tenant = tenant
     tables = None if wanted.tables is None else tuple(checked_name("table", table) for table in wanted.tables)
     role = checked_role(wanted.role, tenant, tables)
     expires_us = None if wanted.days is None else time.time_ns() // 1000 + int(wanted.days * _DAY_US)
-    token = platform.tokens.make(wanted.name, tenant, role, tables=tables, expires_us=expires_us, made_by=caller.name)
+    token = tokens.make(wanted.name, tenant, role, tables=tables, expires_us=expires_us, made_by=caller.name)
     told = {"name": wanted.name, "tenant": tenant, "role": role, "tables": tables, "expires_at": iso(expires_us)}
     return {**told, "token": token}
 
 
-def _tenant(platform: Platform, caller: CallerDep, wanted: str | None) -> str | None:
+def _tenant(store: Store, caller: CallerDep, wanted: str | None) -> str | None:
     if caller.tenant is not None and wanted is None:
         return caller.tenant
     if wanted is None:
         return None
     caller.must_see(checked_name("tenant", wanted))
-    with platform.store.read() as connection:
+    with store.read() as connection:
         known = connection.execute(select(t.tenants.c.name).where(t.tenants.c.name == wanted)).first()
     if known is None:
         raise Missing(f"There is no tenant {wanted!r}.", code="no_tenant")
@@ -59,18 +61,16 @@ def _tenant(platform: Platform, caller: CallerDep, wanted: str | None) -> str | 
 
 
 @router.get("")
-def list_tokens(caller: CallerDep, platform: PlatformDep, tenant: str | None = None) -> dict[str, Any]:
+def list_tokens(caller: CallerDep, tokens: TokensDep, tenant: str | None = None) -> dict[str, Any]:
     """Their roles, expiry and last use; never the tokens themselves."""
     if tenant is not None:
         caller.must_see(tenant)
-    return {"items": platform.tokens.list(tenant or caller.tenant)}
+    return {"items": tokens.list(tenant or caller.tenant)}
 
 
 @router.delete("/{name}", status_code=204)
-def revoke_token(
-    name: str, request: Request, caller: CallerDep, platform: PlatformDep, tenant: str | None = None
-) -> None:
+def revoke_token(name: str, request: Request, caller: CallerDep, tokens: TokensDep, tenant: str | None = None) -> None:
     if tenant is not None:
         caller.must_see(tenant)
     request.state.about_tenant = tenant or caller.tenant
-    platform.tokens.revoke(name, tenant or caller.tenant)
+    tokens.revoke(name, tenant or caller.tenant)

@@ -10,16 +10,15 @@ from sqlalchemy import select
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
-from millrace.api.deps import CallerDep, PlatformDep, SessionsDep
-from millrace.api.platform import Platform
+from millrace.api.deps import CallerDep, ImportsDep, OpLogDep, SessionsDep, StoreDep
 from millrace.api.problems import problem
-from millrace.api.routes.imports import shown_import
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
-from millrace.api.uploads.sessions import Session
+from millrace.api.uploads.session import Session
 from millrace.model.errors import Clash, Invalid, TooLarge
 from millrace.model.imports import ADMITTED, RECEIVING
 from millrace.model.ops.imports import CancelImport
 from millrace.store import tables as t
+from millrace.store.engine import Store
 from millrace.store.records import find_import
 
 VERSION = "1.0.0"
@@ -84,22 +83,22 @@ async def create_upload(
 
 
 @router.head("/uploads/{import_id}")
-async def upload_state(import_id: str, caller: CallerDep, platform: PlatformDep, sessions: SessionsDep) -> Response:
+async def upload_state(import_id: str, store: StoreDep, imports: ImportsDep, sessions: SessionsDep) -> Response:
     """Where to go on; behind the end of an upload that was received whole. One that broke off for good is gone."""
-    state = shown_import(platform, caller, import_id)["state"]
+    state = imports.find(import_id)["state"]
     if state in (ADMITTED, RECEIVING):
         headers = _state(await sessions.resume(import_id))
     else:
-        length = await asyncio.to_thread(_whole_length, platform, import_id)
+        length = await asyncio.to_thread(_whole_length, store, import_id)
         if length is None:
             return Response(status_code=410)
         headers = {"Upload-Offset": str(length), "Upload-Length": str(length), "Upload-State": state}
     return Response(status_code=200, headers={**headers, "Cache-Control": "no-store"})
 
 
-def _whole_length(platform: Platform, import_id: str) -> int | None:
+def _whole_length(store: Store, import_id: str) -> int | None:
     """None: not all of it was received. Where nobody knows any more, what the file's rows take."""
-    with platform.store.read() as connection:
+    with store.read() as connection:
         imp = find_import(connection, import_id)
         kept = connection.execute(select(t.uploads.c.length).where(t.uploads.c.import_id == import_id)).scalar()
     if imp is None or imp.announced is None:
@@ -112,13 +111,12 @@ def _whole_length(platform: Platform, import_id: str) -> int | None:
 async def continue_upload(
     import_id: str,
     request: Request,
-    caller: CallerDep,
-    platform: PlatformDep,
+    imports: ImportsDep,
     sessions: SessionsDep,
     upload_offset: Annotated[int, Header(ge=0)],
     upload_length: Annotated[int | None, Header(ge=0)] = None,
 ) -> Response:
-    shown_import(platform, caller, import_id)
+    imports.find(import_id)
     if request.headers.get("content-type") != BODY_TYPE:
         return problem(415, "content_type", "The content type is not that of tus.", f"Send {BODY_TYPE}.")
     session = await sessions.resume(import_id)
@@ -139,9 +137,9 @@ async def continue_upload(
 
 
 @router.delete("/uploads/{import_id}")
-async def terminate_upload(import_id: str, caller: CallerDep, platform: PlatformDep) -> Response:
-    document = shown_import(platform, caller, import_id)
-    await platform.applied(CancelImport(document["tenant"], import_id))
+async def terminate_upload(import_id: str, op_log: OpLogDep, imports: ImportsDep) -> Response:
+    document = imports.find(import_id)
+    await op_log.applied(CancelImport(document["tenant"], import_id))
     return Response(status_code=204)
 
 

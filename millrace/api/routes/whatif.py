@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, PlatformDep
+from millrace.api.deps import CallerDep, ClusterDep, PlacesDep, SealingDep, StoreDep
 from millrace.api.documents import find_table
-from millrace.api.platform import Platform
+from millrace.api.sealing import Sealing
 from millrace.api.uploads.options import OptionsDep
 from millrace.declare.table import parse_table
 from millrace.infer.apart import WORK_SECONDS, Apart, what_if
@@ -21,6 +21,8 @@ from millrace.model.errors import Invalid, MillraceError
 from millrace.model.names import checked_name
 from millrace.model.table import Definition, define
 from millrace.store import tables as t
+from millrace.store.engine import Store
+from millrace.wire.client import Cluster
 from millrace.wire.recent import RecentChunks
 
 router = APIRouter(prefix="/v1", tags=["what-if"])
@@ -40,7 +42,10 @@ async def validate_file(
     table: str,
     request: Request,
     caller: CallerDep,
-    platform: PlatformDep,
+    store: StoreDep,
+    places: PlacesDep,
+    sealing: SealingDep,
+    cluster: ClusterDep,
     options: OptionsDep,
     rows: Annotated[int | None, Query(ge=1)] = None,
     examples: Annotated[int, Query(ge=0, le=MOST_EXAMPLES)] = 3,
@@ -51,14 +56,14 @@ async def validate_file(
 
     The header Millrace-Declaration holds another declaration of the table to judge by: JSON, or base64 of deflated JSON."""
     caller.must_see(tenant)
-    definition = await asyncio.to_thread(_definition, platform, tenant, table, millrace_declaration)
+    definition = await asyncio.to_thread(_definition, store, tenant, table, millrace_declaration)
     bounds = {"rows": rows, "bytes": MOST_BYTES, "seconds": WORK_SECONDS, "examples": examples}
     job = {"definition": definition.to_json().decode(), "bounds": bounds, "chunks": last is not None}
     if last is not None:
-        report = await _try_chunks(platform, tenant, table, job, last)
+        report = await _try_chunks(store, sealing, cluster, tenant, table, job, last)
     else:
         limit = definition.table.max_file_bytes or MOST_SPOOLED_BYTES
-        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": str(platform.exchange.places.spool())}
+        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": str(places.spool())}
         report = await _try_body(request, job)
     judged_by = "table" if millrace_declaration is None else "declaration"
     return {**report, "judged_by": judged_by, "file": options.get("file_name")}
@@ -83,29 +88,31 @@ async def _feed(apart: Apart, pieces: AsyncIterator[bytes]) -> None:
         wanted = wanted and await apart.send(piece)
 
 
-async def _try_chunks(platform: Platform, tenant: str, table: str, job: dict[str, Any], last: int) -> dict[str, Any]:
-    imports, since_ms = await asyncio.to_thread(_latest_imports, platform, tenant, table, last)
-    with await asyncio.to_thread(RecentChunks, platform.cluster) as recent:
+async def _try_chunks(
+    store: Store, sealing: Sealing, cluster: Cluster, tenant: str, table: str, job: dict[str, Any], last: int
+) -> dict[str, Any]:
+    imports, since_ms = await asyncio.to_thread(_latest_imports, store, tenant, table, last)
+    with await asyncio.to_thread(RecentChunks, cluster) as recent:
         places, found_all = await asyncio.to_thread(recent.find, imports, last, since_ms)
         async with what_if(job) as apart:
             for place in places:
                 record = await asyncio.to_thread(recent.read, place)
                 if record is None:
                     continue
-                record = await asyncio.to_thread(platform.sealing.opened, tenant, table, record)
+                record = await asyncio.to_thread(sealing.opened, tenant, table, record)
                 if not await apart.send(len(record).to_bytes(4, "little") + record):
                     break
             report = await apart.report()
     return {**report, "asked_chunks": last, "looked_everywhere": found_all}
 
 
-def _latest_imports(platform: Platform, tenant: str, table: str, last: int) -> tuple[list[str], int]:
+def _latest_imports(store: Store, tenant: str, table: str, last: int) -> tuple[list[str], int]:
     """The imports that hold the last chunks, and the time since when their chunks may lie in the log."""
     columns = (t.imports.c.id, t.imports.c.begun_us, t.imports.c.announced)
     latest = select(*columns).where(t.imports.c.tenant == tenant, t.imports.c.table_name == table)
     ids: list[str] = []
     chunks, since_ms = 0, 0
-    with platform.store.read() as connection:
+    with store.read() as connection:
         find_table(connection, tenant, table)
         for row in connection.execute(latest.order_by(t.imports.c.first_version.desc()).limit(MOST_IMPORTS)):
             if chunks >= last:
@@ -116,9 +123,9 @@ def _latest_imports(platform: Platform, tenant: str, table: str, last: int) -> t
     return ids, max(0, since_ms)
 
 
-def _definition(platform: Platform, tenant: str, table: str, declared: str | None) -> Definition:
+def _definition(store: Store, tenant: str, table: str, declared: str | None) -> Definition:
     if declared is None:
-        with platform.store.read() as connection:
+        with store.read() as connection:
             return find_table(connection, tenant, table)
     declaration = parse_table(_document(declared))
     if declaration.name != checked_name("table", table):

@@ -4,13 +4,16 @@ import asyncio
 from base64 import b64encode
 from collections.abc import Callable
 
-from millrace.api.platform import Platform, raise_refusal
+from millrace.api.admission import Admission
+from millrace.api.op_log import OpLog, raise_refusal
 from millrace.api.rows.endings import Endings
+from millrace.api.sealing import Sealing
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.model.ops.results import Result
 from millrace.model.ops.rows import Append, OpenSender, RowsAppended, SenderOpened
 from millrace.seal.cipher import Seal
+from millrace.store.engine import Store
 from millrace.upload.batch import AppendKey, Batch, Placement
 from millrace.wire.envelope import checksum, compress
 
@@ -19,22 +22,31 @@ _ONLY_CHUNK = 0
 
 
 class Appends:
-    """Used from one event loop, but for `_on_applied`."""
+    """Used from one event loop, except `on_applied`."""
 
-    def __init__(self, platform: Platform, on_end: Callable[[AppendKey], None]) -> None:
-        self._platform = platform
+    def __init__(
+        self,
+        store: Store,
+        op_log: OpLog,
+        admission: Admission,
+        sealing: Sealing,
+        on_end: Callable[[AppendKey], None],
+    ) -> None:
+        self._op_log = op_log
+        self._admission = admission
+        self._sealing = sealing
         self._loop = asyncio.get_running_loop()
         self._answers: dict[str, asyncio.Future[Applied]] = {}
         self._under_way: dict[str, AppendKey] = {}
         self._on_end = on_end
-        self.endings = Endings(platform.store)
-        platform.listen(self._on_applied)
+        self.endings = Endings(store)
 
     async def append(self, lane: AppendKey, batch: Batch) -> Placement:
         """Returns when the rows are in the log and have their version; raises what was refused."""
         import_id = new_id("imp")
-        seal = await self._platform.sealing.seal_of_append(lane.tenant, lane.table, import_id)
+        seal = await self._sealing.seal_of_append(lane.tenant, lane.table, import_id)
         op = _append(lane, batch, seal, import_id)
+        await self._admission.refuse_rows(op)
         self._note_begin(import_id, lane)
         if batch.wants_end:
             self.endings.expect(import_id)
@@ -66,14 +78,14 @@ class Appends:
         """Patient: an op that is in the log and waits, for its turn or for the controller, will have an outcome."""
         answer = self._answers[op.id] = self._loop.create_future()
         try:
-            outcome = await self._platform.submit(op)
+            outcome = await self._op_log.submit(op)
             if isinstance(outcome, str) or outcome.is_waiting:
                 outcome = await answer
             return raise_refusal(outcome).result
         finally:
             del self._answers[op.id]
 
-    def _on_applied(self, applied: list[Applied]) -> None:
+    def on_applied(self, applied: list[Applied]) -> None:
         """Called from the controller's thread."""
         self.endings.on_applied(applied)
         over = [one.result.over for one in applied if one.result.over is not None]

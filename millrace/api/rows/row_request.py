@@ -6,7 +6,7 @@ from typing import Any
 
 from millrace.api.rows.append_result import counts, rejected_pages
 from millrace.api.rows.endings import Ended
-from millrace.api.rows.senders import Streams
+from millrace.api.rows.senders import Senders
 from millrace.model.errors import Invalid, MillraceError, Unavailable
 from millrace.model.streamed import OUT_OF_STEP, count_rows
 from millrace.upload.batch import AppendKey, Part, Placement
@@ -16,31 +16,31 @@ LONGEST_WAIT_SECONDS = 30.0
 MOST_LISTED = 1000
 
 
-async def post_rows(streams: Streams, lane: AppendKey, rows: bytes, key: str | None, wait: float) -> dict[str, Any]:
+async def post_rows(senders: Senders, lane: AppendKey, rows: bytes, key: str | None, wait: float) -> dict[str, Any]:
     """Where the rows went; with `wait`, also what became of them if they end in time."""
     if not rows:
         raise Invalid("There are no rows in the body.", remedy="Send JSON Lines, or a JSON array of objects.")
-    await streams.pace(lane.tenant, len(rows))
-    sender = _Sender(streams, key, wants_end=wait > 0)
+    await senders.pace(lane.tenant, len(rows))
+    request = _RowRequest(senders, key, wants_end=wait > 0)
     if key is None:
-        return await sender.send(lane, rows, wait)
-    async with streams.held(lane, key):
+        return await request.send(lane, rows, wait)
+    async with senders.exclusive(lane, key):
         try:
-            return await sender.send(lane, rows, wait)
+            return await request.send(lane, rows, wait)
         except MillraceError as error:
             if error.code != OUT_OF_STEP:
                 raise
-        opened = await streams.appends.open_stream(lane, key)
+        opened = await senders.appends.open_stream(lane, key)
         return {"rows": opened.seq, "repeated": True}
 
 
-class _Sender:
+class _RowRequest:
     """The request as a source of rows. A key makes it a stream whose rows begin at 1: sent again, it is out of step."""
 
-    def __init__(self, streams: Streams, key: str | None, *, wants_end: bool) -> None:
+    def __init__(self, senders: Senders, key: str | None, *, wants_end: bool) -> None:
         self.stream = key
         self.wants_end = wants_end
-        self._streams = streams
+        self._senders = senders
         self._place: asyncio.Future[tuple[Part, Placement]] = asyncio.get_running_loop().create_future()
         self._ended: asyncio.Future[Ended] | None = None
 
@@ -48,7 +48,7 @@ class _Sender:
         if self._place.done():
             return
         if self.wants_end:
-            self._ended = self._streams.appends.endings.ended(placement.import_id)
+            self._ended = self._senders.appends.endings.ended(placement.import_id)
         self._place.set_result((replace(part, body=b""), placement))
 
     def failed(self, error: MillraceError) -> None:
@@ -58,7 +58,7 @@ class _Sender:
     async def send(self, lane: AppendKey, rows: bytes, wait: float) -> dict[str, Any]:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await self._streams.gatherer.add(lane, self, 1, count_rows(rows), rows)
+                await self._senders.gatherer.add(lane, self, 1, count_rows(rows), rows)
                 part, placement = await self._place
         except TimeoutError:
             raise Unavailable(
@@ -66,7 +66,7 @@ class _Sender:
                 remedy="Send them again with the same Idempotency-Key, or wait until the table's turn comes.",
             ) from None
         finally:
-            self._streams.gatherer.forget(lane, self)
+            self._senders.gatherer.forget(lane, self)
         answer = {"import": placement.import_id, "version": placement.version, "rows": part.rows}
         if self._ended is None:
             return answer
@@ -79,7 +79,7 @@ class _Sender:
     async def _judged(self, lane: AppendKey, part: Part, import_id: str, ended: Ended) -> dict[str, Any]:
         listed: list[dict[str, Any]] = []
         if ended.rejected:
-            async for page in rejected_pages(self._streams.errors(lane), import_id, part):
+            async for page in rejected_pages(self._senders.errors(lane), import_id, part):
                 listed += page
         for row in listed:
             row["row"] -= part.first_row - 1

@@ -1,4 +1,4 @@
-"""One connection that streams rows: frames of numbered rows in; acknowledgements, rejected rows and ends out.
+"""One connection that senders rows: frames of numbered rows in; acknowledgements, rejected rows and ends out.
 
 The log decides what is there: a connection begins behind the last row that the log holds of its stream, and whatever becomes
 of it, the next one begins so again. Hence no row is lost and none is repeated."""
@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from millrace.api.problems import problem_of
 from millrace.api.rows.append_result import counts, rejected_pages
 from millrace.api.rows.endings import Ended
-from millrace.api.rows.senders import Streams
+from millrace.api.rows.senders import Senders
 from millrace.model.errors import Clash, MillraceError
 from millrace.model.streamed import OUT_OF_STEP, WINDOW_BYTES, count_rows, unpack_frame
 from millrace.upload.batch import AppendKey, Part, Placement
@@ -38,16 +38,16 @@ class _End:
     ended: Ended
 
 
-class Session:
+class SenderSession:
     """`check_token` raises when the caller's token has been revoked."""
 
     wants_end = True
 
     def __init__(
-        self, streams: Streams, socket: WebSocket, lane: AppendKey, stream: str, check_token: Callable[[], object]
+        self, senders: Senders, socket: WebSocket, lane: AppendKey, stream: str, check_token: Callable[[], object]
     ) -> None:
         self.stream = stream
-        self._streams = streams
+        self._senders = senders
         self._socket = socket
         self._lane = lane
         self._check_token = check_token
@@ -60,7 +60,7 @@ class Session:
     async def serve(self) -> None:
         """Until either side has enough."""
         try:
-            async with self._streams.held(self._lane, self.stream, self._leave_to_another):
+            async with self._senders.exclusive(self._lane, self.stream, self._leave_to_another):
                 await self._work()
         except WebSocketDisconnect:
             return
@@ -75,7 +75,7 @@ class Session:
         numbers = {"first": part.first_seq, "seq": part.last_seq, "row": part.first_row}
         place = {"import": placement.import_id, "version": placement.version}
         self._news.put_nowait({"type": "ack", **numbers, **place})
-        ended = self._streams.appends.endings.ended(placement.import_id)
+        ended = self._senders.appends.endings.ended(placement.import_id)
         self._untold.add(ended)
         ended.add_done_callback(partial(self._on_end, replace(part, body=b""), placement.import_id))
 
@@ -111,7 +111,7 @@ class Session:
 
     def _leave(self) -> None:
         """What has not been sent is dropped: whoever connects next is told where to go on."""
-        self._streams.gatherer.forget(self._lane, self)
+        self._senders.gatherer.forget(self._lane, self)
         if self._over.done():
             # Nobody asks for the reason if the client has left by itself.
             self._over.exception()
@@ -121,7 +121,7 @@ class Session:
             ended.cancel()
 
     async def _read(self) -> None:
-        opened = await self._streams.appends.open_stream(self._lane, self.stream)
+        opened = await self._senders.appends.open_stream(self._lane, self.stream)
         following = opened.seq + 1
         self._news.put_nowait({"type": "ready", "stream": self.stream, "seq": opened.seq})
         checked = asyncio.get_running_loop().time()
@@ -158,8 +158,8 @@ class Session:
         number = count_rows(rows)
         if number:
             self._unacknowledged += len(rows)
-            await self._streams.pace(self._lane.tenant, len(rows))
-            await self._streams.gatherer.add(self._lane, self, first, number, rows)
+            await self._senders.pace(self._lane.tenant, len(rows))
+            await self._senders.gatherer.add(self._lane, self, first, number, rows)
         return first + number
 
     async def _write(self) -> None:
@@ -173,7 +173,7 @@ class Session:
             return
         part, listed = news.part, 0
         if news.ended.rejected:
-            async for page in rejected_pages(self._streams.errors(self._lane), news.import_id, part):
+            async for page in rejected_pages(self._senders.errors(self._lane), news.import_id, part):
                 listed += len(page)
                 rows = [{"seq": part.first_seq + row["row"] - part.first_row, **row} for row in page]
                 await self._send({"type": "rejected", "import": news.import_id, "rows": rows})

@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from millrace.api.platform import Platform
+from millrace.api.admission import Admission
+from millrace.api.op_log import OpLog
 from millrace.api.rows.appends import Appends
-from millrace.lake.store import Store
+from millrace.api.sealing import Sealing
+from millrace.auth.quotas import Quotas
+from millrace.lake.store import Store as Files
 from millrace.model.errors import Unavailable
+from millrace.store.engine import Store
 from millrace.upload.batch import AppendKey
 from millrace.upload.gather import Gatherer, Limits
 
@@ -28,49 +32,57 @@ class _Hold:
     left: "asyncio.Future[None]"
 
 
-class Streams:
+class Senders:
     """Of one server."""
 
-    def __init__(self, platform: Platform, limits: Limits | None = None) -> None:
-        self._sealing = platform.sealing
-        self._quotas = platform.quotas
-        self.appends = Appends(platform, self._on_end)
+    def __init__(
+        self,
+        store: Store,
+        op_log: OpLog,
+        admission: Admission,
+        sealing: Sealing,
+        quotas: Quotas,
+        limits: Limits | None = None,
+    ) -> None:
+        self._sealing = sealing
+        self._quotas = quotas
+        self.appends = Appends(store, op_log, admission, sealing, self._on_end)
         self.gatherer = Gatherer(self.appends.append, limits)
-        self._held: dict[tuple[str, str, str], _Hold] = {}
+        self._in_use: dict[tuple[str, str, str], _Hold] = {}
 
-    def errors(self, lane: AppendKey) -> Store:
+    def errors(self, lane: AppendKey) -> Files:
         return self._sealing.errors(lane.tenant, lane.table)
 
     async def pace(self, tenant: str, size: int) -> None:
         """Takes so many bytes of a tenant's rate; returns when there is some of it again."""
         seconds = self._quotas.pause(tenant, size)
         if seconds > 0:
-            self._quotas.held(tenant, seconds)
+            self._quotas.record_throttle(tenant, seconds)
             await asyncio.sleep(seconds)
 
     def _on_end(self, lane: AppendKey) -> None:
         self.gatherer.ended(lane)
 
     @asynccontextmanager
-    async def held(
+    async def exclusive(
         self, lane: AppendKey, stream: str, ask_to_leave: Callable[[], None] = _wait_for_its_end
     ) -> AsyncIterator[None]:
         """Until the end of the block nobody else here sends rows of the stream."""
         key = (lane.tenant, lane.table, stream)
-        while key in self._held:
-            self._held[key].ask_to_leave()
-            await asyncio.shield(self._held[key].left)
+        while key in self._in_use:
+            self._in_use[key].ask_to_leave()
+            await asyncio.shield(self._in_use[key].left)
         self._refuse_too_many(lane.tenant)
-        hold = self._held[key] = _Hold(ask_to_leave, asyncio.get_running_loop().create_future())
+        hold = self._in_use[key] = _Hold(ask_to_leave, asyncio.get_running_loop().create_future())
         try:
             yield
         finally:
-            del self._held[key]
+            del self._in_use[key]
             hold.left.set_result(None)
 
     def _refuse_too_many(self, tenant: str) -> None:
-        of_tenant = sum(1 for name, _, _ in self._held if name == tenant)
-        if len(self._held) >= MOST_STREAMS or of_tenant >= MOST_STREAMS_OF_TENANT:
+        of_tenant = sum(1 for name, _, _ in self._in_use if name == tenant)
+        if len(self._in_use) >= MOST_STREAMS or of_tenant >= MOST_STREAMS_OF_TENANT:
             raise Unavailable(
                 "There are too many streams.",
                 remedy=f"Close some: a tenant may have {MOST_STREAMS_OF_TENANT} at a time.",

@@ -1,0 +1,73 @@
+"""How the parts of the platform are doing."""
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+
+from millrace.account.accountant import Accountant
+from millrace.api.threads import Threads
+from millrace.exchange.mailboxes import Exchange
+from millrace.model.errors import MillraceError, Unavailable
+from millrace.wire.client import Topics
+from millrace.wire.topics import TABLE_OPS
+
+FAILURES_IN_VAIN = 2
+LEAST_FREE_MB = 256
+_WATCHED = ("controller", "accountant", "notifier")
+
+
+class Health:
+    def __init__(self, topics: Topics, threads: Threads, accountant: Accountant, exchange: Exchange) -> None:
+        self._topics = topics
+        self._threads = threads
+        self._accountant = accountant
+        self._exchange = exchange
+
+    def parts(self) -> dict[str, str]:
+        """Each part with `ok`, or with what is wrong."""
+        return {
+            "kafka": self._kafka(),
+            **{name: "ok" if self._threads.is_at_work(name) else "stopped" for name in _WATCHED},
+            "retention": self._accountant.retention,
+            "disk": self._disk(),
+            "data_plane": self._data_plane(),
+        }
+
+    def data_plane_metrics(self) -> bytes:
+        try:
+            port = self._exchange.data_plane.metrics_port()
+            if port is None:
+                raise ConnectionRefusedError("The data plane has not said that it is ready.")
+            return httpx2.get(f"http://127.0.0.1:{port}/metrics", timeout=2.0).content
+        except (OSError, ValueError, httpx2.HTTPError) as error:
+            raise Unavailable(
+                "The data plane does not answer.", remedy="See its log under the home's logs folder."
+            ) from error
+
+    def _kafka(self) -> str:
+        try:
+            self._topics.partitions(TABLE_OPS)
+        except MillraceError as error:
+            return error.message
+        return "ok"
+
+    def _disk(self) -> str:
+        free_mb = self._exchange.places.free_bytes() >> 20
+        return "ok" if free_mb >= LEAST_FREE_MB else f"Only {free_mb} MB are free where the home is."
+
+    def _data_plane(self) -> str:
+        try:
+            return _stuck(self.data_plane_metrics()) or "ok"
+        except MillraceError as error:
+            return error.message
+
+
+def _stuck(metrics: bytes) -> str:
+    """What the data plane fails at again and again; a single failure may pass."""
+    found = {
+        sample.labels["query"]: int(sample.value)
+        for family in text_string_to_metric_families(metrics.decode())
+        for sample in family.samples
+        if sample.name == "millrace_query_failures" and sample.value >= FAILURES_IN_VAIN
+    }
+    failing = ", ".join(f"{query} has failed {times} times in a row" for query, times in sorted(found.items()))
+    return f"{failing}; logs/data-plane.log under the home says why." if found else ""

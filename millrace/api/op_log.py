@@ -1,0 +1,143 @@
+"""The table log as this server uses it: ops in, what became of them out."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar, cast
+from zlib import crc32
+
+from sqlalchemy import select
+
+from millrace.failpoint import reach
+from millrace.model.errors import Unavailable
+from millrace.model.names import new_id
+from millrace.model.ops import Applied
+from millrace.model.ops.base import Op
+from millrace.model.ops.results import Result, Waiting
+from millrace.observe import observe
+from millrace.store import tables as t
+from millrace.store.engine import Store, insert_new
+from millrace.wire.client import Appended, Appender
+from millrace.wire.envelope import pack
+from millrace.wire.topics import TABLE_OPS
+
+SOON_SECONDS = 0.25
+ANSWER_SECONDS = 10.0
+# Shorter than any client waits for an answer.
+TURN_SECONDS = 15.0
+
+R = TypeVar("R", bound=Result)
+Listener = Callable[[list[Applied]], None]
+
+
+class OpLog:
+    def __init__(self, store: Store, appender: Appender, partitions: int) -> None:
+        self._store = store
+        self._appender = appender
+        self._partitions = partitions
+        self._pinned: dict[str, int] = {}
+        self._waiting: dict[str, Future[Applied]] = {}
+        self._in_line: dict[str, str] = {}
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Calls the listener, from the controller's thread, with ops that have just been applied."""
+        self._listeners.append(listener)
+
+    def append(self, op: Op[Any]) -> "Future[Appended]":
+        """Puts an op into the log. Whoever needs its outcome calls `submit` or `applied` instead."""
+        op = _with_id(op)
+        return self._appender.append(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partition(op.tenant))
+
+    async def submit(self, op: Op[Any], *, until_its_turn: bool = False) -> Applied | str:
+        """Appends an op and returns its outcome, or its id if nobody has evaluated it in time.
+
+        With `until_its_turn` an op that waits for its turn on an exclusive table is waited for as well."""
+        op = _with_id(op)
+        waiting: Future[Applied] = Future()
+        self._waiting[op.id] = waiting
+        try:
+            await asyncio.wrap_future(self.append(op))
+            reach("after_op_append")
+            answer = asyncio.wrap_future(waiting)
+            done, _ = await asyncio.wait([answer], timeout=SOON_SECONDS)
+            if not done and op.id not in self._in_line:
+                # Only an op that nobody has evaluated yet needs to be known as requested.
+                await asyncio.to_thread(self._note_requested, op)
+            done, _ = await asyncio.wait([answer], timeout=ANSWER_SECONDS)
+            if not done and op.id in self._in_line and until_its_turn:
+                done, _ = await asyncio.wait([answer], timeout=TURN_SECONDS)
+                if not done:
+                    raise Unavailable(
+                        f"{op.tenant}/{op.subject} is exclusive, and the op still waits its turn.",
+                        remedy="Ask again with the same idempotency key to keep the place in line.",
+                        code="in_line",
+                    )
+            return answer.result() if done else op.id
+        finally:
+            self._waiting.pop(op.id, None)
+            self._in_line.pop(op.id, None)
+
+    async def applied(self, op: Op[R]) -> R:
+        """The same for callers that can do nothing without the result. Raises what the controller refused."""
+        outcome = await self.submit(op, until_its_turn=True)
+        if isinstance(outcome, str):
+            raise Unavailable(
+                "The controller does not answer.", remedy=f"Ask for op {outcome} later; `millrace doctor` tells why."
+            )
+        return cast(R, raise_refusal(outcome).result)
+
+    def on_applied(self, applied: list[Applied]) -> None:
+        """The controller calls this, in its own thread, once for each op."""
+        for one in applied:
+            if isinstance(one.result, Waiting):
+                self._in_line[one.op_id] = one.result.first or one.op_id
+            else:
+                self._answer(one)
+        # Nobody repeats this call, so a listener that fails must not keep the others from hearing of the ops.
+        for listener in self._listeners:
+            try:
+                listener(applied)
+            except Exception as error:
+                observe("trouble", kind="applied", error=f"{type(error).__name__}: {error}"[:1000])
+
+    def _answer(self, one: Applied) -> None:
+        """Runs in the controller's thread, while requests begin and end in the event loop's."""
+        for asked in (one.op_id, *(op_id for op_id, first in list(self._in_line.items()) if first == one.op_id)):
+            waiting = self._waiting.get(asked)
+            if waiting is not None and not waiting.done() and waiting.set_running_or_notify_cancel():
+                waiting.set_result(one)
+            self._in_line.pop(asked, None)
+
+    def _note_requested(self, op: Op[Any]) -> None:
+        request = {
+            "id": op.id,
+            "kind": op.kind,
+            "tenant": op.tenant,
+            "subject": op.subject,
+            "requested_us": time.time_ns() // 1000,
+            "applied": False,
+        }
+        with self._store.write() as connection:
+            insert_new(connection, t.requests, [request])
+
+    def _partition(self, tenant: str) -> int:
+        """A tenant's ops stay in the partition that it was first given."""
+        if tenant not in self._pinned:
+            with self._store.read() as connection:
+                pinned = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == tenant)).scalar()
+            if pinned is None:
+                return crc32(tenant.encode()) % self._partitions
+            self._pinned[tenant] = int(pinned)
+        return self._pinned[tenant]
+
+
+def raise_refusal(applied: Applied) -> Applied:
+    if applied.refusal is not None:
+        raise applied.refusal.to_error()
+    return applied
+
+
+def _with_id(op: Op[Any]) -> Op[Any]:
+    return op if op.id else op.asked_as(new_id("op"))

@@ -1,0 +1,192 @@
+"""The one place where the services of a server process are made, joined, started and stopped."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from threading import Event
+
+from millrace.account.accountant import Accountant
+from millrace.api.admission import Admission
+from millrace.api.health import Health
+from millrace.api.jobs.erasing import Eraser
+from millrace.api.jobs.metering import keep_measured
+from millrace.api.jobs.refreshing import Refreshing
+from millrace.api.jobs.rejected_rows import RejectedRows
+from millrace.api.jobs.replay_sender import ReplaySender
+from millrace.api.jobs.replaying import Replays
+from millrace.api.jobs.retention import keep_retention
+from millrace.api.jobs.sink_watch import SinkWatch
+from millrace.api.jobs.timer import Timer, renew_leases
+from millrace.api.op_log import OpLog
+from millrace.api.rows.senders import Senders
+from millrace.api.sealing import Sealing
+from millrace.api.services import Services
+from millrace.api.threads import Threads
+from millrace.api.uploads.in_flight import InFlight
+from millrace.api.uploads.session import UploadServices
+from millrace.api.uploads.sessions import Sessions
+from millrace.api.watch import Watch
+from millrace.auth.audit import Audit
+from millrace.auth.quotas import Quotas
+from millrace.auth.tokens import Tokens
+from millrace.control.controller import Controller
+from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.queues import Queues
+from millrace.model.ops import Applied
+from millrace.notify.notifier import Notifier
+from millrace.settings import Settings
+from millrace.sink.context import SinkContext
+from millrace.store.engine import Store
+from millrace.store.records import find_open_imports
+from millrace.wire.client import Appender, Cluster, Topics
+from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
+
+
+class Server:
+    """Only `__main__` and tests of the whole know it: everybody else is given the services it uses."""
+
+    def __init__(self, settings: Settings, cluster: Cluster) -> None:
+        self.settings = settings
+        self.cluster = cluster
+        self.exchange = open_exchange(settings.home)
+        places = self.exchange.places
+        self.sink_context = SinkContext.of(settings, places)
+        self.store = Store(settings.control_store(places.control_store))
+        self.queues = Queues(self.store)
+        self.topics = Topics(cluster)
+        kafka = settings.kafka
+        self.topics.ensure(catalogue(kafka.raw_partitions, kafka.replication), kafka.replication)
+        self.appender = Appender(cluster)
+        self.op_log = OpLog(self.store, self.appender, self.topics.partitions(TABLE_OPS))
+        self.tokens = Tokens(self.store)
+        self.quotas = Quotas(self.store)
+        self.sealing = Sealing(self.exchange, settings.kms, self.quotas)
+        self.sinks = SinkWatch(places, self.queues, self._parked_limit, self._is_awaited, self.op_log.append)
+        self.admission = Admission(self.store, self.quotas, self.sinks)
+        self.in_flight = InFlight(settings.spark.bulk_chunks_per_batch, self.quotas.weight)
+        self.refreshing = Refreshing(self.store, self.op_log.append)
+        self.rejected = RejectedRows(self.store, self.sink_context, self.sealing)
+        self.replay_sender = ReplaySender(
+            self.rejected, self.store, self.exchange.definitions, self.sealing, self.appender
+        )
+        self.notifier = Notifier(self.store, settings.api.private_targets)
+        self.accountant = Accountant(self.store, cluster, self.appender, self.exchange)
+        self.accountant.ops_kept_days = kafka.ops_kept_days
+        self.accountant.listen(self.in_flight.chunks.judged)
+        self.threads = Threads()
+        for listener in (
+            self.in_flight.on_applied,
+            self._account,
+            lambda _: self.notifier.wake(),
+            self.refreshing.on_applied,
+            self.replay_sender.on_applied,
+        ):
+            self.op_log.listen(listener)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Services]:
+        """The services, while this server works."""
+        services = self._services()
+        self.start()
+        self.threads.start("replays", self.replay_sender.run)
+        self.threads.start("metering", partial(keep_measured, self.store, self.exchange.tenant_files))
+        retention = partial(keep_retention, self.store, self.exchange, self.sink_context, self.settings.kms)
+        self.threads.start("retention", retention)
+        yield services
+        self.stop()
+
+    def start(self, *, controller: bool = True) -> None:
+        """The control plane: what turns ops into applied ops, facts into ends, and time into ops."""
+        self.exchange.places.clear_spool()
+        renew_leases(self.store)
+        if controller:
+            self.threads.start("controller", self._control)
+            self.threads.start("notifier", self.notifier.run)
+        self.threads.start("accountant", self.accountant.run)
+        self.in_flight.threads.submit(self.refreshing.catch_up)
+        timer = Timer(
+            self.settings.api,
+            self.store,
+            self.exchange,
+            self.op_log,
+            self.in_flight,
+            self.sinks,
+            self.tokens,
+            self.quotas,
+        )
+        self.threads.start("timer", timer.run)
+
+    def stop(self) -> None:
+        self.threads.stop()
+        self.in_flight.stop()
+        self.appender.close()
+        self.store.close()
+
+    def _services(self) -> Services:
+        """Some of them belong to the event loop that runs now."""
+        watch = Watch()
+        sessions = Sessions(
+            UploadServices(
+                store=self.store,
+                exchange=self.exchange,
+                op_log=self.op_log,
+                admission=self.admission,
+                quotas=self.quotas,
+                sealing=self.sealing,
+                in_flight=self.in_flight,
+                appender=self.appender,
+                raw_partitions=self.topics.partitions(RAW_INPUT),
+            )
+        )
+        senders = Senders(self.store, self.op_log, self.admission, self.sealing, self.quotas)
+        for listener in (watch.on_applied, sessions.on_applied, senders.appends.on_applied):
+            self.op_log.listen(listener)
+        return Services(
+            store=self.store,
+            exchange=self.exchange,
+            queues=self.queues,
+            sink_context=self.sink_context,
+            cluster=self.cluster,
+            op_log=self.op_log,
+            sealing=self.sealing,
+            tokens=self.tokens,
+            audit=Audit(self.store),
+            quotas=self.quotas,
+            watch=watch,
+            sessions=sessions,
+            senders=senders,
+            replays=Replays(self.rejected, self.op_log, self.admission, self.sealing),
+            eraser=Eraser(
+                self.store,
+                self.op_log,
+                self.quotas,
+                self.sealing,
+                self.exchange.tenant_files,
+                self.sink_context,
+                self.settings.kafka.ops_kept_days,
+            ),
+            health=Health(self.topics, self.threads, self.accountant, self.exchange),
+            private_targets=self.settings.api.private_targets,
+            query=self.settings.query,
+            k8s=self.settings.k8s,
+        )
+
+    def _parked_limit(self, tenant: str) -> int:
+        agreed = self.quotas.agreement(tenant).quotas.parked_bytes
+        return self.settings.sinks.parked_bytes if agreed is None else agreed
+
+    def _is_awaited(self, tenant: str, table: str, sink: str) -> bool:
+        with self.store.read() as connection:
+            return any(sink in imp.sinks for imp in find_open_imports(connection, tenant, table))
+
+    def _control(self, stopping: Event) -> None:
+        definitions, stops = self.exchange.definitions, self.exchange.stops
+        hear = self.op_log.on_applied
+        Controller(self.store, self.cluster, self.appender, definitions, stops, hear).run(stopping)
+
+    def _account(self, applied: list[Applied]) -> None:
+        """Imports that are over no longer count, and those that were received or freed may have ended."""
+        for one in applied:
+            if one.result.over is not None:
+                self.quotas.over(one.result.over)
+        self.accountant.recheck({import_id for one in applied for import_id in one.result.recheck})

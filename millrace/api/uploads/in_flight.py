@@ -1,0 +1,32 @@
+"""Uploads that this server receives: their threads, their chunks in flight, and which of them were stopped."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from millrace.model.ops import Applied
+from millrace.model.ops.results import ImportStatus
+from millrace.upload.flight import Flight
+
+UPLOAD_THREADS = 16
+# One batch that is judged, and one that waits to be: more would only make a newcomer wait.
+FLIGHT_BATCHES = 2
+
+
+class InFlight:
+    def __init__(self, chunks_per_batch: int, weight: Callable[[str], float]) -> None:
+        self.threads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
+        self.chunks = Flight(FLIGHT_BATCHES * chunks_per_batch, weight)
+        self.stopped: set[str] = set()
+        # Imports whose bytes are being taken in just now, whatever their leases say.
+        self.at_work: set[str] = set()
+
+    def on_applied(self, applied: list[Applied]) -> None:
+        """Runs in the controller's thread."""
+        for result in (one.result for one in applied):
+            if isinstance(result, ImportStatus) and result.is_stopping:
+                self.stopped.add(result.import_id)
+            if result.over is not None:
+                self.chunks.over(result.over)
+
+    def stop(self) -> None:
+        self.threads.shutdown(cancel_futures=True)

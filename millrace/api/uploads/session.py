@@ -1,0 +1,187 @@
+"""One upload under way: the bytes of requests in, an ended import out.
+
+While the server lives, a broken upload goes on where its bytes stopped; after a restart, behind the last confirmed chunk."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TypeVar
+
+from millrace.api.admission import Admission
+from millrace.api.op_log import OpLog
+from millrace.api.sealing import Sealing
+from millrace.api.uploads.in_flight import InFlight
+from millrace.auth.quotas import Quotas
+from millrace.exchange.mailboxes import Exchange
+from millrace.model.errors import Clash, Refused, Unavailable
+from millrace.model.imports import Import
+from millrace.model.ops.imports import EndImport, FailImport
+from millrace.store import tables as t
+from millrace.store.engine import Store, upsert
+from millrace.store.records import find_import
+from millrace.upload.gateway import Resume, Upload
+from millrace.wire.client import Appender
+
+PIECE_BYTES = 1 << 20
+REMEMBER_SECONDS = 0.5
+ROOM_SECONDS = 0.05
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class UploadServices:
+    """What the uploads of a server use."""
+
+    store: Store
+    exchange: Exchange
+    op_log: OpLog
+    admission: Admission
+    quotas: Quotas
+    sealing: Sealing
+    in_flight: InFlight
+    appender: Appender
+    raw_partitions: int
+
+
+class Session:
+    """One import that is being received."""
+
+    def __init__(self, services: UploadServices, imp: Import, length: int | None, upload: Upload) -> None:
+        self._services = services
+        self._loop = asyncio.get_running_loop()
+        self._remembered = time.monotonic()
+        self.imp = imp
+        self.length = length
+        self.upload = upload
+        self.busy = asyncio.Lock()
+        self.is_broken = False
+
+    @property
+    def offset(self) -> int:
+        return self.upload.received
+
+    async def take(self, pieces: AsyncIterator[bytes]) -> None:
+        """Feeds the body of a request as it arrives, in pieces large enough to be worth a thread's turn.
+
+        A slow upload is fed in smaller ones, so that it is seen to be alive."""
+        rest = await self._take_most(pieces)
+        if rest:
+            await self._feed(rest)
+
+    async def take_whole(self, pieces: AsyncIterator[bytes]) -> None:
+        """The same for a body that is the rest of the file: its last piece and its end take one turn of a thread."""
+        await self._finish(partial(self.upload.finish_with, await self._take_most(pieces)))
+
+    async def _take_most(self, pieces: AsyncIterator[bytes]) -> bytes:
+        """Feeds all but the last, unfinished piece, which is returned."""
+        held: list[bytes] = []
+        size = 0
+        async for piece in pieces:
+            held.append(piece)
+            size += len(piece)
+            await self._pause(self._services.quotas.pause(self.imp.tenant, len(piece)))
+            if size >= PIECE_BYTES or self._is_due():
+                await self._feed(b"".join(held))
+                held, size = [], 0
+        return b"".join(held)
+
+    async def _feed(self, piece: bytes) -> None:
+        await self._turn(partial(self.upload.feed, piece))
+
+    async def _turn(self, work: Callable[[], T]) -> T:
+        """A turn of a thread, once there is room. However long Kafka makes it last, it is not the sender who is silent."""
+        await self._wait_for_room()
+        self._services.in_flight.at_work.add(self.imp.id)
+        try:
+            done = await self._work(work)
+            self._services.in_flight.chunks.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
+            await self._remember_if_due()
+            return done
+        except Unavailable:
+            # The sender may come again, and has the whole lease for it.
+            await self._remember_if_due()
+            raise
+        finally:
+            self._services.in_flight.at_work.discard(self.imp.id)
+
+    async def _remember_if_due(self) -> None:
+        if self._is_due():
+            self._remembered = time.monotonic()
+            await asyncio.to_thread(remember, self._services.store, self.imp.id, self.length, self.upload.confirmed)
+
+    async def _wait_for_room(self) -> None:
+        """Until the tenant has fewer chunks in flight than its share; not in a thread, of which there are few."""
+        while not self._services.in_flight.chunks.has_room(self.imp.tenant):
+            await self._pause(ROOM_SECONDS)
+
+    async def _pause(self, seconds: float) -> None:
+        """Reads no further for so long: the sender is slowed down by that, and the upload is seen to be alive."""
+        ends = time.monotonic() + seconds
+        while (left := ends - time.monotonic()) > 0:
+            step = min(left, REMEMBER_SECONDS)
+            await asyncio.sleep(step)
+            self._services.quotas.record_throttle(self.imp.tenant, step, self.imp.id)
+            await self._remember_if_due()
+
+    def _is_due(self) -> bool:
+        return time.monotonic() - self._remembered > REMEMBER_SECONDS
+
+    async def end(self) -> None:
+        await self._finish(self.upload.finish_some)
+
+    async def _finish(self, finish: Callable[[], Resume | None]) -> None:
+        sent = await self._turn(finish)
+        while sent is None:
+            sent = await self._turn(self.upload.finish_some)
+        self.upload.close()
+        received = EndImport(
+            self.imp.tenant,
+            self.imp.id,
+            chunks=sent.chunks,
+            rows=sent.rows,
+            bytes=sent.plain_bytes,
+            written=self.upload.written,
+        )
+        await self._services.op_log.applied(received)
+
+    async def _work(self, work: Callable[[], T]) -> T:
+        try:
+            return await self._loop.run_in_executor(self._services.in_flight.threads, work)
+        except Refused as refusal:
+            raise await self._give_up(refusal) from refusal
+        except BaseException:
+            # Some chunks may not have reached Kafka: the upload can only go on behind the last that did.
+            self.is_broken = True
+            raise
+
+    async def _give_up(self, refusal: Refused) -> Refused:
+        self.upload.close()
+        if refusal.code != "stopped":
+            return await fail_import(self._services.op_log, self.imp, refusal)
+        refusal = await asyncio.to_thread(self._why_stopped, refusal)
+        refusal.import_id = self.imp.id  # type: ignore[attr-defined]
+        return refusal
+
+    def _why_stopped(self, refusal: Refused) -> Refused:
+        with self._services.store.read() as connection:
+            imp = find_import(connection, self.imp.id)
+        if imp is None or imp.error is None:
+            return refusal
+        return Clash(f"{refusal.message} {imp.error['message']}", remedy=imp.error["remedy"], code="stopped")
+
+
+async def fail_import(op_log: OpLog, imp: Import, refusal: Refused) -> Refused:
+    """The import fails with the reason that its uploader is told."""
+    error = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy}
+    await op_log.applied(FailImport(imp.tenant, imp.id, error=error))
+    refusal.import_id = imp.id  # type: ignore[attr-defined]
+    return refusal
+
+
+def remember(store: Store, import_id: str, length: int | None, confirmed: Resume | None) -> None:
+    """Keeps the resume point and renews the upload's lease."""
+    row = {"import_id": import_id, "length": length, "confirmed": asdict(confirmed) if confirmed else None}
+    with store.write() as connection:
+        upsert(connection, t.uploads, {**row, "seen_us": time.time_ns() // 1000})
