@@ -9,9 +9,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from millrace.atomic import replace_file
+from millrace.atomic import replace_file, replacing
 from millrace.exchange.home import Home
 from millrace.model.queues import QueueKey
+
+COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,8 @@ class Pins:
                 pass
             except OSError:
                 # This file system knows no second names.
-                partial = target.with_suffix(".partial")
-                shutil.copyfile(source, partial)
-                partial.replace(target)
+                with source.open("rb") as original, replacing(target) as copy:
+                    shutil.copyfileobj(original, copy, COPY_BYTES)
         return target.stat().st_size
 
     def write(self, part: str, content: bytes) -> None:
