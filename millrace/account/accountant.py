@@ -47,14 +47,16 @@ _STOPPING = select(t.imports.c.id).where(t.imports.c.state == STOPPING)
 class Accountant:
     """One thread. A settle op asked for twice is applied once, so a restart may simply ask again."""
 
-    def __init__(self, store: Store, cluster: Cluster, appender: Appender, exchange: Exchange) -> None:
+    def __init__(
+        self, store: Store, cluster: Cluster, appender: Appender, partitions: OpPartitions, exchange: Exchange
+    ) -> None:
         self._definitions = exchange.definitions.read
         self._exchange = exchange
         self._store = store
         self._cluster = cluster
         self._appender = appender
         self._topics = Topics(cluster)
-        self._partitions = OpPartitions(store, self._topics.partitions(TABLE_OPS))
+        self._partitions = partitions
         self._checkpoints: dict[str, Checkpointed] = {}
         self._asked: set[tuple[str, str]] = set()
         self._to_recheck: set[str] = set()

@@ -5,10 +5,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
-from zlib import crc32
 
-from sqlalchemy import select
-
+from millrace.exchange.partitions import OpPartitions
 from millrace.failpoint import reach
 from millrace.model.errors import Unavailable
 from millrace.model.names import new_id
@@ -32,11 +30,10 @@ Listener = Callable[[list[Applied]], None]
 
 
 class OpLog:
-    def __init__(self, store: Store, appender: Appender, partitions: int) -> None:
+    def __init__(self, store: Store, appender: Appender, partitions: OpPartitions) -> None:
         self._store = store
         self._appender = appender
         self._partitions = partitions
-        self._pinned: dict[str, int] = {}
         self._waiting: dict[str, Future[Applied]] = {}
         self._in_line: dict[str, str] = {}
         self._listeners: list[Listener] = []
@@ -48,7 +45,7 @@ class OpLog:
     def append(self, op: Op[Any]) -> "Future[Appended]":
         """Puts an op into the log. Whoever needs its outcome calls `submit` or `applied` instead."""
         op = _with_id(op)
-        return self._appender.append(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partition(op.tenant))
+        return self._appender.append(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partitions.of(op.tenant))
 
     async def submit(self, op: Op[Any], *, until_its_turn: bool = False) -> Applied | str:
         """Appends an op and returns its outcome, or its id if nobody has evaluated it in time.
@@ -121,16 +118,6 @@ class OpLog:
         }
         with self._store.write() as connection:
             insert_new(connection, t.requests, [request])
-
-    def _partition(self, tenant: str) -> int:
-        """A tenant's ops stay in the partition that it was first given."""
-        if tenant not in self._pinned:
-            with self._store.read() as connection:
-                pinned = connection.execute(select(t.tenants.c.partition).where(t.tenants.c.name == tenant)).scalar()
-            if pinned is None:
-                return crc32(tenant.encode()) % self._partitions
-            self._pinned[tenant] = int(pinned)
-        return self._pinned[tenant]
 
 
 def raise_refusal(applied: Applied) -> Applied:

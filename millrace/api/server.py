@@ -31,6 +31,7 @@ from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
 from millrace.control.controller import Controller
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.partitions import OpPartitions
 from millrace.exchange.queues import Queues
 from millrace.model.ops import Applied
 from millrace.notify.notifier import Notifier
@@ -57,7 +58,8 @@ class Server:
         kafka = settings.kafka
         self.topics.ensure(catalogue(kafka.raw_partitions, kafka.replication), kafka.replication)
         self.appender = Appender(cluster)
-        self.op_log = OpLog(self.store, self.appender, self.topics.partitions(TABLE_OPS))
+        op_partitions = OpPartitions(self.store, self.topics.partitions(TABLE_OPS))
+        self.op_log = OpLog(self.store, self.appender, op_partitions)
         self.tokens = Tokens(self.store)
         self.quotas = Quotas(self.store)
         self.sealing = Sealing(self.exchange, settings.kms, self.quotas)
@@ -70,7 +72,7 @@ class Server:
             self.rejected, self.store, self.exchange.definitions, self.sealing, self.appender
         )
         self.notifier = Notifier(self.store, settings.api.private_targets)
-        self.accountant = Accountant(self.store, cluster, self.appender, self.exchange)
+        self.accountant = Accountant(self.store, cluster, self.appender, op_partitions, self.exchange)
         self.accountant.ops_kept_days = kafka.ops_kept_days
         self.accountant.listen(self.in_flight.chunks.judged)
         self.threads = Threads()

@@ -16,6 +16,7 @@ from millrace.account.accountant import Accountant
 from millrace.control import controller as controller_module
 from millrace.control.controller import Controller
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.partitions import OpPartitions
 from millrace.model.errors import Clash
 from millrace.model.facts import Durable, to_dict
 from millrace.model.ops import Applied
@@ -123,7 +124,7 @@ def test_a_replaced_controller_evaluates_nothing(tmp_path: Path, monkeypatch: py
 def test_a_replaced_accountant_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(url_of(tmp_path))
     with patch.object(accountant_module, "Topics", FourPartitions):
-        replaced = Accountant(store, Cluster(""), Log(), open_exchange(tmp_path))  # type: ignore[arg-type]
+        replaced = Accountant(store, Cluster(""), Log(), OpPartitions(store, 4), open_exchange(tmp_path))  # type: ignore[arg-type]
     replaced._positions = {0: 0}
     with store.write() as connection:
         insert_new(connection, t.positions, [{"log": PROGRESS, "partition": 0, "next_offset": 7}])

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Event
-from zlib import crc32
 
 from pyroaring import BitMap64
 from sqlalchemy import select
@@ -27,7 +26,7 @@ from millrace.store.engine import Store
 from millrace.store.records import find_import
 from millrace.wire.client import Appended, Appender
 from millrace.wire.envelope import checksum, compress, pack_chunk
-from millrace.wire.topics import RAW_INPUT, quick_partitions
+from millrace.wire.topics import RAW_INPUT, chunk_partition, quick_partitions
 
 CONFIRM_SECONDS = 150
 CHUNKS_IN_FLIGHT = 24
@@ -78,7 +77,7 @@ class ReplaySender:
         for whole_piece in self._rejected.pieces(origin, Choice(), whole=False):
             for piece in only_rows(whole_piece, chosen.__contains__):
                 header, body = chunk_of(imp, origin, definition, piece)
-                partition = quick[(crc32(imp.id.encode()) + piece.chunk) % len(quick)]
+                partition = chunk_partition(imp.id, piece.chunk, quick)
                 payload = compress(body)
                 if seal is not None:
                     payload = seal.close(payload, str(header.number))
