@@ -2,23 +2,14 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum, auto
+from enum import Enum, auto
 from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, get_args
 
-from millrace.model.ops.codec import encode
+from millrace.model.ops.codec import BESIDE, encode
 from millrace.model.ops.results import Result
 
 R_co = TypeVar("R_co", bound=Result, covariant=True)
 C = TypeVar("C", bound="type[Op[Any]]")
-
-
-class Scope(StrEnum):
-    """What an op is about."""
-
-    TENANT = auto()
-    TABLE = auto()
-    IMPORT = auto()
-    SPAN = auto()
 
 
 class Need(Enum):
@@ -44,13 +35,13 @@ class Op(Generic[R_co]):
 
     `R_co` is what it results in. The id is given when the op is asked for, if not before."""
 
-    tenant: str
-    id: str = field(default="", kw_only=True)
+    tenant: str = field(metadata=BESIDE)
+    id: str = field(default="", kw_only=True, metadata=BESIDE)
 
     KIND: ClassVar[str] = ""
     RESULTS: ClassVar[tuple[type[Result], ...]] = ()
-    SCOPE: ClassVar[Scope]
-    IN_TURN: ClassVar[bool] = False
+    # The field that names what the op is about.
+    SUBJECT: ClassVar[str] = "tenant"
     NEEDS: ClassVar[frozenset[Need]] = frozenset()
     # Whoever asks for others hears of the import itself; nobody asks what became of the op.
     IS_ASKED_FOR: ClassVar[bool] = True
@@ -63,8 +54,8 @@ class Op(Generic[R_co]):
 
     @property
     def subject(self) -> str:
-        """The name of what the op is about."""
-        return self.tenant
+        name: str = getattr(self, self.SUBJECT)
+        return name
 
     @property
     def joins(self) -> str | None:
@@ -79,23 +70,19 @@ class Op(Generic[R_co]):
         return replace(self, id=op_id)
 
     def to_dict(self) -> dict[str, Any]:
-        body = encode(self, envelope(type(self)))
-        return {"id": self.id, "kind": self.kind, "tenant": self.tenant, "subject": self.subject, "body": body}
+        outer = {"id": self.id, "kind": self.kind, "tenant": self.tenant, "subject": self.subject}
+        return {**outer, "body": encode(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class TenantOp(Op[R_co]):
-    SCOPE: ClassVar[Scope] = Scope.TENANT
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class TableOp(Op[R_co]):
-    table: str
-    SCOPE: ClassVar[Scope] = Scope.TABLE
-
-    @property
-    def subject(self) -> str:
-        return self.table
+    table: str = field(metadata=BESIDE)
+    SUBJECT: ClassVar[str] = "table"
 
     @property
     def request_key(self) -> str | None:
@@ -122,7 +109,6 @@ class TurnOp(TableOp[R_co]):
     span: str | None = field(default=None, kw_only=True)
     wait: bool = field(default=True, kw_only=True)
     joined: bool = field(default=False, kw_only=True)
-    IN_TURN: ClassVar[bool] = True
 
     @property
     def joins(self) -> str | None:
@@ -135,22 +121,14 @@ class TurnOp(TableOp[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class ImportOp(Op[R_co]):
-    import_id: str
-    SCOPE: ClassVar[Scope] = Scope.IMPORT
-
-    @property
-    def subject(self) -> str:
-        return self.import_id
+    import_id: str = field(metadata=BESIDE)
+    SUBJECT: ClassVar[str] = "import_id"
 
 
 @dataclass(frozen=True, slots=True)
 class SpanOp(Op[R_co]):
-    name: str
-    SCOPE: ClassVar[Scope] = Scope.SPAN
-
-    @property
-    def subject(self) -> str:
-        return self.name
+    name: str = field(metadata=BESIDE)
+    SUBJECT: ClassVar[str] = "name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +140,11 @@ class Unreadable(Op[Result]):
     code: str
     reason: str
     span: str | None = None
+    SUBJECT: ClassVar[str] = "about"
 
     @property
     def kind(self) -> str:
         return self.asked_kind
-
-    @property
-    def subject(self) -> str:
-        return self.about
 
     @property
     def joins(self) -> str | None:
@@ -177,7 +152,6 @@ class Unreadable(Op[Result]):
 
 
 KINDS: dict[str, type[Op[Any]]] = {}
-_SUBJECT = {Scope.TABLE: "table", Scope.IMPORT: "import_id", Scope.SPAN: "name"}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -194,9 +168,3 @@ def op_kind(kind: str) -> Callable[[C], C]:
         return made  # type: ignore[return-value]
 
     return register
-
-
-def envelope(cls: type[Op[Any]]) -> tuple[str, ...]:
-    """The fields that stand beside the body of a record."""
-    subject = _SUBJECT.get(cls.SCOPE)
-    return ("tenant", "id") if subject is None else ("tenant", "id", subject)

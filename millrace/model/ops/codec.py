@@ -1,20 +1,21 @@
 """Dataclasses to dictionaries and back, for ops and their results. Field types are checked; unknown fields are ignored.
 
-A field at its default is left out, unless it says `always`. Field metadata: `wire` is the name in the dictionary."""
+A field at its default is left out, unless it is marked ALWAYS."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from millrace.model.errors import Corrupt
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
 
-
 # Marks a field with one value only: it tells this result from others.
 ALWAYS = {"always": True}
+# Marks a field that stands beside the dictionary, not in it.
+BESIDE = {"beside": True}
 
 
 def wire(name: str) -> dict[str, str]:
@@ -22,116 +23,110 @@ def wire(name: str) -> dict[str, str]:
     return {"wire": name}
 
 
-class _Part:
-    """One field: how to find it in a dictionary and how to read it."""
+class _Part(NamedTuple):
+    """One field. A value of one of the `types` is taken as it is; `read` converts others, or raises TypeError."""
 
-    def __init__(self, declared: "Field[Any]", annotation: Any) -> None:
-        self.name = declared.name
-        self.wire = declared.metadata.get("wire", declared.name)
-        self.read = _reader(annotation)
-        self.is_constant = not declared.init
-        self.is_written = "always" in declared.metadata
-        factory = declared.default_factory
-        self.default = factory() if factory is not MISSING else declared.default
-        self.is_nested = is_dataclass(annotation)
+    name: str
+    wire: str
+    types: tuple[type, ...]
+    read: Reader
+    default: Any
+    is_constant: bool
+    is_nested: bool
 
 
-_KNOWN: dict[tuple[type, tuple[str, ...]], tuple[_Part, ...]] = {}
+_PARTS: dict[type, tuple[_Part, ...]] = {}
 
 
-def _parts(cls: type, skipped: tuple[str, ...]) -> tuple[_Part, ...]:
-    found = _KNOWN.get((cls, skipped))
-    if found is None:
+def _parts(cls: type) -> tuple[_Part, ...]:
+    known = _PARTS.get(cls)
+    if known is None:
         hints = get_type_hints(cls)
-        found = tuple(_Part(one, hints[one.name]) for one in fields(cls) if one.name not in skipped)
-        _KNOWN[cls, skipped] = found
-    return found
+        inside = (one for one in fields(cls) if "beside" not in one.metadata)
+        known = _PARTS[cls] = tuple(_part(one, hints[one.name]) for one in inside)
+    return known
 
 
-def encode(value: object, skipped: tuple[str, ...] = ()) -> dict[str, Any]:
+def _part(declared: "Field[Any]", annotation: Any) -> _Part:
+    factory, constant = declared.default_factory, "always" in declared.metadata
+    default = factory() if factory is not MISSING else declared.default
+    name, nested = declared.metadata.get("wire", declared.name), is_dataclass(annotation)
+    return _Part(declared.name, name, *_accepted(annotation), default, constant, nested)
+
+
+def encode(value: object) -> dict[str, Any]:
     made = {}
-    for part in _parts(type(value), skipped):
+    for part in _parts(type(value)):
         given = getattr(value, part.name)
-        if part.is_written or part.default is MISSING or given != part.default:
-            made[part.wire] = encode_all(given) if part.is_nested else given
+        if part.default is MISSING or part.is_constant or given != part.default:
+            # Nested values are written whole: older readers expect every field of them.
+            made[part.wire] = (
+                {one.wire: getattr(given, one.name) for one in _parts(type(given))} if part.is_nested else given
+            )
     return made
 
 
-def encode_all(value: object) -> dict[str, Any]:
-    """Every field: older readers expect nested values whole."""
-    return {part.wire: getattr(value, part.name) for part in _parts(type(value), ())}
-
-
-def decode(cls: type[T], data: Mapping[str, Any], skipped: Mapping[str, Any] = {}) -> T:
-    """`skipped` holds the fields that are not in `data`. Raises Corrupt for a missing field or a value of another type."""
-    given = dict(skipped)
-    for part in _parts(cls, tuple(skipped)):
-        value = data.get(part.wire, MISSING)
-        if part.is_constant:
-            if value != part.default:
-                raise Corrupt(f"{part.wire} of {cls.__name__} is not {part.default}.")
+def decode(cls: type[T], data: Mapping[str, Any], beside: Mapping[str, Any] = {}) -> T:
+    """Raises Corrupt for a missing field or a value of another type."""
+    given = dict(beside)
+    for name, key, types, read, default, is_constant, _ in _parts(cls):
+        value = data.get(key, MISSING)
+        if is_constant:
+            if value != default:
+                raise Corrupt(f"{key} of {cls.__name__} is not {default}.")
+        elif type(value) in types:
+            given[name] = value
         elif value is not MISSING:
             try:
-                given[part.name] = part.read(value)
+                given[name] = read(value)
             except TypeError as error:
-                raise Corrupt(f"{part.wire} of {cls.__name__} cannot be {value!r:.60}.") from error
-        elif part.default is MISSING:
-            raise Corrupt(f"{cls.__name__} has no {part.wire}.")
+                raise Corrupt(f"{key} of {cls.__name__} cannot be {value!r:.60}.") from error
+        elif default is MISSING:
+            raise Corrupt(f"{cls.__name__} has no {key}.")
     return cls(**given)
 
 
-def _reader(annotation: Any) -> Reader:
-    """Raises TypeError for what is not of the type."""
-    if annotation is Any:
-        return lambda value: value
+def _accepted(annotation: Any) -> tuple[tuple[type, ...], Reader]:
+    """The types of values that are taken as they are, and what to do with all others."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        [inner] = (_reader(one) for one in arguments if one is not NoneType)
-        return lambda value: None if value is None else inner(value)
+        [(types, read)] = (_accepted(one) for one in arguments if one is not NoneType)
+        return (*types, NoneType), read
     if origin is tuple:
-        return _reader_of_tuple(arguments)
-    if origin is dict:
-        return _reader_of_dict(arguments[1])
+        return (), _tuple_reader(arguments)
+    if origin is dict and arguments[1] is not Any:
+        return (), _dict_reader(_reader(arguments[1]))
     if is_dataclass(annotation) and isinstance(annotation, type):
-        return lambda value: decode(annotation, _exactly(dict, value))
-    accepted = (int, float) if annotation is float else (annotation,)
-
-    def read(value: Any) -> Any:
-        if type(value) in accepted:
-            return value
-        raise TypeError(value)
-
-    return read
+        return (), lambda value: decode(annotation, _exactly((dict,), value))
+    types = (int, float) if annotation is float else (origin or annotation,)
+    return types, lambda value: _exactly(types, value)
 
 
-def _reader_of_dict(values: Any) -> Reader:
-    if values is Any:
-        return lambda value: _exactly(dict, value)
-    read = _reader(values)
-    return lambda value: {_exactly(str, name): read(one) for name, one in _exactly(dict, value).items()}
+def _reader(annotation: Any) -> Reader:
+    types, read = _accepted(annotation)
+    return lambda value: value if type(value) in types else read(value)
 
 
-def _reader_of_tuple(items: tuple[Any, ...]) -> Reader:
-    if items[1:] == (...,):
-        read_all = _reader(items[0])
-        return lambda value: tuple(map(read_all, _sequence(value)))
-    readers = tuple(_reader(item) for item in items)
+def _dict_reader(read: Reader) -> Reader:
+    return lambda value: {_exactly((str,), name): read(one) for name, one in _exactly((dict,), value).items()}
+
+
+def _tuple_reader(items: tuple[Any, ...]) -> Reader:
+    readers = [_reader(item) for item in items if item is not ...]
+    is_open = items[-1] is ...
 
     def read(value: Any) -> tuple[Any, ...]:
-        if len(_sequence(value)) != len(readers):
+        given = _exactly((list, tuple), value)
+        if not is_open and len(given) != len(readers):
             raise TypeError(value)
-        return tuple(reader(one) for reader, one in zip(readers, value, strict=True))
+        return (
+            tuple(map(readers[0], given)) if is_open else tuple(r(one) for r, one in zip(readers, given, strict=True))
+        )
 
     return read
 
 
-def _exactly(kind: type[T], value: object) -> T:
-    if type(value) is not kind:
-        raise TypeError(value)
-    return value
-
-
-def _sequence(value: Any) -> Any:
-    if type(value) not in (list, tuple):
-        raise TypeError(value)
-    return value
+def _exactly(types: tuple[type, ...], value: Any) -> Any:
+    if type(value) in types:
+        return value
+    raise TypeError(value)
