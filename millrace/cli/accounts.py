@@ -1,41 +1,58 @@
-"""The `audit` and `usage` commands."""
+"""The commands audit and usage."""
 
-from millrace.cli.printing import print_json, print_table
+from typing import Annotated
+
+import typer
+
+from millrace.cli.arguments import of_tenant
+from millrace.cli.printing import answer_all, print_json, print_table
 from millrace.cli.session import Session
-from millrace.cli.tenancy import of_tenant
-from millrace.client import Millrace
+
+AUDIT_COLUMNS = ("at", "who", "role", "from", "tenant", "action", "subject", "outcome", "request")
+USAGE_COLUMNS = {
+    "day": "day",
+    "accepted": "rows_accepted",
+    "rejected": "rows_rejected",
+    "bytes": "bytes",
+    "imports": "imports",
+    "appends": "appends",
+    "chunks": "chunks",
+    "storage": "storage_bytes",
+    "refused": "refused",
+}
+OnlyTenant = Annotated[str | None, typer.Option("--tenant", help="Only of this tenant.", show_default=False)]
+app = typer.Typer()
 
 
-def audit(session: Session, tenant: str | None, limit: int) -> None:
-    with Millrace.from_home(session.home) as connection:
-        found = connection.audit.list(tenant, limit=limit)
+@app.command("audit")
+def audit(
+    context: typer.Context,
+    tenant: OnlyTenant = None,
+    limit: Annotated[int, typer.Option(help="How many of the latest.", min=1, max=1000)] = 50,
+) -> None:
+    """Show who changed what, when and from where."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.audit.list(tenant, limit=limit)
+    answer_all(session, AUDIT_COLUMNS, found, lambda entry: [entry[name] or "" for name in AUDIT_COLUMNS])
+
+
+@app.command("usage")
+def usage(
+    context: typer.Context,
+    tenant: OnlyTenant = None,
+    days: Annotated[int, typer.Option(help="How many of the latest days.", min=1, max=400)] = 7,
+) -> None:
+    """Show what a tenant used by day.
+
+    Also what was agreed, and why it lags behind if it does."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.usage.show(of_tenant(platform, tenant), days=days)
     if session.json:
-        for entry in found:
-            print_json(entry)
-        return
-    columns = ("at", "who", "role", "from", "tenant", "action", "subject", "outcome", "request")
-    print_table(columns, [tuple(entry[name] or "" for name in columns) for entry in found])
-
-
-def usage(session: Session, tenant: str | None, days: int) -> None:
-    with Millrace.from_home(session.home) as connection:
-        found = connection.usage.show(of_tenant(connection, tenant), days=days)
-    if session.json:
-        print_json(found)
-        return
-    columns = (
-        "day",
-        "rows_accepted",
-        "rows_rejected",
-        "bytes",
-        "imports",
-        "appends",
-        "chunks",
-        "storage_bytes",
-        "refused",
-    )
-    names = ("day", "accepted", "rejected", "bytes", "imports", "appends", "chunks", "storage", "refused")
-    print_table(names, [tuple("" if day[one] is None else day[one] for one in columns) for day in found["days"]])
+        return print_json(found)
+    rows = [["" if day[field] is None else day[field] for field in USAGE_COLUMNS.values()] for day in found["days"]]
+    print_table(tuple(USAGE_COLUMNS), rows)
     agreed = ", ".join(f"{name} {limit:,}" for name, limit in found["quotas"].items() if limit is not None)
     lag = found["lag"]
     print(f"quotas: {agreed or 'none'}")

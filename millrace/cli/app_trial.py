@@ -1,58 +1,73 @@
-"""The `app test` command: a program and files in, what it does well and what not out."""
+"""The command `app test`: a program and files in; what it does well and what not out."""
 
 import shlex
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from millrace.cli.declarations import read_declarations
-from millrace.cli.printing import print_json, printable
+from millrace.cli.printing import answer, printable
 from millrace.cli.session import EXIT_FAILED, Session
-from millrace.manage.trial import Check, Trial
 from millrace.model.errors import Clash, Invalid
 
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the user asked for. `declarations`: of the tenant's tables; `env`: NAME=VALUE each; `out`: where to keep it."""
-
-    command: tuple[str, ...]
-    given: Path
-    declarations: tuple[Path, ...]
-    env: tuple[str, ...]
-    stream: bool
-    seconds: float
-    out: Path | None
+if TYPE_CHECKING:
+    from millrace.manage.trial import Check
 
 
-def run(session: Session, order: Order) -> int:
-    words = tuple(shlex.split(order.command[0])) if len(order.command) == 1 else order.command
-    # A program that is named by its path is meant from here, not from where it runs.
-    here = Path(words[0])
-    program = (str(here.resolve()), *words[1:]) if here.is_file() else words
-    declared = read_declarations(list(order.declarations), "client") if order.declarations else []
+def try_program(
+    context: typer.Context,
+    command: Annotated[
+        list[str], typer.Argument(metavar="COMMAND", help="The program and its words.", show_default=False)
+    ],
+    given: Annotated[
+        Path, typer.Option("--in", help="Files for its `in`.", exists=True, file_okay=False, show_default=False)
+    ],
+    declarations: Annotated[
+        list[Path] | None, typer.Option("--tables", help="Declarations of the tenant's tables.", show_default=False)
+    ] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="As in the agreement's app.env.", show_default=False)
+    ] = None,
+    stream: Annotated[bool, typer.Option("--stream", help="It runs until it is told to stop.")] = False,
+    seconds: Annotated[float, typer.Option(help="How long it may take.", min=0.1)] = 60.0,
+    out: Annotated[Path | None, typer.Option(help="Keep what it wrote in this folder.", show_default=False)] = None,
+) -> None:
+    """Try a program: does it keep to the contract?
+
+    Without a platform. It is run twice, and once killed; exit 1 if a check fails."""
+    # The managers of client apps take long to import.
+    from millrace.manage.trial import Trial  # noqa: PLC0415
+
+    declared = read_declarations(declarations, "client") if declarations else []
     tables = tuple(each.table for each in declared if each.table)
-    if order.out is not None and order.out.exists() and any(order.out.iterdir()):
-        raise Clash(f"{order.out} is not empty.", remedy="Name a folder that is not there yet.")
+    if out is not None and out.exists() and any(out.iterdir()):
+        raise Clash(f"{out} is not empty.", remedy="Name a folder that is not there yet.")
+    environ = _environ(env or [])
     with tempfile.TemporaryDirectory(prefix="millrace-app-") as scratch:
-        folder = order.out or Path(scratch)
-        trial = Trial(program, order.given, folder, tables, order.stream, order.seconds, _environ(order.env))
-        failed = sum([_say(session, check) for check in trial.checks()])
-    return EXIT_FAILED if failed else 0
+        trial = Trial(_program(command), given, out or Path(scratch), tables, stream, seconds, environ)
+        failed = [check for check in trial.checks() if _has_failed(context.obj, check)]
+    raise typer.Exit(EXIT_FAILED if failed else 0)
 
 
-def _environ(given: tuple[str, ...]) -> dict[str, str]:
-    pairs = [one.partition("=") for one in given]
+def _program(command: list[str]) -> tuple[str, ...]:
+    """A program that is named by its path is resolved here, not in the folder where it runs."""
+    words = shlex.split(command[0]) if len(command) == 1 else command
+    here = Path(words[0])
+    return (str(here.resolve()) if here.is_file() else words[0], *words[1:])
+
+
+def _environ(given: list[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
     if wrong := [name for name, equals, _ in pairs if not name or not equals]:
         raise Invalid(f"{wrong[0]!r} sets no variable.", remedy="Write --env NAME=VALUE.")
     return {name: value for name, _, value in pairs}
 
 
-def _say(session: Session, check: Check) -> bool:
-    """Whether it failed."""
-    if session.json:
-        print_json({"check": check.name, "ok": check.ok, "found": check.found})
-    else:
-        mark = "ok " if check.ok else "?? " if check.ok is None else "BAD"
-        print(f"{mark} {check.name:<13} {printable(check.found)}", flush=True)
+def _has_failed(session: Session, check: "Check") -> bool:
+    """Shows the check as well."""
+    mark = "ok " if check.ok else "?? " if check.ok is None else "BAD"
+    document = {"check": check.name, "ok": check.ok, "found": check.found}
+    answer(session, document, f"{mark} {check.name:<13} {printable(check.found)}")
     return check.ok is False

@@ -1,32 +1,38 @@
-"""The commands about client apps: list, run, runs, files, logs."""
+"""The group `app`: client apps, the tenants' programs."""
 
 import sys
 import time
-from typing import Any
+from typing import Annotated, Any
 
-from millrace.cli.printing import print_json, print_table
+import typer
+
+from millrace.cli import app_trial
+from millrace.cli.arguments import TenantName
+from millrace.cli.printing import answer, answer_all, print_json, print_table
 from millrace.cli.session import EXIT_FAILED, Session
-from millrace.client import Millrace
 from millrace.client.apps import AppClient
 from millrace.model.errors import Missing, Unavailable
 
 LOOK_SECONDS = 0.2
 BEGIN_SECONDS = 60.0
 OVER = ("succeeded", "failed", "interrupted")
+Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Default: the latest.", show_default=False)]
+app = typer.Typer(help="Client apps: the tenants' programs.")
 
 
-def show_all(session: Session) -> None:
-    with Millrace.from_home(session.home) as connection:
-        found = connection.apps.list()
+@app.command("list")
+def list_(context: typer.Context) -> None:
+    """List the client apps, how they do and how apart they run."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.apps.list()
     if session.json:
-        print_json(found)
-        return
+        return print_json(found)
     rows = [_app_row(item) for item in found["items"]]
     print_table(("tenant", "mode", "schedule", "state", "run", "next run"), rows)
     backend = found["backend"]
     if backend is None:
-        print("The ingestion managers do not answer: see the log managers.log.", file=sys.stderr)
-        return
+        return print("The ingestion managers do not answer: see the log managers.log.", file=sys.stderr)
     print(f"limits by {backend['limits']}; out is watched by {backend['watching']}", file=sys.stderr)
     if backend["confinement"]["warning"]:
         print(f"warning: {backend['confinement']['warning']}", file=sys.stderr)
@@ -40,17 +46,22 @@ def _app_row(item: dict[str, Any]) -> tuple[object, ...]:
     return item["tenant"], mode, cron, status.get("state"), status.get("run"), status.get("next_run_at")
 
 
-def run(session: Session, tenant: str, wait: bool) -> int:
-    with Millrace.from_home(session.home) as connection:
-        apps = connection.apps
-        before = {each["id"] for each in apps.runs(tenant)}
-        apps.run(tenant)
+@app.command("run")
+def run(
+    context: typer.Context,
+    tenant: TenantName,
+    wait: Annotated[bool, typer.Option("--wait", help="Until its files are imported; exit 1 if any failed.")] = False,
+) -> None:
+    """Run a batch app now, beside its schedule."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        before = {each["id"] for each in platform.apps.runs(tenant)}
+        platform.apps.run(tenant)
         if not wait:
-            _say(session, {"tenant": tenant, "asked": True}, f"A run for {tenant} is asked for.")
-            return 0
-        ended = _ended(apps, tenant, before)
-    _say(session, ended, _run_line(ended))
-    return 0 if ended["state"] == "succeeded" and not ended["files"]["failed"] else EXIT_FAILED
+            return answer(session, {"tenant": tenant, "asked": True}, f"A run for {tenant} is asked for.")
+        ended = _ended(platform.apps, tenant, before)
+    answer(session, ended, _run_line(ended))
+    raise typer.Exit(0 if ended["state"] == "succeeded" and not ended["files"]["failed"] else EXIT_FAILED)
 
 
 def _ended(apps: AppClient, tenant: str, before: set[str]) -> dict[str, Any]:
@@ -67,62 +78,70 @@ def _ended(apps: AppClient, tenant: str, before: set[str]) -> dict[str, Any]:
     return document
 
 
-def runs(session: Session, tenant: str, limit: int) -> None:
-    with Millrace.from_home(session.home) as connection:
-        found = connection.apps.runs(tenant, limit=limit)
-    if session.json:
-        for one in found:
-            print_json(one)
-        return
-    columns = ("run", "cause", "state", "code", "started", "ended", "done", "failed", "rows")
-    print_table(columns, [_run_row(one) for one in found])
+def _run_line(run: dict[str, Any]) -> str:
+    files, rows = run["files"], run["rows"]["read"]
+    code = "" if run["exit_code"] in (0, None) else f" with code {run['exit_code']}"
+    return f"{run['id']} {run['state']}{code}; files: {files['done']} done, {files['failed']} failed; {rows} rows"
 
 
-def _run_row(one: dict[str, Any]) -> tuple[object, ...]:
-    known = (one[name] for name in ("id", "cause", "state", "exit_code", "started_at", "ended_at"))
-    return *known, one["files"]["done"], one["files"]["failed"], one["rows"]["read"]
+@app.command("runs")
+def runs(
+    context: typer.Context,
+    tenant: TenantName,
+    limit: Annotated[int, typer.Option(help="How many.", min=1, max=200)] = 20,
+) -> None:
+    """List the latest runs."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.apps.runs(tenant, limit=limit)
+    headers = ("run", "cause", "state", "code", "started", "ended", "done", "failed", "rows")
+    answer_all(session, headers, found, _run_row)
 
 
-def files(session: Session, tenant: str, run_id: str | None) -> None:
-    with Millrace.from_home(session.home) as connection:
-        apps = connection.apps
-        found = apps.files(tenant, run_id or _latest(apps, tenant))
-    if session.json:
-        for one in found:
-            print_json(one)
-        return
-    rows = [
-        (
-            one["file"],
-            one["table"],
-            one["import"],
-            one["state"],
-            one["rows"]["accepted"],
-            one["rows"]["rejected"],
-            _why(one),
-        )
-        for one in found
-    ]
-    print_table(("file", "table", "import", "state", "accepted", "rejected", "why"), rows)
+def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
+    known = (run[name] for name in ("id", "cause", "state", "exit_code", "started_at", "ended_at"))
+    return *known, run["files"]["done"], run["files"]["failed"], run["rows"]["read"]
 
 
-def _why(report: dict[str, Any]) -> str:
-    error = report["error"]
-    return f"{error['message']} {error['remedy']}".strip() if error else ""
+@app.command("files")
+def files(context: typer.Context, tenant: TenantName, run: Run = None) -> None:
+    """Show what became of the files of a run."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.apps.files(tenant, run or _latest(platform.apps, tenant))
+    headers = ("file", "table", "import", "state", "accepted", "rejected", "why")
+    answer_all(session, headers, found, _file_row)
 
 
-def logs(session: Session, tenant: str, run_id: str | None, name: str | None, tail: int) -> None:
-    """Of a program's two outputs, the second one on standard error."""
-    with Millrace.from_home(session.home) as connection:
-        apps = connection.apps
-        run_id = run_id or _latest(apps, tenant)
+def _file_row(file: dict[str, Any]) -> tuple[object, ...]:
+    error, rows = file["error"], file["rows"]
+    why = f"{error['message']} {error['remedy']}".strip() if error else ""
+    known = (file[name] for name in ("file", "table", "import", "state"))
+    return *known, rows["accepted"], rows["rejected"], why
+
+
+@app.command("logs")
+def logs(
+    context: typer.Context,
+    tenant: TenantName,
+    run: Run = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="stdout.log, stderr.log, files/NAME …; default: both of the first.", show_default=False),
+    ] = None,
+    tail: Annotated[int, typer.Option(help="At most so many of the last bytes of each.", min=1)] = 1 << 20,
+) -> None:
+    """Show what a run wrote to its output and logs."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        run = run or _latest(platform.apps, tenant)
+        document = platform.apps.show_run(tenant, run)
         if session.json:
-            print_json(apps.show_run(tenant, run_id))
-            return
-        kept = {log["name"] for log in apps.show_run(tenant, run_id)["logs"]}
+            return print_json(document)
+        kept = {log["name"] for log in document["logs"]}
         for each in [name] if name else sorted({"stdout.log", "stderr.log"} & kept, reverse=True):
             stream = sys.stderr if each.startswith("stderr") else sys.stdout
-            for piece in apps.log(tenant, run_id, each, tail_bytes=tail):
+            for piece in platform.apps.log(tenant, run, each, tail_bytes=tail):
                 stream.buffer.write(piece)
             stream.flush()
 
@@ -134,14 +153,4 @@ def _latest(apps: AppClient, tenant: str) -> str:
     return str(found[0]["id"])
 
 
-def _run_line(one: dict[str, Any]) -> str:
-    files, rows = one["files"], one["rows"]["read"]
-    code = "" if one["exit_code"] in (0, None) else f" with code {one['exit_code']}"
-    return f"{one['id']} {one['state']}{code}; files: {files['done']} done, {files['failed']} failed; {rows} rows"
-
-
-def _say(session: Session, document: dict[str, Any], line: str) -> None:
-    if session.json:
-        print_json(document)
-    else:
-        print(line, flush=True)
+app.command("test")(app_trial.try_program)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-import yaml
 
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
@@ -57,6 +56,9 @@ def _files(path: Path) -> Iterator[Path]:
 
 
 def _documents(file: Path) -> Iterator[dict[str, Any]]:
+    # Help does not need it, and it takes long to import.
+    import yaml  # noqa: PLC0415
+
     try:
         text = file.read_text(encoding="utf-8-sig")
         parsed = [json.loads(text)] if file.suffix.lower() == ".json" else list(yaml.safe_load_all(text))

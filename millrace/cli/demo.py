@@ -1,6 +1,6 @@
-"""The `demo` command: a platform, two tenants, a million rows, and a check that every number adds up.
+"""The command demo: a platform, two tenants, a million rows, and a check that every number adds up.
 
-Out comes 0, or 1 with what does not add up."""
+Exits with 0, or with 1 and what does not add up."""
 
 import sys
 import tempfile
@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from millrace.cli.applying import apply_one
+import typer
+
 from millrace.cli.board import board_for
 from millrace.cli.child import Running, running_platform
 from millrace.cli.declarations import read_declarations
-from millrace.cli.importing import follow
-from millrace.cli.inspecting import show_rejected
+from millrace.cli.declaring import apply_one
+from millrace.cli.following import follow
 from millrace.cli.printing import LEDGER, exact, ledger_row, print_json, print_table
-from millrace.cli.samples import Sample, review_sample, speed_sample
+from millrace.cli.rejected import show_rejected
 from millrace.cli.session import EXIT_FAILED, Session
 from millrace.cli.tracks import Track
 from millrace.cli.uploading import FileUploads
@@ -25,19 +27,31 @@ from millrace.client import Millrace, Submission
 from millrace.client.documents import ImportDocument
 from millrace.model.errors import Missing
 
+if TYPE_CHECKING:
+    from millrace.cli.samples import Sample
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN_REJECTS = 3
+app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
     """A sample and what became of its files, in the same order."""
 
-    sample: Sample
+    sample: "Sample"
     documents: list[ImportDocument]
 
 
-def run(session: Session, once: bool) -> int:
+@app.command("demo")
+def demo(
+    context: typer.Context,
+    once: Annotated[bool, typer.Option("--once", help="Check the numbers, stop everything and exit.")] = False,
+) -> None:
+    """See it work: two sample tenants, a million rows.
+
+    Starts a platform in --home, else in a temporary folder; Ctrl-C stops it."""
+    session: Session = context.obj
     if not EXAMPLES.is_dir():
         raise Missing(
             f"The demo's documents are not at {EXAMPLES}.", remedy="Run the demo from a clone of the repository."
@@ -49,9 +63,10 @@ def run(session: Session, once: bool) -> int:
         making = _InBackground(files)
         running = stack.enter_context(running_platform(home.expanduser().absolute()))
         _say(session, f"Ready after {running.startup_seconds:.1f} s at {running.url}")
-        connection = stack.enter_context(Millrace.from_home(running.home))
-        failures = _show(session, connection, making.samples())
-        return _serve(session, running, failures, once)
+        platform = stack.enter_context(Millrace.from_home(running.home))
+        failures = _show(session, platform, making.samples())
+        code = _serve(session, running, failures, once)
+    raise typer.Exit(code)
 
 
 class _InBackground:
@@ -65,61 +80,64 @@ class _InBackground:
 
     def _make(self, folder: Path) -> None:
         try:
+            # Arrow takes long to import, and help does not need it.
+            from millrace.cli.samples import review_sample, speed_sample  # noqa: PLC0415
+
             self._made += [speed_sample(folder), review_sample(folder)]
         except Exception as failed:
             self._failed = failed
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> "list[Sample]":
         self._thread.join()
         if self._failed is not None:
             raise self._failed
         return self._made
 
 
-def _show(session: Session, connection: Millrace, samples: list[Sample]) -> list[str]:
+def _show(session: Session, platform: Millrace, samples: "list[Sample]") -> list[str]:
     """The whole story; what does not add up."""
     for declaration in read_declarations([EXAMPLES]):
-        apply_one(connection, declaration)
+        apply_one(platform, declaration)
         _say(session, f"Declared {declaration.name}")
-    imported = _import(session, connection, samples)
+    imported = _import(session, platform, samples)
     if not session.json:
         rows = [(f"{d['tenant']}/{d['table']}", *ledger_row(d)[1:]) for each in imported for d in each.documents]
         print_table(("table", *LEDGER[1:]), rows)
     for each in imported:
-        _tell(session, connection, each)
-    failures = [failure for each in imported for failure in _contradictions(connection, each)]
+        _tell(session, platform, each)
+    failures = [failure for each in imported for failure in _contradictions(platform, each)]
     if session.json:
         documents = [document for each in imported for document in each.documents]
         print_json({"ok": not failures, "failures": failures, "imports": documents})
     return failures
 
 
-def _import(session: Session, connection: Millrace, samples: list[Sample]) -> list[Imported]:
+def _import(session: Session, platform: Millrace, samples: "list[Sample]") -> list[Imported]:
     """Both tenants at once, each tenant's files in order."""
     tracks = [
         [Track(file.path.name, file.path, sample.tenant, sample.table) for file in sample.files] for sample in samples
     ]
     for sample, of_sample in zip(samples, tracks, strict=True):
-        FileUploads(connection, Submission(sample.tenant, sample.table), of_sample).start()
+        FileUploads(platform, Submission(sample.tenant, sample.table), of_sample).start()
     together = [track for of_sample in tracks for track in of_sample]
     with board_for(together, quiet=session.json) as board:
-        follow(connection, together, board)
+        follow(platform, together, board)
     return [Imported(s, [track.final_document() for track in of]) for s, of in zip(samples, tracks, strict=True)]
 
 
-def _tell(session: Session, connection: Millrace, imported: Imported) -> None:
+def _tell(session: Session, platform: Millrace, imported: Imported) -> None:
     if session.json:
         return
     sample, first = imported.sample, imported.documents[0]
     print(f"\nSome of the {first['rows']['rejected']:,} rejected rows of {sample.files[0].path.name}:")
-    for row in connection.rejected.list(first["id"], limit=SHOWN_REJECTS):
+    for row in platform.rejected.list(first["id"], limit=SHOWN_REJECTS):
         show_rejected(row)
     print(f"\n> {sample.question}")
-    result = connection.query(sample.question)
+    result = platform.query(sample.question)
     print_table([column["name"] for column in result["columns"]], result["rows"], show=exact)
 
 
-def _contradictions(connection: Millrace, imported: Imported) -> Iterator[str]:
+def _contradictions(platform: Millrace, imported: Imported) -> Iterator[str]:
     sample = imported.sample
     for file, document in zip(sample.files, imported.documents, strict=True):
         name = f"{sample.tenant}/{sample.table} {file.path.name}"
@@ -129,11 +147,11 @@ def _contradictions(connection: Millrace, imported: Imported) -> Iterator[str]:
         expected = {"read": file.rows, "accepted": file.rows - len(file.bad), "rejected": len(file.bad), "ignored": 0}
         if document["rows"] != expected:
             yield f"{name}: counted {document['rows']}, expected {expected}"
-        rejected = [row["row"] for row in connection.rejected.list(document["id"])]
+        rejected = [row["row"] for row in platform.rejected.list(document["id"])]
         if rejected != list(file.bad):
             wrong = sorted(set(rejected) ^ set(file.bad))[:5]
             yield f"{name}: rejected {len(rejected)} rows, expected {len(file.bad)}; they differ at rows {wrong}"
-    answers = connection.query(sample.question)["rows"]
+    answers = platform.query(sample.question)["rows"]
     if answers != [sample.answer]:
         yield f"{sample.tenant}/{sample.table}: the query gives {answers}, expected {[sample.answer]}"
 

@@ -1,4 +1,4 @@
-"""The `doctor` command: every check says what it found and, where that is not well, what to do."""
+"""The command doctor: every check shows what it found and, where that is not well, what to do."""
 
 import os
 import shutil
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from millrace.cli.printing import print_json
+import typer
+
+from millrace.cli.printing import answer
 from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, Session
 from millrace.client import Millrace
 from millrace.client.endpoint import default_home
@@ -18,6 +20,7 @@ from millrace.model.errors import MillraceError, Unavailable
 LEAST_FREE_BYTES = 2 << 30
 NEEDED_JARS = ("kafka", "spark")
 T = TypeVar("T")
+app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +33,18 @@ class Check:
     exit_code: int = 0
 
 
-def run(session: Session) -> int:
+@app.command("doctor")
+def doctor(context: typer.Context) -> None:
+    """Check this machine and the platform.
+
+    Java, jars, disk, home and every part of the platform, each with what to do about it."""
+    session: Session = context.obj
     home = (session.home or default_home()).expanduser()
     worst = 0
     for check in _checks(session, home):
         worst = EXIT_FAILED if EXIT_FAILED in (worst, check.exit_code) else max(worst, check.exit_code)
-        _say(session, check)
-    return worst
+        _report(session, check)
+    raise typer.Exit(worst)
 
 
 def _checks(session: Session, home: Path) -> Iterator[Check]:
@@ -86,31 +94,29 @@ def _existing(path: Path) -> Path:
 
 def _platform(session: Session) -> Iterator[Check]:
     try:
-        connection = Millrace.from_home(session.home)
+        platform = session.connect()
     except MillraceError as failed:
         code = EXIT_UNREACHABLE if isinstance(failed, Unavailable) else EXIT_FAILED
         yield Check("platform", failed.message, failed.remedy, code)
         return
-    with connection:
-        answered = _asked(
-            "platform", connection.health, lambda health: f"{health['status']} at {connection.endpoint.url}"
-        )
+    with platform:
+        answered = _asked("platform", platform.health, lambda health: f"{health['status']} at {platform.endpoint.url}")
         yield answered
         if answered.exit_code:
             return
-        for part, state in connection.health()["parts"].items():
+        for part, state in platform.health()["parts"].items():
             well = state == "ok"
             yield Check(
                 part, str(state), "" if well else "See the logs folder of the home.", 0 if well else EXIT_FAILED
             )
-        yield _asked("token", connection.tenants.list, lambda tenants: f"accepted; {len(tenants)} tenants visible")
-        yield _client_apps(connection)
+        yield _asked("token", platform.tenants.list, lambda tenants: f"accepted; {len(tenants)} tenants visible")
+        yield _client_apps(platform)
 
 
-def _client_apps(connection: Millrace) -> Check:
-    """How apart the tenants' programs run is worth a warning, and no failure of the platform."""
+def _client_apps(platform: Millrace) -> Check:
+    """Weak isolation of the tenants' programs is a warning, not a failure of the platform."""
     try:
-        found = connection.apps.list()
+        found = platform.apps.list()
     except MillraceError as failed:
         return Check("client apps", failed.message, failed.remedy)
     backend = found["backend"]
@@ -122,13 +128,9 @@ def _client_apps(connection: Millrace) -> Check:
     return Check("client apps", means, backend["confinement"]["warning"] or "")
 
 
-def _say(session: Session, check: Check) -> None:
+def _report(session: Session, check: Check) -> None:
     well = check.exit_code == 0
-    if session.json:
-        print_json({"check": check.name, "ok": well, "found": check.found, "remedy": check.remedy})
-        return
     mark = "ok " if well and not check.remedy else "?? " if well else "BAD"
-    print(
-        f"{mark} {check.name:<11} {check.found}" + (f"\n                {check.remedy}" if check.remedy else ""),
-        flush=True,
-    )
+    remedy = f"\n                {check.remedy}" if check.remedy else ""
+    document = {"check": check.name, "ok": well, "found": check.found, "remedy": check.remedy}
+    answer(session, document, f"{mark} {check.name:<11} {check.found}{remedy}")

@@ -1,47 +1,66 @@
-"""The `infer` command: a file in, a declaration for `millrace apply` out; what it is drawn from on standard error."""
+"""The command infer: a file in, a declaration for `millrace apply` out; what it is based on goes to standard error."""
 
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import Session
-from millrace.cli.yaml_text import to_yaml
-from millrace.infer.proposing import Proposal, propose
+
+if TYPE_CHECKING:
+    from millrace.infer.proposing import Proposal
 
 _FORMATS = (".yaml", ".yml", ".json")
+app = typer.Typer()
 
 
-def run(session: Session, path: Path, name: str | None, out: Path | None) -> None:
-    if not path.is_file():
-        raise typer.BadParameter(f"{path} is not a file.")
+@app.command("infer")
+def infer(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="CSV, JSON Lines, Avro or Parquet.", show_default=False)],
+    name: Annotated[str | None, typer.Option(help="The table's name. Default: the file's.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the declaration to a .yaml or .json file.", show_default=False)
+    ] = None,
+) -> None:
+    """Propose a table's declaration from a file.
+
+    File type, dialect, column types, what may be null and the likely primary key; needs no platform."""
+    # What judges takes long to import.
+    from millrace.infer.proposing import propose  # noqa: PLC0415
+
+    session: Session = context.obj
+    if not file.is_file():
+        raise typer.BadParameter(f"{file} is not a file.")
     if out is not None and out.suffix.lower() not in _FORMATS:
         raise typer.BadParameter(f"{out} should end in {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}.")
-    proposal = propose(path, name)
+    proposal = propose(file, name)
     if out is not None:
-        out.write_text(_written(proposal, path, as_json=out.suffix.lower() == ".json"), encoding="utf-8")
+        out.write_text(_written(proposal, file, as_json=out.suffix.lower() == ".json"), encoding="utf-8")
     if session.json:
-        print_json(_document(proposal, path))
-        return
+        return print_json(_document(proposal, file))
     if out is None:
-        print(_written(proposal, path, as_json=False), end="")
+        print(_written(proposal, file, as_json=False), end="")
     for remark in _remarks(proposal):
         print(printable(remark), file=sys.stderr)
     if out is not None:
         print(f"Written to {out}; declare it with `millrace apply -f {out} --tenant TENANT`.", file=sys.stderr)
 
 
-def _written(proposal: Proposal, path: Path, *, as_json: bool) -> str:
+def _written(proposal: "Proposal", path: Path, *, as_json: bool) -> str:
     if as_json:
         return json.dumps(proposal.document, indent=2) + "\n"
+    from millrace.cli.yaml_text import to_yaml  # noqa: PLC0415
+
     comments = [f"# Proposed from {path.name!r}.", *(f"# {remark}" for remark in _remarks(proposal))]
     return "\n".join(map(printable, comments)) + "\n" + to_yaml(proposal.document, compact=True)
 
 
-def _remarks(proposal: Proposal) -> Iterator[str]:
+def _remarks(proposal: "Proposal") -> Iterator[str]:
     checked = proposal.checked
     packed = f" ({proposal.compression})" if proposal.compression else ""
     whole = "all" if checked.is_whole else "the first"
@@ -50,15 +69,15 @@ def _remarks(proposal: Proposal) -> Iterator[str]:
         f"{checked.rows - checked.failed:,} of {whole} {checked.rows:,} rows."
     )
     for reason in checked.reasons:
-        told = f": {reason.examples[0].message}" if reason.examples else ""
-        yield f"{reason.rows:,} rows would be rejected whatever is declared [{reason.rule}]{told}."
+        example = f": {reason.examples[0].message}" if reason.examples else ""
+        yield f"{reason.rows:,} rows would be rejected whatever is declared [{reason.rule}]{example}."
     for name, why in checked.draft.left_out.items():
         yield f"Column {name!r} is left out: it {why}."
     if not proposal.document["primary_key"]:
         yield "No primary key was found: rows would be appended, and a row sent again would be there twice."
 
 
-def _document(proposal: Proposal, path: Path) -> dict[str, object]:
+def _document(proposal: "Proposal", path: Path) -> dict[str, object]:
     checked = proposal.checked
     return {
         "file": path.name,

@@ -1,47 +1,44 @@
-"""Commands about a tenant's key: show, rotate, destroy after a confirmation."""
+"""The group `tenant key`: the key that seals a tenant's rows."""
 
-import sys
 from typing import Any
 
 import typer
 
-from millrace.cli.printing import print_json
-from millrace.cli.session import EXIT_FAILED, Session
-from millrace.client import Millrace
+from millrace.cli.arguments import Confirm, TenantName, refuse_unconfirmed
+from millrace.cli.printing import answer
+from millrace.cli.session import Session
+
+app = typer.Typer(help="Show, rotate or destroy the key that seals a tenant's rows on their way.")
 
 
-def show(session: Session, tenant: str) -> None:
-    with Millrace.from_home(session.home) as connection:
-        found = connection.keys.show(tenant)
-    if session.json:
-        print_json(found)
-        return
-    print(f"{tenant}: {_named(found['key'])}; it wraps {found['data_keys']:,} data keys")
-    print("what comes in is sealed" if found["encryption"] else "the agreement does not ask for encryption")
+@app.command("show")
+def show(context: typer.Context, tenant: TenantName) -> None:
+    """Who keeps the tenant's key, and its version."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.keys.show(tenant)
+    sealed = "what comes in is sealed" if found["encryption"] else "the agreement does not ask for encryption"
+    answer(session, found, f"{tenant}: {_named(found['key'])}; it wraps {found['data_keys']:,} data keys\n{sealed}")
 
 
-def rotate(session: Session, tenant: str) -> None:
-    with Millrace.from_home(session.home) as connection:
-        done = connection.keys.rotate(tenant)
-    if session.json:
-        print_json(done)
-    else:
-        print(f"{tenant}: {_named(done['key'])}; {done['rewrapped']:,} data keys wrapped anew")
+@app.command("rotate")
+def rotate(context: typer.Context, tenant: TenantName) -> None:
+    """Make a new version and wrap every data key by it; no data is touched."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        done = platform.keys.rotate(tenant)
+    answer(session, done, f"{tenant}: {_named(done['key'])}; {done['rewrapped']:,} data keys wrapped anew")
 
 
-def destroy(session: Session, tenant: str, confirm: str | None) -> int:
-    if confirm is None and sys.stdin.isatty():
-        confirm = typer.prompt(f"Nobody can read again what it sealed. Type {tenant} to destroy its key")
-    if confirm != tenant:
-        print(f"Not destroyed: --confirm {tenant} is missing.", file=sys.stderr)
-        return EXIT_FAILED
-    with Millrace.from_home(session.home) as connection:
-        done = connection.keys.destroy(tenant, confirm=confirm)
-    if session.json:
-        print_json(done)
-    else:
-        print(f"{tenant}: {_named(done['key'])} destroyed, certain {done['destroyed']}")
-    return 0
+@app.command("destroy")
+def destroy(context: typer.Context, tenant: TenantName, confirm: Confirm = None) -> None:
+    """Make unreadable, for good, what the key sealed: rejected rows, copies in Kafka, staged files."""
+    session: Session = context.obj
+    warning = f"Nobody can read again what it sealed. Type {tenant} to destroy its key"
+    refuse_unconfirmed(tenant, confirm, warning, "destroyed")
+    with session.connect() as platform:
+        done = platform.keys.destroy(tenant, confirm=tenant)
+    answer(session, done, f"{tenant}: {_named(done['key'])} destroyed, certain {done['destroyed']}")
 
 
 def _named(key: dict[str, Any] | None) -> str:

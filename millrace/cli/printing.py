@@ -1,16 +1,15 @@
-"""How commands speak on standard output: tables on a terminal, aligned lines in a pipe, JSON when asked for."""
+"""How commands answer on standard output: tables on a terminal, aligned lines in a pipe, JSON when asked for."""
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from millrace.cli.session import Session
 from millrace.client.documents import ImportDocument
+
+T = TypeVar("T")
 
 LEDGER = ("import", "file", "state", "read", "accepted", "rejected", "ignored", "durable", "seconds", "rows/s")
 _CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160))}
@@ -18,6 +17,24 @@ _CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 16
 
 def print_json(document: Any) -> None:
     print(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")), flush=True)
+
+
+def answer(session: Session, document: Any, line: str) -> None:
+    """The document for programs, the line for people."""
+    if session.json:
+        print_json(document)
+    else:
+        print(line, flush=True)
+
+
+def answer_all(
+    session: Session, headers: Sequence[str], documents: Iterable[T], row: Callable[[T], Sequence[object]]
+) -> None:
+    """One JSON object a line for programs, a table with a row for each document for people."""
+    if not session.json:
+        return print_table(headers, [row(document) for document in documents])
+    for document in documents:
+        print_json(document)
 
 
 def readable(cell: object) -> str:
@@ -30,7 +47,7 @@ def readable(cell: object) -> str:
 
 
 def exact(cell: object) -> str:
-    """For results: every digit, and null told from an empty text."""
+    """For results: every digit, and `null` unlike an empty text."""
     return "null" if cell is None else str(cell).lower() if isinstance(cell, bool) else str(cell)
 
 
@@ -42,25 +59,33 @@ def printable(text: str) -> str:
 def print_table(
     headers: Sequence[str], rows: Sequence[Sequence[object]], *, show: Callable[[object], str] = readable
 ) -> None:
-    """Columns whose every cell is a number are set to the right."""
+    """Columns that hold only numbers are aligned to the right."""
     numeric = [bool(rows) and all(isinstance(row[at], int | float) for row in rows) for at in range(len(headers))]
     cells = [[printable(show(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
-        table = Table(header_style="bold", box=None, pad_edge=False)
-        for header, right in zip(headers, numeric, strict=True):
-            table.add_column(header, justify="right" if right else "left", overflow="fold")
-        for row in cells:
-            table.add_row(*map(Text, row))
-        Console().print(table)
-        return
+        return _print_rich(headers, numeric, cells)
     widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
     for row in [list(headers), *cells]:
         fields = zip(row, widths, numeric, strict=True)
         print("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in fields).rstrip())
 
 
+def _print_rich(headers: Sequence[str], numeric: Sequence[bool], cells: Sequence[Sequence[str]]) -> None:
+    # Rich takes long to import, and only terminals need it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for header, right in zip(headers, numeric, strict=True):
+        table.add_column(header, justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
 def seconds_of(document: ImportDocument) -> float | None:
-    """How long an import took, or has taken by the platform's clock so far as it is known."""
+    """How long an import took by the platform's clock; None while it runs."""
     started, ended = document["started_at"], document["ended_at"]
     if started is None or ended is None:
         return None
@@ -68,7 +93,7 @@ def seconds_of(document: ImportDocument) -> float | None:
 
 
 def durable(document: ImportDocument) -> str:
-    """Per sink: durable chunks of those sent, and what is not as it should be."""
+    """Per sink: durable chunks of those sent, and how many are parked or refused."""
     parts = []
     for name, sink in document["sinks"].items():
         text = f"{name} {sink['durable_chunks']}/{document['chunks']['sent']}"

@@ -1,67 +1,80 @@
-"""The `stream` command: JSON Lines from standard input into a table as they come; rejected rows on standard error."""
+"""The command stream: JSON Lines from standard input into a table as they come; rejected rows on standard error."""
 
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
-from typing import BinaryIO
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
-from millrace.cli.importing import split_target
+import typer
+
+from millrace.cli.arguments import FailOnRejects, Target, split_target
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, Session
-from millrace.client import Millrace
 from millrace.client.backlog import without_first
-from millrace.client.sender import Sender
 from millrace.client.sender_summary import Rejected, Summary
 from millrace.model.streamed import MAX_FRAME_BYTES, count_rows, whole_rows
+
+if TYPE_CHECKING:
+    from millrace.client.sender import Sender
 
 BLOCK_BYTES = 256 << 10
 SHOWN_CHARACTERS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the user asked for."""
-
-    target: str
-    span: str | None = None
-    stream: str | None = None
-    fail_on_rejects: bool = False
+app = typer.Typer()
 
 
-def run(session: Session, order: Order) -> int:
-    tenant, table = split_target(order.target)
-    with Millrace.from_home(session.home) as platform:
-        show = _show_as_json if session.json else _show
-        stream = platform.rows.sender(tenant, table, name=order.stream, span=order.span, on_rejected=show)
+@app.command("stream")
+def stream(
+    context: typer.Context,
+    target: Target,
+    span: Annotated[str | None, typer.Option(help="The open span that the rows join.", show_default=False)] = None,
+    sender: Annotated[
+        str | None,
+        typer.Option(
+            help="The sender's name: begun again with the same input, rows that are in are passed over.",
+            show_default=False,
+        ),
+    ] = None,
+    former_name: Annotated[str | None, typer.Option("--stream", hidden=True)] = None,
+    fail_on_rejects: FailOnRejects = False,
+) -> None:
+    """Stream JSON Lines from standard input, as they come.
+
+    Rejected rows go to standard error; at the end every row sent is durable or rejected."""
+    session: Session = context.obj
+    show = _show_as_json if session.json else _show
+    with session.connect() as platform:
+        name = former_name if sender is None else sender
+        sending = platform.rows.sender(*split_target(target), name=name, span=span, on_rejected=show)
         try:
-            with stream:
-                _send(stream, blocks_of_rows(_blocks(sys.stdin.buffer)))
+            with sending:
+                _send(sending, blocks_of_rows(_blocks(sys.stdin.buffer)))
         except KeyboardInterrupt:
-            print(
-                f"Interrupted. Rows up to {stream.seq:,} are in; the same input with --stream {stream.name} goes on.",
-                file=sys.stderr,
-            )
-            return EXIT_INTERRUPTED
-        return _report(session, order, stream.summary)
+            goes_on = f"Rows up to {sending.seq:,} are in; the same input with --sender {sending.name} goes on."
+            print(f"Interrupted. {goes_on}", file=sys.stderr)
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    _report(session, target, sending.summary)
+    raise typer.Exit(_exit_code(sending.summary, fail_on_rejects))
 
 
-def _send(stream: Sender, blocks: Iterable[bytes]) -> None:
-    """What the platform already has of the stream is passed over: the input is the stream from its first row on."""
-    known = passed = stream.seq
+def _send(sender: "Sender", blocks: Iterable[bytes]) -> None:
+    """The input begins with the sender's first row; rows that the platform already has are passed over."""
+    known = passed = sender.seq
     if known:
-        print(f"Stream {stream.name}: {known:,} rows are in already and are passed over.", file=sys.stderr)
+        print(f"Sender {sender.name}: {known:,} rows are in already and are passed over.", file=sys.stderr)
     for rows in blocks:
         number = count_rows(rows) if passed else 0
         if passed and number <= passed:
             passed -= number
             continue
-        stream.send(without_first(rows, passed))
+        sender.send(without_first(rows, passed))
         passed = 0
 
 
 def _blocks(stream: BinaryIO) -> Iterator[bytes]:
-    """As they come: a slow input is not held back until a block is full."""
+    """As they come: rows of a slow input do not wait until a block is full."""
     read = getattr(stream, "read1", stream.read)
     while block := read(BLOCK_BYTES):
         yield block
@@ -97,14 +110,13 @@ def _show_as_json(rows: list[Rejected]) -> None:
         print(json.dumps(row, ensure_ascii=False), file=sys.stderr)
 
 
-def _report(session: Session, order: Order, summary: Summary) -> int:
+def _report(session: Session, target: str, summary: Summary) -> None:
     if session.json:
-        print_json(
-            {"stream": summary.sender, **{name: value for name, value in asdict(summary).items() if name != "sender"}}
-        )
+        counts = asdict(summary)
+        print_json({"stream": counts.pop("sender"), **counts})
     else:
         print(
-            f"{summary.sender} {order.target}: {summary.rows:,} rows sent, {summary.accepted:,} accepted, "
+            f"{summary.sender} {target}: {summary.rows:,} rows sent, {summary.accepted:,} accepted, "
             f"{summary.rejected:,} rejected, {summary.ignored:,} ignored; {summary.appends:,} appends; "
             f"last version {summary.version if summary.version is not None else '-'}"
         )
@@ -115,6 +127,9 @@ def _report(session: Session, order: Order, summary: Summary) -> int:
             )
     for failure in summary.failures:
         print(f"{failure['message']} {failure['remedy']}".rstrip(), file=sys.stderr)
+
+
+def _exit_code(summary: Summary, fail_on_rejects: bool) -> int:
     nothing_accepted = summary.rows > summary.unheard and not summary.accepted
-    bad = summary.failures or summary.ignored or nothing_accepted or (order.fail_on_rejects and summary.rejected)
+    bad = summary.failures or summary.ignored or nothing_accepted or (fail_on_rejects and summary.rejected)
     return EXIT_FAILED if bad else 0

@@ -1,88 +1,65 @@
-"""Commands about tenants as a whole: list, delete after a confirmation, restore, export as documents; and their schemas."""
+"""The group `tenant`: tenants as a whole."""
 
-import json
-import sys
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import typer
 
-from millrace.cli.printing import print_json, print_table
-from millrace.cli.session import EXIT_FAILED, Session
-from millrace.cli.yaml_text import to_yaml
-from millrace.client import Millrace
+from millrace.cli import keys
+from millrace.cli.arguments import Confirm, TenantName, refuse_unconfirmed
+from millrace.cli.printing import answer, answer_all, print_json
+from millrace.cli.session import Session
+
+app = typer.Typer(help="List tenants, delete them, bring them back.")
+app.add_typer(keys.app, name="key")
 
 
-def show(session: Session) -> None:
-    with Millrace.from_home(session.home) as connection:
-        found = connection.tenants.list()
-    if session.json:
-        for tenant in found:
-            print_json(tenant)
-        return
-    rows = [(one["name"], one["revision"], one.get("restorable_until") or "") for one in found]
-    print_table(("tenant", "revision", "deleted, restorable until"), rows)
+@app.command("list")
+def list_(context: typer.Context) -> None:
+    """List tenants with the revision of their agreement."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.tenants.list()
+    headers = ("tenant", "revision", "deleted, restorable until")
+    answer_all(session, headers, found, lambda each: (each["name"], each["revision"], each.get("restorable_until", "")))
 
 
-def delete(session: Session, tenant: str, confirm: str | None, grace_days: int) -> int:
-    if confirm is None and sys.stdin.isatty():
-        confirm = typer.prompt(f"Type {tenant} to delete it")
-    if confirm != tenant:
-        print(f"Not deleted: --confirm {tenant} is missing.", file=sys.stderr)
-        return EXIT_FAILED
-    with Millrace.from_home(session.home) as connection:
-        answer = connection.tenants.delete(tenant, confirm=confirm, grace_days=grace_days)
-    if session.json:
-        print_json(answer)
-    else:
-        print(f"tenant {tenant} deleted; it can be restored until {answer['restorable_until']}")
-    return 0
+@app.command("delete")
+def delete(
+    context: typer.Context,
+    tenant: TenantName,
+    confirm: Confirm = None,
+    grace_days: Annotated[int, typer.Option(help="So long it can be restored.", min=0, max=365)] = 7,
+) -> None:
+    """Delete a tenant: it takes nothing new, and can be restored until its grace is over."""
+    session: Session = context.obj
+    refuse_unconfirmed(tenant, confirm, f"Type {tenant} to delete it", "deleted")
+    with session.connect() as platform:
+        done = platform.tenants.delete(tenant, confirm=tenant, grace_days=grace_days)
+    answer(session, done, f"tenant {tenant} deleted; it can be restored until {done['restorable_until']}")
 
 
-def erase(session: Session, tenant: str, confirm: str | None, now: bool, wait: float) -> int:
-    if confirm is None and sys.stdin.isatty():
-        confirm = typer.prompt(f"Type {tenant} to erase it for good")
-    if confirm != tenant:
-        print(f"Not erased: --confirm {tenant} is missing.", file=sys.stderr)
-        return EXIT_FAILED
-    with Millrace.from_home(session.home) as connection:
-        receipt = connection.tenants.erase(tenant, confirm=confirm, now=now, wait=wait)
+@app.command("restore")
+def restore(context: typer.Context, tenant: TenantName) -> None:
+    """Bring a deleted tenant back."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        done = platform.tenants.restore(tenant)
+    answer(session, done, f"tenant {tenant} {'restored' if done['changed'] else 'was not deleted'}")
+
+
+@app.command("erase")
+def erase(
+    context: typer.Context,
+    tenant: TenantName,
+    confirm: Confirm = None,
+    now: Annotated[bool, typer.Option("--now", help="Although it could still be restored.")] = False,
+    wait: Annotated[float, typer.Option(help="Seconds after which a sink that is away is given up.", min=0)] = 30.0,
+) -> None:
+    """Remove a deleted tenant everywhere, for good; prints a receipt."""
+    from millrace.cli.yaml_text import to_yaml  # noqa: PLC0415
+
+    session: Session = context.obj
+    refuse_unconfirmed(tenant, confirm, f"Type {tenant} to erase it for good", "erased")
+    with session.connect() as platform:
+        receipt = platform.tenants.erase(tenant, confirm=tenant, now=now, wait=wait)
     print_json(receipt) if session.json else print(to_yaml(receipt), end="")
-    return 0
-
-
-def restore(session: Session, tenant: str) -> None:
-    with Millrace.from_home(session.home) as connection:
-        answer = connection.tenants.restore(tenant)
-    if session.json:
-        print_json(answer)
-    else:
-        print(f"tenant {tenant} restored" if answer["changed"] else f"tenant {tenant} was not deleted")
-
-
-def export(session: Session, tenant: str, out: Path | None) -> None:
-    with Millrace.from_home(session.home) as connection:
-        found = connection.tenants.export(tenant)
-    documents = {"agreement": found["agreement"], **{f"table-{one['table']}": one for one in found["tables"]}}
-    if session.json:
-        for document in documents.values():
-            print_json(document)
-    elif out is None:
-        print(to_yaml(*documents.values()), end="")
-    else:
-        _write(out, documents)
-
-
-def _write(out: Path, documents: dict[str, dict[str, Any]]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    for name, document in documents.items():
-        path = out / f"{name}.yaml"
-        path.write_text(to_yaml(document), encoding="utf-8")
-        print(path)
-
-
-def schema(name: str) -> None:
-    # The sinks' modules would slow down every other command.
-    from millrace.sink.json_schemas import schema_named  # noqa: PLC0415
-
-    print(json.dumps(schema_named(name), indent=2))

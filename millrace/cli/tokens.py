@@ -1,46 +1,70 @@
-"""The `token` commands."""
+"""The group `token`: access tokens."""
 
-from millrace.cli.printing import print_json, print_table
+from typing import Annotated, Any
+
+import typer
+
+from millrace.cli.printing import answer, answer_all
 from millrace.cli.session import Session
-from millrace.client import Millrace
+from millrace.model.roles import ROLES
+
+app = typer.Typer(help="Make, list and revoke access tokens.")
 
 
+@app.command("create")
 def create(
-    session: Session, name: str, tenant: str | None, role: str | None, tables: list[str] | None, days: float | None
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="To know it by.", show_default=False)],
+    tenant: Annotated[
+        str | None, typer.Option(help="What it may see. Default: everything.", show_default=False)
+    ] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(help=f"{', '.join(ROLES)}. Default: all that is possible there.", show_default=False),
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(help="Limits it to this table; may be repeated.", show_default=False)
+    ] = None,
+    days: Annotated[
+        float | None, typer.Option(help="After so many days it expires. Default: never.", min=0, show_default=False)
+    ] = None,
 ) -> None:
-    with Millrace.from_home(session.home) as connection:
-        made = connection.tokens.create(name, tenant=tenant, role=role, tables=tables or None, days=days)
-    if session.json:
-        print_json(made)
-    else:
-        print(made["token"])
+    """Make a token; it is shown this once."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        made = platform.tokens.create(name, tenant=tenant, role=role, tables=table or None, days=days)
+    answer(session, made, made["token"])
 
 
-def show(session: Session, tenant: str | None) -> None:
-    with Millrace.from_home(session.home) as connection:
-        found = connection.tokens.list(tenant)
-    if session.json:
-        for token in found:
-            print_json(token)
-        return
-    rows = [
-        (
-            token["name"],
-            token["tenant"] or "(all)",
-            token["role"],
-            ", ".join(token["tables"] or ()) or "(all)",
-            token["expires_at"] or "never",
-            token["last_used_at"] or "never",
-        )
-        for token in found
-    ]
-    print_table(("name", "tenant", "role", "tables", "expires", "last used"), rows)
+@app.command("list")
+def list_(
+    context: typer.Context,
+    tenant: Annotated[str | None, typer.Option(help="Only those of this tenant.", show_default=False)] = None,
+) -> None:
+    """List tokens with their role, expiry and last use."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.tokens.list(tenant)
+    answer_all(session, ("name", "tenant", "role", "tables", "expires", "last used"), found, _row)
 
 
-def delete(session: Session, name: str, tenant: str | None) -> None:
-    with Millrace.from_home(session.home) as connection:
-        connection.tokens.delete(name, tenant)
-    if session.json:
-        print_json({"name": name, "deleted": True})
-    else:
-        print(f"token {name} deleted")
+def _row(token: dict[str, Any]) -> tuple[object, ...]:
+    tables = ", ".join(token["tables"] or ()) or "(all)"
+    times = (token["expires_at"] or "never", token["last_used_at"] or "never")
+    return token["name"], token["tenant"] or "(all)", token["role"], tables, *times
+
+
+@app.command("delete")
+@app.command("revoke", hidden=True)
+def delete(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(show_default=False)],
+    tenant: Annotated[
+        str | None, typer.Option(help="Whose, if several tenants have one of that name.", show_default=False)
+    ] = None,
+) -> None:
+    """Revoke a token."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        platform.tokens.delete(name, tenant)
+    answer(session, {"name": name, "deleted": True}, f"token {name} deleted")

@@ -1,4 +1,4 @@
-"""A what-if on this machine: a stream, a declaration and how the file is written in, the report out. Needs no platform."""
+"""A file judged on this machine by a declaration, for `validate` without a platform."""
 
 from typing import Any, BinaryIO, cast
 
@@ -16,9 +16,9 @@ from millrace.model.table import define
 def report_on(
     stream: BinaryIO, declared: Declaration, written: FileOptions, rows: int | None, examples: int
 ) -> TrialReport:
-    """As the platform would answer, but for the names of a tenant and a revision."""
+    """The platform's answer, without the names of a tenant and a revision."""
     declaration = parse_table(declared.document)
-    said: dict[str, Any] = {
+    written_as: dict[str, Any] = {
         "file_type": file_type_of(written.format),
         "compression": written.compression,
         "header": written.header,
@@ -28,8 +28,7 @@ def report_on(
         "encoding": encoding_of(written.encoding),
         "file_name": written.file_name or "",
     }
-    options = UploadOptions(**said, max_plain_bytes=declaration.max_file_bytes)
+    options = UploadOptions(**written_as, max_plain_bytes=declaration.max_file_bytes)
     pieces = iter(lambda: stream.read(PIECE_BYTES), b"")
     trial = try_file(pieces, define(declared.tenant, declaration, 0), options, Bounds(rows=rows, examples=examples))
-    told = {**trial.report(), "tenant": "", "judged_by": "declaration", "file": written.file_name}
-    return cast(TrialReport, told)
+    return cast(TrialReport, {**trial.report(), "tenant": "", "judged_by": "declaration", "file": written.file_name})

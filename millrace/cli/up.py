@@ -1,15 +1,33 @@
-"""The `up` command; kept apart because what it starts is slow to import."""
+"""The command up."""
 
 import os
 import sys
+from typing import Annotated
+
+import typer
 
 from millrace.cli.session import Session
 from millrace.client.endpoint import default_home
-from millrace.embed.up import run_up
-from millrace.settings import unread
+
+app = typer.Typer()
 
 
-def start(session: Session, port: int, host: str | None) -> None:
+@app.command("up")
+def up(
+    context: typer.Context,
+    port: Annotated[int, typer.Option(help="Of the REST API; 0 takes any free one.", min=0, max=65535)] = 8420,
+    host: Annotated[
+        str | None, typer.Option(help="Address to bind. Default: loopback only.", show_default=False)
+    ] = None,
+) -> None:
+    """Start the platform in the foreground.
+
+    Ctrl-C stops all of it; the data stays, and the next start goes on where it was."""
+    # What it starts takes long to import.
+    from millrace.embed.up import run_up  # noqa: PLC0415
+    from millrace.settings import unread  # noqa: PLC0415
+
+    session: Session = context.obj
     for name, meant in unread(os.environ).items():
         hint = f" Is {meant} meant?" if meant else ""
         print(f"warning: nothing reads {name}.{hint}", file=sys.stderr)

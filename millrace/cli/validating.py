@@ -1,55 +1,89 @@
-"""The `validate` command: a file judged by the platform, or here by a declaration; says what would pass, fail and fit."""
+"""The command validate: a file judged by the platform, or here by a declaration; shows what would pass, fail and fit."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 
+from millrace.cli import arguments as a
 from millrace.cli.declarations import Declaration, read_declarations
-from millrace.cli.importing import STDIN, split_target
-from millrace.cli.lazy import LazyModule
 from millrace.cli.printing import print_json, print_table, printable
 from millrace.cli.session import EXIT_FAILED, Session
-from millrace.client import FileOptions, Millrace
+from millrace.client import FileOptions
 from millrace.client.documents import TrialReason, TrialReport
 from millrace.model.errors import Invalid
 
-if TYPE_CHECKING:
-    from millrace.cli import trying
-else:
-    # What judges takes longer to load than the platform takes to answer.
-    trying = LazyModule("millrace.cli.trying")
-
-# The tenant of a table that is declared nowhere but in a file; nothing of it is shown.
+# The tenant of a table that is declared only in a file; it is never shown.
 _NOBODY = "nobody"
 _SHOWN_VALUE = 60
+app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What the user asked for. `written`: how the file differs from the declaration."""
+    """What is to be judged, by what. `options`: how the file differs from the declaration."""
 
     file: str | None
-    table: str | None = None
-    declaration: Path | None = None
-    last: int | None = None
-    rows: int | None = None
-    examples: int = 3
-    written: dict[str, Any] = field(default_factory=dict)
+    table: str | None
+    declaration: Path | None
+    last: int | None
+    rows: int | None
+    examples: int
+    options: FileOptions
 
 
-def run(session: Session, question: Question) -> int:
+@app.command("validate")
+def validate(
+    context: typer.Context,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A file, or - for standard input.", show_default=False)
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="TENANT/TABLE", help="The table to judge by.", show_default=False)
+    ] = None,
+    declaration: Annotated[
+        Path | None,
+        typer.Option(
+            "--with",
+            help="Judge by this declaration instead; without --table no platform is needed.",
+            show_default=False,
+        ),
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(help="Instead of a file: the last N chunks sent to the table.", min=1, show_default=False),
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Stop after about so many rows.", min=1, show_default=False)] = None,
+    examples: Annotated[int, typer.Option(help="Of each reason.", min=0, max=20)] = 3,
+    format: a.Format = None,
+    delimiter: a.Delimiter = None,
+    quote: a.Quote = None,
+    header: a.Header = None,
+    null_text: a.NullText = None,
+    encoding: a.Encoding = None,
+    compression: a.Compression = None,
+) -> None:
+    """Judge a file without importing it.
+
+    Shows which rows would pass and fail and why, and for each failing column the types that
+    would take all its values. Exit 0: every row passes; 1: some would be rejected, or the file
+    would be refused."""
+    session: Session = context.obj
+    options = FileOptions(format, header, delimiter, quote, null_text, encoding, compression)
+    if file not in (None, a.STDIN):
+        options = options.for_file(str(file))
+    question = Question(file, table, declaration, last, rows, examples, options)
     _refuse_contradictions(question)
-    report = _ask_here(question) if question.table is None else _ask_platform(session, question, question.table)
+    report = _ask_here(question) if table is None else _ask_platform(session, question, table)
     if session.json:
         print_json(report)
     else:
         _show(report, question)
-    return EXIT_FAILED if report["rows"]["failed"] else 0
+    raise typer.Exit(EXIT_FAILED if report["rows"]["failed"] else 0)
 
 
 def _refuse_contradictions(question: Question) -> None:
@@ -59,27 +93,30 @@ def _refuse_contradictions(question: Question) -> None:
         raise typer.BadParameter("--last needs --table TENANT/TABLE.")
     if question.table is None and question.declaration is None:
         raise typer.BadParameter("Give --table TENANT/TABLE, --with DECLARATION, or both.")
-    if question.file not in (None, STDIN) and not Path(question.file or "").is_file():
+    if question.file not in (None, a.STDIN) and not Path(question.file or "").is_file():
         raise typer.BadParameter(f"{question.file} is not a file.")
 
 
 def _ask_platform(session: Session, question: Question, target: str) -> TrialReport:
-    tenant, table = split_target(target)
+    tenant, table = a.split_target(target)
     declared = _declared(question.declaration, tenant, table) if question.declaration else None
     bounds = {"rows": question.rows, "examples": question.examples}
-    with Millrace.from_home(session.home) as connection:
-        trial, document = connection.whatif, declared.document if declared else None
+    with session.connect() as platform:
+        trial, document = platform.whatif, declared.document if declared else None
         if question.last is not None:
             return trial.last_chunks(tenant, table, question.last, declaration=document, **bounds)
         with _opened(question.file) as stream:
-            return trial.stream(tenant, table, stream, _options(question), declaration=document, **bounds)
+            return trial.stream(tenant, table, stream, question.options, declaration=document, **bounds)
 
 
 def _ask_here(question: Question) -> TrialReport:
     assert question.declaration is not None
     declared = _declared(question.declaration, _NOBODY, None)
     with _opened(question.file) as stream:
-        return trying.report_on(stream, declared, _options(question), question.rows, question.examples)
+        # What judges takes longer to load than the platform takes to answer.
+        from millrace.cli.trying import report_on  # noqa: PLC0415
+
+        return report_on(stream, declared, question.options, question.rows, question.examples)
 
 
 def _declared(path: Path, tenant: str, table: str | None) -> Declaration:
@@ -92,14 +129,9 @@ def _declared(path: Path, tenant: str, table: str | None) -> Declaration:
     raise Invalid(f"{path} should declare {table or 'one table'}; it declares {found}.", remedy="Give the right file.")
 
 
-def _options(question: Question) -> FileOptions:
-    options = FileOptions(**question.written)
-    return options if question.file in (None, STDIN) else options.for_file(str(question.file))
-
-
 @contextmanager
 def _opened(file: str | None) -> Iterator[BinaryIO]:
-    if file == STDIN:
+    if file == a.STDIN:
         yield sys.stdin.buffer
         return
     with Path(file or "").open("rb") as stream:

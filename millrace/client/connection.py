@@ -3,18 +3,20 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
-
-import httpx2
 
 from millrace.client.endpoint import Endpoint, find_endpoint
 from millrace.client.errors import Unreachable, problem_from
 from millrace.model.errors import Invalid
 
-_TIMEOUT = httpx2.Timeout(60.0, connect=10.0)
+if TYPE_CHECKING:
+    import httpx2
+
+_SECONDS, _CONNECT_SECONDS = 60.0, 10.0
 _FIRST_ERROR_STATUS = 400
 
 
@@ -46,14 +48,12 @@ class Connection:
     ) -> None:
         self.close()
 
-    def send(self, method: str, path: str, **request: Any) -> httpx2.Response:
+    def send(self, method: str, path: str, **request: Any) -> "httpx2.Response":
         """Whatever the platform answers."""
-        try:
+        with self._reaching():
             return self._http.request(method, path, **request)
-        except httpx2.TransportError as failed:
-            raise self._unreachable(failed) from failed
 
-    def ok(self, method: str, path: str, **request: Any) -> httpx2.Response:
+    def ok(self, method: str, path: str, **request: Any) -> "httpx2.Response":
         """The answer, unless it is a problem."""
         response = self.send(method, path, **request)
         if response.status_code >= _FIRST_ERROR_STATUS:
@@ -65,37 +65,41 @@ class Connection:
 
     def pieces(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
         """A long answer as it arrives."""
-        try:
-            with self._http.stream("GET", path, params=dict(params)) as response:
-                _refuse_problem(response)
-                yield from response.iter_bytes(1 << 20)
-        except httpx2.TransportError as failed:
-            raise self._unreachable(failed) from failed
+        with self._reaching(), self._http.stream("GET", path, params=dict(params)) as response:
+            _refuse_problem(response)
+            yield from response.iter_bytes(1 << 20)
 
     def server_sent(
         self, path: str, after: int | None, opened: Callable[[], None] = lambda: None
     ) -> Iterator[tuple[int, dict[str, Any]]]:
         """Numbered events until the platform ends the answer; `opened` is called when it has begun."""
         headers = {"Accept": "text/event-stream", **({} if after is None else {"Last-Event-ID": str(after)})}
+        timeout = (_CONNECT_SECONDS, None, _CONNECT_SECONDS, _CONNECT_SECONDS)
+        with self._reaching(), self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+            _refuse_problem(response)
+            opened()
+            yield from _parse_events(response.iter_lines())
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        import httpx2  # noqa: PLC0415
+
         try:
-            with self._http.stream("GET", path, headers=headers, timeout=httpx2.Timeout(10.0, read=None)) as response:
-                _refuse_problem(response)
-                opened()
-                yield from _parse_events(response.iter_lines())
+            yield
         except httpx2.TransportError as failed:
-            raise self._unreachable(failed) from failed
-
-    def _unreachable(self, failed: httpx2.TransportError) -> Unreachable:
-        return Unreachable(self.endpoint.url, str(failed) or type(failed).__name__)
+            raise Unreachable(self.endpoint.url, str(failed) or type(failed).__name__) from failed
 
 
-def _http_client(endpoint: Endpoint) -> httpx2.Client:
+def _http_client(endpoint: Endpoint) -> "httpx2.Client":
+    # It takes longer to import than `millrace --help` takes to print.
+    import httpx2  # noqa: PLC0415
+
     try:
         # The body of an upload is sent without proxies (file_body.py), so nothing here uses them either.
         return httpx2.Client(
             base_url=endpoint.url,
             headers={"Authorization": f"Bearer {endpoint.token}"},
-            timeout=_TIMEOUT,
+            timeout=httpx2.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
             trust_env=False,
             verify=endpoint.url.startswith("https:"),
@@ -121,6 +125,6 @@ def _parse_events(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, Any]]]:
             data = ""
 
 
-def _refuse_problem(response: httpx2.Response) -> None:
+def _refuse_problem(response: "httpx2.Response") -> None:
     if response.status_code >= _FIRST_ERROR_STATUS:
         raise problem_from(response.status_code, response.read())

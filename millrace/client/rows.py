@@ -39,7 +39,7 @@ class RowClient(ResourceClient):
         on_rejected: "OnRejected | None" = None,
     ) -> "Sender":
         """Sends rows as they come, for use in a `with` block. A sender with a name can be taken up again later."""
-        # What it speaks (WebSocket) takes long to import, and few programs need it.
+        # WebSockets take long to import, and few programs need them.
         from millrace.client.sender import Sender  # noqa: PLC0415
 
         return Sender(self._connection, tenant, table, name=name, span=span, on_rejected=on_rejected)

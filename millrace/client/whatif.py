@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import httpx2
-
 from millrace.client.documents import TrialReport
 from millrace.client.file_body import PIECE_BYTES
 from millrace.client.file_options import AS_DECLARED, FileOptions
 from millrace.client.resource import ResourceClient, at, given
 
-_TIMEOUT = httpx2.Timeout(180.0, connect=10.0)
+# To connect, to read, to write, to get a connection.
+_TIMEOUT = (10.0, 180.0, 180.0, 180.0)
 # Headers of this length pass every server and proxy on the way.
 _LONGEST_PLAIN_HEADER = 4000
 Declaration = Mapping[str, Any]

@@ -84,7 +84,7 @@ def test_the_command_streams_what_it_reads(platform: RunningPlatform) -> None:
     assert json.loads(ran.stderr)["raw"] == "nonsense"
     assert stored(platform, "piping")["id"].to_list() == [1, 2, 3]
     begun = platform.cli("stream", "piping/readings", "--stream", "file-7", stdin=lines(11, 13))
-    again = platform.cli("stream", "piping/readings", "--stream", "file-7", stdin=lines(11, 15, 2.0))
+    again = platform.cli("stream", "piping/readings", "--sender", "file-7", stdin=lines(11, 15, 2.0))
     assert (begun.returncode, again.returncode) == (0, 0)
     assert "3 rows are in already" in again.stderr
     frame = stored(platform, "piping").filter(pl.col("id") > 10)

@@ -15,7 +15,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from millrace.api.rows import sender_session as stream_session
 from millrace.api.rows.endings import Ended
-from millrace.client import Millrace, Problem, Sender, Unreachable
+from millrace.client import Millrace, Problem, Unreachable
+from millrace.client.sender import Sender
 from millrace.model.errors import MillraceError
 from millrace.model.streamed import MAX_FRAME_BYTES, WINDOW_BYTES
 from millrace.upload.gather import Limits

@@ -66,7 +66,7 @@ def test_exit_codes(server: FakeServer) -> None:
 def test_a_named_stream_begun_again_passes_over_what_is_in(server: FakeServer) -> None:
     rows = [b'{"id": %d}\n' % number for number in range(30_000)]
     assert run(server, b"".join(rows[:12_345]), "--stream", "mine")[0] == 0
-    code, out, err = run(server, b"".join(rows), "--stream", "mine", "--json")
+    code, out, err = run(server, b"".join(rows), "--sender", "mine", "--json")
     assert code == 0
     assert "12,345 rows are in already" in err
     assert json.loads(out)["rows"] == 30_000 - 12_345
@@ -82,7 +82,7 @@ def test_a_slow_input_is_sent_as_it_comes_and_an_interrupt_says_how_to_go_on(ser
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "--stream st_" in err.decode()
+    assert "--sender st_" in err.decode()
 
 
 def test_blocks_are_cut_at_row_ends_and_endless_lines_are_cut_off() -> None:

@@ -1,0 +1,71 @@
+"""Arguments that several commands take, and what they mean."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from millrace.cli.session import EXIT_FAILED
+from millrace.client import Millrace
+from millrace.model.errors import Invalid
+
+STDIN = "-"
+
+Target = Annotated[str, typer.Argument(metavar="TENANT/TABLE", show_default=False)]
+ImportId = Annotated[str, typer.Argument(metavar="IMPORT", help="The import's id.", show_default=False)]
+TenantName = Annotated[str, typer.Argument(metavar="TENANT", show_default=False)]
+OfTenant = Annotated[
+    str | None, typer.Option("--tenant", help="Whose. Default: the only one the token can see.", show_default=False)
+]
+Confirm = Annotated[str | None, typer.Option(help="The tenant's name again; else it is asked for.", show_default=False)]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return once it is accepted.")]
+NoTurn = Annotated[
+    bool, typer.Option("--no-turn", help="On a busy exclusive table: be refused instead of waiting in line.")
+]
+FailOnRejects = Annotated[bool, typer.Option("--fail-on-rejects", help="Exit 1 if any row was rejected.")]
+Documents = Annotated[
+    list[Path], typer.Option("--file", "-f", help="A YAML or JSON file, or a folder of them.", show_default=False)
+]
+MoreDocuments = Annotated[
+    list[Path] | None, typer.Argument(metavar="[PATH]...", help="More of them.", show_default=False)
+]
+
+# How a file is written, where that differs from its table's declaration.
+Format = Annotated[str | None, typer.Option(help="csv, jsonl, avro or parquet.", show_default=False)]
+Delimiter = Annotated[str | None, typer.Option(help="Between the cells of a CSV row.", show_default=False)]
+Quote = Annotated[str | None, typer.Option(help="Around cells that need it.", show_default=False)]
+Header = Annotated[
+    bool | None,
+    typer.Option("--header/--no-header", help="Whether the first row names the columns.", show_default=False),
+]
+NullText = Annotated[str | None, typer.Option(help="The cell that means null.", show_default=False)]
+Encoding = Annotated[str | None, typer.Option(help="utf-8, utf-16 or latin-1.", show_default=False)]
+Compression = Annotated[str | None, typer.Option(help="gzip or zstd. Default: by file name.", show_default=False)]
+
+
+def split_target(target: str) -> tuple[str, str]:
+    tenant, slash, table = target.partition("/")
+    if not (tenant and slash and table) or "/" in table:
+        raise typer.BadParameter(f"{target!r} is not TENANT/TABLE.")
+    return tenant, table
+
+
+def of_tenant(platform: Millrace, tenant: str | None) -> str:
+    """The tenant named, else the only one the token can see."""
+    if tenant is not None:
+        return tenant
+    names = [str(each["name"]) for each in platform.tenants.list()]
+    if len(names) != 1:
+        known = ", ".join(names[:20]) or "none"
+        raise Invalid(f"It is not clear which tenant is meant: {known}.", remedy="Name one with --tenant.")
+    return names[0]
+
+
+def refuse_unconfirmed(tenant: str, confirm: str | None, question: str, done: str) -> None:
+    """Ends the command unless the tenant's name was repeated; on a terminal it is asked for."""
+    if confirm is None and sys.stdin.isatty():
+        confirm = typer.prompt(question)
+    if confirm != tenant:
+        print(f"Not {done}: --confirm {tenant} is missing.", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,109 @@
+"""The commands about tables: tables, query, truncate, drop, restore, history."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from millrace.cli.arguments import NoTurn, NoWait, Target, split_target
+from millrace.cli.printing import answer, answer_all, exact, print_json, print_table
+from millrace.cli.session import EXIT_FAILED, Session
+from millrace.client.documents import TableDocument
+
+app = typer.Typer()
+
+
+@app.command("tables")
+def tables(
+    context: typer.Context,
+    target: Annotated[
+        str | None,
+        typer.Argument(metavar="[TENANT[/TABLE]]", help="Of one tenant, or one table closely.", show_default=False),
+    ] = None,
+) -> None:
+    """List the tables, or show one closely."""
+    session: Session = context.obj
+    tenant, _, table = (target or "").partition("/")
+    with session.connect() as platform:
+        if table:
+            return _show_table(session, platform.tables.show(tenant, table))
+        tenants = [tenant] if tenant else [str(each["name"]) for each in platform.tenants.list()]
+        found = [each for name in tenants for each in platform.tables.list(name)]
+    answer_all(session, ("table", "revision", "primary key", "location"), found, _row)
+
+
+def _row(table: TableDocument) -> tuple[object, ...]:
+    key = ", ".join(table["primary_key"])
+    return f"{table['tenant']}/{table['table']}", table["revision"], key, table["location"]
+
+
+def _show_table(session: Session, table: TableDocument) -> None:
+    if session.json:
+        return print_json(table)
+    print(f"{table['tenant']}/{table['table']} revision {table['revision']} at {table['location']}")
+    key = {name: number for number, name in enumerate(table["primary_key"], start=1)}
+    rows = [(c["name"], c["type"], c["nullable"], key.get(c["name"])) for c in table["columns"]]
+    print_table(("column", "type", "nullable", "key"), rows)
+
+
+@app.command("query")
+def query(
+    context: typer.Context,
+    sql: Annotated[str, typer.Argument(help="A SELECT over tenant.table views.", show_default=False)],
+    max_rows: Annotated[int | None, typer.Option(help="At most so many rows.", min=1, show_default=False)] = None,
+) -> None:
+    """Ask the tables a question in SQL."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        result = platform.query(sql, max_rows=max_rows)
+    if session.json:
+        return print_json(result)
+    print_table([column["name"] for column in result["columns"]], result["rows"], show=exact)
+    more = ", more were cut off" if result["truncated"] else ""
+    print(f"{len(result['rows']):,} rows{more}; {result['seconds']:.3f} s", file=sys.stderr)
+
+
+@app.command("truncate")
+def truncate(context: typer.Context, target: Target, no_turn: NoTurn = False, no_wait: NoWait = False) -> None:
+    """Empty a table.
+
+    Rows of every import before this one go, also those still on their way."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        done: dict[str, Any] = platform.tables.truncate(*split_target(target), wait_turn=not no_turn)
+        if not no_wait and "import" in done:
+            done = {**done, "state": platform.imports.wait(done["import"])["state"]}
+    answer(session, done, f"{target} is empty.")
+    raise typer.Exit(0 if done.get("state", "completed") == "completed" else EXIT_FAILED)
+
+
+@app.command("drop")
+def drop(context: typer.Context, target: Target, no_turn: NoTurn = False) -> None:
+    """Drop a table. It can be restored for some days."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        done = platform.tables.drop(*split_target(target), wait_turn=not no_turn)
+    answer(session, done, f"{target} is dropped.")
+
+
+@app.command("restore")
+def restore(context: typer.Context, target: Target) -> None:
+    """Bring a dropped table back, with its rows."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        done = platform.tables.restore(*split_target(target))
+    answer(session, done, f"{target} is back.")
+
+
+@app.command("history")
+def history(context: typer.Context, target: Target) -> None:
+    """Show every definition a table ever had."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.tables.revisions(*split_target(target))
+    answer_all(session, ("revision", "generation", "defined", "columns"), found, _revision_row)
+
+
+def _revision_row(each: dict[str, Any]) -> tuple[object, ...]:
+    columns = ", ".join(column["name"] for column in each["columns"])
+    return each["revision"], each["generation"], each["defined_at"], columns

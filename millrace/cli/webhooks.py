@@ -1,0 +1,113 @@
+"""The group `webhook`. A secret is printed once, when it is made."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from millrace.cli.arguments import OfTenant, of_tenant
+from millrace.cli.printing import answer, answer_all, print_json
+from millrace.cli.session import EXIT_FAILED, Session
+from millrace.client.documents import SubscriptionDocument
+
+HEADERS = ("webhook", "url", "types", "order", "on", "delivered", "given up", "waiting", "lag s", "last error")
+HookName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+app = typer.Typer(help="Have events sent to an address of yours.")
+
+
+@app.command("add")
+def add(
+    context: typer.Context,
+    name: HookName,
+    url: Annotated[str, typer.Argument(metavar="URL", show_default=False)],
+    tenant: OfTenant = None,
+    type_: Annotated[
+        list[str] | None, typer.Option("--type", help="Such as span.ended or import.*; repeatable.", show_default=False)
+    ] = None,
+    as_they_come: Annotated[
+        bool, typer.Option("--as-they-come", help="Several at once, without waiting for one that fails.")
+    ] = False,
+) -> None:
+    """Send events from now on, signed; prints the secret, this once."""
+    session: Session = context.obj
+    order = "as_they_come" if as_they_come else "in_order"
+    with session.connect() as platform:
+        made = platform.webhooks.add(of_tenant(platform, tenant), name, url, types=type_ or ["*"], order=order)
+    _show_secret(session, made)
+
+
+@app.command("list")
+def list_(context: typer.Context, tenant: OfTenant = None) -> None:
+    """List webhooks, and how they are doing."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        found = platform.webhooks.list(of_tenant(platform, tenant))
+    answer_all(session, HEADERS, found, _row)
+
+
+@app.command("remove")
+def remove(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
+    """Send it nothing more; what was waiting for it is dropped."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        platform.webhooks.remove(of_tenant(platform, tenant), name)
+    answer(session, {"name": name, "removed": True}, f"webhook {name} removed")
+
+
+@app.command("test")
+def send_test(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
+    """Send one event now; exit 1 if it is not taken."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        tried = platform.webhooks.test(of_tenant(platform, tenant), name)
+    if session.json or tried["error"] is None:
+        answer(session, tried, f"webhook {name} answered {tried['status']} in {tried['seconds']:.3f} s")
+    else:
+        print(f"webhook {name}: {tried['error']['message']}", file=sys.stderr)
+    raise typer.Exit(0 if tried["delivered"] else EXIT_FAILED)
+
+
+@app.command("rotate")
+def rotate(
+    context: typer.Context,
+    name: HookName,
+    tenant: OfTenant = None,
+    overlap: Annotated[float, typer.Option(help="Seconds the old secret signs as well.", min=0)] = 86_400,
+) -> None:
+    """Make a new secret; prints it, this once."""
+    session: Session = context.obj
+    with session.connect() as platform:
+        made = platform.webhooks.rotate(of_tenant(platform, tenant), name, overlap_seconds=overlap)
+    _show_secret(session, made)
+
+
+@app.command("pause")
+def pause(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
+    """Hold its events back."""
+    _switch(context.obj, name, tenant, enabled=False)
+
+
+@app.command("resume")
+def resume(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
+    """Send again, what was held back first."""
+    _switch(context.obj, name, tenant, enabled=True)
+
+
+def _switch(session: Session, name: str, tenant: str | None, *, enabled: bool) -> None:
+    with session.connect() as platform:
+        changed = platform.webhooks.change(of_tenant(platform, tenant), name, enabled=enabled)
+    answer(session, changed, f"webhook {name} {'resumed' if enabled else 'paused'}")
+
+
+def _show_secret(session: Session, made: SubscriptionDocument) -> None:
+    if session.json:
+        return print_json(made)
+    print(made.get("secret"))
+    print("This secret signs every event. It is shown this once.", file=sys.stderr)
+
+
+def _row(each: SubscriptionDocument) -> tuple[object, ...]:
+    error = (each["last_error"] or {}).get("message", "")
+    lag = each["lag"]
+    where = (each["name"], each["url"], " ".join(each["types"]), each["order"], each["enabled"])
+    return (*where, each["delivered"], each["given_up"], lag["events"], lag["seconds"], error)
