@@ -21,7 +21,7 @@ from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.model.errors import Invalid, TooLarge
-from millrace.model.sinks import Fault, SinkTarget
+from millrace.model.sinks import REMOTE_DELTA_KIND, Fault, SinkTarget
 from millrace.model.table import Definition, define
 from millrace.read.query import QueryLimits, ReadableTable, run_query
 from millrace.settings import KEYS_HERE
@@ -34,6 +34,7 @@ from millrace.sink.delta.remote import DeltaRemoteSink
 from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
 from millrace.sink.secrets import read_secret
+from tests.support.claim_server import claim_server
 from tests.support.queues import queue_at
 from tests.support.remote_delta import bucket_target
 from tests.support.sink_context import sink_context
@@ -231,6 +232,31 @@ def test_a_store_that_lets_two_have_one_name_is_refused(
     monkeypatch.setattr(delta_remote, "table_objects", careless)
     with pytest.raises(Invalid, match="two writers"):
         DeltaRemoteSink(place(target), context(home)).check()
+
+
+def bucket_at(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> DeltaRemoteSettings:
+    monkeypatch.setenv("MILLRACE_SECRET_TEST_ACCESS", "a")
+    monkeypatch.setenv("MILLRACE_SECRET_TEST_SECRET", "b")
+    keys = {"access_key": "env:MILLRACE_SECRET_TEST_ACCESS", "secret_key": "env:MILLRACE_SECRET_TEST_SECRET"}
+    settings = {"location": "s3://bucket/lake", "endpoint": endpoint, **keys}
+    return place(SinkTarget("lake", REMOTE_DELTA_KIND, True, settings))
+
+
+def test_a_store_that_checks_first_and_writes_then_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It refuses the second of two claims, as long as they do not come at the same moment."""
+    with claim_server(is_atomic=False) as (endpoint, bucket):
+        assert [bucket.claim("/x", b"a"), bucket.claim("/x", b"b")] == [True, False]
+        with pytest.raises(Invalid, match="two writers") as refused:
+            DeltaRemoteSink(bucket_at(endpoint, monkeypatch), context(home)).check()
+        assert refused.value.code == "no_conditional_put"
+        assert list(bucket.objects) == ["/x"], "nothing is left behind"
+
+
+def test_a_store_that_lets_one_of_many_claims_win_is_taken(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    with claim_server(is_atomic=True) as (endpoint, bucket):
+        DeltaRemoteSink(bucket_at(endpoint, monkeypatch), context(home)).check()
+        assert bucket.claims == 8 * (16 + 1)
+        assert bucket.objects == {}
 
 
 def test_many_deliveries_make_it_due_and_tidying_merges_its_files(

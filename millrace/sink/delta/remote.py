@@ -3,6 +3,7 @@
 import uuid
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from millrace.lake.table import LakeTable
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
+from millrace.outbound.objects import Objects
 from millrace.sink.connector import Definitions, Rows, Work
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import remote_store, table_objects
@@ -27,6 +29,8 @@ from millrace.sink.delta.settings import DeltaRemoteSettings
 OPEN_TABLES = 256
 # Each holds the rows of one staged file at most.
 UPLOADS_AT_ONCE = 4
+CLAIMS_AT_ONCE, CLAIM_ROUNDS, CLAIM_SECONDS = 16, 8, 30.0
+_CLAIMS = [b"%d" % number for number in range(CLAIMS_AT_ONCE)]
 
 
 class DeltaRemoteSink:
@@ -38,19 +42,19 @@ class DeltaRemoteSink:
         self._tables: OrderedDict[tuple[str, str], LakeTable] = OrderedDict()
 
     def check(self) -> None:
-        """Claims a name twice: a store that lets both have it would lose commits."""
+        """Claims names, each many times at once: a store that lets two have one name would lose commits."""
         objects = table_objects(self._context, self._place, "millrace-check", f"t{uuid.uuid4().hex}")
-        name = "_delta_log/00000000000000000000.json"
+        names = [f"_delta_log/{number:020d}.json" for number in range(CLAIM_ROUNDS)]
         try:
-            is_first, is_second = objects.put_if_absent(name, b"first"), objects.put_if_absent(name, b"second")
-            if not is_first or is_second or objects.get(name) != b"first" or not objects.list("_delta_log"):
+            if not all(_is_claimed_once(objects, name) for name in names) or not objects.list("_delta_log"):
                 raise Invalid(
                     f"The store of {objects.url} lets two writers have one name.",
-                    remedy="Use one that honours If-None-Match on PUT, as S3 does.",
+                    remedy="Use one that honours If-None-Match on PUT, also for writers at the same moment, as S3 does.",
                     code="no_conditional_put",
                 )
         finally:
-            objects.delete(name)
+            for name in names:
+                objects.delete(name)
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
         self._definitions = definitions
@@ -95,6 +99,21 @@ class DeltaRemoteSink:
     def _definition(self, fingerprint: str) -> Definition:
         assert self._definitions is not None
         return self._definitions(fingerprint)
+
+
+def _is_claimed_once(objects: Objects, name: str) -> bool:
+    """A store that checks first and writes then refuses the second of two claims, but not one of the same moment."""
+    together = Barrier(CLAIMS_AT_ONCE)
+
+    def claim(number: int) -> bool:
+        together.wait(CLAIM_SECONDS)
+        return objects.put_if_absent(name, _CLAIMS[number])
+
+    with ThreadPoolExecutor(CLAIMS_AT_ONCE) as pool:
+        has_won = pool.map(claim, range(CLAIMS_AT_ONCE))
+        winners = [content for content, won in zip(_CLAIMS, has_won, strict=True) if won]
+    # The winner may not know that it won, if the answer was lost on its way.
+    return len(winners) < 2 and objects.get(name) in (winners or _CLAIMS) and not objects.put_if_absent(name, b"late")
 
 
 def _stage(table: LakeTable, definition: Definition, rows: Rows) -> StagedFile | None:
