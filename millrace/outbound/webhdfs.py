@@ -43,10 +43,10 @@ class WebHdfs:
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """Raises FileNotFoundError."""
         part = {} if length is None else {"offset": str(offset), "length": str(length)}
-        return self._http.send(self._at_data_node("GET", name, "OPEN", None, None, None, **part)).body
+        return self._http.send(self._at_data_node("GET", name, "OPEN", part)).body
 
     def fetch(self, name: str, path: str) -> None:
-        self._http.fetch(self._at_data_node("GET", name, "OPEN"), path)
+        self._http.fetch(self._at_data_node("GET", name, "OPEN", {}), path)
 
     def create(
         self,
@@ -56,7 +56,7 @@ class WebHdfs:
         length: int | None = None,
     ) -> None:
         """Creates or replaces a file; it may be seen half written."""
-        self._http.send(self._at_data_node("PUT", name, "CREATE", body, stream, length, overwrite="true"))
+        self._http.send(self._at_data_node("PUT", name, "CREATE", {"overwrite": "true"}, body, stream, length))
 
     def rename(self, name: str, new: str) -> bool:
         """False if the new name is taken, or its folder is not there."""
@@ -89,10 +89,10 @@ class WebHdfs:
         method: str,
         name: str,
         operation: str,
+        more: Mapping[str, str],
         body: bytes | memoryview | None = None,
         stream: Callable[[], Iterator[bytes]] | None = None,
         length: int | None = None,
-        **more: str,
     ) -> Callable[[], Request]:
         """The name node is asked anew for each attempt: the data node that it named may be gone."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -17,13 +18,20 @@ from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import vacuum
 from millrace.outbound import s3
 from tests.support.lake import KEYED, KEYLESS, apply_rows, content, newest, stage, stage_chunks, stage_mixed
-from tests.support.remote_places import Place, in_a_bucket, in_hdfs
+from tests.support.remote_places import Place, in_a_bucket, in_hdfs, in_the_operators_bucket
+
+PLACES = {
+    "tenant-s3": ("s3", in_a_bucket),
+    "operator-s3": ("s3", in_the_operators_bucket),
+    "hdfs": ("mini_hdfs", in_hdfs),
+}
 
 
-@pytest.fixture(params=["s3", pytest.param("mini_hdfs", marks=pytest.mark.slow)])
+@pytest.fixture(params=["tenant-s3", "operator-s3", pytest.param("hdfs", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    server = request.getfixturevalue(request.param)
-    return in_a_bucket(server, tmp_path) if request.param == "s3" else in_hdfs(server, tmp_path)
+    server, make = PLACES[request.param]
+    found: Place = make(request.getfixturevalue(server), tmp_path)  # type: ignore[operator]
+    return found
 
 
 class Crash(Exception):
@@ -66,8 +74,14 @@ class OvertakenStore(RemoteStore):
 
 def test_one_of_many_gets_a_name_and_the_others_see_whose(place: Place) -> None:
     objects = place.objects()
-    with ThreadPoolExecutor(8) as pool:
-        won = list(pool.map(lambda n: objects.put_if_absent("_delta_log/1.json", b"%d" % n), range(16)))
+    together = Barrier(16)
+
+    def claim(number: int) -> bool:
+        together.wait(30)
+        return objects.put_if_absent("_delta_log/1.json", b"%d" % number)
+
+    with ThreadPoolExecutor(16) as pool:
+        won = list(pool.map(claim, range(16)))
     assert won.count(True) == 1
     assert objects.get("_delta_log/1.json") == b"%d" % won.index(True)
 

@@ -18,6 +18,7 @@ from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition, TableDeclaration
 from millrace.outbound.addresses import resolve
 from millrace.outbound.objects import Objects
+from millrace.outbound.operator_objects import OperatorObjects, s3_store
 from millrace.outbound.pinning import Addresses
 from millrace.outbound.s3 import S3Objects
 from millrace.outbound.s3_signing import S3Keys
@@ -45,6 +46,8 @@ def table_objects(context: SinkContext, place: DeltaRemoteSettings, tenant: str,
         return HdfsObjects(url, given.endpoint or name_node(parts), parts.path, who, addresses)
     token = context.secret(given.session_token) if given.session_token else None
     keys = S3Keys(context.secret(given.access_key or ""), context.secret(given.secret_key or ""), token)
+    if place.location in _OPERATORS:
+        return OperatorObjects(url, s3_store(parts.netloc, keys, given.endpoint, given.region), parts.path)
     return S3Objects(parts.netloc, parts.path.strip("/"), keys, addresses, given.endpoint, given.region)
 
 
