@@ -7,7 +7,7 @@ import uvicorn
 from millrace.api.app import make_app
 from millrace.api.server import Server
 from millrace.exchange.client_file import read_client_file
-from millrace.model.streamed import MAX_FRAME_BYTES
+from millrace.model.frames import MAX_FRAME_BYTES
 from millrace.observe import log_to_stderr
 from millrace.settings import Settings
 from millrace.wire.client import Cluster

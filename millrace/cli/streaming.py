@@ -13,7 +13,7 @@ from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, Session
 from millrace.client.backlog import without_first
 from millrace.client.sender_summary import Rejected, Summary
-from millrace.model.streamed import MAX_FRAME_BYTES, count_rows, whole_rows
+from millrace.model.frames import MAX_FRAME_BYTES, count_rows, whole_rows
 
 if TYPE_CHECKING:
     from millrace.client.sender import Sender

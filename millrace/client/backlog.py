@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from millrace.model.errors import Corrupt
-from millrace.model.streamed import count_rows, cut_long_row
+from millrace.model.frames import count_rows, cut_long_row
 
 FRAME_BYTES = 256 << 10
 

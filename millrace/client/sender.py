@@ -20,8 +20,8 @@ from millrace.client.rejected import RejectedRowClient
 from millrace.client.sender_link import SenderLink, linked
 from millrace.client.sender_summary import AppendedRows, Rejected, Summary, share_of
 from millrace.model.errors import MillraceError
+from millrace.model.frames import OUT_OF_STEP, WINDOW_BYTES, pack_frame, whole_rows
 from millrace.model.names import new_id
-from millrace.model.streamed import OUT_OF_STEP, WINDOW_BYTES, pack_frame, whole_rows
 
 # Smaller than the platform's window, so that the platform never stops reading and keepalives get through.
 SEND_WINDOW_BYTES = WINDOW_BYTES // 2

@@ -96,7 +96,7 @@ class WorkingSet:
         return find_open_imports(self.connection, tenant, table)
 
     def count_open_imports(self, tenant: str, but: str | None) -> int:
-        """Uploads and replays that have not ended; not streamed rows, which end by themselves in a moment."""
+        """Uploads and replays that have not ended; not appends, which end by themselves in a moment."""
         self._write_imports()
         return int(self.connection.execute(_COUNT_OPEN, {"of_tenant": tenant, "but": but or ""}).scalar_one())
 

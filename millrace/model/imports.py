@@ -77,7 +77,7 @@ class Import:
 
     @property
     def written(self) -> dict[str, Any]:
-        """How its rows were written; streamed ones are always lines of JSON."""
+        """How its rows were written; rows of senders are always lines of JSON."""
         return {"encoding": "jsonl"} if self.kind == APPEND else self.options.get("written") or {}
 
     @property

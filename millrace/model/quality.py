@@ -31,7 +31,7 @@ class Measured:
     rows: int
     octets: int
     repeated: Mapping[str, int]
-    # Of the imports before, the newest first; None where this is no import of its own (streamed or replayed rows).
+    # Of the imports before, the newest first; None where this is no import of its own (rows of senders, replayed rows).
     past_rows: Sequence[int] | None = None
     past_octets: Sequence[int] | None = None
     # By rule: how many rows point at no row of the other table, or why that is unknown.
@@ -51,7 +51,7 @@ def total(facts: Iterable[Mapping[str, Any]]) -> Totals:
 
 
 def report(rules: Sequence[Rule], totals: Totals, measured: Measured) -> dict[str, Any]:
-    """Streamed and replayed rows hold nobody up: whoever sends them waits for their end."""
+    """Rows of senders and replayed rows are never held: whoever sends them waits for their end."""
     judged = [_judged(rule, totals, measured) for rule in rules]
     may_hold = measured.past_rows is not None
     held = [one["name"] for one in judged if may_hold and one["verdict"] == BROKEN and one["action"] == HOLD]

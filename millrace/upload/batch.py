@@ -1,4 +1,4 @@
-"""Streamed rows that travel in one append: whose they are, in which order, and who hears of them."""
+"""Rows of senders that travel in one append: whose they are, in which order, and who is told about them."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -24,10 +24,10 @@ class Placement:
 
 
 class Source(Protocol):
-    """Who sent rows and hears of them. `stream` names the numbers of its rows; without one they have none."""
+    """Who sent rows and is told about them. Rows without the name of a sender have no numbers."""
 
     @property
-    def stream(self) -> str | None: ...
+    def sender(self) -> str | None: ...
 
     @property
     def wants_end(self) -> bool: ...
@@ -81,14 +81,14 @@ class Batch:
     @property
     def senders(self) -> dict[str, tuple[int, int]]:
         """By sender its first and its last row."""
-        return {part.source.stream: (part.first_seq, part.last_seq) for part in self.parts if part.source.stream}
+        return {part.source.sender: (part.first_seq, part.last_seq) for part in self.parts if part.source.sender}
 
     @property
     def wants_end(self) -> bool:
         return any(part.source.wants_end for part in self.parts)
 
     def by_source(self) -> list["Batch"]:
-        """The same rows so that no stream can spoil another's: each alone, those without numbers together."""
-        unnumbered = [part for part in self.parts if part.source.stream is None]
-        numbered = [[part] for part in self.parts if part.source.stream is not None]
+        """The same rows, each sender alone, so that none can spoil the rows of another; rows without numbers together."""
+        unnumbered = [part for part in self.parts if part.source.sender is None]
+        numbered = [[part] for part in self.parts if part.source.sender is not None]
         return [Batch.of(parts) for parts in (*numbered, unnumbered) if parts]

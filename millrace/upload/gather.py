@@ -1,4 +1,4 @@
-"""Gathers streamed rows of many connections into appends: rows in, one batch per flush out, told to each source.
+"""Gathers rows of many connections into appends: rows in, one batch per flush out, told to each source.
 
 Rows of one lane (tenant, table, span) travel together. The first rows of a quiet lane wait a few milliseconds for company,
 and longer the more of the lane's appends have not ended yet: load makes batches larger and not more. A lane without rows on
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from millrace.model.errors import MillraceError
-from millrace.model.streamed import OUT_OF_STEP
+from millrace.model.frames import OUT_OF_STEP
 from millrace.observe import observe
 from millrace.upload.batch import AppendKey, Batch, Part, Placement, Source
 from millrace.upload.room import Room
@@ -201,7 +201,7 @@ class Gatherer:
 
     def _fail(self, lane: AppendKey, gathered: _Gathered, batch: Batch, error: MillraceError) -> None:
         for part in batch.parts:
-            # What follows lost rows of a stream would leave a gap.
+            # What follows lost rows of a sender would leave a gap.
             self._drop(lane, gathered, gathered.queues[part.source])
             part.source.failed(error)
 

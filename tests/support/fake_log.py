@@ -40,13 +40,13 @@ from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Unavailable
+from millrace.model.frames import MAX_FRAME_BYTES
 from millrace.model.imports import Counts, Import
 from millrace.model.names import chunk_id
 from millrace.model.ops import Applied
 from millrace.model.ops import rows as ops
 from millrace.model.ops.results import ImportStatus, Refusal, Waiting
 from millrace.model.ops.rows import OpenSender, RowsAppended, SenderOpened
-from millrace.model.streamed import MAX_FRAME_BYTES
 from millrace.model.table import define
 from millrace.settings import KEYS_HERE
 from millrace.store import tables as t

@@ -18,7 +18,7 @@ from millrace.api.rows.endings import Ended
 from millrace.client import Millrace, Problem, Unreachable
 from millrace.client.sender import Sender
 from millrace.model.errors import MillraceError
-from millrace.model.streamed import MAX_FRAME_BYTES, WINDOW_BYTES
+from millrace.model.frames import MAX_FRAME_BYTES, WINDOW_BYTES
 from millrace.upload.gather import Limits
 from tests.support.fake_log import TABLE, TENANT, FakeLog, FakeServer, fake_server
 from tests.support.waiting import wait_until

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from millrace.cli.streaming import blocks_of_rows
-from millrace.model.streamed import MAX_FRAME_BYTES, cut_long_row
+from millrace.model.frames import MAX_FRAME_BYTES, cut_long_row
 from tests.support.fake_log import TABLE, TENANT, FakeLog, FakeServer, fake_server
 from tests.support.processes import started
 from tests.support.waiting import wait_until

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from millrace.client.backlog import FRAME_BYTES, Backlog, in_pieces
 from millrace.model.errors import Corrupt
-from millrace.model.streamed import MAX_STREAMED_ROW_BYTES
+from millrace.model.frames import MAX_SENT_ROW_BYTES
 
 
 @given(st.data())
@@ -73,7 +73,7 @@ def test_small_pieces_travel_together_and_large_ones_are_cut_at_row_ends() -> No
     assert all(len(piece) <= FRAME_BYTES and piece.endswith(b"\n") for piece in pieces)
     wide = b"y" * (2 * FRAME_BYTES) + b"\n"
     assert in_pieces(rows + wide + rows) == [rows, wide, rows]
-    endless = b"z" * (2 * MAX_STREAMED_ROW_BYTES) + b"\n"
+    endless = b"z" * (2 * MAX_SENT_ROW_BYTES) + b"\n"
     first, cut, last = in_pieces(rows + endless + rows)
     assert (first, last) == (rows, rows)
-    assert len(cut) <= MAX_STREAMED_ROW_BYTES
+    assert len(cut) <= MAX_SENT_ROW_BYTES

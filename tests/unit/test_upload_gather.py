@@ -18,8 +18,8 @@ class Sender:
 
     wants_end = False
 
-    def __init__(self, stream: str | None = None) -> None:
-        self.stream = stream
+    def __init__(self, sender: str | None = None) -> None:
+        self.sender = sender
         self.parts: list[tuple[Part, Placement]] = []
         self.errors: list[MillraceError] = []
         self.sent = 0

@@ -12,8 +12,8 @@ from millrace.api.rows.row_request import post_rows
 from millrace.api.rows.sender_session import SenderSession
 from millrace.auth.access import endpoint_of, refuse_unless_may
 from millrace.model.errors import MillraceError, TooLarge
+from millrace.model.frames import MAX_FRAME_BYTES, checked_sender, rows_of_body
 from millrace.model.names import checked_name, checked_span, new_id
-from millrace.model.streamed import MAX_FRAME_BYTES, checked_stream, rows_of_body
 from millrace.store.engine import Store
 from millrace.upload.batch import AppendKey
 
@@ -36,7 +36,7 @@ async def send_rows(
     """A few rows as JSON Lines or a JSON array. Answers when they are durable in Kafka; with `wait`, when they have ended."""
     caller.must_see(tenant)
     lane = await asyncio.to_thread(_lane, store, tenant, table, span)
-    key = None if idempotency_key is None else checked_stream(idempotency_key)
+    key = None if idempotency_key is None else checked_sender(idempotency_key)
     rows = rows_of_body(await _small_body(request))
     answer = await post_rows(senders, lane, rows, key, wait)
     response.status_code = 200 if "state" in answer or "repeated" in answer else 202
@@ -66,7 +66,7 @@ async def stream_rows(
 
     try:
         lane = await asyncio.to_thread(admit)
-        name = checked_stream(new_id("st") if stream is None else stream)
+        name = checked_sender(new_id("st") if stream is None else stream)
     except MillraceError as refused:
         await socket.send_denial_response(problem_of(refused))
         return

@@ -1,4 +1,4 @@
-"""Batches of streamed rows in, appends in the table log out; and where a stream stands there."""
+"""Batches of rows in, appends in the table log out; and where a sender stands there."""
 
 import asyncio
 from base64 import b64encode
@@ -68,9 +68,9 @@ class Appends:
             # Nothing has ended for long: better to know less than to remember ever more.
             self._loop.call_soon(self._on_end, lane)
 
-    async def open_stream(self, lane: AppendKey, stream: str) -> SenderOpened:
+    async def open_sender(self, lane: AppendKey, sender: str) -> SenderOpened:
         """Where the sender stands in the log. Every append asked for before is counted."""
-        result = await self._outcome(OpenSender(lane.tenant, lane.table, id=new_id("op"), sender=stream))
+        result = await self._outcome(OpenSender(lane.tenant, lane.table, id=new_id("op"), sender=sender))
         assert isinstance(result, SenderOpened)
         return result
 

@@ -8,7 +8,7 @@ from millrace.api.rows.append_result import counts, rejected_pages
 from millrace.api.rows.endings import Ended
 from millrace.api.rows.senders import Senders
 from millrace.model.errors import Invalid, MillraceError, Unavailable
-from millrace.model.streamed import OUT_OF_STEP, count_rows
+from millrace.model.frames import OUT_OF_STEP, count_rows
 from millrace.upload.batch import AppendKey, Part, Placement
 
 ANSWER_SECONDS = 30.0
@@ -30,15 +30,15 @@ async def post_rows(senders: Senders, lane: AppendKey, rows: bytes, key: str | N
         except MillraceError as error:
             if error.code != OUT_OF_STEP:
                 raise
-        opened = await senders.appends.open_stream(lane, key)
+        opened = await senders.appends.open_sender(lane, key)
         return {"rows": opened.seq, "repeated": True}
 
 
 class _RowRequest:
-    """The request as a source of rows. A key makes it a stream whose rows begin at 1: sent again, it is out of step."""
+    """The request as a source of rows. A key makes it a sender whose rows begin at 1: sent again, they are out of step."""
 
     def __init__(self, senders: Senders, key: str | None, *, wants_end: bool) -> None:
-        self.stream = key
+        self.sender = key
         self.wants_end = wants_end
         self._senders = senders
         self._place: asyncio.Future[tuple[Part, Placement]] = asyncio.get_running_loop().create_future()

@@ -1,6 +1,6 @@
-"""One connection that senders rows: frames of numbered rows in; acknowledgements, rejected rows and ends out.
+"""One connection that sends rows: frames of numbered rows in; acknowledgements, rejected rows and ends out.
 
-The log decides what is there: a connection begins behind the last row that the log holds of its stream, and whatever becomes
+The log decides what is there: a connection begins behind the last row that the log holds of its sender, and whatever becomes
 of it, the next one begins so again. Hence no row is lost and none is repeated."""
 
 import asyncio
@@ -17,7 +17,7 @@ from millrace.api.rows.append_result import counts, rejected_pages
 from millrace.api.rows.endings import Ended
 from millrace.api.rows.senders import Senders
 from millrace.model.errors import Clash, MillraceError
-from millrace.model.streamed import OUT_OF_STEP, WINDOW_BYTES, count_rows, unpack_frame
+from millrace.model.frames import OUT_OF_STEP, WINDOW_BYTES, count_rows, unpack_frame
 from millrace.upload.batch import AppendKey, Part, Placement
 
 # Appends of one connection whose end it has not been told yet.
@@ -44,9 +44,9 @@ class SenderSession:
     wants_end = True
 
     def __init__(
-        self, senders: Senders, socket: WebSocket, lane: AppendKey, stream: str, check_token: Callable[[], object]
+        self, senders: Senders, socket: WebSocket, lane: AppendKey, sender: str, check_token: Callable[[], object]
     ) -> None:
-        self.stream = stream
+        self.sender = sender
         self._senders = senders
         self._socket = socket
         self._lane = lane
@@ -60,7 +60,7 @@ class SenderSession:
     async def serve(self) -> None:
         """Until either side has enough."""
         try:
-            async with self._senders.exclusive(self._lane, self.stream, self._leave_to_another):
+            async with self._senders.exclusive(self._lane, self.sender, self._leave_to_another):
                 await self._work()
         except WebSocketDisconnect:
             return
@@ -91,8 +91,8 @@ class SenderSession:
     def _leave_to_another(self) -> None:
         self.failed(
             Clash(
-                f"Another connection has opened stream {self.stream!r}.",
-                remedy="Give each sender a stream of its own.",
+                f"Another connection has opened sender {self.sender!r}.",
+                remedy="Give each connection a sender of its own.",
                 code="taken_over",
             )
         )
@@ -121,9 +121,9 @@ class SenderSession:
             ended.cancel()
 
     async def _read(self) -> None:
-        opened = await self._senders.appends.open_stream(self._lane, self.stream)
+        opened = await self._senders.appends.open_sender(self._lane, self.sender)
         following = opened.seq + 1
-        self._news.put_nowait({"type": "ready", "stream": self.stream, "seq": opened.seq})
+        self._news.put_nowait({"type": "ready", "stream": self.sender, "seq": opened.seq})
         checked = asyncio.get_running_loop().time()
         while True:
             await self._room_to_read()

@@ -1,6 +1,6 @@
 """Streams of rows in use on this server, and the way of their rows into the table log.
 
-Each stream has one user at a time: a connection takes over from the one before, a request waits for the other's end."""
+Each sender has one user at a time: a connection takes over from the one before, a request waits for the other's end."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -65,10 +65,10 @@ class Senders:
 
     @asynccontextmanager
     async def exclusive(
-        self, lane: AppendKey, stream: str, ask_to_leave: Callable[[], None] = _wait_for_its_end
+        self, lane: AppendKey, sender: str, ask_to_leave: Callable[[], None] = _wait_for_its_end
     ) -> AsyncIterator[None]:
-        """Until the end of the block nobody else here sends rows of the stream."""
-        key = (lane.tenant, lane.table, stream)
+        """Until the end of the block nobody else here sends rows of the sender."""
+        key = (lane.tenant, lane.table, sender)
         while key in self._in_use:
             self._in_use[key].ask_to_leave()
             await asyncio.shield(self._in_use[key].left)

@@ -13,7 +13,7 @@ def with_report(imp: Import, op: SettledOp) -> Import:
 
 
 def reported(imp: Import) -> tuple[Announce, ...]:
-    """Of streamed rows, which come in many small imports, only what is worth telling."""
+    """Rows of senders come in many small imports: of these only broken rules are announced."""
     report = imp.options.get("quality")
     if report is None or (imp.kind == APPEND and not any(rule["verdict"] == BROKEN for rule in report["rules"])):
         return ()

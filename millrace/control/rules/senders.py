@@ -10,9 +10,9 @@ from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Send, State, Step
 from millrace.model import chunk
 from millrace.model.errors import Clash
+from millrace.model.frames import OUT_OF_STEP
 from millrace.model.imports import APPEND, PROCESSING, Import
 from millrace.model.ops.rows import Append, OpenSender, RowsAppended, SenderOpened
-from millrace.model.streamed import OUT_OF_STEP
 
 
 @rule(Append)
@@ -52,8 +52,8 @@ def _in_step(state: State, op: Append) -> dict[str, int]:
         known = senders.get(sender, 0)
         if first != known + 1 or last < first:
             raise Clash(
-                f"Stream {sender!r} is at row {known}; rows {first} to {last} do not follow it.",
-                remedy="Open the stream again and go on behind the number it answers.",
+                f"Sender {sender!r} is at row {known}; rows {first} to {last} do not follow it.",
+                remedy="Open the sender again and go on behind the number it answers.",
                 code=OUT_OF_STEP,
             )
         senders[sender] = last

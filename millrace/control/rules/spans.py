@@ -7,12 +7,12 @@ from typing import Any
 from millrace.control.rules import rule
 from millrace.control.state import ABORTED, ENDED, ENDING, OPEN, Announce, Effect, Span, State, Step
 from millrace.model.errors import Clash, Missing
+from millrace.model.frames import OUT_OF_STEP
 from millrace.model.imports import COMPLETED, Counts, Import
 from millrace.model.names import span_lineage
 from millrace.model.ops.base import Op, SpanOp, TableOp
 from millrace.model.ops.results import Refusal
 from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan, ExpireSpan, SpanBegun, SpanStatus
-from millrace.model.streamed import OUT_OF_STEP
 
 DEFAULT_LEASE_SECONDS = 3600
 Changed = tuple[State, tuple[Effect, ...]]

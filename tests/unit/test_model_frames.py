@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from millrace.formats.line_cut import JsonLines
 from millrace.model.errors import Invalid, TooLarge
-from millrace.model.streamed import (
+from millrace.model.frames import (
     MAX_FRAME_BYTES,
-    MAX_STREAMED_ROW_BYTES,
-    checked_stream,
+    MAX_SENT_ROW_BYTES,
+    checked_sender,
     count_rows,
     cut_long_row,
     pack_frame,
@@ -51,7 +51,7 @@ def test_a_frame_over_the_limit_is_refused() -> None:
 def test_a_row_too_long_becomes_one_that_is_no_json_and_fits() -> None:
     row = b'{"a": 1}' + b" " * MAX_FRAME_BYTES + b"\n"
     cut = cut_long_row(row)
-    assert len(cut) <= MAX_STREAMED_ROW_BYTES
+    assert len(cut) <= MAX_SENT_ROW_BYTES
     assert cut.startswith(b'{"a": 1}')
     assert cut.strip().endswith("…".encode())
     assert count_rows(whole_rows(cut)) == 1
@@ -86,5 +86,5 @@ def test_lines_are_taken_as_they_are() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "é", "x" * 201, "a\n"])
 def test_names_of_streams(name: str) -> None:
     with pytest.raises(Invalid):
-        checked_stream(name)
-    assert checked_stream("orders-2026/11:15") == "orders-2026/11:15"
+        checked_sender(name)
+    assert checked_sender("orders-2026/11:15") == "orders-2026/11:15"

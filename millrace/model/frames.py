@@ -1,6 +1,6 @@
-"""Streamed rows as they travel: JSON Lines in frames, each row numbered. Bytes in, bytes out; no row is ever parsed.
+"""Rows of a sender as they travel: JSON Lines in frames, each row numbered. Bytes in, bytes out; no row is ever parsed.
 
-A frame is a line with the number of its first row in decimal, then the rows. A line of white space is no row: it has none."""
+A frame is a line with the number of its first row in decimal, then the rows. A blank line is no row and has no number."""
 
 import json
 import re
@@ -14,9 +14,9 @@ WINDOW_BYTES = 4 << 20
 OUT_OF_STEP = "out_of_step"
 
 _HEAD_BYTES = 20
-MAX_STREAMED_ROW_BYTES = MAX_FRAME_BYTES - _HEAD_BYTES
+MAX_SENT_ROW_BYTES = MAX_FRAME_BYTES - _HEAD_BYTES
 _CUT_MARK = "…".encode()
-_STREAM = re.compile(r"[!-~]{1,200}", re.ASCII)
+_SENDER = re.compile(r"[!-~]{1,200}", re.ASCII)
 _BLANK_LINES = re.compile(rb"\n[ \t\r\n]*\n")
 _MAY_BE_BLANK = re.compile(rb"\n[ \t\r\n]")
 _SPACES = b" \t\r\n"
@@ -24,12 +24,12 @@ _BOM = b"\xef\xbb\xbf"
 _SEPARATOR = re.compile(r"[ \t\r\n]*([,\]]?)[ \t\r\n]*")
 
 
-def checked_stream(value: str) -> str:
-    """The name of a stream, or an idempotency key, which names a stream of one request."""
-    if _STREAM.fullmatch(value):
+def checked_sender(value: str) -> str:
+    """The name of a sender, or an idempotency key, which names a sender of one request."""
+    if _SENDER.fullmatch(value):
         return value
     raise Invalid(
-        f"{value[:40]!r} cannot name a stream.",
+        f"{value[:40]!r} cannot name a sender.",
         remedy="Use 1 to 200 ASCII letters, digits and signs, without spaces.",
         code="bad_name",
     )
@@ -70,9 +70,9 @@ def unpack_frame(frame: bytes) -> tuple[int, bytes]:
 
 def cut_long_row(row: bytes) -> bytes:
     """A row too long for a frame as its beginning, which is no JSON: it is rejected like any other bad row."""
-    if len(row) <= MAX_STREAMED_ROW_BYTES:
+    if len(row) <= MAX_SENT_ROW_BYTES:
         return row
-    return row[: MAX_STREAMED_ROW_BYTES - len(_CUT_MARK) - 1] + _CUT_MARK + b"\n"
+    return row[: MAX_SENT_ROW_BYTES - len(_CUT_MARK) - 1] + _CUT_MARK + b"\n"
 
 
 def rows_of_body(body: bytes) -> bytes:

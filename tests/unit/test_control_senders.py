@@ -1,4 +1,4 @@
-"""Streamed rows: an append is an import in one op; streams count their rows."""
+"""Rows of senders: an append is an import in one op; senders count their rows."""
 
 import pytest
 
@@ -15,8 +15,8 @@ def log() -> TableLog:
     return made
 
 
-def opened(log: TableLog, stream: str = "s") -> int:
-    return int(log.apply(OpenSender, "notes", sender=stream).result.seq)
+def opened(log: TableLog, sender: str = "s") -> int:
+    return int(log.apply(OpenSender, "notes", sender=sender).result.seq)
 
 
 def test_an_append_is_admitted_received_and_sent_in_one_step(log: TableLog) -> None:
@@ -76,7 +76,7 @@ def test_who_opens_a_stream_hears_of_every_append_before_also_of_those_in_line()
     log.append("imp_2", 1, 3)
     asked = log.apply(OpenSender, "notes", sender="s", op_id="op_open")
     assert asked.result.to_dict() == {"waiting": True}
-    assert opened(log, "other") == 0, "a stream that nothing in line moves on does not wait"
+    assert opened(log, "other") == 0, "a sender that nothing in line moves on does not wait"
     log.settle("imp_1")
     assert log.imported("imp_2").state == PROCESSING
     assert log.final("op_open").result.to_dict() == {"waiting": True}, "the append is under way"
