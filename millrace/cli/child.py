@@ -1,4 +1,4 @@
-"""A platform of one's own: `millrace up` as a child process, ready in, stopped out; it dies with its parent."""
+"""`millrace up` as a child process: ready when the block begins, stopped when it ends. It dies with its parent."""
 
 import os
 import queue

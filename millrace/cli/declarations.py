@@ -1,4 +1,4 @@
-"""Files and folders in, declarations out in the order to apply them; a folder's agreement names the tenant of its tables."""
+"""Reads declarations from files and folders, in the order to apply them. A folder's agreement names its tables' tenant."""
 
 import json
 from collections.abc import Iterator

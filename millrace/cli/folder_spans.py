@@ -1,7 +1,7 @@
-"""A span per folder: files in, the span each one joins out; begun before its first file, ended after its last one.
+"""A span per folder of files: it begins before the folder's first file and ends after the last one.
 
-The folder that holds all the files is one span, each folder below it one nested in it. Refuses folders whose names are no
-names of spans, and files without a folder."""
+The folder that holds all the files is a span; each folder below it is a nested span. A folder whose name cannot name a span
+is refused, and so is a file without a folder."""
 
 import os
 import threading
@@ -40,7 +40,7 @@ def folder_spans(paths: Sequence[Path], below: str | None) -> list[str]:
 
 
 class FolderSpans:
-    """Used by the threads that send the files."""
+    """The threads that send the files use it together."""
 
     def __init__(self, spans: SpanClient, tenant: str, tracks: Sequence[Track], below: str | None) -> None:
         if any(track.path is None for track in tracks):
@@ -60,9 +60,9 @@ class FolderSpans:
         return self._of[id(track)]
 
     def begin_for(self, track: Track) -> None:
-        """Called for one track after the other."""
+        """Called for each track in turn."""
         if self._below and not self._begun:
-            # Begun below one that is not there, it would open that one too, and nobody would end it.
+            # If the span above is missing, beginning a nested one would open it too, and nobody would end it.
             self._spans.show(self._tenant, self._below)
         for level in self._levels(self.joined_by(track)):
             if level not in self._begun:
@@ -70,7 +70,7 @@ class FolderSpans:
                 self._begun.append(level)
 
     def handed_over(self, track: Track) -> None:
-        """The platform has all of the file, or will never have it."""
+        """The platform has the whole file, or will never have it."""
         begun = [level for level in self._levels(self.joined_by(track)) if level in self._begun]
         if track.failure is not None:
             self._give_up(begun, track, track.failure)
@@ -82,14 +82,14 @@ class FolderSpans:
                 self._settle(partial(self._spans.end, self._tenant, level))
 
     def _give_up(self, begun: list[str], track: Track, failure: MillraceError) -> None:
-        """A folder without one of its files never ends well. A platform that is away finds that out by the lease."""
+        """A folder that lacks a file cannot end. A platform that is away aborts the span when its lease runs out."""
         with self._lock:
             self._broken.update(begun)
         if begun and not isinstance(failure, Unavailable):
             self._settle(partial(self._spans.abort, self._tenant, begun[-1], reason=f"{track.name}: {failure}"[:500]))
 
     def abort(self, reason: str) -> None:
-        """Everything that was begun and not ended yet."""
+        """Aborts every span that has begun and not ended."""
         for level in [level for level in self._begun if self._missing[level] > 0]:
             with suppress(MillraceError):
                 self._spans.abort(self._tenant, level, reason=reason)
@@ -99,7 +99,7 @@ class FolderSpans:
         return [self._spans.wait(self._tenant, level, timeout=END_SECONDS) for level in self._begun]
 
     def _levels(self, name: str) -> list[str]:
-        """The span and those above it that are ours, the topmost first."""
+        """The span and the levels above it that this command began, the topmost first."""
         given = span_lineage(self._below) if self._below else []
         return span_lineage(name)[len(given) :]
 
@@ -111,7 +111,7 @@ class FolderSpans:
 
 
 def _patiently(ask: Callable[[], T]) -> T:
-    """Each of these requests may be sent twice, so a platform that is away for a moment is waited for."""
+    """Repeats the request while the platform is away for a moment; it may be sent twice."""
     patience = Patience(PATIENCE_SECONDS)
     while True:
         try:

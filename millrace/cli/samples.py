@@ -83,7 +83,7 @@ def _speed_file(path: Path, number: int, rows: int, updates: int) -> SampleFile:
         _text(np.round(rng.random(rows) * 1e6, 3)),
         _text(np.round(rng.random(rows) * 1e6, 3)),
     )
-    # Rows that are updated later, or update, stay good: then the table's size follows from the counts.
+    # Rows that update others, or are updated, stay good: then the table's size follows from the counts.
     return _write(
         path,
         SPEED_HEADER,
@@ -173,7 +173,7 @@ def _write(path: Path, header: str, lines: pa.Array, spoils: tuple[Spoil, ...], 
 
 
 def _spoiled(line: str, spoil: Spoil) -> str:
-    """Cells are kept as they are quoted, so that only the chosen one changes."""
+    """Cells keep their quotes, so that only the chosen cell changes."""
     cells, quoted = [""], False
     for letter in line:
         quoted ^= letter == '"'

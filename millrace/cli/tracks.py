@@ -1,4 +1,4 @@
-"""One file on its way: what the sending thread and the watching thread know about it."""
+"""One file that is being sent: what the sending thread and the watching thread know about it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,7 @@ class Track:
         self.sent = sent
 
     def fail(self, failure: MillraceError) -> None:
-        """A refused body still has an import, whose end is worth waiting for."""
+        """A refused body may still have an import; its end is waited for."""
         self.failure = failure
         if isinstance(failure, Problem) and failure.import_id:
             self.import_id = failure.import_id
@@ -61,7 +61,7 @@ class Track:
         return sent, sent * chunks["judged"] / chunks["sent"], sent * durable / chunks["sent"]
 
     def final_document(self) -> ImportDocument:
-        """What is known in the end; for a file that never became an import, a document that says why."""
+        """The import's document; for a file that never became an import, a document with the reason."""
         if self.document is not None:
             return self.document
         failure = self.failure or MillraceError("It was not sent.", code="not_sent")

@@ -1,4 +1,4 @@
-"""Sends files to a table: admitted in the order given, so that later files win; up to four bodies travel at a time."""
+"""Sends files to a table. They are admitted in the order given, so that later files win; up to four travel at a time."""
 
 import sys
 import threading
@@ -15,7 +15,7 @@ PARALLEL_UPLOADS = 4
 
 
 class FileUploads(threading.Thread):
-    """Admits one track after the other and hands large bodies to threads of their own."""
+    """Admits the tracks in order; each large body is sent by a thread of its own."""
 
     def __init__(
         self, connection: Millrace, submission: Submission, tracks: list[Track], folders: FolderSpans | None = None
@@ -49,7 +49,7 @@ class FileUploads(threading.Thread):
         return replace(self._submission, idempotency_key=f"{self._submission.idempotency_key}:{number}")
 
     def _admit(self, track: Track, submission: Submission) -> Upload | None:
-        """What is left to send: nothing, where one request does it all."""
+        """The upload that is left to send; None where one request did it all."""
         try:
             if self._folders is not None:
                 self._folders.begin_for(track)
@@ -75,7 +75,7 @@ class FileUploads(threading.Thread):
         except MillraceError as failed:
             self._give_up(track, failed)
         except Exception as failed:
-            # Nobody will send the rest: the platform need not wait for it, nor those who follow the import.
+            # Nobody sends the rest, so neither the platform nor a follower should wait for it.
             with suppress(MillraceError):
                 self._connection.imports.cancel(upload.import_id)
             self._give_up(track, _failure(track, failed))
@@ -96,13 +96,13 @@ class FileUploads(threading.Thread):
         track.fail(failed)
 
     def _hand_over(self, track: Track) -> None:
-        """Before anyone hears that the track is delivered: by then its folder's span has been ended."""
+        """Called before the track counts as delivered: by then its folder's span has ended."""
         if self._folders is not None:
             self._folders.handed_over(track)
 
 
 def _failure(track: Track, failed: Exception) -> MillraceError:
-    """Whatever went wrong in a thread: a track that nobody gives up would be waited for until the end of days."""
+    """Any error of a thread as one of ours. A track that nobody gives up would be waited for without end."""
     if isinstance(failed, MillraceError):
         return failed
     if isinstance(failed, OSError):
