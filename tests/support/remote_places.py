@@ -12,7 +12,6 @@ import pyarrow as pa
 from millrace.lake.hdfs import HdfsObjects
 from millrace.lake.remote import RemoteStore
 from millrace.outbound.objects import Objects
-from millrace.outbound.operator_objects import OperatorObjects, s3_store
 from millrace.outbound.s3 import S3Objects
 from millrace.outbound.s3_signing import S3Keys
 from tests.support.hdfs import HdfsCluster
@@ -55,6 +54,8 @@ def in_a_bucket(server: S3, folder: Path) -> Place:
 
 def in_the_operators_bucket(server: S3, folder: Path) -> Place:
     bucket, keys = server.bucket(), S3Keys(ACCESS_KEY, SECRET_KEY)
+    from millrace.outbound.operator_objects import OperatorObjects, s3_store  # noqa: PLC0415
+
     url = f"s3://{bucket}/lake/acme/t"
     objects = lambda: OperatorObjects(url, s3_store(bucket, keys, server.endpoint, REGION), "lake/acme/t")  # noqa: E731
     return Place(objects, folder, server.reader_options(), url)

@@ -18,7 +18,6 @@ from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND, SinkTarget
 from millrace.model.table import Definition, TableDeclaration
 from millrace.outbound.addresses import resolve
 from millrace.outbound.objects import Objects
-from millrace.outbound.operator_objects import OperatorObjects, s3_store
 from millrace.outbound.pinning import Addresses
 from millrace.outbound.s3 import S3Objects
 from millrace.outbound.s3_signing import S3Keys
@@ -47,6 +46,9 @@ def table_objects(context: SinkContext, place: DeltaRemoteSettings, tenant: str,
     token = context.secret(given.session_token) if given.session_token else None
     keys = S3Keys(context.secret(given.access_key or ""), context.secret(given.secret_key or ""), token)
     if place.location in _OPERATORS:
+        # Loaded only where the operator has a bucket: every worker pays for it.
+        from millrace.outbound.operator_objects import OperatorObjects, s3_store  # noqa: PLC0415
+
         return OperatorObjects(url, s3_store(parts.netloc, keys, given.endpoint, given.region), parts.path)
     return S3Objects(parts.netloc, parts.path.strip("/"), keys, addresses, given.endpoint, given.region)
 
