@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import urllib.error
@@ -19,10 +18,13 @@ from millrace.embed.broker import Broker
 from millrace.embed.java import find_java
 from millrace.embed.ports import accepts, free_ports
 from tests.support.platform import record, running_platform
+from tests.support.processes import end, leashed
 from tests.support.waiting import wait_until
 
 ROWS = 300_000
 SPARK_HOME = Path(pyspark.__file__).parent
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
@@ -47,14 +49,13 @@ def master(tmp_path: Path) -> Iterator[str]:
     with (tmp_path / "spark.log").open("wb") as log:
         for daemon in daemons:
             argv = [str(SPARK_HOME / "bin" / "spark-class"), *daemon]
-            process = subprocess.Popen(argv, env=environ, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(leashed(argv), env=environ, stdout=log, stderr=log)
             started.append(process)
             if daemon is daemons[0]:
                 wait_until(lambda: accepts(port), 60, "the master to listen")
     yield url
     for process in reversed(started):
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        end(process, 0)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Files in at one end; checked, counted and durable rows at the other."""
 
 import http.client
-import json
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,7 +9,7 @@ import duckdb
 import polars as pl
 import pytest
 
-from millrace.wire.client import Appender, Cluster, Topics
+from millrace.wire.client import Appender, Topics
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import EVENTS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 from tests.support.platform import RunningPlatform, record
@@ -26,11 +25,6 @@ def write(path: Path, text: str | bytes) -> Path:
 
 def people(platform: RunningPlatform, tenant: str) -> pl.DataFrame:
     return pl.scan_delta(str(platform.home.table(tenant, "people"))).sort("id").collect()
-
-
-def cluster(platform: RunningPlatform) -> Cluster:
-    ports = json.loads((platform.home.broker / "ports.json").read_text())
-    return Cluster(f"127.0.0.1:{ports['broker']}")
 
 
 def test_rows_are_judged_counted_and_stored_with_their_place_in_the_file(
@@ -53,7 +47,7 @@ def test_rows_are_judged_counted_and_stored_with_their_place_in_the_file(
 
 def test_records_that_are_none_of_ours_are_passed_over(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("unmoved", PEOPLE)
-    log = cluster(platform)
+    log = platform.cluster
     appender, topics = Appender(log), Topics(log)
     for topic in (TABLE_OPS, RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR, PROGRESS):
         for partition in range(topics.partitions(topic)):
@@ -83,20 +77,20 @@ def test_the_last_import_wins_in_every_reader(platform: RunningPlatform, tmp_pat
 def test_every_import_however_small_goes_through_kafka(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("small", PEOPLE)
     for text in ("id,name,age\n1,a,1\n", "id,name,age\n", ""):
-        before = {topic: end_offsets(cluster(platform), topic) for topic in (RAW_INPUT, VALIDATED_INPUT)}
+        before = {topic: end_offsets(platform.cluster, topic) for topic in (RAW_INPUT, VALIDATED_INPUT)}
         ended = platform.send(target, write(tmp_path / "one.csv", text))
         assert ended["state"] == "completed"
-        after = {topic: end_offsets(cluster(platform), topic) for topic in before}
+        after = {topic: end_offsets(platform.cluster, topic) for topic in before}
         for topic, offsets in before.items():
             assert sum(end for _, end in after[topic].values()) > sum(end for _, end in offsets.values()), topic
 
 
 def test_partitions_do_not_grow_with_tables(platform: RunningPlatform) -> None:
     topics = (TABLE_OPS, RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR, PROGRESS, EVENTS)
-    before = {topic: len(end_offsets(cluster(platform), topic)) for topic in topics}
+    before = {topic: len(end_offsets(platform.cluster, topic)) for topic in topics}
     for number in range(10):
         platform.declare(f"growing-{number}", PEOPLE)
-    assert {topic: len(end_offsets(cluster(platform), topic)) for topic in topics} == before
+    assert {topic: len(end_offsets(platform.cluster, topic)) for topic in topics} == before
 
 
 def test_rows_without_a_key_are_appended_once_per_import(platform: RunningPlatform, tmp_path: Path) -> None:
@@ -135,12 +129,7 @@ def test_many_chunks_keep_their_row_numbers(platform: RunningPlatform, tmp_path:
 def test_events_tell_the_story_of_an_import_once(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("telling", PEOPLE)
     ended = platform.send(target, write(tmp_path / "told.csv", "id,name,age\n1,a,1\n"))
-    after, events = 0, []
-    while page := platform.client.events.page(after=after, limit=500):
-        events += page["items"]
-        if page["last"] == after:
-            break
-        after = page["last"]
+    events = platform.events(tenant="telling")
     mine = [event["type"] for event in events if event["subject"] == ended["id"]]
     assert mine == ["millrace.import.admitted", "millrace.import.received", "millrace.import.completed"]
     assert len({event["id"] for event in events}) == len(events)

@@ -13,7 +13,7 @@ OVERLAY = Path(__file__).parents[2] / "deploy" / "overlays" / "single-broker"
 ITEMS = record("items", ("id", "long"), ("name", "string"), key=("id",))
 SECONDS = 90.0
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_the_containers_of_the_pod_are_a_platform(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_the_containers_of_the_pod_are_a_platform(tmp_path: Path) -> None:
         client.tenants.apply("acme", {"client": "acme"})
         client.tables.apply("acme", "items", ITEMS)
         began = client.imports.send_file(tmp_path / "items.csv", Submission("acme", "items"))
-        ended = client.imports.wait(began["id"])
+        ended = client.imports.wait(began["id"], timeout=SECONDS)
         assert (ended["state"], ended["rows"]["accepted"]) == ("completed", 2)
         assert client.json("GET", "/v1/health")["status"] == "ok"
         client.tenants.apply("acme", {"client": "acme", "app": {"image": "apps/acme:1", "mode": "stream"}})

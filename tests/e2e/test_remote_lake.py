@@ -19,6 +19,8 @@ from tests.support.waiting import wait_until
 ROWS = 200_000
 ID, NAME, CITY = ("id", "long"), ("name", ["null", "string"]), ("city", ["null", "string"])
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[S3]:

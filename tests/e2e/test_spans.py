@@ -27,17 +27,6 @@ def upload(client: Millrace, target: str, path: Path, span: str) -> dict[str, An
     return dict(client.imports.send_file(path, Submission(tenant, table, span=span)))
 
 
-def story(client: Millrace, tenant: str) -> list[dict[str, Any]]:
-    """All events of a tenant, in order."""
-    after, told = 0, list[dict[str, Any]]()
-    while page := client.json("GET", "/v1/events", params={"tenant": tenant, "after": after, "limit": 500}):
-        told += page["items"]
-        if page["last"] == after:
-            return told
-        after = page["last"]
-    return told
-
-
 def place(events: list[dict[str, Any]], kind: str, subject: str) -> int:
     found = [at for at, e in enumerate(events) if (e["type"], e["subject"]) == (f"millrace.{kind}", subject)]
     assert len(found) == 1, f"{kind} of {subject}: {len(found)} times"
@@ -71,7 +60,7 @@ def test_a_span_over_two_tables_begins_before_and_ends_once_after_all_of_it(
     assert over.event["data"]["rows"] == ended["rows"]
     interval = over.event["data"]["interval"]
     assert interval["begun_us"] < interval["ended_us"]
-    events = story(platform.client, "spanning")
+    events = platform.events(tenant="spanning")
     begins, ends = place(events, "span.begun", "nightly-2026-11-15"), place(events, "span.ended", "nightly-2026-11-15")
     for import_id in (first["id"], second["id"]):
         assert begins < place(events, "import.admitted", import_id)
@@ -108,7 +97,7 @@ def test_nested_spans_end_from_within(platform: RunningPlatform, tmp_path: Path)
         "a": ("ended", 2), "a/b": ("ended", 1), "a/b/c": ("ended", 1),
     }  # fmt: skip
     assert spans.show("nesting", "a")["rows"]["accepted"] == 3
-    events = story(platform.client, "nesting")
+    events = platform.events(tenant="nesting")
     ends = [place(events, "span.ended", name) for name in ("a/b/c", "a/b", "a")]
     assert ends == sorted(ends)
 
@@ -126,18 +115,18 @@ def test_a_failed_member_aborts_the_span_and_is_named_by_the_command(platform: R
         assert waited.returncode == 1
         assert "aborted; 2 imports" in waited.stdout
         assert f"because of {culprit}" in waited.stdout
-    place(story(platform.client, "failing"), "span.aborted", "doomed")
+    place(platform.events(tenant="failing"), "span.aborted", "doomed")
 
 
 def test_a_cancelled_member_aborts_the_span(platform: RunningPlatform, tmp_path: Path) -> None:
-    target = platform.declare("cancelling", ITEMS)
+    target = platform.declare("stopping-span", ITEMS)
     spans = platform.client.spans
-    spans.begin("cancelling", "stopped")
+    spans.begin("stopping-span", "stopped")
     path = tmp_path / "large.csv"
     path.write_text("id,name\n" + "".join(f"{n},{'x' * 50}\n" for n in range(60_000)))
     upload = platform.client.imports.begin_upload(path, Submission(*target.split("/"), span="stopped"))
     platform.client.imports.cancel(upload.import_id)
-    aborted = spans.wait("cancelling", "stopped", timeout=END_SECONDS)
+    aborted = spans.wait("stopping-span", "stopped", timeout=END_SECONDS)
     assert (aborted["state"], aborted["error"]["member"]) == ("aborted", upload.import_id)
 
 

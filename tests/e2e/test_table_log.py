@@ -99,12 +99,12 @@ def test_on_an_exclusive_table_everything_takes_turns(platform: RunningPlatform,
         target=lambda: done.append(platform.send(target, write(tmp_path / "2.csv", "id,name,age\n1,second,2\n")))
     )
     second.start()
-    wait_until(lambda: _waits(platform), 10, "the second import stands in line")
+    wait_until(lambda: _waits(platform), 30, "the second import stands in line")
     assert not done
     replayed: list[dict[str, Any]] = []
     third = threading.Thread(target=lambda: replayed.append(platform.client.rejected.replay(partly["id"])))
     third.start()
-    wait_until(lambda: _waits(platform, 2), 10, "the replay stands behind it")
+    wait_until(lambda: _waits(platform, 2), 30, "the replay stands behind it")
     platform.client.imports.cancel(first)
     assert platform.ended(first)["state"] == "cancelled"
     second.join(60)

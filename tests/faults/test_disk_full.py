@@ -14,6 +14,8 @@ from tests.support.waiting import wait_until
 
 ROWS = 400_000
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:

@@ -1,41 +1,24 @@
 """Every boundary of the pipeline × kill -9, a failure, a pause: the import ends by itself, exact, once (I3, I4, I5)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from millrace.failpoint import POINTS
-from tests.faults.test_kill import all_events
-from tests.support.platform import RunningPlatform, record, running_platform
+from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
 
 ROWS = 40_000
 BAD = 7
 NOTES = record("notes", ("id", "long"), ("text", "string"), key=("id",))
-# A failure at each boundary, and each of the three processes killed once; the others take minutes: make faults.
-QUICK = {(point, "raise") for point in POINTS} | {
-    ("after_store_commit", "kill"),
-    ("before_validate_produce", "kill"),
-    ("after_sink_commit", "kill"),
-}
+# A failure at each boundary, and a kill between a sink's commit and its report. test_kill.py kills every process.
+QUICK = {*((point, "raise") for point in POINTS), ("after_sink_commit", "kill")}
 EVERY = [
     pytest.param(point, action, id=f"{point}-{action}", marks=() if (point, action) in QUICK else pytest.mark.slow)
     for action in ("raise", "pause", "kill")
     for point in POINTS
 ]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("failpoints")
-
-
-@pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[RunningPlatform]:
-    with running_platform(tmp_path_factory.mktemp("armed"), MILLRACE_FAILPOINTS=str(folder)) as started:
-        yield started
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +35,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("point", "action"), EVERY)
 def test_whatever_happens_at_a_boundary(
-    point: str, action: str, platform: RunningPlatform, folder: Path, file: Path
+    point: str, action: str, platform: RunningPlatform, failpoints: Path, file: Path
 ) -> None:
     tenant = f"{point}-{action}"
     target = platform.declare(tenant, NOTES)
-    armed = folder / point
-    (folder / ".arming").write_text(action)
-    (folder / ".arming").replace(armed)
+    armed = failpoints / point
+    (failpoints / ".arming").write_text(action)
+    (failpoints / ".arming").replace(armed)
     ended = platform.send(target, file, idempotency_key=tenant)
     wait_until(lambda: not armed.exists(), 60, f"{point} is reached")
     assert ended["state"] == "completed", ended
@@ -68,9 +51,5 @@ def test_whatever_happens_at_a_boundary(
     assert len(stored.filter(pl.col("text") == "the last one")) == 100
     rejected = pl.scan_delta(str(platform.home.table_errors(tenant, "notes"))).collect()
     assert (len(rejected), rejected["row"].n_unique()) == (BAD, BAD)
-    ends = {
-        event["id"]
-        for event in all_events(platform)
-        if event["subject"] == ended["id"] and "completed" in event["type"]
-    }
-    assert len(ends) == 1
+    ends = [event for event in platform.events(tenant=tenant) if event["type"] == "millrace.import.completed"]
+    assert len({event["id"] for event in ends if event["subject"] == ended["id"]}) == 1

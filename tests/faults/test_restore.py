@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from millrace.wire.topics import IMPORT_ERROR, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
-from tests.e2e.test_imports import cluster
 from tests.support.platform import RunningPlatform, record, running_platform
 from tests.support.waiting import wait_until
 
 NOTES = record("notes", ("id", "long"), ("text", "string"), key=("id",))
+pytestmark = pytest.mark.slow
 STATE = {
     "imports": "select id, state, kind, first_version, versions, definition, counts from imports order by id",
     "tables": "select tenant, name, definition, last_version, floor, open_imports from tables order by tenant, name",
@@ -74,7 +75,7 @@ def test_partitions_added_under_load_break_no_order(tmp_path: Path) -> None:
     with running_platform(tmp_path / "home") as platform:
         target = platform.declare("growing", NOTES)
         path = tmp_path / "file.csv"
-        admin = AdminClient({"bootstrap.servers": cluster(platform).bootstrap})
+        admin = AdminClient({"bootstrap.servers": platform.cluster.bootstrap})
         for round_ in range(4):
             path.write_text("id,text\n" + "".join(f"{n},{round_}\n" for n in range(200_000)))
             ended = platform.send(target, path)

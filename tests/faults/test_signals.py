@@ -4,7 +4,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,20 +54,6 @@ def signal_and_wait(platform: RunningPlatform, number: signal.Signals) -> None:
     assert_all_gone(there, ends_at)
 
 
-def start_without_waiting(platform: RunningPlatform) -> None:
-    thread = threading.Thread(target=_start, args=(platform,), daemon=True)
-    thread.start()
-    wait_until(lambda: hasattr(platform, "process"), 20, "the process to be launched")
-
-
-def _start(platform: RunningPlatform) -> None:
-    try:
-        platform.start()
-    except AssertionError:
-        # It was ended while it started, as the test wants.
-        return
-
-
 @contextmanager
 def load(platform: RunningPlatform, folder: Path) -> Iterator[None]:
     """Imports one after the other, in a process of its own, until the block ends."""
@@ -113,13 +98,13 @@ def test_signals_at_random_moments_of_the_start(tmp_path: Path) -> None:
     chance = random.Random(11)
     for turn in range(12):
         with ended_platform(tmp_path / "home") as platform:
-            start_without_waiting(platform)
+            platform.launch()
             time.sleep(chance.uniform(0.0, START_SECONDS))
             signal_and_wait(platform, STOP_SIGNALS[turn % 2])
 
 
 def test_a_signal_during_the_start_ends_it(tmp_path: Path) -> None:
     with ended_platform(tmp_path / "home") as platform:
-        start_without_waiting(platform)
+        platform.launch()
         wait_until(lambda: len(family(platform.process)) > 2, 60, "the first processes to run")
         signal_and_wait(platform, signal.SIGINT)

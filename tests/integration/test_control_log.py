@@ -169,7 +169,7 @@ def test_the_same_log_gives_the_same_state_versions_and_events(platform: Callabl
     asyncio.run(first.op_log.applied(CancelImport(tenant, imports[0])))
     asyncio.run(first.op_log.applied(TruncateTable(tenant, "notes")))
     settle(first, tenant, imports[0])
-    wait_until(lambda: not rows(first.store, t.closings, "import_id"), 10, "the markers to be sent")
+    wait_until(lambda: not rows(first.store, t.closings, "import_id"), 30, "the markers to be sent")
     second = platform("second")
     wait_until(
         lambda: (
@@ -204,7 +204,7 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
         controller.run(stopped)
     send(one, tenant)
     reader = LogReader(one.cluster, TABLE_OPS, {})
-    records = wait_until(lambda: reader.poll(500, 1.0), 10, "the op to arrive")
+    records = wait_until(lambda: reader.poll(500, 1.0), 30, "the op to arrive")
     reader.close()
     ours = records[-1:]
     controllers[0].apply(ours)
@@ -258,7 +258,7 @@ def test_streamed_rows_come_out_of_the_outbox_once(platform: Callable[..., Serve
     answer = append(one, tenant, 1, 2)
     with pytest.raises(Clash, match="row 2"):
         append(one, tenant, 1, 2)
-    wait_until(lambda: not rows(one.store, t.outbox, "import_id"), 10, "the chunks to be sent")
+    wait_until(lambda: not rows(one.store, t.outbox, "import_id"), 30, "the chunks to be sent")
     reader = LogReader(one.cluster, RAW_INPUT, {})
     ours: list[tuple[Any, bytes]] = []
 
@@ -267,7 +267,7 @@ def test_streamed_rows_come_out_of_the_outbox_once(platform: Callable[..., Serve
         ours.extend((head, bytes(rest)) for head, rest in sent if head and head.import_id == answer.import_id)
         return bool(ours)
 
-    wait_until(arrived, 10, "the chunk to arrive")
+    wait_until(arrived, 30, "the chunk to arrive")
     reader.close()
     assert [(header.version, header.rows, payload) for header, payload in ours] == [(answer.version, 2, b"rows")]
 
@@ -282,7 +282,7 @@ def test_trouble_of_one_who_hears_of_ops_is_not_the_others(platform: Callable[..
     one.op_log.listen(stumble)
     one.op_log.listen(heard.extend)
     settle(one, tenant, declare(one, tenant))
-    wait_until(lambda: len(heard) >= 3, 10, "the ops to be told")
+    wait_until(lambda: len(heard) >= 3, 30, "the ops to be told")
 
 
 def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
@@ -307,7 +307,7 @@ def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
     empty = begin(one, tenant)
     end = {"chunks": 0, "rows": 0, "bytes": 0, "written": None}
     asyncio.run(one.op_log.applied(EndImport(tenant, empty, **end)))
-    wait_until(lambda: states(one, empty) == [(empty, "completed")], 10, "the import to end")
+    wait_until(lambda: states(one, empty) == [(empty, "completed")], 30, "the import to end")
     assert len(lost) == 2
 
 

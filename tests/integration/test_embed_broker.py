@@ -71,7 +71,7 @@ def test_a_second_run_of_the_same_home_replaces_one_left_over(own_broker: Broker
     topic = create_topic(own_broker)
     append(own_broker, topic, b"kept")
     with Broker(own_broker.home) as second:
-        wait_until(lambda: not own_broker.child.running, 10, "the one left over is gone")
+        wait_until(lambda: not own_broker.child.running, 30, "the one left over is gone")
         assert read(second, topic, 1) == [b"kept"]
 
 

@@ -143,7 +143,7 @@ def test_time_is_limited(lake: Lake) -> None:
     with pytest.raises(TooLarge, match=r"longer than 1\.5 s") as refusal:
         ask(lake, "SELECT count(*) FROM range(1000000000000) WHERE range % 7 = 3", QueryLimits(seconds=1.5))
     assert refusal.value.code == "query_timeout"
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert not any("query_child" in " ".join(child.cmdline()) for child in psutil.Process().children())
 
 

@@ -51,6 +51,7 @@ def commit(table: LakeTable, version: int, ids: range, text: str) -> None:
     table.apply([write_data_file(table.store, rows, table.spec.key, f"imp{version}-0", [chunk])])
 
 
+@pytest.mark.slow
 def test_spark_sees_each_key_once_in_every_version(tmp_path: Path, spark: SparkSession) -> None:
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
     table = LakeTable.open(tmp_path / "lake", TableSpec("numbers", schema, key=("id",)))

@@ -123,11 +123,12 @@ def away(target: SinkTarget) -> SinkTarget:
     return replace(target, settings={**target.settings, "port": 1})
 
 
-# What takes too long to start for every run has a make target of its own.
+# Their servers take long to start: `make test-all`, `make bigquery` and `make hdfs` run them.
 HEAVY = ("files-gcs", "files-hdfs", "delta-hdfs", "bigquery")
+PATIENT = (pytest.mark.slow, pytest.mark.timeout(600))
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in TARGETS])
+@pytest.fixture(params=[pytest.param(name, marks=PATIENT if name in HEAVY else ()) for name in TARGETS])
 def target(request: pytest.FixtureRequest) -> SinkTarget:
     return TARGETS[request.param](request)
 

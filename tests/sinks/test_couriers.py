@@ -127,9 +127,9 @@ def test_what_is_parked_arrives_and_is_told(tmp_path: Path, target: SinkTarget, 
     for number in range(3):
         world.park(number, f"round {number}", "same")
     wait_until(lambda: len(world.told.durable()) == 3, 30, "everything is durable")
-    wait_until(lambda: world.waiting(target) == 0, 10, "nothing is left behind")
+    wait_until(lambda: world.waiting(target) == 0, 30, "nothing is left behind")
     assert stored("courier_fine") == [(0, "round 2"), (1, "same")]
-    wait_until(lambda: world.state(target).last_version == 102, 10, "and how far it is can be seen")
+    wait_until(lambda: world.state(target).last_version == 102, 30, "and how far it is can be seen")
 
 
 def test_a_row_that_is_refused_is_counted_before_the_chunk_is_durable(
@@ -166,7 +166,7 @@ def test_a_dead_target_holds_up_nobody_but_itself_and_gets_all_when_it_is_back(
     world.park(4, "round 4")
     world.queues.ask_to_resume(world.key(dead))
     wait_until(lambda: world.waiting(dead) == 0, 40, "the backlog is gone")
-    wait_until(lambda: world.state(dead).parked_since is None, 10, "it is well again")
+    wait_until(lambda: world.state(dead).parked_since is None, 30, "it is well again")
 
 
 def _moved(world: World, target: SinkTarget) -> Definition:

@@ -28,7 +28,10 @@ from tests.support.sink_context import sink_context
 SCHEMA = pa.schema([("why", pa.string())])
 
 
-@pytest.fixture(params=[bucket_target, pytest.param(hdfs_target, marks=pytest.mark.slow)], ids=["bucket", "hdfs"])
+@pytest.fixture(
+    params=[bucket_target, pytest.param(hdfs_target, marks=(pytest.mark.slow, pytest.mark.timeout(600)))],
+    ids=["bucket", "hdfs"],
+)
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     for name, value in request.param(request).settings.items():
         told = "errors_location" if name == "location" else name

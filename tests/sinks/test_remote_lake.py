@@ -27,7 +27,9 @@ PLACES = {
 }
 
 
-@pytest.fixture(params=["tenant-s3", "operator-s3", pytest.param("hdfs", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["tenant-s3", "operator-s3", pytest.param("hdfs", marks=(pytest.mark.slow, pytest.mark.timeout(600)))]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     server, make = PLACES[request.param]
     found: Place = make(request.getfixturevalue(server), tmp_path)  # type: ignore[operator]

@@ -13,7 +13,8 @@ import psutil
 
 from millrace.client import FileOptions, Millrace, Submission
 from millrace.exchange.home import Home
-from tests.support.processes import leashed, stop
+from millrace.wire.client import Cluster
+from tests.support.processes import end, leashed, stop
 from tests.support.waiting import wait_until
 
 READY_SECONDS = 120.0
@@ -29,17 +30,26 @@ class RunningPlatform:
         self.client: Millrace
 
     def start(self) -> None:
+        logged = self.launch()
+        try:
+            wait_until(lambda: self._is_ready(logged), READY_SECONDS, "the platform to be ready")
+        except BaseException:
+            end(self.process, 0)
+            raise
+        self.client = Millrace.from_home(self.home.root, {})
+
+    def launch(self) -> int:
+        """Starts the process and does not wait; where its output begins in the log."""
         self.home.root.mkdir(parents=True, exist_ok=True)
-        said = self._log.stat().st_size if self._log.exists() else 0
+        logged = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             argv = [sys.executable, "-m", "millrace.cli.main", "up", "--port", "0"]
             self.process = subprocess.Popen(leashed(argv), env=self._environ, stdout=log, stderr=subprocess.STDOUT)
-        wait_until(lambda: self._is_ready(said), READY_SECONDS, "the platform to be ready")
-        self.client = Millrace.from_home(self.home.root, {})
+        return logged
 
-    def _is_ready(self, said: int) -> bool:
+    def _is_ready(self, logged: int) -> bool:
         assert self.process.poll() is None, self._log.read_text()[-3000:]
-        return "ready http://" in self._log.read_text()[said:]
+        return "ready http://" in self._log.read_text()[logged:]
 
     def stop(self) -> None:
         self.client.close()
@@ -99,6 +109,21 @@ class RunningPlatform:
         more = {name: options.pop(name) for name in named if name in options}
         begun = self.client.imports.send_file(path, Submission(tenant, table, FileOptions(**options), **more))
         return self.ended(begun["id"])
+
+    @property
+    def cluster(self) -> Cluster:
+        """The platform's own broker."""
+        ports = json.loads((self.home.broker / "ports.json").read_text())
+        return Cluster(f"127.0.0.1:{ports['broker']}")
+
+    def events(self, **of: str) -> list[dict[str, Any]]:
+        """All of them, in order; `tenant=` for those of a tenant."""
+        events: list[dict[str, Any]] = []
+        after = 0
+        while (page := self.client.json("GET", "/v1/events", params={**of, "after": after, "limit": 500}))["items"]:
+            events += page["items"]
+            after = page["last"]
+        return events
 
     def ended(self, import_id: str, seconds: float = END_SECONDS) -> dict[str, Any]:
         """The import's document once it is over; patient with a platform that is being restarted."""

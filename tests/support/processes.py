@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psutil
@@ -49,19 +49,18 @@ def end(process: "subprocess.Popen[Any]", seconds: float) -> int | None:
     try:
         return process.wait(seconds)
     except subprocess.TimeoutExpired:
-        kill_tree(process.pid)
+        _kill_tree(process.pid)
         process.wait(KILL_SECONDS)
         return None
 
 
-def kill_tree(pid: int) -> None:
+def _kill_tree(pid: int) -> None:
     try:
-        family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
+        parent = psutil.Process(pid)
+        children = parent.children(recursive=True)
     except psutil.NoSuchProcess:
         return
-    for member in family:
-        try:
+    for member in (parent, *children):
+        with suppress(psutil.NoSuchProcess):
             member.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(family, KILL_SECONDS)
+    psutil.wait_procs(children, KILL_SECONDS)

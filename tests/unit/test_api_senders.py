@@ -89,7 +89,7 @@ def test_rejected_rows_are_told_by_their_number_in_the_stream(log: FakeLog) -> N
         heard(one, "ready")
         heard(other, "ready")
         one.send(b"1\n1\nbad 2\n3\n")
-        wait_until(lambda: server.senders.gatherer.lanes == 1, 5, "the first rows to wait")
+        wait_until(lambda: server.senders.gatherer.lanes == 1, 30, "the first rows to wait")
         other.send(b"1\n1\n2\nbad 3\nbad \xff 4\n")
         assert heard(one, "ack")["import"] == heard(other, "ack")["import"], "one append for both"
         (first,) = heard(one, "rejected")["rows"]
@@ -183,7 +183,7 @@ def test_a_table_that_is_busy_is_waited_for(server: FakeServer) -> None:
         heard(socket, "ready")
         server.call(lambda: setattr(server.log, "busy", True))
         socket.send(b"1\n" + rows(1, 2))
-        wait_until(lambda: server.log.waiting, 5, "the append to wait its turn")
+        wait_until(lambda: server.log.waiting, 30, "the append to wait its turn")
         with pytest.raises(TimeoutError):
             socket.recv(timeout=0.05)
         server.call(server.log.free)
@@ -209,7 +209,7 @@ def test_a_client_that_sends_too_much_is_not_read_from(server: FakeServer) -> No
 
         flooding = threading.Thread(target=flood)
         flooding.start()
-        wait_until(lambda: server.log.waiting, 5, "the first append")
+        wait_until(lambda: server.log.waiting, 30, "the first append")
         before = -1
 
         def still() -> bool:
@@ -217,7 +217,7 @@ def test_a_client_that_sends_too_much_is_not_read_from(server: FakeServer) -> No
             same, before = total == before, total
             return same
 
-        wait_until(still, 10, "the flood to be held back")
+        wait_until(still, 30, "the flood to be held back")
         held = server.call(lambda: server.senders.gatherer._room._taken)
         assert held <= WINDOW_BYTES + MAX_FRAME_BYTES
         assert total * per_frame * 100 < 40 << 20, "the rest waits in the sender"
@@ -285,7 +285,7 @@ def test_rows_whose_acknowledgement_was_lost_are_not_sent_again(log: FakeLog) ->
         port = int(first.url.rpartition(":")[2])
         with stream(first) as sending:
             sending.send(rows(1, 3))
-            wait_until(log.rows, 5, "the rows to be in the log")
+            wait_until(log.rows, 30, "the rows to be in the log")
             sending.send(rows(4, 5))
             first.kill()
             second = FakeServer(log, port)
@@ -371,7 +371,7 @@ def test_problems_for_good_are_raised_and_a_platform_that_is_not_there_is_said_a
     with raw(server, "stream=one") as other:
         heard(other, "ready")
         with pytest.raises(Problem) as lost:
-            wait_until(lambda: sending.send(b"{}"), 10, "the stream to be taken over")
+            wait_until(lambda: sending.send(b"{}"), 30, "the stream to be taken over")
         assert lost.value.code == "taken_over"
     sending.close()
     server.kill()

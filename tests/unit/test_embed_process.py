@@ -66,7 +66,7 @@ def printed(log: Path, text: str) -> bool:
 def test_output_goes_to_the_log_and_the_environment_in(log: Path, children: list[Child]) -> None:
     code = "import os; print(os.environ['COLOUR']); print(os.getcwd())"
     child = start(children, Launch("c", python(code), log, env={"COLOUR": "blue"}, cwd=log.parent.parent))
-    wait_until(lambda: not child.running, 10, "the child ends")
+    wait_until(lambda: not child.running, 30, "the child ends")
     assert child.exit_code == 0
     assert log.read_text() == f"blue\n{log.parent.parent}\n"
 
@@ -101,7 +101,7 @@ def test_stopping_takes_the_childs_own_children_along(log: Path, children: list[
     child.wait_ready(10)
     inner = int(log.read_text())
     child.stop()
-    wait_until(lambda: gone(inner), 10, "the inner process is gone")
+    wait_until(lambda: gone(inner), 30, "the inner process is gone")
 
 
 def test_nothing_outlives_a_killed_supervisor(log: Path) -> None:
@@ -122,7 +122,7 @@ def test_nothing_outlives_a_killed_supervisor(log: Path) -> None:
         pid = int(supervisor.stdout.readline())
         assert not gone(pid)
         supervisor.kill()
-        wait_until(lambda: gone(pid), 10, "the child of the killed supervisor is gone")
+        wait_until(lambda: gone(pid), 30, "the child of the killed supervisor is gone")
 
 
 def test_what_an_earlier_run_left_is_ended_first(log: Path, children: list[Child]) -> None:
@@ -155,7 +155,7 @@ def test_a_large_log_is_moved_aside_and_old_ones_dropped(log: Path, children: li
             big.truncate(LOG_BYTES)
             big.write(str(generation).encode())
         child = start(children, Launch("c", python("print('new')"), log))
-        wait_until(lambda child=child: not child.running, 10, "the child ends")
+        wait_until(lambda child=child: not child.running, 30, "the child ends")
     assert log.read_text() == "new\n"
     assert {each.name for each in log.parent.glob("child.log*")} == {"child.log", "child.log.1", "child.log.2"}
     assert [each.read_bytes()[:1] for each in (log.with_name("child.log.1"), log.with_name("child.log.2"))] == [

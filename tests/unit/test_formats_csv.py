@@ -248,7 +248,7 @@ def test_hostile_text_streams_through_in_bounded_memory_and_linear_time(
 ) -> None:
     """64 MiB stand for a gigabyte: a quadratic cutter would need minutes."""
     cutter = open_cutter(table(header), UploadOptions())
-    began = time.perf_counter()
+    began = time.process_time()
     tracemalloc.start()
     for piece in stream_of(64 * MIB, first, line):
         for _ in cutter.feed(piece):
@@ -258,7 +258,7 @@ def test_hostile_text_streams_through_in_bounded_memory_and_linear_time(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 150 * MIB
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_a_quote_that_never_closes_in_a_gigabyte_costs_its_row_only() -> None:

@@ -122,7 +122,7 @@ def test_a_watcher_sees_files_in_folders_that_are_made_later(tmp_path: Path, pol
         seen.update({sighting.path: sighting.how for tenant, sighting in watcher.read() if tenant == "acme"})
         return seen.keys() == {"items/deep/a.csv", "b.csv", "c.csv"}
 
-    wait_until(all_seen, 5, f"three files: {seen}")
+    wait_until(all_seen, 30, f"three files: {seen}")
     if not poll:
         assert (seen["b.csv"], seen["c.csv"]) == (How.MOVED, How.MOVED)
     assert watcher.means == ("polling" if poll else "inotify")

@@ -80,7 +80,7 @@ class Scene:
             self.look()
             return bool(condition())
 
-        wait_until(is_so, 5, what)
+        wait_until(is_so, 30, what)
 
     def states(self) -> list[str]:
         return [folder.read().state for folder in run_folders(self.staging)]
@@ -163,7 +163,7 @@ def test_inputs_of_a_run_that_nobody_wants_any_more_are_sealed_again(scene: Scen
     scene.looks_until(lambda: scene.tended._giving._before_start, "its input to be made ready")
     scene.asked.unlink()
     hold.set()
-    wait_until(scene.inside, 5, "its input to be there")
+    wait_until(scene.inside, 30, "its input to be there")
     scene.looks_until(lambda: scene.is_sealed_again("a.csv") and not scene.tended.is_busy, "its input to be sealed")
     assert scene.states() == []
 
