@@ -70,7 +70,7 @@ def load(platform: RunningPlatform, folder: Path) -> Iterator[None]:
         sender.wait(EXIT_SECONDS)
 
 
-@pytest.mark.parametrize("number", STOP_SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_a_platform_under_load(tmp_path: Path, number: signal.Signals) -> None:
     with ended_platform(tmp_path / "home") as platform:
         platform.start()
@@ -78,6 +78,7 @@ def test_a_signal_ends_a_platform_under_load(tmp_path: Path, number: signal.Sign
             signal_and_wait(platform, number)
 
 
+@pytest.mark.slow
 def test_signals_end_an_idle_platform_and_each_of_its_parts(tmp_path: Path) -> None:
     with ended_platform(tmp_path / "home") as platform:
         platform.start()
