@@ -11,135 +11,66 @@ from millrace.model.names import checked_name
 _KEY_FOLDER = len("imp_") + 5
 
 
+class _Below:
+    """A path that is the same in every home."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def __get__(self, home: "Home", owner: type) -> Path:
+        return home.root.joinpath(*self._parts)
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """Everything the platform keeps, below one directory."""
 
     root: Path
 
-    @property
-    def lake(self) -> Path:
-        return self.root / "lake"
-
-    @property
-    def errors(self) -> Path:
-        return self.root / "errors"
-
-    @property
-    def definitions(self) -> Path:
-        return self.root / "definitions"
-
-    @property
-    def staging(self) -> Path:
-        return self.root / "staging"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
-
-    @property
-    def stops(self) -> Path:
-        """The imports whose remaining chunks are to be ignored, one empty file each."""
-        return self.root / "stops"
-
-    @property
-    def parked(self) -> Path:
-        """What has not reached its sink yet, by kind, tenant, table and target."""
-        return self.root / "parked"
+    # Tables, and what is on its way into them and other sinks.
+    lake = _Below("lake")
+    errors = _Below("errors")
+    remote = _Below("remote")
+    all_staged = _Below("staged")
+    parked = _Below("parked")
+    quality = _Below("quality")
+    staging = _Below("staging")
+    checkpoints = _Below("checkpoints")
+    # What processes read of each other.
+    store = _Below("control.db")
+    client = _Below("client.json")
+    definitions = _Below("definitions")
+    stops = _Below("stops")
+    ends = _Below("run", "ends")
+    used_sinks = _Below("run", "sinks")
+    safe_version = _Below("run", "safe-version")
+    data_plane = _Below("run", "stream.json")
+    jvm = _Below("run", "spark-jvm.json")
+    apps = _Below("run", "apps.json")
+    app_requests = _Below("run", "apps-asked")
+    # SOURCE_PATH of the client apps, and what the operator lets them run.
+    sources = _Below("sources")
+    programs = _Below("programs")
+    # Of the machine.
+    logs = _Below("logs")
+    broker = _Below("kafka")
+    kms = _Below("kms")
+    scratch = _Below("scratch")
 
     def queue(self, kind: str, tenant: str, table: str, target: str) -> Path:
         parts = (("sink", kind), ("tenant", tenant), ("table", table), ("sink", target))
         return self.parked.joinpath(*(checked_name(what, name) for what, name in parts))
 
-    @property
-    def ends(self) -> Path:
-        """Imports that have ended, and tables whose old rows may go, and whose sinks have not been told, one file each."""
-        return self.root / "run" / "ends"
-
     def aged(self, tenant: str, table: str) -> Path:
         """Holds the version up to which other sinks were last asked to let the table's rows go."""
         return self.root / "run" / "aged" / f"{checked_name('tenant', tenant)}.{checked_name('table', table)}"
 
-    @property
-    def used_sinks(self) -> Path:
-        """The kinds of sinks that some table names, one empty file each."""
-        return self.root / "run" / "sinks"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def broker(self) -> Path:
-        return self.root / "kafka"
-
-    @property
-    def store(self) -> Path:
-        return self.root / "control.db"
-
-    @property
-    def data_plane(self) -> Path:
-        """Where the data plane says that it is ready, and on which port it shows its metrics."""
-        return self.root / "run" / "stream.json"
-
-    @property
-    def safe_version(self) -> Path:
-        """Holds the version at or below which no row is still on its way."""
-        return self.root / "run" / "safe-version"
-
-    @property
-    def jvm(self) -> Path:
-        return self.root / "run" / "spark-jvm.json"
-
-    @property
-    def scratch(self) -> Path:
-        return self.root / "scratch"
-
-    @property
-    def quality(self) -> Path:
-        return self.root / "quality"
-
-    @property
-    def kms(self) -> Path:
-        return self.root / "kms"
-
-    @property
-    def remote(self) -> Path:
-        return self.root / "remote"
-
-    @property
-    def all_staged(self) -> Path:
-        return self.root / "staged"
-
-    @property
-    def client(self) -> Path:
-        return self.root / "client.json"
-
-    @property
-    def sources(self) -> Path:
-        """SOURCE_PATH of the tenants' programs: below it each tenant's in and out."""
-        return self.root / "sources"
-
     def source(self, tenant: str) -> Path:
         return self.sources / checked_name("tenant", tenant)
-
-    @property
-    def programs(self) -> Path:
-        """Where the operator puts the programs that local client apps run."""
-        return self.root / "programs"
 
     def handled(self, tenant: str) -> Path:
         """What came out of a tenant's program, and what became of it: no program sees it."""
         return self.root / "handled" / checked_name("tenant", tenant)
-
-    @property
-    def apps(self) -> Path:
-        """Where the ingestion managers say how the client apps are doing."""
-        return self.root / "run" / "apps.json"
-
-    @property
-    def app_requests(self) -> Path:
-        return self.root / "run" / "apps-asked"
 
     def app_request(self, tenant: str) -> Path:
         """There while somebody asks for a run of the tenant's program."""
