@@ -98,7 +98,8 @@ class Queue:
             self._queues.finish(self.key, [item.name for item in items], state)
             self.state = state or self.state
             if parts := {part for item in items for part in item.parts}:
-                self.pins.release(parts - {part for item in self.waiting() for part in item.parts})
+                kept = {part for item in self.waiting() for part in item.parts}
+                self.pins.release(parts - kept if kept else None)
 
 
 def deliverable(waiting: Sequence[Item]) -> list[Item]:

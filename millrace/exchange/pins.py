@@ -5,7 +5,7 @@ read it. A file that is lost cannot be delivered; its queue then waits, and says
 
 import os
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,16 +46,10 @@ class Pins:
     def write(self, part: str, content: bytes) -> None:
         replace_file(self.path(part), content)
 
-    def release(self, parts: Iterable[str]) -> None:
-        for part in parts:
-            self.path(part).unlink(missing_ok=True)
-
-    def release_all_but(self, parts: Collection[str]) -> None:
-        """What a killed process left behind."""
-        kept = {self.path(part) for part in parts}
-        for path in self.folder.glob("*"):
-            if path not in kept:
-                path.unlink(missing_ok=True)
+    def release(self, parts: Iterable[str] | None) -> None:
+        """None: all of them, also those that a killed process left behind."""
+        for path in self.folder.glob("*") if parts is None else map(self.path, parts):
+            path.unlink(missing_ok=True)
 
     def drop(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

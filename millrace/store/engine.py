@@ -67,7 +67,7 @@ def _refuse_older(engine: Engine) -> None:
         raise Corrupt(
             f"The control store was made by an older Millrace: {'; '.join(lacking)}."[:400],
             remedy="Move it away: the next start makes it anew from the table log, unless kafka.ops_kept_days had old ops "
-            "trimmed. Tokens must be made again.",
+            "trimmed. Tokens must be made again; what waits for other sinks is lost with the store.",
         )
 
 

@@ -151,3 +151,54 @@ def test_what_is_held_is_delivered_if_the_word_is_there_however_old_it_is(world:
     world.couriers.start()
     wait_until(lambda: world.durable == [(EARLIER, 1)], 20, "it is shown")
     assert len(list(Path(world.home.root, "exports").rglob("*.parquet"))) == 1
+
+
+def delivered(world: World) -> list[Path]:
+    return list(Path(world.home.root, "exports").rglob("*.parquet"))
+
+
+def test_a_data_plane_killed_behind_the_facts_delivers_again_and_doubles_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the rows of the queue are there, the delivery is not over."""
+    world.park((EARLIER, 100))
+    with monkeypatch.context() as dying:
+        dying.setattr(world.queues, "finish", _dies)
+        world.couriers.start()
+        wait_until(lambda: len(world.durable) > 1, 20, "it is delivered again and again")
+    assert world.waiting() == [100]
+    wait_until(lambda: world.waiting() == [], 20, "in the end it is taken away")
+    assert len(delivered(world)) == 1
+    assert set(world.durable) == {(EARLIER, 0)}
+
+
+def test_a_batch_that_could_not_be_parked_leaves_nothing_and_is_parked_by_the_next_try(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dying:
+        dying.setattr(world.queues, "park", _dies)
+        with pytest.raises(OSError, match="the store is away"):
+            world.park((EARLIER, 100))
+    assert (world.waiting(), world.durable) == ([], [])
+    world.park((EARLIER, 100))
+    world.couriers.start()
+    wait_until(lambda: world.durable == [(EARLIER, 0)], 20, "it is durable")
+    wait_until(lambda: not world.rows_here(), 20, "and its pin is released")
+
+
+def test_while_the_store_is_away_the_couriers_wait_and_go_on_after_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.park((EARLIER, 100))
+    looks: list[object] = []
+    with monkeypatch.context() as away:
+        away.setattr(world.queues, "get", lambda key: looks.append(key) or _dies())
+        away.setattr(world.queues, "finish", _dies)
+        world.couriers.start()
+        wait_until(lambda: len(looks) > 2, 30, "it is tried again")
+    assert len(looks) < 10, "with pauses between"
+    wait_until(lambda: world.durable == [(EARLIER, 0)], 30, "it is durable")
+
+
+def _dies(*_: object, **__: object) -> None:
+    raise OSError("the store is away")

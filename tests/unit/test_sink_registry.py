@@ -88,6 +88,20 @@ def test_what_is_parked_leaves_by_version_and_outlives_its_table(tmp_path: Path)
     assert not queue.pins.path("rows-0.parquet").exists()
 
 
+def test_an_empty_queue_keeps_no_pins_not_even_those_of_a_killed_process(tmp_path: Path) -> None:
+    queue = queue_at(Home(tmp_path), *KEY)
+    for number in (0, 1):
+        staged(tmp_path, number)
+        queue.put(group(number, 10 + number), tmp_path)
+    queue.pins.pin(staged(tmp_path, 7), "rows-7.parquet")
+    first, second = queue.items()
+    queue.done([first])
+    assert queue.pins.path("rows-7.parquet").exists(), "something waits: pins are released by name"
+    assert queue.pins.path("rows-1.parquet").exists()
+    queue.done([second])
+    assert list(queue.pins.folder.iterdir()) == []
+
+
 def test_rows_of_an_atomic_import_wait_for_its_publication(tmp_path: Path) -> None:
     queue = queue_at(Home(tmp_path), *KEY)
     staged(tmp_path, 0)
