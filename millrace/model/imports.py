@@ -1,6 +1,7 @@
 """An import as the controller and the ledger know it, and the table of its legal state changes."""
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import add
 from typing import Any
 
 from millrace.model.table import Budget
@@ -31,6 +32,14 @@ class Counts:
     rejected: int = 0
     ignored: int = 0
     failed_chunks: int = 0
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """What events say of the rows."""
+        return {"read": self.read, "accepted": self.accepted, "rejected": self.rejected, "ignored": self.ignored}
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(*map(add, astuple(self), astuple(other)))
 
 
 # A rejected row older than this can only be amended. Sinks remember deleted keys for longer, so that a row that is

@@ -26,24 +26,11 @@ from millrace.model.imports import (
     PUBLISHING,
     STOPPING,
     TRUNCATE,
-    Counts,
     Import,
     outcome,
 )
+from millrace.model.ops import imports as ops
 from millrace.model.ops.base import ImportOp
-from millrace.model.ops.imports import (
-    BeginImport,
-    CancelImport,
-    EndImport,
-    ExpireImport,
-    FailImport,
-    ImportBegun,
-    ImportReceived,
-    PublishImport,
-    SettledOp,
-    SettleImport,
-    StopImport,
-)
 from millrace.model.ops.results import ImportStatus
 
 DEFAULT_MAX_BYTES = 64 << 30
@@ -53,8 +40,8 @@ MOST_INFLATION = 500
 SPARE_CHUNKS = 2001
 
 
-@rule(BeginImport)
-def begin(state: State, op: BeginImport, at_us: int, partition: int) -> Step:
+@rule(ops.BeginImport)
+def begin(state: State, op: ops.BeginImport, at_us: int, partition: int) -> Step:
     table = known_table(state, op)
     same = state.by_key.get(op.idempotency_key or "")
     if same is not None:
@@ -93,7 +80,7 @@ def begin(state: State, op: BeginImport, at_us: int, partition: int) -> Step:
         publish=table.definition.table.publish,
     )
     after, effects = admit(state, op, imp, first + versions - 1)
-    return after, effects, ImportBegun(imp.id, repeated=False)
+    return after, effects, ops.ImportBegun(imp.id, repeated=False)
 
 
 def _refuse_kind(table: Table, kind: str) -> None:
@@ -112,36 +99,36 @@ def most_chunks(size: int) -> int:
     return 2 * -(-2 * size // CHUNK_BYTES) + SPARE_CHUNKS
 
 
-def _begun_before(state: State, before: Import, op: BeginImport) -> Step:
+def _begun_before(state: State, before: Import, op: ops.BeginImport) -> Step:
     if before.table != op.table:
         raise Clash(
             f"The idempotency key was used for {before.tenant}/{before.table}.",
             remedy="Use a new key for a new import.",
             code="key_reused",
         )
-    return state, (), ImportBegun(before.id, repeated=True)
+    return state, (), ops.ImportBegun(before.id, repeated=True)
 
 
-@rule(EndImport)
-def end(state: State, op: EndImport, at_us: int, partition: int) -> Step:
+@rule(ops.EndImport)
+def end(state: State, op: ops.EndImport, at_us: int, partition: int) -> Step:
     imp = known_import(state, op)
     announced = {"chunks": op.chunks, "rows": op.rows, "bytes": op.bytes}
     if imp.options.get("received") == announced:
-        return state, (), ImportReceived(imp.id)
+        return state, (), ops.ImportReceived(imp.id)
     if imp.announced is not None or not imp.accepts_chunks:
         raise Clash(f"Import {imp.id} is already {imp.state}.", code="not_open")
     options = {**imp.options, "written": op.written, "received": announced}
     ended = replace(imp, state=PROCESSING, announced=announced, options=options)
-    return state.with_import(ended), (Announce("import.received", imp.id, announced),), ImportReceived(imp.id)
+    return state.with_import(ended), (Announce("import.received", imp.id, announced),), ops.ImportReceived(imp.id)
 
 
-@rule(CancelImport)
-def cancel(state: State, op: CancelImport, at_us: int, partition: int) -> Step:
+@rule(ops.CancelImport)
+def cancel(state: State, op: ops.CancelImport, at_us: int, partition: int) -> Step:
     return _stop(state, op, CANCELLED, {"code": "cancelled", "message": "The import was cancelled.", "remedy": ""})
 
 
-@rule(ExpireImport)
-def expire(state: State, op: ExpireImport, at_us: int, partition: int) -> Step:
+@rule(ops.ExpireImport)
+def expire(state: State, op: ops.ExpireImport, at_us: int, partition: int) -> Step:
     reason = {
         "code": "expired",
         "message": f"The upload broke off: nothing arrived for {int(op.idle_seconds)} seconds.",
@@ -150,13 +137,13 @@ def expire(state: State, op: ExpireImport, at_us: int, partition: int) -> Step:
     return _stop(state, op, FAILED, reason)
 
 
-@rule(FailImport)
-def fail(state: State, op: FailImport, at_us: int, partition: int) -> Step:
+@rule(ops.FailImport)
+def fail(state: State, op: ops.FailImport, at_us: int, partition: int) -> Step:
     return _stop(state, op, FAILED, _reason(op.error))
 
 
-@rule(StopImport)
-def stop(state: State, op: StopImport, at_us: int, partition: int) -> Step:
+@rule(ops.StopImport)
+def stop(state: State, op: ops.StopImport, at_us: int, partition: int) -> Step:
     return _stop(state, op, FAILED, _reason(op.error))
 
 
@@ -177,15 +164,15 @@ def _stop(state: State, op: ImportOp[Any], final: str, reason: dict[str, str]) -
         )
     if imp.state == PUBLISHING:
         raise Clash(f"Import {imp.id} is being published.", remedy="Wait for its end.", code="not_open")
-    if isinstance(op, ExpireImport | FailImport) and imp.announced is not None:
+    if isinstance(op, ops.ExpireImport | ops.FailImport) and imp.announced is not None:
         raise Clash(f"Import {imp.id} has been received whole.", code="not_open")
     stopping = replace(imp, state=STOPPING, final=final, error=reason)
     effects = (Close(imp.id), Announce("import.stopping", imp.id, {"final": final, "error": reason}))
     return state.with_import(stopping), effects, ImportStatus(imp.id, STOPPING)
 
 
-@rule(PublishImport)
-def publish(state: State, op: PublishImport, at_us: int, partition: int) -> Step:
+@rule(ops.PublishImport)
+def publish(state: State, op: ops.PublishImport, at_us: int, partition: int) -> Step:
     """Every sink holds every accepted row: one more chunk tells them to show it. From here on it cannot be cancelled."""
     imp = known_import(state, op)
     if imp.state != PROCESSING or imp.announced is None:
@@ -200,12 +187,12 @@ def publish(state: State, op: PublishImport, at_us: int, partition: int) -> Step
     return state.with_import(publishing), (show,), ImportStatus(imp.id, PUBLISHING)
 
 
-@rule(SettleImport)
-def settle(state: State, op: SettleImport, at_us: int, partition: int) -> Step:
+@rule(ops.SettleImport)
+def settle(state: State, op: ops.SettleImport, at_us: int, partition: int) -> Step:
     return settled(state, op, at_us)
 
 
-def settled(state: State, op: SettledOp, at_us: int) -> Step:
+def settled(state: State, op: ops.SettledOp, at_us: int) -> Step:
     """The end of an import."""
     imp = known_import(state, op)
     if imp.is_over:
@@ -220,7 +207,7 @@ def settled(state: State, op: SettledOp, at_us: int) -> Step:
     if state.table is not None:
         state = replace(state, table=replace(state.table, open_imports=max(state.table.open_imports - 1, 0)))
     state, of_span = spans.member_settled(state, ended, at_us)
-    data = {"table": f"{imp.tenant}/{imp.table}", "rows": _rows(op.counts), "durable": ended.durable, "error": error}
+    data = {"table": f"{imp.tenant}/{imp.table}", "rows": op.counts.rows, "durable": ended.durable, "error": error}
     event: Effect = Announce(f"import.{final}", imp.id, {**data, **_more_about(ended)})
     return state, (event, *reported(ended), *of_span), ImportStatus(imp.id, final)
 
@@ -233,10 +220,6 @@ def _more_about(imp: Import) -> dict[str, Any]:
     }
     about = {"kind": imp.kind, "span": imp.span, "of": imp.of}
     return {**about, "sinks": sinks, "waived": imp.options.get("waived", [])}
-
-
-def _rows(counts: Counts) -> dict[str, Any]:
-    return {"read": counts.read, "accepted": counts.accepted, "rejected": counts.rejected, "ignored": counts.ignored}
 
 
 def known_import(state: State, op: ImportOp[Any]) -> Import:

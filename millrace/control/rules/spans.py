@@ -1,14 +1,14 @@
 """Spans: opened, joined by imports and child spans, ended when all of them have, aborted when one of them cannot."""
 
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import Any
 
 from millrace.control.rules import rule
 from millrace.control.state import ABORTED, ENDED, ENDING, OPEN, Announce, Effect, Span, State, Step
 from millrace.model.errors import Clash, Missing
 from millrace.model.frames import OUT_OF_STEP
-from millrace.model.imports import COMPLETED, Counts, Import
+from millrace.model.imports import COMPLETED, Import
+from millrace.model.moments import iso
 from millrace.model.names import span_lineage
 from millrace.model.ops.base import Op, SpanOp, TableOp
 from millrace.model.ops.results import Refusal
@@ -115,7 +115,7 @@ def member_settled(state: State, imp: Import, at_us: int) -> Changed:
     span = state.spans.get(imp.span or "")
     if span is None:
         return state, ()
-    left = replace(span, open_members=span.open_members - 1, counts=_sum(span.counts, imp.counts))
+    left = replace(span, open_members=span.open_members - 1, counts=span.counts + imp.counts)
     state = state.with_span(left)
     if left.is_over:
         return state, ()
@@ -131,19 +131,10 @@ def _end_if_done(state: State, name: str, at_us: int) -> Changed:
         return state, ()
     ended = replace(span, state=ENDED, ended_us=at_us)
     state = state.with_span(ended)
-    effects: tuple[Effect, ...] = (Announce("span.ended", name, _told(ended)),)
+    effects: tuple[Effect, ...] = (Announce("span.ended", name, _described(ended)),)
     if span.parent is None:
         return state, effects
-    above = state.spans[span.parent]
-    state = state.with_span(
-        replace(
-            above,
-            open_members=above.open_members - 1,
-            counts=_sum(above.counts, ended.counts),
-            imports=above.imports + ended.imports,
-        )
-    )
-    state, more = _end_if_done(state, span.parent, at_us)
+    state, more = _end_if_done(_leave(state, ended), span.parent, at_us)
     return state, effects + more
 
 
@@ -152,51 +143,34 @@ def _abort(state: State, name: str, error: dict[str, str], at_us: int) -> Change
     effects: list[Effect] = []
     for level in reversed(span_lineage(name)):
         span = state.spans[level]
-        if span.parent is not None:
-            above = state.spans[span.parent]
-            if not span.is_over:
-                state = state.with_span(
-                    replace(
-                        above,
-                        open_members=above.open_members - 1,
-                        counts=_sum(above.counts, span.counts),
-                        imports=above.imports + span.imports,
-                    )
-                )
         if span.is_over:
             continue
         aborted = replace(span, state=ABORTED, ended_us=at_us, error=error)
-        state = state.with_span(aborted)
-        effects.append(Announce("span.aborted", level, _told(aborted)))
+        state = _leave(state, span).with_span(aborted)
+        effects.append(Announce("span.aborted", level, _described(aborted)))
     return state, tuple(effects)
 
 
-def _told(span: Span) -> dict[str, Any]:
-    told = {"span": span.name, "imports": span.imports, "rows": _rows(span.counts), "error": span.error}
+def _leave(state: State, span: Span) -> State:
+    """The level above has one open member fewer, and what the span counted."""
+    if span.parent is None:
+        return state
+    above = state.spans[span.parent]
+    counts, imports = above.counts + span.counts, above.imports + span.imports
+    return state.with_span(replace(above, open_members=above.open_members - 1, counts=counts, imports=imports))
+
+
+def _described(span: Span) -> dict[str, Any]:
+    about = {"span": span.name, "imports": span.imports, "rows": span.counts.rows, "error": span.error}
     assert span.ended_us is not None
     interval = {
-        "begun_at": _iso(span.begun_us),
-        "ended_at": _iso(span.ended_us),
+        "begun_at": iso(span.begun_us),
+        "ended_at": iso(span.ended_us),
         "begun_us": span.begun_us,
         "ended_us": span.ended_us,
         "seconds": (span.ended_us - span.begun_us) / 1e6,
     }
-    return {**told, "interval": interval}
-
-
-def _iso(microseconds: int) -> str:
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
-
-
-def _rows(counts: Counts) -> dict[str, int]:
-    return {
-        name: value for name, value in asdict(counts).items() if name in ("read", "accepted", "rejected", "ignored")
-    }
-
-
-def _sum(left: Counts, right: Counts) -> Counts:
-    there, more = asdict(left), asdict(right)
-    return Counts(**{name: there[name] + more[name] for name in there})
+    return {**about, "interval": interval}
 
 
 def _refuse_unless_open(span: Span) -> None:

@@ -14,28 +14,16 @@ from millrace.model.columns import parse_columns
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.evolution import check
 from millrace.model.imports import ALTER, TRUNCATE, Import
+from millrace.model.ops import tables as ops
 from millrace.model.ops.base import TableOp
-from millrace.model.ops.tables import (
-    DefineTable,
-    DropTable,
-    PurgeTable,
-    RestoreTable,
-    TableDefined,
-    TableDropped,
-    TableEmptied,
-    TableNotPurged,
-    TablePurged,
-    TableRestored,
-    TruncateTable,
-)
 from millrace.model.rules import Rule, parse_rules
 from millrace.model.rules_in_force import refuse_looser
 from millrace.model.table import Definition, TableDeclaration
 from millrace.model.table import define as make_definition
 
 
-@rule(DefineTable)
-def define(state: State, op: DefineTable, at_us: int, partition: int) -> Step:
+@rule(ops.DefineTable)
+def define(state: State, op: ops.DefineTable, at_us: int, partition: int) -> Step:
     if state.tenant is None:
         raise Missing(
             f"There is no tenant {op.tenant!r}.", remedy="Apply its service agreement first.", code="no_tenant"
@@ -61,7 +49,7 @@ def define(state: State, op: DefineTable, at_us: int, partition: int) -> Step:
     return _defined_anew(state, op, at_us, declaration, op.new_generation)
 
 
-def _refreshed(state: State, op: DefineTable, at_us: int) -> Step:
+def _refreshed(state: State, op: ops.DefineTable, at_us: int) -> Step:
     """The table as it is declared, by the rules that its tenant's agreement has now."""
     table = known_table(state, op)
     assert state.tenant is not None
@@ -80,7 +68,9 @@ def _says(definition: Definition, declaration: TableDeclaration, agreed: tuple[R
     return definition.table == declaration and definition.agreed == agreed
 
 
-def _defined_anew(state: State, op: DefineTable, at_us: int, declaration: TableDeclaration, wants_new: bool) -> Step:
+def _defined_anew(
+    state: State, op: ops.DefineTable, at_us: int, declaration: TableDeclaration, wants_new: bool
+) -> Step:
     before = state.table
     version = reserve(before, at_us)
     definition = _next_definition(state, op.tenant, declaration, version, wants_new)
@@ -125,17 +115,17 @@ def _next_definition(
     )
 
 
-def _defined(table: Table, *, changed: bool, import_id: str | None = None) -> TableDefined:
+def _defined(table: Table, *, changed: bool, import_id: str | None = None) -> ops.TableDefined:
     definition = table.definition
-    return TableDefined(
+    return ops.TableDefined(
         table.name, definition.revision, definition.generation, definition.fingerprint, changed, import_id
     )
 
 
-@rule(TruncateTable)
-def truncate(state: State, op: TruncateTable, at_us: int, partition: int) -> Step:
+@rule(ops.TruncateTable)
+def truncate(state: State, op: ops.TruncateTable, at_us: int, partition: int) -> Step:
     after, effects, imp = _empty(state, known_table(state, op), op, at_us, "table.truncated")
-    return after, effects, TableEmptied(imp.table, imp.first_version, imp.id)
+    return after, effects, ops.TableEmptied(imp.table, imp.first_version, imp.id)
 
 
 def _empty(
@@ -148,16 +138,16 @@ def _empty(
     return state, (event, *effects), imp
 
 
-@rule(DropTable)
-def drop(state: State, op: DropTable, at_us: int, partition: int) -> Step:
+@rule(ops.DropTable)
+def drop(state: State, op: ops.DropTable, at_us: int, partition: int) -> Step:
     """The table is gone for everyone who asks; its rows go when it can no longer be restored."""
     table = known_table(state, op)
     event = Announce("table.dropped", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
-    return replace(state, table=replace(table, dropped_us=at_us)), (event,), TableDropped(table.name)
+    return replace(state, table=replace(table, dropped_us=at_us)), (event,), ops.TableDropped(table.name)
 
 
-@rule(RestoreTable)
-def restore(state: State, op: RestoreTable, at_us: int, partition: int) -> Step:
+@rule(ops.RestoreTable)
+def restore(state: State, op: ops.RestoreTable, at_us: int, partition: int) -> Step:
     table = state.table
     if table is None or not table.is_dropped or table.is_purged:
         raise Clash(
@@ -166,17 +156,17 @@ def restore(state: State, op: RestoreTable, at_us: int, partition: int) -> Step:
             code="not_dropped",
         )
     event = Announce("table.restored", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
-    return replace(state, table=replace(table, dropped_us=None)), (event,), TableRestored(table.name)
+    return replace(state, table=replace(table, dropped_us=None)), (event,), ops.TableRestored(table.name)
 
 
-@rule(PurgeTable)
-def purge(state: State, op: PurgeTable, at_us: int, partition: int) -> Step:
+@rule(ops.PurgeTable)
+def purge(state: State, op: ops.PurgeTable, at_us: int, partition: int) -> Step:
     """The rows of a table that stayed dropped for good; what happened to it since the timer asked is left alone."""
     table = state.table
     if table is None or table.dropped_us != op.dropped_us or table.is_purged:
-        return state, (), TableNotPurged(op.table)
+        return state, (), ops.TableNotPurged(op.table)
     after, effects, imp = _empty(state, replace(table, is_purged=True), op, at_us, "table.purged")
-    return after, effects, TablePurged(imp.table, imp.first_version, imp.id)
+    return after, effects, ops.TablePurged(imp.table, imp.first_version, imp.id)
 
 
 def known_table(state: State, op: TableOp[Any]) -> Table:

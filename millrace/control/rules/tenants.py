@@ -6,36 +6,29 @@ from millrace.control.rules import rule
 from millrace.control.state import Announce, State, Step, Tenant
 from millrace.model.errors import Clash, Missing
 from millrace.model.moments import iso
-from millrace.model.ops.tenants import (
-    DefineTenant,
-    DeleteTenant,
-    RestoreTenant,
-    TenantDefined,
-    TenantDeleted,
-    TenantRestored,
-)
+from millrace.model.ops import tenants as ops
 
 TWINS = "Names that differ only in case are refused."
 
 
-@rule(DefineTenant)
-def define(state: State, op: DefineTenant, at_us: int, partition: int) -> Step:
+@rule(ops.DefineTenant)
+def define(state: State, op: ops.DefineTenant, at_us: int, partition: int) -> Step:
     if state.twin is not None:
         raise Clash(f"There is a tenant {state.twin!r} already.", remedy=TWINS)
     refuse_departed(state.tenant)
     before = state.tenant
     if before is not None and before.agreement == op.agreement:
-        return state, (), TenantDefined(op.tenant, before.revision, changed=False)
+        return state, (), ops.TenantDefined(op.tenant, before.revision, changed=False)
     revision = before.revision + 1 if before else 1
     tenant = Tenant(op.tenant, before.partition if before else partition, op.agreement, revision)
     event = Announce("tenant.defined", op.tenant, {"revision": revision})
     new_rules = before is not None and before.agreement.get("rules") != tenant.agreement.get("rules")
-    result = TenantDefined(op.tenant, revision, changed=True, rules_changed=new_rules)
+    result = ops.TenantDefined(op.tenant, revision, changed=True, rules_changed=new_rules)
     return replace(state, tenant=tenant), (event,), result
 
 
-@rule(DeleteTenant)
-def delete(state: State, op: DeleteTenant, at_us: int, partition: int) -> Step:
+@rule(ops.DeleteTenant)
+def delete(state: State, op: ops.DeleteTenant, at_us: int, partition: int) -> Step:
     """Takes nothing new from now on; everything stays as it is until the grace is over. Deleted again: the first stays."""
     tenant = _known(state, op)
     if tenant.deleted_us is not None:
@@ -46,11 +39,11 @@ def delete(state: State, op: DeleteTenant, at_us: int, partition: int) -> Step:
     return replace(state, tenant=deleted), (event,), _gone(deleted, changed=True)
 
 
-@rule(RestoreTenant)
-def restore(state: State, op: RestoreTenant, at_us: int, partition: int) -> Step:
+@rule(ops.RestoreTenant)
+def restore(state: State, op: ops.RestoreTenant, at_us: int, partition: int) -> Step:
     tenant = _known(state, op)
     if tenant.deleted_us is None:
-        return state, (), TenantRestored(op.tenant, changed=False)
+        return state, (), ops.TenantRestored(op.tenant, changed=False)
     if tenant.erase_us is not None and at_us >= tenant.erase_us:
         raise Clash(
             f"Tenant {op.tenant!r} could be restored until {iso(tenant.erase_us)}.",
@@ -59,7 +52,7 @@ def restore(state: State, op: RestoreTenant, at_us: int, partition: int) -> Step
         )
     event = Announce("tenant.restored", op.tenant, {"revision": tenant.revision})
     back = replace(tenant, deleted_us=None, erase_us=None)
-    return replace(state, tenant=back), (event,), TenantRestored(op.tenant, changed=True)
+    return replace(state, tenant=back), (event,), ops.TenantRestored(op.tenant, changed=True)
 
 
 def refuse_departed(tenant: Tenant | None) -> None:
@@ -72,11 +65,11 @@ def refuse_departed(tenant: Tenant | None) -> None:
         )
 
 
-def _known(state: State, op: DeleteTenant | RestoreTenant) -> Tenant:
+def _known(state: State, op: ops.DeleteTenant | ops.RestoreTenant) -> Tenant:
     if state.tenant is None:
         raise Missing(f"There is no tenant {op.tenant!r}.", code="no_tenant")
     return state.tenant
 
 
-def _gone(tenant: Tenant, *, changed: bool) -> TenantDeleted:
-    return TenantDeleted(tenant.name, iso(tenant.deleted_us), iso(tenant.erase_us), changed)
+def _gone(tenant: Tenant, *, changed: bool) -> ops.TenantDeleted:
+    return ops.TenantDeleted(tenant.name, iso(tenant.deleted_us), iso(tenant.erase_us), changed)

@@ -33,7 +33,7 @@ class Need(Enum):
 class Op(Generic[R_co]):
     """An entry of the table log. Its place there is its order; its append time is the clock.
 
-    `R_co` is what it results in. The id is given when the op is asked for, if not before."""
+    `R_co` is the type of its result. An op without an id gets one when it is appended."""
 
     tenant: str = field(metadata=BESIDE)
     id: str = field(default="", kw_only=True, metadata=BESIDE)
@@ -43,9 +43,9 @@ class Op(Generic[R_co]):
     # The field that names what the op is about.
     SUBJECT: ClassVar[str] = "tenant"
     NEEDS: ClassVar[frozenset[Need]] = frozenset()
-    # Whoever asks for others hears of the import itself; nobody asks what became of the op.
+    # False if whoever asked watches the import itself: what became of the op is then not kept.
     IS_ASKED_FOR: ClassVar[bool] = True
-    # Whether it brings rows: then it is refused where there is no room for them.
+    # True if it brings rows: it is then refused while a quota or a full sink forbids more.
     BRINGS_ROWS: ClassVar[bool] = False
 
     @property
