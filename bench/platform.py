@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.data import REPOSITORY, Data
-from millrace.cli.child import Running, running_platform
+from millrace.cli.child import ChildPlatform, running_platform
 from millrace.client import Millrace, Submission
 from millrace.client.documents import ImportDocument
 
@@ -26,7 +26,7 @@ IMPORT_SECONDS = 1800.0
 class Bench:
     """A running platform and what is measured with."""
 
-    running: Running
+    running: ChildPlatform
     connection: Millrace
     data: Data
 

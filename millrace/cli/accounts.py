@@ -6,7 +6,7 @@ import typer
 
 from millrace.cli.arguments import of_tenant
 from millrace.cli.printing import answer_all, print_json, print_table
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 
 AUDIT_COLUMNS = ("at", "who", "role", "from", "tenant", "action", "subject", "outcome", "request")
 USAGE_COLUMNS = {
@@ -31,7 +31,7 @@ def audit(
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1, max=1000)] = 50,
 ) -> None:
     """Show who changed what, when and from where."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.audit.list(tenant, limit=limit)
     answer_all(session, AUDIT_COLUMNS, found, lambda entry: [entry[name] or "" for name in AUDIT_COLUMNS])
@@ -46,7 +46,7 @@ def usage(
     """Show what a tenant used by day.
 
     Also what was agreed, and why it lags behind if it does."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.usage.show(of_tenant(platform, tenant), days=days)
     if session.json:

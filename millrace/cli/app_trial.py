@@ -9,7 +9,7 @@ import typer
 
 from millrace.cli.declarations import read_declarations
 from millrace.cli.printing import answer, printable
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.model.errors import Clash, Invalid
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _environ(given: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _has_failed(session: Session, check: "Check") -> bool:
+def _has_failed(session: CommandSession, check: "Check") -> bool:
     """Shows the check as well."""
     mark = "ok " if check.ok else "?? " if check.ok is None else "BAD"
     document = {"check": check.name, "ok": check.ok, "found": check.found}

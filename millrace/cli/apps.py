@@ -9,7 +9,7 @@ import typer
 from millrace.cli import app_trial
 from millrace.cli.arguments import TenantName
 from millrace.cli.printing import answer, answer_all, print_json, print_table
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.apps import AppClient
 from millrace.model.errors import Missing, Unavailable
 
@@ -23,7 +23,7 @@ app = typer.Typer(help="Client apps: the tenants' programs.")
 @app.command("list")
 def list_(context: typer.Context) -> None:
     """List the client apps, how they do and how apart they run."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.apps.list()
     if session.json:
@@ -53,7 +53,7 @@ def run(
     wait: Annotated[bool, typer.Option("--wait", help="Until its files are imported; exit 1 if any failed.")] = False,
 ) -> None:
     """Run a batch app now, beside its schedule."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         before = {each["id"] for each in platform.apps.runs(tenant)}
         platform.apps.run(tenant)
@@ -91,7 +91,7 @@ def runs(
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=200)] = 20,
 ) -> None:
     """List the latest runs."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.apps.runs(tenant, limit=limit)
     headers = ("run", "cause", "state", "code", "started", "ended", "done", "failed", "rows")
@@ -106,7 +106,7 @@ def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
 @app.command("files")
 def files(context: typer.Context, tenant: TenantName, run: Run = None) -> None:
     """Show what became of the files of a run."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.apps.files(tenant, run or _latest(platform.apps, tenant))
     headers = ("file", "table", "import", "state", "accepted", "rejected", "why")
@@ -132,7 +132,7 @@ def logs(
     tail: Annotated[int, typer.Option(help="At most so many of the last bytes of each.", min=1)] = 1 << 20,
 ) -> None:
     """Show what a run wrote to its output and logs."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         run = run or _latest(platform.apps, tenant)
         document = platform.apps.show_run(tenant, run)

@@ -22,7 +22,7 @@ REAP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class ChildPlatform:
     """`startup_seconds`: from launch to ready."""
 
     home: Path
@@ -32,13 +32,13 @@ class Running:
 
 
 @contextmanager
-def running_platform(home: Path, environ: Mapping[str, str] | None = None) -> Iterator[Running]:
+def running_platform(home: Path, environ: Mapping[str, str] | None = None) -> Iterator[ChildPlatform]:
     """Stops it in the end, as Ctrl-C would, and by force if that takes too long."""
     home.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     process = _launch(home, environ or {})
     try:
-        yield Running(home, _wait_ready(process, home), process, time.monotonic() - begun)
+        yield ChildPlatform(home, _wait_ready(process, home), process, time.monotonic() - begun)
     finally:
         _stop(process)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.printing import answer, print_json, printable
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def render(
     """Print the manifests that the agreements come to.
 
     Needs no cluster; with -f it needs no platform either."""
-    from millrace.cli.manifests import Source, rendered, write_manifests  # noqa: PLC0415
+    from millrace.cli.manifests import AgreementSource, rendered, write_manifests  # noqa: PLC0415
     from millrace.k8s.yaml_text import to_yaml  # noqa: PLC0415
 
-    session: Session = context.obj
-    tenants = rendered(session, Source(tuple(file or ()), everyone, strict))
+    session: CommandSession = context.obj
+    tenants = rendered(session, AgreementSource(tuple(file or ()), everyone, strict))
     manifests = (manifest for tenant in tenants for manifest in tenant.manifests)
     if out is not None:
         print(f"{write_manifests(tenants, out)} tenants written to {out}", file=sys.stderr)
@@ -76,7 +76,7 @@ def apply_command(
     """Make the cluster run the client apps as agreed.
 
     By server-side apply: what others have set is not overwritten unless you say so."""
-    from millrace.cli.manifests import Source, rendered  # noqa: PLC0415
+    from millrace.cli.manifests import AgreementSource, rendered  # noqa: PLC0415
     from millrace.k8s.access import find_access  # noqa: PLC0415
     from millrace.k8s.apply import Orders, apply  # noqa: PLC0415
     from millrace.k8s.cluster import Cluster  # noqa: PLC0415
@@ -85,9 +85,9 @@ def apply_command(
 
     if volumes and not prune:
         raise typer.BadParameter("--volumes needs --prune.")
-    session: Session = context.obj
+    session: CommandSession = context.obj
     cell = Settings().k8s.cell
-    tenants = rendered(session, Source(tuple(file or ()), everyone, strict))
+    tenants = rendered(session, AgreementSource(tuple(file or ()), everyone, strict))
     if prune and not tenants:
         # More likely the wrong platform than one that has lost all of its tenants.
         raise Invalid(
@@ -103,7 +103,7 @@ def apply_command(
     raise typer.Exit(EXIT_FAILED if failed else 0)
 
 
-def _report(session: Session, outcome: "Outcome", dry_run: bool) -> None:
+def _report(session: CommandSession, outcome: "Outcome", dry_run: bool) -> None:
     key = outcome.key
     document = {"tenant": outcome.tenant, "kind": key.kind, "namespace": key.namespace, "name": key.name}
     document |= {"outcome": outcome.what, "reason": outcome.reason, "remedy": outcome.remedy}

@@ -18,7 +18,7 @@ _GLOBAL_FLAGS = ("--json", "--debug")
 _GLOBAL_VALUES = ("--home",)
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """`module` has a typer app that holds the command, or is the group, of this name; `help` repeats its first line."""
 
     module: str
@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 
 
 class Commands(TyperGroup):
-    table: dict[str, Entry]
+    table: dict[str, CommandEntry]
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

@@ -12,7 +12,7 @@ import typer
 from millrace.cli.arguments import Documents, MoreDocuments, TenantName
 from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, printable
-from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, Session
+from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, CommandSession
 from millrace.client import Millrace
 from millrace.client.documents import DeclarationResult, DeclarationWarning, Difference
 from millrace.model.errors import Refused
@@ -43,7 +43,7 @@ def apply(
     What is already so stays as it is. A folder may hold an agreement and the tables of its tenant."""
     if dry_run:
         return diff(context, file, more, tenant, new_generation, strict)
-    session: Session = context.obj
+    session: CommandSession = context.obj
     declarations = read_declarations([*file, *(more or [])], tenant)
     pending = False
     with session.connect() as platform:
@@ -86,7 +86,7 @@ def _result(applied: DeclarationResult) -> str:
     return "created" if applied.get("revision") == 1 else "changed"
 
 
-def _report(session: Session, declaration: Declaration, applied: DeclarationResult) -> None:
+def _report(session: CommandSession, declaration: Declaration, applied: DeclarationResult) -> None:
     result, warnings = _result(applied), applied.get("warnings", [])
     if session.json:
         names = {"tenant": declaration.tenant, "table": declaration.table, "outcome": result}
@@ -119,7 +119,7 @@ def diff(
     """Show what applying declarations would change.
 
     Also what the sinks would do to the rows already there. Exit 1 if something would be refused."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     declarations = read_declarations([*file, *(more or [])], tenant)
     refused = False
     with session.connect() as platform:
@@ -138,7 +138,7 @@ def _difference(platform: Millrace, declaration: Declaration, new_generation: bo
     return platform.tables.diff(tenant, table, document, new_generation=new_generation, strict=strict)
 
 
-def _report_difference(session: Session, declaration: Declaration, found: Difference) -> None:
+def _report_difference(session: CommandSession, declaration: Declaration, found: Difference) -> None:
     if session.json:
         names = {"tenant": declaration.tenant, "table": declaration.table, "outcome": _outcome(found)}
         print_json({**names, **found})
@@ -180,7 +180,7 @@ def export(
     They can be applied again without changing anything."""
     from millrace.cli.yaml_text import to_yaml  # noqa: PLC0415
 
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.tenants.export(tenant)
     documents = {"agreement": found["agreement"], **{f"table-{each['table']}": each for each in found["tables"]}}

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.board import board_for
-from millrace.cli.child import Running, running_platform
+from millrace.cli.child import ChildPlatform, running_platform
 from millrace.cli.declarations import read_declarations
 from millrace.cli.declaring import apply_one
 from millrace.cli.following import follow
 from millrace.cli.printing import LEDGER, exact, ledger_row, print_json, print_table
 from millrace.cli.rejected import show_rejected
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.cli.tracks import Track
 from millrace.cli.uploading import FileUploads
 from millrace.client import Millrace, Submission
@@ -51,7 +51,7 @@ def demo(
     """See it work: two sample tenants, a million rows.
 
     Starts a platform in --home, else in a temporary folder; Ctrl-C stops it."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     if not EXAMPLES.is_dir():
         raise Missing(
             f"The demo's documents are not at {EXAMPLES}.", remedy="Run the demo from a clone of the repository."
@@ -94,7 +94,7 @@ class _InBackground:
         return self._made
 
 
-def _show(session: Session, platform: Millrace, samples: "list[Sample]") -> list[str]:
+def _show(session: CommandSession, platform: Millrace, samples: "list[Sample]") -> list[str]:
     """The whole story; what does not add up."""
     for declaration in read_declarations([EXAMPLES]):
         apply_one(platform, declaration)
@@ -112,7 +112,7 @@ def _show(session: Session, platform: Millrace, samples: "list[Sample]") -> list
     return failures
 
 
-def _import(session: Session, platform: Millrace, samples: "list[Sample]") -> list[Imported]:
+def _import(session: CommandSession, platform: Millrace, samples: "list[Sample]") -> list[Imported]:
     """Both tenants at once, each tenant's files in order."""
     tracks = [
         [Track(file.path.name, file.path, sample.tenant, sample.table) for file in sample.files] for sample in samples
@@ -125,7 +125,7 @@ def _import(session: Session, platform: Millrace, samples: "list[Sample]") -> li
     return [Imported(s, [track.final_document() for track in of]) for s, of in zip(samples, tracks, strict=True)]
 
 
-def _tell(session: Session, platform: Millrace, imported: Imported) -> None:
+def _tell(session: CommandSession, platform: Millrace, imported: Imported) -> None:
     if session.json:
         return
     sample, first = imported.sample, imported.documents[0]
@@ -156,7 +156,7 @@ def _contradictions(platform: Millrace, imported: Imported) -> Iterator[str]:
         yield f"{sample.tenant}/{sample.table}: the query gives {answers}, expected {[sample.answer]}"
 
 
-def _serve(session: Session, running: Running, failures: list[str], once: bool) -> int:
+def _serve(session: CommandSession, running: ChildPlatform, failures: list[str], once: bool) -> int:
     for failure in failures:
         print(f"Does not add up: {failure}", file=sys.stderr, flush=True)
     if not failures:
@@ -170,6 +170,6 @@ def _serve(session: Session, running: Running, failures: list[str], once: bool) 
     return EXIT_FAILED if failures else 0
 
 
-def _say(session: Session, text: str) -> None:
+def _say(session: CommandSession, text: str) -> None:
     if not session.json:
         print(text, flush=True)

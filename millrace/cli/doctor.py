@@ -10,7 +10,7 @@ from typing import TypeVar
 import typer
 
 from millrace.cli.printing import answer
-from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, Session
+from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, CommandSession
 from millrace.client import Millrace
 from millrace.client.endpoint import default_home
 from millrace.embed.jars import cache_folder
@@ -24,7 +24,7 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """`exit_code` is what the whole command ends with if this is the worst of the checks."""
 
     name: str
@@ -38,7 +38,7 @@ def doctor(context: typer.Context) -> None:
     """Check this machine and the platform.
 
     Java, jars, disk, home and every part of the platform, each with what to do about it."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     home = (session.home or default_home()).expanduser()
     worst = 0
     for check in _checks(session, home):
@@ -47,7 +47,7 @@ def doctor(context: typer.Context) -> None:
     raise typer.Exit(worst)
 
 
-def _checks(session: Session, home: Path) -> Iterator[Check]:
+def _checks(session: CommandSession, home: Path) -> Iterator[DoctorCheck]:
     yield _asked("java", find_java, lambda java: f"Java {java.major} at {java.home}")
     yield _jars()
     yield _disk(home)
@@ -55,49 +55,51 @@ def _checks(session: Session, home: Path) -> Iterator[Check]:
     yield from _platform(session)
 
 
-def _asked(name: str, ask: Callable[[], T], describe: Callable[[T], str]) -> Check:
+def _asked(name: str, ask: Callable[[], T], describe: Callable[[T], str]) -> DoctorCheck:
     try:
-        return Check(name, describe(ask()))
+        return DoctorCheck(name, describe(ask()))
     except MillraceError as failed:
         unreachable = name == "platform" and isinstance(failed, Unavailable)
-        return Check(name, failed.message, failed.remedy, EXIT_UNREACHABLE if unreachable else EXIT_FAILED)
+        return DoctorCheck(name, failed.message, failed.remedy, EXIT_UNREACHABLE if unreachable else EXIT_FAILED)
 
 
-def _jars() -> Check:
+def _jars() -> DoctorCheck:
     cached = cache_folder() / "jars"
     missing = [name for name in NEEDED_JARS if not any(cached.glob(f"{name}-*"))]
     if missing:
-        return Check(
+        return DoctorCheck(
             "jars", f"{', '.join(missing)} not in {cached}", "The first `millrace up` fetches them, or `make setup`."
         )
-    return Check("jars", f"{', '.join(NEEDED_JARS)} in {cached}")
+    return DoctorCheck("jars", f"{', '.join(NEEDED_JARS)} in {cached}")
 
 
-def _disk(home: Path) -> Check:
+def _disk(home: Path) -> DoctorCheck:
     free = shutil.disk_usage(_existing(home)).free
     found = f"{free / (1 << 30):,.1f} GiB free for {home}"
-    return Check("disk", found) if free >= LEAST_FREE_BYTES else Check("disk", found, "Free some space.", EXIT_FAILED)
+    if free < LEAST_FREE_BYTES:
+        return DoctorCheck("disk", found, "Free some space.", EXIT_FAILED)
+    return DoctorCheck("disk", found)
 
 
-def _writable(home: Path) -> Check:
+def _writable(home: Path) -> DoctorCheck:
     nearest = _existing(home)
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return Check(
+        return DoctorCheck(
             "home", f"{nearest} is not writable", "Choose another with --home, or mend its owner.", EXIT_FAILED
         )
-    return Check("home", f"{home} is writable")
+    return DoctorCheck("home", f"{home} is writable")
 
 
 def _existing(path: Path) -> Path:
     return next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
 
 
-def _platform(session: Session) -> Iterator[Check]:
+def _platform(session: CommandSession) -> Iterator[DoctorCheck]:
     try:
         platform = session.connect()
     except MillraceError as failed:
         code = EXIT_UNREACHABLE if isinstance(failed, Unavailable) else EXIT_FAILED
-        yield Check("platform", failed.message, failed.remedy, code)
+        yield DoctorCheck("platform", failed.message, failed.remedy, code)
         return
     with platform:
         answered = _asked("platform", platform.health, lambda health: f"{health['status']} at {platform.endpoint.url}")
@@ -106,29 +108,29 @@ def _platform(session: Session) -> Iterator[Check]:
             return
         for part, state in platform.health()["parts"].items():
             well = state == "ok"
-            yield Check(
+            yield DoctorCheck(
                 part, str(state), "" if well else "See the logs folder of the home.", 0 if well else EXIT_FAILED
             )
         yield _asked("token", platform.tenants.list, lambda tenants: f"accepted; {len(tenants)} tenants visible")
         yield _client_apps(platform)
 
 
-def _client_apps(platform: Millrace) -> Check:
+def _client_apps(platform: Millrace) -> DoctorCheck:
     """Weak isolation of the tenants' programs is a warning, not a failure of the platform."""
     try:
         found = platform.apps.list()
     except MillraceError as failed:
-        return Check("client apps", failed.message, failed.remedy)
+        return DoctorCheck("client apps", failed.message, failed.remedy)
     backend = found["backend"]
     if backend is None:
-        return Check(
+        return DoctorCheck(
             "client apps", "the ingestion managers do not answer", "See managers.log in the logs.", EXIT_FAILED
         )
     means = f"{len(found['items'])} declared; limits by {backend['limits']}, out watched by {backend['watching']}"
-    return Check("client apps", means, backend["confinement"]["warning"] or "")
+    return DoctorCheck("client apps", means, backend["confinement"]["warning"] or "")
 
 
-def _report(session: Session, check: Check) -> None:
+def _report(session: CommandSession, check: DoctorCheck) -> None:
     well = check.exit_code == 0
     mark = "ok " if well and not check.remedy else "?? " if well else "BAD"
     remedy = f"\n                {check.remedy}" if check.remedy else ""

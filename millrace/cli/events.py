@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from millrace.cli.printing import answer, printable
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 
 app = typer.Typer()
 
@@ -18,7 +18,7 @@ def events(
     limit: Annotated[int, typer.Option(help="How many, without --follow.", min=1)] = 100,
 ) -> None:
     """Show what happened, as CloudEvents."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         if not follow:
             for event in platform.events.page(after=after, limit=limit, newest=after == 0)["items"]:
@@ -31,7 +31,7 @@ def events(
             return
 
 
-def _show(session: Session, event: dict[str, Any]) -> None:
+def _show(session: CommandSession, event: dict[str, Any]) -> None:
     data = event.get("data") or {}
     facts = " ".join(f"{name}={value}" for name, value in data.items() if not isinstance(value, dict | list))
     line = f"{event.get('time', '')}  {event.get('type', '')}  {event.get('subject', '')}  {facts}"

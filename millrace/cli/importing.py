@@ -11,7 +11,7 @@ from millrace.cli.board import board_for
 from millrace.cli.folder_spans import FolderSpans
 from millrace.cli.following import follow
 from millrace.cli.printing import LEDGER, ledger_line, ledger_row, print_json, print_table
-from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, Session
+from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, CommandSession
 from millrace.cli.spans import span_line
 from millrace.cli.tracks import Track
 from millrace.cli.uploading import FileUploads
@@ -57,7 +57,7 @@ def import_(
 
     Where rows of several files have the same key, the later file wins. How a file is
     written is declared with its table; the options say what differs."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     tenant, table = a.split_target(target)
     tracks = [Track(name, _path(name), tenant, table) for name in files]
     options = FileOptions(format, header, delimiter, quote, null_text, encoding, compression)
@@ -84,7 +84,9 @@ def _key(given: str | None) -> str:
     return given or new_key()
 
 
-def _send(session: Session, submission: Submission, tracks: list[Track], span_per_folder: bool, *, wait: bool) -> int:
+def _send(
+    session: CommandSession, submission: Submission, tracks: list[Track], span_per_folder: bool, *, wait: bool
+) -> int:
     """The exit code that the spans of folders lead to."""
     with session.connect() as platform:
         # Asked first: a platform that is away is reported at once, not after the patience of an upload.
@@ -132,7 +134,7 @@ def _report_spans(folders: FolderSpans, *, wait: bool) -> int:
     return EXIT_FAILED if any(span["state"] != "ended" for span in outcomes) else 0
 
 
-def _report(session: Session, tracks: list[Track]) -> None:
+def _report(session: CommandSession, tracks: list[Track]) -> None:
     documents = [track.final_document() for track in tracks]
     if session.json:
         for document in documents:

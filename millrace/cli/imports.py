@@ -7,7 +7,7 @@ import typer
 from millrace.cli.arguments import ImportId, NoWait
 from millrace.cli.following import watch_import
 from millrace.cli.printing import LEDGER, answer, answer_all, ledger_line, ledger_row, print_json, print_table
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client import Millrace, Problem
 from millrace.client.documents import ImportDocument
 
@@ -25,7 +25,7 @@ def status(
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1)] = 20,
 ) -> None:
     """Show how imports are doing."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         if import_id is None:
             headers = ("import", "table", *LEDGER[1:])
@@ -41,7 +41,7 @@ def _latest_row(document: ImportDocument) -> tuple[object, ...]:
     return document["id"], f"{document['tenant']}/{document['table']}", *ledger_row(document)[1:]
 
 
-def _show(session: Session, platform: Millrace, document: ImportDocument) -> None:
+def _show(session: CommandSession, platform: Millrace, document: ImportDocument) -> None:
     try:
         location = platform.tables.show(document["tenant"], document["table"])["location"]
     except Problem:
@@ -60,7 +60,7 @@ def _show(session: Session, platform: Millrace, document: ImportDocument) -> Non
 @app.command("cancel")
 def cancel(context: typer.Context, import_id: ImportId) -> None:
     """Stop an import; rows that were already judged stay."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         document = platform.imports.cancel(import_id)
     answer(session, document, f"{document['id']} {document['state']}")
@@ -77,7 +77,7 @@ def quality(
     """Show how the rules of quality fared.
 
     In one import, or over a table's last ones."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     tenant, slash, table = target.partition("/")
     with session.connect() as platform:
         find = platform.quality
@@ -130,7 +130,7 @@ def _past(item: dict[str, Any]) -> tuple[object, ...]:
 @app.command("release")
 def release(context: typer.Context, import_id: ImportId, no_wait: NoWait = False) -> None:
     """Let a held import end as if its rules had been kept."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         document = platform.imports.release(import_id)
         if not no_wait:

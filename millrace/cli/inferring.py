@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millrace.cli.printing import print_json, printable
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 
 if TYPE_CHECKING:
     from millrace.infer.proposing import Proposal
@@ -33,7 +33,7 @@ def infer(
     # What judges takes long to import.
     from millrace.infer.proposing import propose  # noqa: PLC0415
 
-    session: Session = context.obj
+    session: CommandSession = context.obj
     if not file.is_file():
         raise typer.BadParameter(f"{file} is not a file.")
     if out is not None and out.suffix.lower() not in _FORMATS:

@@ -6,7 +6,7 @@ import typer
 
 from millrace.cli.arguments import Confirm, TenantName, refuse_unconfirmed
 from millrace.cli.printing import answer
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 
 app = typer.Typer(help="Show, rotate or destroy the key that seals a tenant's rows on their way.")
 
@@ -14,7 +14,7 @@ app = typer.Typer(help="Show, rotate or destroy the key that seals a tenant's ro
 @app.command("show")
 def show(context: typer.Context, tenant: TenantName) -> None:
     """Who keeps the tenant's key, and its version."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.keys.show(tenant)
     sealed = "what comes in is sealed" if found["encryption"] else "the agreement does not ask for encryption"
@@ -24,7 +24,7 @@ def show(context: typer.Context, tenant: TenantName) -> None:
 @app.command("rotate")
 def rotate(context: typer.Context, tenant: TenantName) -> None:
     """Make a new version and wrap every data key by it; no data is touched."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         done = platform.keys.rotate(tenant)
     answer(session, done, f"{tenant}: {_named(done['key'])}; {done['rewrapped']:,} data keys wrapped anew")
@@ -33,7 +33,7 @@ def rotate(context: typer.Context, tenant: TenantName) -> None:
 @app.command("destroy")
 def destroy(context: typer.Context, tenant: TenantName, confirm: Confirm = None) -> None:
     """Make unreadable, for good, what the key sealed: rejected rows, copies in Kafka, staged files."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     warning = f"Nobody can read again what it sealed. Type {tenant} to destroy its key"
     refuse_unconfirmed(tenant, confirm, warning, "destroyed")
     with session.connect() as platform:

@@ -5,46 +5,46 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.commands import Commands, Entry
-from millrace.cli.session import Session
+from millrace.cli.commands import CommandEntry, Commands
+from millrace.cli.session import CommandSession
 
 TABLE = {
-    "up": Entry("up", "Start the platform in the foreground."),
-    "demo": Entry("demo", "See it work: two sample tenants, a million rows."),
-    "apply": Entry("declaring", "Declare tenants and tables."),
-    "import": Entry("importing", "Import files and wait until they are durable."),
-    "stream": Entry("streaming", "Stream JSON Lines from standard input, as they come."),
-    "status": Entry("imports", "Show how imports are doing."),
-    "errors": Entry("rejected", "Show the rejected rows of an import, and why."),
-    "cancel": Entry("imports", "Stop an import; rows that were already judged stay."),
-    "tables": Entry("tables", "List the tables, or show one closely."),
-    "query": Entry("tables", "Ask the tables a question in SQL."),
-    "events": Entry("events", "Show what happened, as CloudEvents."),
-    "doctor": Entry("doctor", "Check this machine and the platform."),
-    "truncate": Entry("tables", "Empty a table."),
-    "drop": Entry("tables", "Drop a table. It can be restored for some days."),
-    "restore": Entry("tables", "Bring a dropped table back, with its rows."),
-    "history": Entry("tables", "Show every definition a table ever had."),
-    "reasons": Entry("rejected", "Count the rejected rows of an import by reason."),
-    "replay": Entry("rejected", "Judge rejected rows again, by the table as it is now."),
-    "amend": Entry("rejected", "Import corrected rows in place of rejected ones."),
-    "discard": Entry("rejected", "Give rejected rows up."),
-    "validate": Entry("validating", "Judge a file without importing it."),
-    "infer": Entry("inferring", "Propose a table's declaration from a file."),
-    "diff": Entry("declaring", "Show what applying declarations would change."),
-    "export": Entry("declaring", "Write a tenant's agreement and tables as documents."),
-    "schema": Entry("declaring", "Print the JSON Schema of a document, for editors."),
-    "quality": Entry("imports", "Show how the rules of quality fared."),
-    "release": Entry("imports", "Let a held import end as if its rules had been kept."),
-    "audit": Entry("accounts", "Show who changed what, when and from where."),
-    "usage": Entry("accounts", "Show what a tenant used by day."),
-    "token": Entry("tokens", "Make, list and revoke access tokens."),
-    "sink": Entry("sinks", "Where a table's rows end up."),
-    "app": Entry("apps", "Client apps: the tenants' programs."),
-    "k8s": Entry("clusters", "Client apps on Kubernetes, as the agreements say."),
-    "span": Entry("spans", "Group imports, and hear when all of them are done."),
-    "webhook": Entry("webhooks", "Have events sent to an address of yours."),
-    "tenant": Entry("tenants", "List tenants, delete them, bring them back."),
+    "up": CommandEntry("up", "Start the platform in the foreground."),
+    "demo": CommandEntry("demo", "See it work: two sample tenants, a million rows."),
+    "apply": CommandEntry("declaring", "Declare tenants and tables."),
+    "import": CommandEntry("importing", "Import files and wait until they are durable."),
+    "stream": CommandEntry("streaming", "Stream JSON Lines from standard input, as they come."),
+    "status": CommandEntry("imports", "Show how imports are doing."),
+    "errors": CommandEntry("rejected", "Show the rejected rows of an import, and why."),
+    "cancel": CommandEntry("imports", "Stop an import; rows that were already judged stay."),
+    "tables": CommandEntry("tables", "List the tables, or show one closely."),
+    "query": CommandEntry("tables", "Ask the tables a question in SQL."),
+    "events": CommandEntry("events", "Show what happened, as CloudEvents."),
+    "doctor": CommandEntry("doctor", "Check this machine and the platform."),
+    "truncate": CommandEntry("tables", "Empty a table."),
+    "drop": CommandEntry("tables", "Drop a table. It can be restored for some days."),
+    "restore": CommandEntry("tables", "Bring a dropped table back, with its rows."),
+    "history": CommandEntry("tables", "Show every definition a table ever had."),
+    "reasons": CommandEntry("rejected", "Count the rejected rows of an import by reason."),
+    "replay": CommandEntry("rejected", "Judge rejected rows again, by the table as it is now."),
+    "amend": CommandEntry("rejected", "Import corrected rows in place of rejected ones."),
+    "discard": CommandEntry("rejected", "Give rejected rows up."),
+    "validate": CommandEntry("validating", "Judge a file without importing it."),
+    "infer": CommandEntry("inferring", "Propose a table's declaration from a file."),
+    "diff": CommandEntry("declaring", "Show what applying declarations would change."),
+    "export": CommandEntry("declaring", "Write a tenant's agreement and tables as documents."),
+    "schema": CommandEntry("declaring", "Print the JSON Schema of a document, for editors."),
+    "quality": CommandEntry("imports", "Show how the rules of quality fared."),
+    "release": CommandEntry("imports", "Let a held import end as if its rules had been kept."),
+    "audit": CommandEntry("accounts", "Show who changed what, when and from where."),
+    "usage": CommandEntry("accounts", "Show what a tenant used by day."),
+    "token": CommandEntry("tokens", "Make, list and revoke access tokens."),
+    "sink": CommandEntry("sinks", "Where a table's rows end up."),
+    "app": CommandEntry("apps", "Client apps: the tenants' programs."),
+    "k8s": CommandEntry("clusters", "Client apps on Kubernetes, as the agreements say."),
+    "span": CommandEntry("spans", "Group imports, and hear when all of them are done."),
+    "webhook": CommandEntry("webhooks", "Have events sent to an address of yours."),
+    "tenant": CommandEntry("tenants", "List tenants, delete them, bring them back."),
 }
 
 
@@ -75,7 +75,7 @@ def options(
     json: Annotated[bool, typer.Option("--json", help="Answer for programs: one JSON object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    context.obj = Session(home, json)
+    context.obj = CommandSession(home, json)
 
 
 if __name__ == "__main__":

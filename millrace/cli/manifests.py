@@ -10,7 +10,7 @@ import typer
 
 from millrace.cli.declarations import read_declarations
 from millrace.cli.printing import printable
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 from millrace.k8s.render import Rendered, render_all, stopped
 from millrace.k8s.yaml_text import to_yaml
 from millrace.model.agreement import Agreement, parse_agreement
@@ -22,7 +22,7 @@ KUSTOMIZATION = "kustomization.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AgreementSource:
     """Where agreements come from: files, else the platform."""
 
     files: tuple[Path, ...]
@@ -34,7 +34,7 @@ class Source:
             raise typer.BadParameter("-f names agreements, --all takes every one: give only one of them.")
 
 
-def rendered(session: Session, source: Source) -> list[Rendered]:
+def rendered(session: CommandSession, source: AgreementSource) -> list[Rendered]:
     tenants = render_all(_agreements(session, source), Settings().k8s)
     for tenant in tenants:
         for note in tenant.notes:
@@ -44,7 +44,7 @@ def rendered(session: Session, source: Source) -> list[Rendered]:
     return tenants
 
 
-def _agreements(session: Session, source: Source) -> Iterator[Agreement]:
+def _agreements(session: CommandSession, source: AgreementSource) -> Iterator[Agreement]:
     for document, leaving in _documents(session, source):
         agreement, doubts = parse_agreement(document)
         if source.strict:
@@ -54,7 +54,7 @@ def _agreements(session: Session, source: Source) -> Iterator[Agreement]:
         yield stopped(agreement) if leaving else agreement
 
 
-def _documents(session: Session, source: Source) -> Iterator[tuple[dict[str, Any], bool]]:
+def _documents(session: CommandSession, source: AgreementSource) -> Iterator[tuple[dict[str, Any], bool]]:
     """Each agreement, and whether its tenant is leaving."""
     if source.files:
         found = [each for each in read_declarations(list(source.files)) if each.table is None]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 from millrace.client.documents import ImportDocument
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")), flush=True)
 
 
-def answer(session: Session, document: Any, line: str) -> None:
+def answer(session: CommandSession, document: Any, line: str) -> None:
     """The document for programs, the line for people."""
     if session.json:
         print_json(document)
@@ -28,7 +28,7 @@ def answer(session: Session, document: Any, line: str) -> None:
 
 
 def answer_all(
-    session: Session, headers: Sequence[str], documents: Iterable[T], row: Callable[[T], Sequence[object]]
+    session: CommandSession, headers: Sequence[str], documents: Iterable[T], row: Callable[[T], Sequence[object]]
 ) -> None:
     """One JSON object a line for programs, a table with a row for each document for people."""
     if not session.json:

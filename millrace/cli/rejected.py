@@ -11,7 +11,7 @@ import typer
 from millrace.atomic import replacing
 from millrace.cli.arguments import ImportId, NoWait
 from millrace.cli.printing import answer_all, print_json, printable
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client import Millrace
 from millrace.client.documents import ImportDocument, RejectedRow
 from millrace.model.errors import MillraceError
@@ -36,7 +36,7 @@ def errors(
     """Show the rejected rows of an import, and why.
 
     Each with its row number, its line, its original text and every reason."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         if out is not None:
             _export(platform, import_id, out)
@@ -86,7 +86,7 @@ def show_rejected(row: RejectedRow) -> None:
 @app.command("reasons")
 def reasons(context: typer.Context, import_id: ImportId) -> None:
     """Count the rejected rows of an import by reason."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.rejected.reasons(import_id)
     headers = ("rows", "column", "rule", "for example")
@@ -106,7 +106,7 @@ def replay(
     """Judge rejected rows again, by the table as it is now.
 
     They keep their versions, so they never replace newer rows. Each row can be replayed, amended or discarded once."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         asked = platform.rejected.replay(import_id, rule=rule, span=span)
         _follow(session, platform, asked, wait=not no_wait)
@@ -121,7 +121,7 @@ def amend(
     no_wait: NoWait = False,
 ) -> None:
     """Import corrected rows in place of rejected ones."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         made = platform.rejected.amend(import_id, file, rule=rule)
         _follow(session, platform, {"import": made["id"]}, wait=not no_wait)
@@ -130,12 +130,12 @@ def amend(
 @app.command("discard")
 def discard(context: typer.Context, import_id: ImportId, rule: Rule = None) -> None:
     """Give rejected rows up."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         _follow(session, platform, platform.rejected.discard(import_id, rule=rule), wait=False)
 
 
-def _follow(session: Session, platform: Millrace, asked: dict[str, Any], *, wait: bool) -> None:
+def _follow(session: CommandSession, platform: Millrace, asked: dict[str, Any], *, wait: bool) -> None:
     """Shows the import that the request made; with `wait` once it is over, and exits by how it ended."""
     made = asked["import"]
     document = platform.imports.wait(made) if wait else platform.imports.show(made)

@@ -11,7 +11,7 @@ EXIT_FAILED, EXIT_UNREACHABLE, EXIT_INTERRUPTED = 1, 3, 130
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     """Without a home: MILLRACE_URL, else MILLRACE_HOME, else the default home. `json`: answers are for programs."""
 
     home: Path | None

@@ -7,7 +7,7 @@ import typer
 
 from millrace.cli.arguments import Target, split_target
 from millrace.cli.printing import answer, answer_all
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 
 COLUMNS = ("sink", "kind", "required", "waiting", "bytes", "lag s", "last version", "refused", "parked since", "note")
 SinkName = Annotated[str, typer.Argument(metavar="SINK", help="Its name.", show_default=False)]
@@ -17,7 +17,7 @@ app = typer.Typer(help="Where a table's rows end up.")
 @app.command("list")
 def list_(context: typer.Context, target: Target) -> None:
     """Show each sink of a table: what waits for it, and why."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.sinks.list(*split_target(target))
     answer_all(session, COLUMNS, found, _row)
@@ -54,7 +54,7 @@ def _moment(seconds: float) -> str:
 @app.command("check")
 def check(context: typer.Context, target: Target, sink: SinkName) -> None:
     """Try whether a sink takes rows, without leaving a trace; exit 1 if it does not."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.sinks.check(*split_target(target), sink)
     answer(session, found, f"{sink} takes rows." if found["ok"] else found["reason"])
@@ -64,7 +64,7 @@ def check(context: typer.Context, target: Target, sink: SinkName) -> None:
 @app.command("resume")
 def resume(context: typer.Context, target: Target, sink: SinkName) -> None:
     """Try a parked sink now."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.sinks.resume(*split_target(target), sink)
     answer(session, found, f"{sink} is tried again now.")
@@ -73,7 +73,7 @@ def resume(context: typer.Context, target: Target, sink: SinkName) -> None:
 @app.command("waive")
 def waive(context: typer.Context, target: Target, sink: SinkName) -> None:
     """Give up what waits for a dead sink; imports end without it, and say so."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.sinks.waive(*split_target(target), sink)
     answer(session, found, f"{len(found['imports'])} imports no longer wait for {sink}.")

@@ -7,7 +7,7 @@ import typer
 
 from millrace.cli.arguments import OfTenant, of_tenant
 from millrace.cli.printing import answer, answer_all, print_json, print_table, printable
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import SpanDocument, is_span_over
 
 COLUMNS = ("span", "state", "imports", "open", "read", "accepted", "rejected", "ignored", "seconds", "begun")
@@ -27,7 +27,7 @@ def begin(
     """Open a span, and every level above it.
 
     Imports join it with `millrace import … --span`."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         span = platform.spans.begin(of_tenant(platform, tenant), name, lease_seconds=lease)
     answer(session, span, span_line(span))
@@ -43,7 +43,7 @@ def end(
     ] = False,
 ) -> None:
     """Close a span: nothing more joins it, and it ends when all of it is durable."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         tenant = of_tenant(platform, tenant)
         span = platform.spans.end(tenant, name)
@@ -61,7 +61,7 @@ def abort(
     reason: Annotated[str, typer.Option(help="For those who listen.", show_default=False)] = "",
 ) -> None:
     """Give a span up, and those above it. Its imports go on."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         span = platform.spans.abort(of_tenant(platform, tenant), name, reason=reason)
     answer(session, span, span_line(span))
@@ -70,7 +70,7 @@ def abort(
 @app.command("touch")
 def touch(context: typer.Context, name: SpanName, tenant: OfTenant = None) -> None:
     """Renew the lease of a span that nothing happens in for long."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         span = platform.spans.touch(of_tenant(platform, tenant), name)
     answer(session, span, span_line(span))
@@ -79,7 +79,7 @@ def touch(context: typer.Context, name: SpanName, tenant: OfTenant = None) -> No
 @app.command("show")
 def show(context: typer.Context, name: SpanName, tenant: OfTenant = None) -> None:
     """Show one span closely."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         span = platform.spans.show(of_tenant(platform, tenant), name)
     if session.json:
@@ -100,7 +100,7 @@ def list_(
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1, max=1000)] = 100,
 ) -> None:
     """List spans, the latest first."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.spans.list(of_tenant(platform, tenant), state=state, prefix=below, limit=limit)
     answer_all(session, COLUMNS, found, _row)
@@ -114,7 +114,7 @@ def wait(
     timeout: Annotated[float | None, typer.Option(help="Seconds at most.", min=0, show_default=False)] = None,
 ) -> None:
     """Wait until a span is over: exit 0 if it has ended, 1 if it was aborted."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         span = platform.spans.wait(of_tenant(platform, tenant), name, timeout=timeout)
     answer(session, span, span_line(span))

@@ -10,8 +10,8 @@ import typer
 
 from millrace.cli.arguments import FailOnRejects, Target, split_target
 from millrace.cli.printing import print_json, printable
-from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, Session
-from millrace.client.backlog import without_first
+from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, CommandSession
+from millrace.client.send_buffer import without_first
 from millrace.client.sender_summary import Rejected, Summary
 from millrace.model.frames import MAX_FRAME_BYTES, count_rows, whole_rows
 
@@ -43,7 +43,7 @@ def stream(
     """Stream JSON Lines from standard input, as they come.
 
     Rejected rows go to standard error; at the end every row sent is durable or rejected."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     show = _show_as_json if session.json else _show
     with session.connect() as platform:
         name = former_name if sender is None else sender
@@ -110,7 +110,7 @@ def _show_as_json(rows: list[Rejected]) -> None:
         print(json.dumps(row, ensure_ascii=False), file=sys.stderr)
 
 
-def _report(session: Session, target: str, summary: Summary) -> None:
+def _report(session: CommandSession, target: str, summary: Summary) -> None:
     if session.json:
         counts = asdict(summary)
         print_json({"stream": counts.pop("sender"), **counts})

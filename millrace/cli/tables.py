@@ -7,7 +7,7 @@ import typer
 
 from millrace.cli.arguments import NoTurn, NoWait, Target, split_target
 from millrace.cli.printing import answer, answer_all, exact, print_json, print_table
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import TableDocument
 
 app = typer.Typer()
@@ -22,7 +22,7 @@ def tables(
     ] = None,
 ) -> None:
     """List the tables, or show one closely."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     tenant, _, table = (target or "").partition("/")
     with session.connect() as platform:
         if table:
@@ -37,7 +37,7 @@ def _row(table: TableDocument) -> tuple[object, ...]:
     return f"{table['tenant']}/{table['table']}", table["revision"], key, table["location"]
 
 
-def _show_table(session: Session, table: TableDocument) -> None:
+def _show_table(session: CommandSession, table: TableDocument) -> None:
     if session.json:
         return print_json(table)
     print(f"{table['tenant']}/{table['table']} revision {table['revision']} at {table['location']}")
@@ -53,7 +53,7 @@ def query(
     max_rows: Annotated[int | None, typer.Option(help="At most so many rows.", min=1, show_default=False)] = None,
 ) -> None:
     """Ask the tables a question in SQL."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         result = platform.query(sql, max_rows=max_rows)
     if session.json:
@@ -68,7 +68,7 @@ def truncate(context: typer.Context, target: Target, no_turn: NoTurn = False, no
     """Empty a table.
 
     Rows of every import before this one go, also those still on their way."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         done: dict[str, Any] = platform.tables.truncate(*split_target(target), wait_turn=not no_turn)
         if not no_wait and "import" in done:
@@ -80,7 +80,7 @@ def truncate(context: typer.Context, target: Target, no_turn: NoTurn = False, no
 @app.command("drop")
 def drop(context: typer.Context, target: Target, no_turn: NoTurn = False) -> None:
     """Drop a table. It can be restored for some days."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         done = platform.tables.drop(*split_target(target), wait_turn=not no_turn)
     answer(session, done, f"{target} is dropped.")
@@ -89,7 +89,7 @@ def drop(context: typer.Context, target: Target, no_turn: NoTurn = False) -> Non
 @app.command("restore")
 def restore(context: typer.Context, target: Target) -> None:
     """Bring a dropped table back, with its rows."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         done = platform.tables.restore(*split_target(target))
     answer(session, done, f"{target} is back.")
@@ -98,7 +98,7 @@ def restore(context: typer.Context, target: Target) -> None:
 @app.command("history")
 def history(context: typer.Context, target: Target) -> None:
     """Show every definition a table ever had."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.tables.revisions(*split_target(target))
     answer_all(session, ("revision", "generation", "defined", "columns"), found, _revision_row)

@@ -7,7 +7,7 @@ import typer
 from millrace.cli import keys
 from millrace.cli.arguments import Confirm, TenantName, refuse_unconfirmed
 from millrace.cli.printing import answer, answer_all, print_json
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 
 app = typer.Typer(help="List tenants, delete them, bring them back.")
 app.add_typer(keys.app, name="key")
@@ -16,7 +16,7 @@ app.add_typer(keys.app, name="key")
 @app.command("list")
 def list_(context: typer.Context) -> None:
     """List tenants with the revision of their agreement."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.tenants.list()
     headers = ("tenant", "revision", "deleted, restorable until")
@@ -31,7 +31,7 @@ def delete(
     grace_days: Annotated[int, typer.Option(help="So long it can be restored.", min=0, max=365)] = 7,
 ) -> None:
     """Delete a tenant: it takes nothing new, and can be restored until its grace is over."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     refuse_unconfirmed(tenant, confirm, f"Type {tenant} to delete it", "deleted")
     with session.connect() as platform:
         done = platform.tenants.delete(tenant, confirm=tenant, grace_days=grace_days)
@@ -41,7 +41,7 @@ def delete(
 @app.command("restore")
 def restore(context: typer.Context, tenant: TenantName) -> None:
     """Bring a deleted tenant back."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         done = platform.tenants.restore(tenant)
     answer(session, done, f"tenant {tenant} {'restored' if done['changed'] else 'was not deleted'}")
@@ -58,7 +58,7 @@ def erase(
     """Remove a deleted tenant everywhere, for good; prints a receipt."""
     from millrace.cli.yaml_text import to_yaml  # noqa: PLC0415
 
-    session: Session = context.obj
+    session: CommandSession = context.obj
     refuse_unconfirmed(tenant, confirm, f"Type {tenant} to erase it for good", "erased")
     with session.connect() as platform:
         receipt = platform.tenants.erase(tenant, confirm=tenant, now=now, wait=wait)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from millrace.cli.printing import answer, answer_all
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 from millrace.model.roles import ROLES
 
 app = typer.Typer(help="Make, list and revoke access tokens.")
@@ -30,7 +30,7 @@ def create(
     ] = None,
 ) -> None:
     """Make a token; it is shown this once."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         made = platform.tokens.create(name, tenant=tenant, role=role, tables=table or None, days=days)
     answer(session, made, made["token"])
@@ -42,7 +42,7 @@ def list_(
     tenant: Annotated[str | None, typer.Option(help="Only those of this tenant.", show_default=False)] = None,
 ) -> None:
     """List tokens with their role, expiry and last use."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.tokens.list(tenant)
     answer_all(session, ("name", "tenant", "role", "tables", "expires", "last used"), found, _row)
@@ -64,7 +64,7 @@ def delete(
     ] = None,
 ) -> None:
     """Revoke a token."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         platform.tokens.delete(name, tenant)
     answer(session, {"name": name, "deleted": True}, f"token {name} deleted")

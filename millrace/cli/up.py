@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 from millrace.client.endpoint import default_home
 
 app = typer.Typer()
@@ -27,7 +27,7 @@ def up(
     from millrace.embed.up import run_up  # noqa: PLC0415
     from millrace.settings import unread  # noqa: PLC0415
 
-    session: Session = context.obj
+    session: CommandSession = context.obj
     for name, meant in unread(os.environ).items():
         hint = f" Is {meant} meant?" if meant else ""
         print(f"warning: nothing reads {name}.{hint}", file=sys.stderr)

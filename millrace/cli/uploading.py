@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from millrace.cli.folder_spans import FolderSpans
 from millrace.cli.tracks import Track
-from millrace.client import Millrace, Submission, Unreachable, Upload
+from millrace.client import Millrace, PendingUpload, Submission, Unreachable
 from millrace.client.upload import SMALL_FILE_BYTES
 from millrace.model.errors import MillraceError
 
@@ -48,7 +48,7 @@ class FileUploads(threading.Thread):
             return self._submission
         return replace(self._submission, idempotency_key=f"{self._submission.idempotency_key}:{number}")
 
-    def _admit(self, track: Track, submission: Submission) -> Upload | None:
+    def _admit(self, track: Track, submission: Submission) -> PendingUpload | None:
         """The upload that is left to send; None where one request did it all."""
         try:
             if self._folders is not None:
@@ -69,7 +69,7 @@ class FileUploads(threading.Thread):
             self._give_up(track, _failure(track, failed))
         return None
 
-    def _deliver(self, track: Track, upload: Upload) -> None:
+    def _deliver(self, track: Track, upload: PendingUpload) -> None:
         try:
             self._finish(track, upload.send(track.progress)["id"])
         except MillraceError as failed:

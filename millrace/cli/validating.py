@@ -12,7 +12,7 @@ import typer
 from millrace.cli import arguments as a
 from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, print_table, printable
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client import FileOptions
 from millrace.client.documents import TrialReason, TrialReport
 from millrace.model.errors import Invalid
@@ -24,7 +24,7 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TrialQuestion:
     """What is to be judged, by what. `options`: how the file differs from the declaration."""
 
     file: str | None
@@ -72,11 +72,11 @@ def validate(
     Shows which rows would pass and fail and why, and for each failing column the types that
     would take all its values. Exit 0: every row passes; 1: some would be rejected, or the file
     would be refused."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     options = FileOptions(format, header, delimiter, quote, null_text, encoding, compression)
     if file not in (None, a.STDIN):
         options = options.for_file(str(file))
-    question = Question(file, table, declaration, last, rows, examples, options)
+    question = TrialQuestion(file, table, declaration, last, rows, examples, options)
     _refuse_contradictions(question)
     report = _ask_here(question) if table is None else _ask_platform(session, question, table)
     if session.json:
@@ -86,7 +86,7 @@ def validate(
     raise typer.Exit(EXIT_FAILED if report["rows"]["failed"] else 0)
 
 
-def _refuse_contradictions(question: Question) -> None:
+def _refuse_contradictions(question: TrialQuestion) -> None:
     if (question.file is None) == (question.last is None):
         raise typer.BadParameter("Give a FILE, or --last N to judge what the table was sent.")
     if question.table is None and question.last is not None:
@@ -97,7 +97,7 @@ def _refuse_contradictions(question: Question) -> None:
         raise typer.BadParameter(f"{question.file} is not a file.")
 
 
-def _ask_platform(session: Session, question: Question, target: str) -> TrialReport:
+def _ask_platform(session: CommandSession, question: TrialQuestion, target: str) -> TrialReport:
     tenant, table = a.split_target(target)
     declared = _declared(question.declaration, tenant, table) if question.declaration else None
     bounds = {"rows": question.rows, "examples": question.examples}
@@ -109,7 +109,7 @@ def _ask_platform(session: Session, question: Question, target: str) -> TrialRep
             return trial.stream(tenant, table, stream, question.options, declaration=document, **bounds)
 
 
-def _ask_here(question: Question) -> TrialReport:
+def _ask_here(question: TrialQuestion) -> TrialReport:
     assert question.declaration is not None
     declared = _declared(question.declaration, _NOBODY, None)
     with _opened(question.file) as stream:
@@ -138,7 +138,7 @@ def _opened(file: str | None) -> Iterator[BinaryIO]:
         yield stream
 
 
-def _show(report: TrialReport, question: Question) -> None:
+def _show(report: TrialReport, question: TrialQuestion) -> None:
     rows = report["rows"]
     by = "the declaration" if report.get("judged_by") == "declaration" else f"revision {report['revision']}"
     what = report.get("file") or (f"The last {report['chunks']:,} chunks" if question.last else "The file")

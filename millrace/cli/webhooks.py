@@ -7,7 +7,7 @@ import typer
 
 from millrace.cli.arguments import OfTenant, of_tenant
 from millrace.cli.printing import answer, answer_all, print_json
-from millrace.cli.session import EXIT_FAILED, Session
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import SubscriptionDocument
 
 HEADERS = ("webhook", "url", "types", "order", "on", "delivered", "given up", "waiting", "lag s", "last error")
@@ -29,7 +29,7 @@ def add(
     ] = False,
 ) -> None:
     """Send events from now on, signed; prints the secret, this once."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     order = "as_they_come" if as_they_come else "in_order"
     with session.connect() as platform:
         made = platform.webhooks.add(of_tenant(platform, tenant), name, url, types=type_ or ["*"], order=order)
@@ -39,7 +39,7 @@ def add(
 @app.command("list")
 def list_(context: typer.Context, tenant: OfTenant = None) -> None:
     """List webhooks, and how they are doing."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         found = platform.webhooks.list(of_tenant(platform, tenant))
     answer_all(session, HEADERS, found, _row)
@@ -48,7 +48,7 @@ def list_(context: typer.Context, tenant: OfTenant = None) -> None:
 @app.command("remove")
 def remove(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
     """Send it nothing more; what was waiting for it is dropped."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         platform.webhooks.remove(of_tenant(platform, tenant), name)
     answer(session, {"name": name, "removed": True}, f"webhook {name} removed")
@@ -57,7 +57,7 @@ def remove(context: typer.Context, name: HookName, tenant: OfTenant = None) -> N
 @app.command("test")
 def send_test(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
     """Send one event now; exit 1 if it is not taken."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         tried = platform.webhooks.test(of_tenant(platform, tenant), name)
     if session.json or tried["error"] is None:
@@ -75,7 +75,7 @@ def rotate(
     overlap: Annotated[float, typer.Option(help="Seconds the old secret signs as well.", min=0)] = 86_400,
 ) -> None:
     """Make a new secret; prints it, this once."""
-    session: Session = context.obj
+    session: CommandSession = context.obj
     with session.connect() as platform:
         made = platform.webhooks.rotate(of_tenant(platform, tenant), name, overlap_seconds=overlap)
     _show_secret(session, made)
@@ -93,13 +93,13 @@ def resume(context: typer.Context, name: HookName, tenant: OfTenant = None) -> N
     _switch(context.obj, name, tenant, enabled=True)
 
 
-def _switch(session: Session, name: str, tenant: str | None, *, enabled: bool) -> None:
+def _switch(session: CommandSession, name: str, tenant: str | None, *, enabled: bool) -> None:
     with session.connect() as platform:
         changed = platform.webhooks.change(of_tenant(platform, tenant), name, enabled=enabled)
     answer(session, changed, f"webhook {name} {'resumed' if enabled else 'paused'}")
 
 
-def _show_secret(session: Session, made: SubscriptionDocument) -> None:
+def _show_secret(session: CommandSession, made: SubscriptionDocument) -> None:
     if session.json:
         return print_json(made)
     print(made.get("secret"))

@@ -5,17 +5,17 @@ from millrace.client.errors import Problem, Unreachable, Unready
 from millrace.client.file_options import FileOptions
 from millrace.client.platform import Millrace
 from millrace.client.sender_summary import Summary
-from millrace.client.upload import Submission, Upload
+from millrace.client.upload import PendingUpload, Submission
 
 __all__ = [
     "Endpoint",
     "FileOptions",
     "Millrace",
+    "PendingUpload",
     "Problem",
     "Submission",
     "Summary",
     "Unreachable",
     "Unready",
-    "Upload",
     "find_endpoint",
 ]

@@ -23,7 +23,7 @@ class SinkProgress(TypedDict):
     refused_rows: int
 
 
-class ImportFault(TypedDict):
+class FaultDocument(TypedDict):
     code: str
     message: str
     remedy: str
@@ -41,7 +41,7 @@ class ImportDocument(TypedDict):
     sinks: dict[str, SinkProgress]
     started_at: str | None
     ended_at: str | None
-    error: ImportFault | None
+    error: FaultDocument | None
     bytes: NotRequired[int]
     file_name: NotRequired[str | None]
     definition: NotRequired[str]
@@ -86,12 +86,6 @@ class TableDocument(TypedDict):
     declaration: dict[str, Any]
 
 
-class Refusal(TypedDict):
-    code: str
-    message: str
-    remedy: str
-
-
 class DeclarationWarning(TypedDict):
     """A value that can be read but hardly be meant."""
 
@@ -107,7 +101,7 @@ class Difference(TypedDict):
     revision: int
     changes: list[str]
     ddl: list[str]
-    refusal: Refusal | None
+    refusal: FaultDocument | None
     warnings: list[DeclarationWarning]
 
 

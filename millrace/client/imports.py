@@ -7,7 +7,7 @@ from millrace.client.documents import ImportDocument, is_over
 from millrace.client.file_body import Content, Progress
 from millrace.client.patience import LONGEST_POLL_SECONDS, PATIENCE_SECONDS, poll
 from millrace.client.resource import ResourceClient, at, given
-from millrace.client.upload import Submission, Upload, begin_upload, nobody, upload_file, upload_stream
+from millrace.client.upload import PendingUpload, Submission, begin_upload, nobody, upload_file, upload_stream
 
 Imports = list[ImportDocument]
 
@@ -21,7 +21,7 @@ class ImportClient(ResourceClient):
         """The same for what can be read only once."""
         return upload_stream(self._connection, stream, submission, progress)
 
-    def begin_upload(self, path: Content, submission: Submission) -> Upload:
+    def begin_upload(self, path: Content, submission: Submission) -> PendingUpload:
         """Has the import admitted; `send` of the upload sends the bytes."""
         return begin_upload(self._connection, path, submission)
 

@@ -11,12 +11,12 @@ from typing import Any, Self
 
 import orjson
 
-from millrace.client.backlog import Backlog
 from millrace.client.connection import Connection
 from millrace.client.errors import Problem, Unreachable, may_pass, problem_from
 from millrace.client.imports import ImportClient
 from millrace.client.patience import PATIENCE_SECONDS
 from millrace.client.rejected import RejectedRowClient
+from millrace.client.send_buffer import SendBuffer
 from millrace.client.sender_link import SenderLink, linked
 from millrace.client.sender_summary import AppendedRows, Rejected, Summary, share_of
 from millrace.model.errors import MillraceError
@@ -54,7 +54,7 @@ class Sender:
         self._target = (tenant, table, self.name, span)
         self._on_rejected = on_rejected or (lambda rows: None)
         self._patience = patience
-        self._backlog = Backlog()
+        self._buffer = SendBuffer()
         self._unended: dict[str, AppendedRows] = {}
         self._orphans: dict[str, AppendedRows] = {}
         self._summary = Summary(self.name)
@@ -82,7 +82,7 @@ class Sender:
     def seq(self) -> int:
         """The number of the last row that is durable in Kafka; at first, the last one of an earlier connection."""
         with self._changed:
-            return self._backlog.acknowledged
+            return self._buffer.acknowledged
 
     @property
     def summary(self) -> Summary:
@@ -93,15 +93,15 @@ class Sender:
         """JSON Lines, or objects. Returns when they are queued; waits while too much is unacknowledged."""
         body = whole_rows(rows if isinstance(rows, bytes) else b"\n".join(map(orjson.dumps, rows)))
         with self._changed:
-            self._wait_until(lambda: self._backlog.size < SEND_WINDOW_BYTES)
-            self._backlog.add(body)
+            self._wait_until(lambda: self._buffer.size < SEND_WINDOW_BYTES)
+            self._buffer.add(body)
             self._changed.notify_all()
 
     def flush(self) -> int:
         """Waits until every row sent is durable in Kafka; the number of the last."""
         with self._changed:
-            self._wait_until(lambda: self._backlog.is_empty)
-            return self._backlog.acknowledged
+            self._wait_until(lambda: self._buffer.is_empty)
+            return self._buffer.acknowledged
 
     def finish(self) -> Summary:
         """Waits until every row sent has ended: it is durable in every sink, or was given to `on_rejected`."""
@@ -177,13 +177,13 @@ class Sender:
                 self._changed.wait_for(lambda: self._is_closing or self._broken or self._may_send())
                 if self._broken is not None:
                     raise self._broken
-                frame = None if self._is_closing else self._backlog.next_frame()
+                frame = None if self._is_closing else self._buffer.next_frame()
             if frame is None:
                 return
             link.send(pack_frame(frame.first, frame.rows))
 
     def _may_send(self) -> bool:
-        return self._is_ready and self._backlog.has_unsent and self._backlog.sent_size < SEND_WINDOW_BYTES
+        return self._is_ready and self._buffer.has_unsent and self._buffer.sent_size < SEND_WINDOW_BYTES
 
     def _receive(self, link: SenderLink) -> None:
         broken: MillraceError = Unreachable(self._endpoint.url, "the platform closed the connection")
@@ -213,15 +213,15 @@ class Sender:
     def _note(self, kind: str, frame: dict[str, Any]) -> None:
         match kind:
             case "ready" if not self._was_ready:
-                self._backlog.begin(frame["seq"])
+                self._buffer.begin(frame["seq"])
                 self._was_ready = self._is_ready = True
             case "ready":
-                unheard = self._backlog.begin_again(frame["seq"])
+                unheard = self._buffer.begin_again(frame["seq"])
                 known = self._summary
                 self._summary = replace(known, rows=known.rows + unheard, unheard=known.unheard + unheard)
                 self._is_ready = True
             case "ack":
-                self._backlog.acknowledge(frame["seq"])
+                self._buffer.acknowledge(frame["seq"])
                 place = self._unended[frame["import"]] = AppendedRows(frame["first"], frame["seq"], frame["row"])
                 known = self._summary
                 rows, appends = known.rows + place.rows, known.appends + 1

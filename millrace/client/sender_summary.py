@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from millrace.client.documents import ImportDocument, ImportFault, RejectedRow
+from millrace.client.documents import FaultDocument, ImportDocument, RejectedRow
 
 MOST_FAILURES = 100
 
@@ -24,9 +24,9 @@ class Summary:
     unheard: int = 0
     appends: int = 0
     version: int | None = None
-    failures: tuple[ImportFault, ...] = ()
+    failures: tuple[FaultDocument, ...] = ()
 
-    def after(self, counts: Mapping[str, int], error: ImportFault | None) -> "Summary":
+    def after(self, counts: Mapping[str, int], error: FaultDocument | None) -> "Summary":
         """With the rows of one more append that has ended. An append does not fail because all its rows were rejected."""
         failed = error is not None and error["code"] != "nothing_accepted"
         return replace(

@@ -54,7 +54,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class PendingUpload:
     """A file whose import has been admitted and whose bytes are still to be sent."""
 
     connection: Connection
@@ -105,7 +105,7 @@ def _is_closed(failed: Problem | Unreachable) -> bool:
     return isinstance(failed, Problem) and (failed.code == "not_open" or failed.status in _GONE)
 
 
-def begin_upload(connection: Connection, path: Content, submission: Submission) -> Upload:
+def begin_upload(connection: Connection, path: Content, submission: Submission) -> PendingUpload:
     """Has the import admitted; its bytes follow with `send`."""
     with path.open("rb") as file:
         length = file.seek(0, os.SEEK_END)
@@ -119,7 +119,7 @@ def begin_upload(connection: Connection, path: Content, submission: Submission) 
         except (Problem, Unreachable) as failed:
             patience.pause_after(failed)
     import_id = response.headers["Location"].rstrip("/").rpartition("/")[2]
-    return Upload(
+    return PendingUpload(
         connection, import_id, path, length, int(response.headers.get("Upload-Offset", "0")), submission.patience
     )
 

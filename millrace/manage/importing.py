@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from millrace.client import Millrace, Problem, Submission, Unreachable, Upload
+from millrace.client import Millrace, PendingUpload, Problem, Submission, Unreachable
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import may_pass
 from millrace.exchange.app_folders import Staging
@@ -183,7 +183,7 @@ class Importer:
         reach("manage_after_admit")
         return sent
 
-    def _admit(self, claim: Claim, table: str, route: Route) -> Upload | str:
+    def _admit(self, claim: Claim, table: str, route: Route) -> PendingUpload | str:
         path = content(self._staging, claim, self._keys)
         while True:
             submission = Submission(
@@ -201,12 +201,12 @@ class Importer:
                 if not route.goes_on_after(why):
                     raise
 
-    def _send(self, upload: Upload | str) -> str:
+    def _send(self, upload: PendingUpload | str) -> str:
         """The import, whatever became of it: its document tells."""
         try:
             return upload if isinstance(upload, str) else upload.send()["id"]
         except (Corrupt, KeyGone) as lost:
-            assert isinstance(upload, Upload)
+            assert isinstance(upload, PendingUpload)
             log("app_file_unreadable", tenant=self._staging.tenant, import_id=upload.import_id, error=str(lost))
             return self._connection.imports.cancel(upload.import_id)["id"]
         except (Problem, Unreachable) as failed:

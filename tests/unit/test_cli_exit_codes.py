@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from millrace.cli import doctor
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, Stall, fake_platform
 from tests.support.processes import started
 from tests.support.waiting import wait_until
@@ -166,7 +166,7 @@ def test_the_doctor_misses_no_jars_but_the_platforms(
     for name in ("kafka", "spark"):
         (home / "jars" / f"{name}-1").mkdir(parents=True)
     with pytest.raises(typer.Exit):
-        doctor.doctor(SimpleNamespace(obj=Session(home, json=True)))  # type: ignore[arg-type]
+        doctor.doctor(SimpleNamespace(obj=CommandSession(home, json=True)))  # type: ignore[arg-type]
     checks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [check["remedy"] for check in checks if check["check"] == "jars"] == [""]
 

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from millrace.cli import demo
-from millrace.cli.child import Running
+from millrace.cli.child import ChildPlatform
 from millrace.cli.samples import Sample, review_sample, speed_sample
-from millrace.cli.session import Session
+from millrace.cli.session import CommandSession
 from tests.support.fake_platform import TOKEN, fake_platform
 
 ROWS = 21_000
@@ -69,14 +69,14 @@ def test_a_demo_whose_files_cannot_be_made_does_not_say_that_all_is_well(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     @contextmanager
-    def no_platform(home: Path) -> Iterator[Running]:
+    def no_platform(home: Path) -> Iterator[ChildPlatform]:
         (home / "client.json").write_text(json.dumps({"url": fake.url, "token": TOKEN}))
-        yield Running(home, fake.url, None, 0.0)  # type: ignore[arg-type]
+        yield ChildPlatform(home, fake.url, None, 0.0)  # type: ignore[arg-type]
 
     monkeypatch.setattr("millrace.cli.samples.speed_sample", no_room)
     monkeypatch.setattr(demo, "running_platform", no_platform)
     with fake_platform() as fake, pytest.raises(OSError, match="No space left"):
-        demo.demo(SimpleNamespace(obj=Session(tmp_path, json=False)), once=True)  # type: ignore[arg-type]
+        demo.demo(SimpleNamespace(obj=CommandSession(tmp_path, json=False)), once=True)  # type: ignore[arg-type]
 
 
 def test_the_same_bytes_come_out_every_time(sample: Sample, tmp_path: Path) -> None:

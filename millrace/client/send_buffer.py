@@ -26,7 +26,7 @@ class Numbered:
         return Numbered(seq + 1, self.last, without_first(self.rows, seq + 1 - self.first))
 
 
-class Backlog:
+class SendBuffer:
     def __init__(self) -> None:
         self._waiting: deque[bytes] = deque()
         self._unsent: deque[Numbered] = deque()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.client.backlog import FRAME_BYTES, Backlog, in_pieces
+from millrace.client.send_buffer import FRAME_BYTES, SendBuffer, in_pieces
 from millrace.model.errors import Corrupt
 from millrace.model.frames import MAX_SENT_ROW_BYTES
 
@@ -12,17 +12,17 @@ from millrace.model.frames import MAX_SENT_ROW_BYTES
 @given(st.data())
 def test_whatever_breaks_each_row_arrives_once_and_in_order(data: st.DataObject) -> None:
     """The platform records frames in order; a break loses those under way and any acknowledgements."""
-    backlog, there, made = Backlog(), [], 0
-    backlog.begin(0)
+    buffer, there, made = SendBuffer(), [], 0
+    buffer.begin(0)
     link: list[tuple[int, bytes]] = []
     for _ in range(data.draw(st.integers(1, 60))):
         match data.draw(st.sampled_from(["add", "add", "send", "send", "record", "acknowledge", "break"])):
             case "add":
                 number = data.draw(st.integers(1, 5))
-                backlog.add(b"".join(b"%d\n" % (made + n) for n in range(1, number + 1)))
+                buffer.add(b"".join(b"%d\n" % (made + n) for n in range(1, number + 1)))
                 made += number
             case "send":
-                frame = backlog.next_frame()
+                frame = buffer.next_frame()
                 if frame is not None:
                     link.append((frame.first, frame.rows))
             case "record" if link:
@@ -30,41 +30,41 @@ def test_whatever_breaks_each_row_arrives_once_and_in_order(data: st.DataObject)
                 assert first == len(there) + 1, "the next row, as the platform demands"
                 there += rows.split()
             case "acknowledge":
-                backlog.acknowledge(data.draw(st.integers(backlog.acknowledged, len(there))))
+                buffer.acknowledge(data.draw(st.integers(buffer.acknowledged, len(there))))
             case "break":
                 link.clear()
-                before = backlog.acknowledged
-                assert backlog.begin_again(len(there)) == len(there) - before
+                before = buffer.acknowledged
+                assert buffer.begin_again(len(there)) == len(there) - before
     link.clear()
-    backlog.begin_again(len(there))
-    while frame := backlog.next_frame():
+    buffer.begin_again(len(there))
+    while frame := buffer.next_frame():
         assert frame.first == len(there) + 1
         there += frame.rows.split()
-    backlog.acknowledge(len(there))
+    buffer.acknowledge(len(there))
     assert there == [b"%d" % number for number in range(1, made + 1)]
-    assert backlog.is_empty
-    assert (backlog.size, backlog.sent_size) == (0, 0)
+    assert buffer.is_empty
+    assert (buffer.size, buffer.sent_size) == (0, 0)
 
 
 def test_a_platform_that_lost_or_gained_rows_is_not_trusted() -> None:
-    backlog = Backlog()
-    backlog.begin(10)
-    backlog.add(b"a\nb\n")
-    backlog.next_frame()
+    buffer = SendBuffer()
+    buffer.begin(10)
+    buffer.add(b"a\nb\n")
+    buffer.next_frame()
     for elsewhere in (9, 13):
         with pytest.raises(Corrupt):
-            backlog.begin_again(elsewhere)
-    assert backlog.begin_again(11) == 1
-    frame = backlog.next_frame()
+            buffer.begin_again(elsewhere)
+    assert buffer.begin_again(11) == 1
+    frame = buffer.next_frame()
     assert frame is not None
     assert (frame.first, frame.rows) == (12, b"b\n")
 
 
 def test_small_pieces_travel_together_and_large_ones_are_cut_at_row_ends() -> None:
-    backlog = Backlog()
+    buffer = SendBuffer()
     for number in range(1000):
-        backlog.add(b"%d\n" % number)
-    frame = backlog.next_frame()
+        buffer.add(b"%d\n" % number)
+    frame = buffer.next_frame()
     assert frame is not None
     assert (frame.first, frame.last) == (1, 1000)
     rows = b"x" * 999 + b"\n"
