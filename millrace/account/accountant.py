@@ -35,7 +35,7 @@ from millrace.wire.topics import DATA_KEPT_MS, DAY_MS, IMPORT_ERROR, PROGRESS, R
 BATCH = 500
 TRIM_SECONDS = 30.0
 CATCH_UP_SECONDS = 0.05
-# Clocks of producers may differ by as much.
+# The clocks of producers may differ by this much.
 KEPT_BEFORE_MS = 60_000
 SAFETY_US = 3_600_000_000
 _UNSETTLED = select(t.imports.c.id, t.imports.c.begun_us, t.imports.c.first_version).where(
@@ -77,7 +77,7 @@ class Accountant:
             unsettled = list(
                 connection.execute(select(t.imports.c.id).where(t.imports.c.state.not_in(TERMINAL))).scalars()
             )
-        # Trimmed facts are of imports that have settled, as the log of ops says: an old store learns it from there.
+        # Facts that were trimmed belong to settled imports. A store from a backup learns of these from the log of ops.
         reader = LogReader(self._cluster, PROGRESS, self._positions, may_have_gaps=True)
         try:
             self.recheck(set(unsettled))
@@ -91,7 +91,7 @@ class Accountant:
             reader.close()
 
     def _wait_for_the_controller(self, stopping: threading.Event) -> None:
-        """A store from a backup first catches up with the log of ops: a fact about an import it does not know is lost."""
+        """A store from a backup first catches up with the log of ops: a fact about an unknown import would be lost."""
         ends = {partition: end for partition, (_, end) in end_offsets(self._cluster, TABLE_OPS).items() if end}
         while not stopping.is_set():
             with self._store.read() as connection:
@@ -139,7 +139,7 @@ class Accountant:
                 try:
                     self._settle_one(connection, imp, passed)
                 except Exception as error:
-                    # The others need not wait for it; it is looked at again by and by.
+                    # The other imports go on; this one is checked again at the next trim.
                     self._to_recheck.add(imp.id)
                     observe("trouble", kind="settle", error=f"{imp.id}: {type(error).__name__}: {error}"[:1000])
 
@@ -180,7 +180,7 @@ class Accountant:
         return passed
 
     def _trim(self) -> None:
-        """Frees what no restart can ask for again: before the start of each query's last committed batch."""
+        """Frees records that no restart reads again: those before the start of each query's last committed batch."""
         self._trimmed_at = time.monotonic()
         before = self._passed_by_all()
         with self._store.read() as connection:
@@ -198,13 +198,13 @@ class Accountant:
         self.recheck(again.intersection(unsettled))
 
     def _passed_by_all(self) -> dict[tuple[str, int], int]:
-        """What the slowest query of each topic has left behind; nothing while a query has not told where it is."""
+        """The offsets that the slowest query of each topic has passed; nothing of a topic until all its queries report."""
         before: dict[tuple[str, int], int] = {}
         for checkpoint in self._checkpoints.values():
             for topic, partitions in checkpoint.ends.items():
                 for partition in partitions:
                     place = topic, int(partition)
-                    # The first batch has no start: it may be read again from wherever the topic begins.
+                    # The first batch has no start: it may be read again from the beginning of the topic.
                     start = checkpoint.starts.get(topic, {}).get(partition, 0)
                     before[place] = min(before.get(place, start), start)
         kinds = (DELTA_KIND, *self._exchange.sink_kinds.used())
@@ -212,7 +212,7 @@ class Accountant:
         return {place: offset for place, offset in before.items() if not silent or place[0] != VALIDATED_INPUT}
 
     def _watch_retention(self, ends: Mapping[str, Mapping[int, tuple[int, int]]]) -> None:
-        """The broker's own limit is a safety net. Whoever falls so far behind that it may tear must be heard before."""
+        """Warns of a query that is so far behind that the broker may soon delete records that it has not read."""
         alarm = "ok"
         half_way = time.time_ns() // 1_000_000 - DATA_KEPT_MS // 2
         for query, checkpoint in self._checkpoints.items():
@@ -229,7 +229,7 @@ class Accountant:
         self.retention = alarm
 
     def _folded_for_good(self, unsettled: Iterable[Any]) -> dict[tuple[str, int], int]:
-        """Facts about imports that have not settled stay: a control store restored from a backup needs them again."""
+        """Facts about unsettled imports stay: a control store from a backup needs them again."""
         oldest_us = min((row.begun_us for row in unsettled), default=None)
         if oldest_us is None:
             return {(PROGRESS, partition): offset for partition, offset in self._positions.items()}
@@ -240,7 +240,7 @@ class Accountant:
         }
 
     def _old_ops(self) -> dict[tuple[str, int], int]:
-        """What was applied long ago, where the operator lets that go; the store cannot be made anew from the log then."""
+        """Ops that were applied long ago, if the operator lets them go. The store cannot be rebuilt from the log then."""
         if self.ops_kept_days is None:
             return {}
         with self._store.read() as connection:
@@ -250,7 +250,7 @@ class Accountant:
         return {(TABLE_OPS, partition): min(offset, applied.get(partition, 0)) for partition, offset in old.items()}
 
     def _write_safe_version(self, unsettled: Iterable[Any]) -> None:
-        """No row at or below this version can still be on its way: what a tombstone there would beat is over."""
+        """No row at or below this version is still on its way, so a tombstone of such a version has nothing left to beat."""
         oldest = min((row.first_version for row in unsettled), default=time.time_ns() // 1000)
         self._exchange.safe_version.write(oldest - 1 - SAFETY_US)
 

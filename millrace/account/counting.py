@@ -35,7 +35,7 @@ def by_import(facts: Iterable[Fact]) -> tuple[Verdicts, Places]:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """An import's counts, and what is now known of the chunks that the verdicts were about."""
+    """An import's counts, and the verdicts that are new or have changed."""
 
     counts: Counts
     new: tuple[ChunkVerdict, ...]
@@ -43,25 +43,25 @@ class Counted:
 
 
 def count(counts: Counts, known: Mapping[int, ChunkVerdict], verdicts: Iterable[ChunkVerdict]) -> Counted:
-    """`known` holds what was told before of the chunks that the verdicts are about."""
+    """`known` holds the earlier verdicts on the same chunks."""
     chunks = dict(known)
     for verdict in verdicts:
-        counts, chunks[verdict.number] = _told(counts, chunks.get(verdict.number), verdict)
+        counts, chunks[verdict.number] = _counted(counts, chunks.get(verdict.number), verdict)
     new = tuple(verdict for number, verdict in chunks.items() if number not in known)
     return Counted(counts, new, tuple(v for number, v in chunks.items() if v != known.get(number, v)))
 
 
-def _told(counts: Counts, known: ChunkVerdict | None, verdict: ChunkVerdict) -> tuple[Counts, ChunkVerdict]:
+def _counted(counts: Counts, known: ChunkVerdict | None, verdict: ChunkVerdict) -> tuple[Counts, ChunkVerdict]:
     if known is None:
         return _moved(counts, verdict, 1), verdict
     same_bytes = known.checksum == verdict.checksum
-    # A chunk first passed over and then judged after all: the verdict counts.
+    # The chunk was passed over first and judged later: the later verdict counts.
     if known.ignored > 0 and verdict.ignored == 0:
         judged = replace(verdict, failure=verdict.failure or known.failure)
         counts, known = _moved(_moved(counts, known, -1), judged, 1), judged
     if same_bytes or known.failure is not None:
         return counts, known
-    # Neither can be trusted, so the import fails.
+    # Neither verdict can be trusted, so the import fails.
     failure = f"Chunk {known.number} arrived twice with different bytes."
     return replace(counts, failed_chunks=counts.failed_chunks + 1), replace(known, failure=failure)
 

@@ -12,7 +12,7 @@ from millrace.store import tables as t
 
 
 def mark_end(connection: Connection, imp: Import, definition: Definition, box: EndBox) -> None:
-    """Which chunks of the import hold rows; a change of the table itself is none that readers wait for."""
+    """Says which chunks of the import hold rows. Readers do not wait for a change of the table itself."""
     takers = any(has_ability(target.kind, "takes_ends") for target in definition.table.targets)
     if imp.kind in (TRUNCATE, ALTER) or not takers:
         return

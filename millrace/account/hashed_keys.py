@@ -6,7 +6,7 @@ import numpy as np
 
 from millrace.exchange.rule_keys import Hashes
 
-# So many are compared at a time, so that the largest import takes no more memory than that.
+# Compared at a time: bounds the memory, however large the import is.
 KEYS_AT_ONCE = 8_000_000
 _LARGEST = (1 << 64) - 1
 
@@ -21,7 +21,7 @@ def slices_of(chunks: Sequence[Hashes]) -> Iterator[list[slice]]:
 
 
 def repeated_keys(chunks: Sequence[Hashes]) -> int:
-    """How many rows have the key of another row of the import, the first of each key not counted."""
+    """How many rows repeat the key of an earlier row of the import."""
     parts = (
         np.concatenate([keys[part] for keys, part in zip(chunks, parts, strict=True)]) for parts in slices_of(chunks)
     )

@@ -44,7 +44,7 @@ _REFUSED_ROWS = (
 
 
 def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str, Import]:
-    """Counts what is new in the facts; the imports they speak of, as they are then, unless they are over."""
+    """Counts what is new in the facts. Returns the imports that they are about and that are not over, with the new counts."""
     facts = list(facts)
     verdicts, places = by_import(facts)
     told_of = list(verdicts.keys() | places.keys())
@@ -86,7 +86,7 @@ def _count(connection: Connection, imports: Mapping[str, Import], verdicts: Verd
     wanted = {import_id: {one.number for one in told} for import_id, told in verdicts.items() if import_id in imports}
     known: dict[str, dict[int, ChunkVerdict]] = {import_id: {} for import_id in wanted}
     for row in _rows_about(connection, _KNOWN_CHUNKS, wanted):
-        # The version is of no matter here, so it is not kept.
+        # Counting does not need the version, so the ledger does not keep it.
         known[row.import_id][row.number] = ChunkVerdict(version=0, **row._mapping)
     counted = {name: count(imports[name].counts, known[name], verdicts[name]) for name in wanted}
     _save_chunks(connection, counted.values())
@@ -95,7 +95,7 @@ def _count(connection: Connection, imports: Mapping[str, Import], verdicts: Verd
 
 
 def _rows_about(connection: Connection, statement: Select[Any], wanted: Mapping[str, Collection[int]]) -> Iterator[Any]:
-    """Rows of the chunks with these numbers of these imports, and maybe of some more."""
+    """Rows of at least these chunks: a statement asks for all numbers of all its imports."""
     for names in batched(wanted, MOST_AT_ONCE):
         numbers = list({number for name in names for number in wanted[name]})
         yield from connection.execute(statement, {"import_ids": names, "numbers": numbers})

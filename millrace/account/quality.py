@@ -1,4 +1,4 @@
-"""The end of an import in, its quality report out: from what its chunks told, its hashed keys, and the imports before it.
+"""The end of an import in, its quality report out: from the facts of its chunks, its hashed keys and the imports before it.
 
 Where a rule holds the import, its hold is asked for instead of its end."""
 
@@ -37,7 +37,7 @@ def keep_facts(connection: Connection, verdicts: Iterable[ChunkVerdict]) -> None
 def with_quality(
     connection: Connection, imp: Import, asked: Due, definition: Definition, exchange: Exchange
 ) -> Due | None:
-    """What to ask for, with the report; nothing while someone must decide."""
+    """The op to ask for, with the report. None while someone must decide about a held import."""
     if isinstance(asked, StopImport) or not definition.rules:
         return asked
     if imp.state == HELD:
@@ -76,7 +76,7 @@ def quality_of(connection: Connection, imp: Import, definition: Definition, exch
 
 
 def _past(connection: Connection, imp: Import) -> list[tuple[dict[str, int], dict[str, int] | None]]:
-    """Of the completed imports before, the newest first."""
+    """Counts and sizes of earlier completed imports, the newest first."""
     same = (t.imports.c.tenant == imp.tenant, t.imports.c.table_name == imp.table, t.imports.c.kind == LOAD)
     wanted = select(t.imports.c.counts, t.imports.c.announced).where(*same, t.imports.c.state == COMPLETED)
     rows = connection.execute(wanted.order_by(t.imports.c.ended_us.desc()).limit(MOST_PAST))

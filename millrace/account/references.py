@@ -25,7 +25,7 @@ from millrace.store import tables as t
 
 @dataclass(frozen=True, slots=True)
 class Orphans:
-    """Rows without a partner, and the version of the other table; or why it cannot be told."""
+    """Rows without a partner and the version of the other table, or the reason why they are unknown."""
 
     rows: int = 0
     version: int = -1
@@ -55,7 +55,7 @@ def orphans(connection: Connection, places: Places, keys: RuleKeys, imp: Import,
         index = KeyIndex(store, [column])
         rows = sum(_lost(store, snapshot, index, *part) for part in _values(keys, imp.id, rule.name))
     except (MillraceError, OSError) as error:
-        # The import must not wait for another table to be mended.
+        # The import does not wait until somebody repairs the other table.
         return Orphans(unknown=f"{name} cannot be read: {error}"[:200])
     return Orphans(rows, snapshot.version)
 

@@ -1,6 +1,8 @@
-"""A tenant's staging on disk: a home and a tenant in, its folders out, made with the owner that may see them.
+"""The folders of a tenant's client app: its input and output, and the files that the platform has taken from it.
 
-Its program sees `in`, `out` and `log` and nothing else; what was taken out of there lies where no program comes."""
+The server puts uploads into `in`; the program reads them and writes into `out` and `log`, and sees nothing else. The
+ingestion managers take its files to `handled`, where no program comes, and import them; the server shows runs and files. A
+lost file that was not imported yet must be sent again."""
 
 import os
 from dataclasses import dataclass
@@ -36,17 +38,17 @@ class Staging:
 
     @property
     def arrived(self) -> Path:
-        """Uploads that no program has seen yet, sealed; only where the agreement asks for encryption."""
+        """Sealed uploads that no program has seen yet, if the agreement asks for encryption."""
         return self.home.handled(self.tenant) / "arrived"
 
     @property
     def given(self) -> Path:
-        """What has been opened and is about to appear in `in`."""
+        """Uploads that were opened and are about to appear in `in`."""
         return self.home.handled(self.tenant) / "given"
 
     @property
     def returned(self) -> Path:
-        """What a run left in `in` and is about to be sealed."""
+        """Files that a run left in `in` and that are about to be sealed."""
         return self.home.handled(self.tenant) / "returned"
 
     @property
@@ -68,7 +70,7 @@ class Staging:
 
     @property
     def schedule(self) -> Path:
-        """Up to when the schedule has been followed."""
+        """Holds the moment up to which the schedule was followed."""
         return self.home.handled(self.tenant) / "schedule.json"
 
     def make(self, owner: int | None = None) -> None:

@@ -36,7 +36,7 @@ def main() -> None:
     log_to_stderr()
     stop_request = StopRequest()
     stop_request.heed_signals()
-    # A query may wait for a broker that is gone. Whatever it leaves undone, the next start does.
+    # A query may wait for a broker that is gone. The next start does what it leaves undone.
     stop_request.exit_within(STOP_SECONDS)
     settings = Settings()
     exchange = open_exchange(settings.home)

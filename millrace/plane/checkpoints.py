@@ -1,4 +1,4 @@
-"""What a query's checkpoint tells: how far it has durably come, and when each of its batches was planned."""
+"""Reads a query's checkpoint: how far the query has durably come, and when each of its batches was planned."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ class CheckpointWatch:
         self._seen = -1
 
     def look(self, *, again: bool = False) -> Checkpointed | None:
-        """The query's position, if it has moved since the last look or is to be told `again`."""
+        """The query's position. None if it has not moved since the last look, unless it is asked for `again`."""
         newest = _newest(self._commits)
         if newest is None or (newest == self._seen and not again):
             return None
@@ -52,10 +52,10 @@ def _offsets(path: Path) -> Offsets | None:
 
 
 class Stops:
-    """Which imports a batch passes over: those stopped before it was planned.
+    """Which imports a batch passes over: those that were stopped before the batch was planned.
 
-    Both moments are durable before any task of the batch runs, so a batch that is run again passes over the same ones:
-    what was judged once is never ignored the next time, when part of what was said about it may already be out."""
+    Both moments are durable before any task of the batch runs. So a batch that runs again passes over the same imports: a
+    chunk that was judged once is not ignored the next time, when part of its result may already be published."""
 
     def __init__(self, stops: StopList, checkpoint: Path, batch: str) -> None:
         self._stops = stops

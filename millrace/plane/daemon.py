@@ -11,6 +11,6 @@ from pyspark.sql import pandas  # noqa: F401
 from millrace.plane import task  # noqa: F401
 
 if __name__ == "__main__":
-    # A worker collects garbage after every task; what was here before the fork is none, and need not be looked through.
+    # A worker collects garbage after every task. Objects from before the fork are no garbage: the collector skips them.
     gc.freeze()
     daemon.manager()

@@ -73,19 +73,20 @@ class Flow:
         def deliver(batch: DataFrame, _batch_id: int) -> None:
             # 4. The reports of this batch.
             groups = _groups(topic, batch)
-            told = []
+            appended = []
             for of_table in by_table(groups):
                 # 5. Durable in the sink: one commit per table.
                 reach("before_sink_commit")
                 kept = sink.write(of_table)
                 reach("after_sink_commit")
-                # 6. Only then the fact that they are; of a sink elsewhere that is called the same, its couriers tell.
+                # 6. Only then the fact. It names rows that this sink stored: a remote sink with the same name reports through
+                # its courier.
                 if kept:
                     fact = Durable(sink.name, tuple(chunk for group in kept for chunk in group.chunks))
-                    told.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
+                    appended.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
             # 7. The batch is over when Kafka has every fact.
-            for fact_told in told:
-                fact_told.result(TELL_SECONDS)
+            for fact_appended in appended:
+                fact_appended.result(TELL_SECONDS)
             reach("after_progress")
 
         reports = self._read({"subscribe": topic}, 2000).select("value")
@@ -93,7 +94,7 @@ class Flow:
         return self._start(name, reports.writeStream.foreachBatch(deliver))
 
     def _park(self, kind: str) -> StreamingQuery:
-        """Every other kind of sink has its own offsets, which never wait for a target: couriers take it from there."""
+        """Every other kind of sink has offsets of its own, which never wait for a target: couriers deliver what is parked."""
 
         def park(batch: DataFrame, _batch_id: int) -> None:
             self.couriers.park(kind, _groups(VALIDATED_INPUT, batch))
@@ -110,7 +111,7 @@ class Flow:
         return {f"kafka.{name}": str(value) for name, value in self.cluster.client_config().items()}
 
     def _start(self, name: str, writer: object) -> StreamingQuery:
-        # Looking for new records costs the broker and the JVM; only the paths of small imports are worth a quick look.
+        # Every look for new records costs the broker and the JVM time: only the queries of small imports look often.
         self.spark.conf.set("spark.sql.streaming.pollingDelay", "25ms" if name in _QUICK else "100ms")
         located = writer.queryName(name).option("checkpointLocation", str(self.exchange.places.checkpoint(name)))  # type: ignore[attr-defined]
         query: StreamingQuery = located.start()
@@ -128,7 +129,7 @@ _CONSUMER = {
     "failOnDataLoss": "true",
     # Each task asks the broker for its range; without this it waits out the broker's 500 ms when the range is short.
     "kafka.fetch.max.wait.ms": "5",
-    # What is fetched lies in the JVM until it is used; a larger record still comes, alone.
+    # Fetched records stay in the JVM until they are used. A larger record is still fetched, alone.
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(16 << 20),
 }

@@ -1,4 +1,4 @@
-"""Judges a chunk in a process of its own, with limits: what kills or hangs it spoils that chunk only."""
+"""Judges a chunk in a process of its own, with limits: a chunk that kills or hangs it harms no other chunk."""
 
 import multiprocessing
 import resource
@@ -15,14 +15,14 @@ from millrace.validate.judge import JudgedChunk, fail, judge
 TRIES = 2
 SECONDS = 60
 MEMORY_BYTES = 4 << 30
-# Children fork from a server that has imported everything and run nothing: quick to start, and no thread is cut in two.
+# Children fork from a server that has imported everything and started no thread: a fork is quick and copies no lock.
 _CLEAN = multiprocessing.get_context("forkserver")
 _CLEAN.set_forkserver_preload(["millrace.plane.isolate"])
 
 
 @contextmanager
 def doomed_after(seconds: float) -> Iterator[None]:
-    """Ends this process if the block takes longer, even inside native code: its task is then tried again, with care."""
+    """Ends this process if the block takes longer, even inside native code. Spark then repeats the task, chunk by chunk."""
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield

@@ -35,7 +35,7 @@ class Running:
 
 
 class DataPlane:
-    """`queries` is asked again and again: a kind of sink that nobody used before gets its query when the first table does."""
+    """`queries` is called every second: a new kind of sink gets its query when the first table names it."""
 
     def __init__(self, queries: Callable[[], dict[str, Start]], places: Places, appender: Appender) -> None:
         self._wanted = queries
@@ -45,13 +45,13 @@ class DataPlane:
         self._appender = appender
 
     def run(self, stop_request: StopRequest, on_ready: Callable[[], None]) -> None:
-        looked = told = 0.0
+        looked = announced = 0.0
         self._keep_running()
         on_ready()
         while not stop_request.wait(LOOK_SECONDS):
-            # Told again now and then: a ledger that was restarted knows nothing of positions that no longer move.
-            again = time.monotonic() - told > TELL_AGAIN_SECONDS
-            told = time.monotonic() if again else told
+            # Repeated now and then: an accountant that was restarted does not know positions that no longer move.
+            again = time.monotonic() - announced > TELL_AGAIN_SECONDS
+            announced = time.monotonic() if again else announced
             self._tell_checkpoints(again)
             if time.monotonic() - looked > 1.0:
                 looked = time.monotonic()

@@ -1,4 +1,4 @@
-"""What `validated-input` still holds, from its oldest record to its newest of now: groups of judged chunks, in order."""
+"""All that `validated-input` holds now: groups of judged chunks, the oldest first."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def group_in(topic: str, record: bytes) -> StagedGroup | None:
 
 
 def retained_groups(cluster: Cluster) -> Iterator[StagedGroup]:
-    """Ends where the log ended when it was asked."""
+    """Stops where the log ended when this was called."""
     ends = end_offsets(cluster, VALIDATED_INPUT)
     left = {partition: end for partition, (first, end) in ends.items() if end > first}
     reader = LogReader(cluster, VALIDATED_INPUT, {partition: first for partition, (first, _) in ends.items()})

@@ -52,5 +52,5 @@ def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> Sp
 
 
 def _slots(cores: int) -> int:
-    """More tasks at once than cores: a large file's tasks must leave room for a small one's, which the kernel then shares."""
+    """More tasks than cores: tasks of a small file run beside those of a large one, and the kernel shares the cores."""
     return 2 * cores + 2

@@ -27,7 +27,7 @@ from millrace.wire.envelope import pack, understood, unpack_rows, unpack_stamp
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, VALIDATED_INPUT
 
 GROUP_ROWS = 200_000
-# As Spark names what it tells every task of a streaming query.
+# The property in which Spark hands the batch's number to every task of a streaming query.
 BATCH_ID = "streaming.sql.batchId"
 OUTPUT = pa.schema([("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())])
 OUTPUT_DDL = "topic string, key binary, value binary"
@@ -60,8 +60,8 @@ class JudgeChunks:
                 if header.kind != ROWS:
                     yield ChunkGroup(exchange, keyring, definition).pass_on(header)
                     continue
-                # What is held until its import is whole cannot share a file with another import's rows, nor what has another
-                # data key.
+                # Rows of an atomic import are held until it is whole: they share no file with rows of another import. Neither
+                # do rows that are sealed by different data keys.
                 key = header.definition, header.import_id if header.publish == "atomic" else "", header.key
                 group = groups.setdefault(key, ChunkGroup(exchange, keyring, definition, header.publish, header.key))
                 group.add(_judge(header, payload, definition, stops, cautious, keyring))
@@ -80,7 +80,7 @@ def _judge(
         body = unpack_rows(header, payload, lambda sealed: _opened(header, sealed, definition, keyring))
     except (Corrupt, KeyGone) as error:
         return fail(header, b"", definition, str(error))
-    # A task that is tried again may hold a chunk that kills its worker: then each is judged in a process of its own.
+    # A task that runs again may hold a chunk that kills its worker: each chunk is judged in a process of its own.
     if cautious:
         return judge_alone(header, body, definition)
     die_if_poisoned(body)
@@ -117,7 +117,7 @@ class ChunkGroup:
 
     def add(self, judged: JudgedChunk) -> None:
         self._judged.append(judged)
-        # A rejected row weighs several accepted ones, with its text and its reasons; every chunk takes room in the report.
+        # A rejected row, with its text and reasons, takes as much room as several accepted ones, a chunk as much as many.
         self.rows += judged.verdict.accepted + 4 * judged.verdict.rejected + 1000
 
     def stage(self) -> Iterator[pa.RecordBatch]:
@@ -133,7 +133,7 @@ class ChunkGroup:
         yield self._batch(records)
 
     def pass_on(self, header: ChunkHeader) -> pa.RecordBatch:
-        """A change of the table itself: nothing to judge, the sinks make it at the chunk's version."""
+        """A change of the table itself: there is nothing to judge, and the sinks apply it at the chunk's version."""
         verdict = ChunkVerdict(header.import_id, header.number, header.version, 0, 0, 0, checksum=header.checksum)
         report = self._report(None, [verdict], kind=header.kind, version=header.version)
         return self._batch([(VALIDATED_INPUT, report), (PROGRESS, pack(to_dict(ChunkJudged((verdict,)))))])
@@ -154,7 +154,7 @@ class ChunkGroup:
         if not holding:
             return None
         table = self._definition.table
-        # Only chunks with deletes say of each row whether it is one.
+        # Only chunks with deletes have the column that marks them.
         rows = pa.concat_tables([judged.accepted for judged in holding], promote_options="default")
         first = holding[0].verdict
         store = self._accepted_store(first.import_id)
@@ -162,7 +162,7 @@ class ChunkGroup:
         return replace(staged, sealed_by=self._key)
 
     def _accepted_store(self, owner: str) -> Store:
-        """The table's own folder, where they can stay; sealed rows wait beside it."""
+        """Plain rows go to the table's own folder, where they stay. Sealed rows wait in a folder beside it."""
         tenant, table = self._definition.tenant, self._definition.table.name
         if self._key is None:
             return self._places.table_store(tenant, table)
@@ -170,7 +170,7 @@ class ChunkGroup:
         return self._places.staging_store(self._keyring, tenant, table, seal)
 
     def _keep_keys(self) -> None:
-        """Before the verdicts: whoever reads them finds the keys. Judged again, a chunk has the same."""
+        """Before the verdicts, so that their reader finds the keys. A chunk that is judged again has the same keys."""
         for judged in self._judged:
             if judged.keys:
                 self._rule_keys.keep(judged.verdict.import_id, judged.verdict.number, judged.keys)
@@ -210,10 +210,8 @@ def _prefix(verdict: ChunkVerdict) -> str:
 
 def _chunks(judged: list[JudgedChunk], which: str) -> tuple[StagedChunk, ...]:
     chunks, position = [], 0
-    for one in judged:
-        rows = getattr(one, which).num_rows
-        chunks.append(
-            StagedChunk(chunk_id(one.verdict.import_id, one.verdict.number), position, rows, one.verdict.version)
-        )
+    for chunk in judged:
+        rows, verdict = getattr(chunk, which).num_rows, chunk.verdict
+        chunks.append(StagedChunk(chunk_id(verdict.import_id, verdict.number), position, rows, verdict.version))
         position += rows
     return tuple(chunks)

@@ -38,7 +38,7 @@ def _run(spark: SparkSession, exchange: Exchange, sinks: SinkContext, upkeep: Up
                 )
                 log("table_tidied", table=str(due.root))
             except Exception as error:
-                # The table stands as it was; it is due again after further commits.
+                # The table is unchanged; it is due again after further commits.
                 observe("trouble", kind="upkeep", table=str(due.root), error=f"{type(error).__name__}: {error}"[:500])
 
 
@@ -53,5 +53,5 @@ def _tidy(exchange: Exchange, sinks: SinkContext, settled: int, kms: KmsSettings
     try:
         tidy(due, sinks, exchange.keyring(kms), settled)
     finally:
-        # The worker lives on; what a rewrite took must not stay with it.
+        # The worker lives on and must give back the memory of the rewrite.
         pa.default_memory_pool().release_unused()

@@ -1,4 +1,4 @@
-"""Wakes the Python workers before the first chunk comes: each judges a row of its own and packs it."""
+"""Starts the Python workers before the first chunk arrives: each judges and packs a row made for this."""
 
 from collections.abc import Iterator
 

@@ -18,7 +18,7 @@ OVERHEAD_BYTES = NONCE_BYTES + TAG_BYTES
 
 
 class Seal:
-    """Of one import (or of what is kept of a table) in one table of one tenant; `key` names the data key it comes from."""
+    """Seals the bytes of one import in one table of one tenant. `key` is the name of the data key that it is derived from."""
 
     def __init__(self, secret: bytes, key: str, tenant: str, table: str, owner: str) -> None:
         self.key = key
@@ -30,12 +30,12 @@ class Seal:
         self._name_key = hmac.digest(own, b"names", "sha256")
 
     def close(self, plain: bytes | memoryview, part: str) -> bytes:
-        """Sealed as this part of it."""
+        """`part` says which bytes of the import these are; `open` must be given the same."""
         place = self._bound(part)
         nonce = hmac.new(self._nonce_key, place + b"\0", hashlib.sha256)
         nonce.update(plain)
         chosen = nonce.digest()[:NONCE_BYTES]
-        # Arrow's buffers are of signed bytes.
+        # Arrow's buffers have signed bytes.
         return chosen + self._cipher.encrypt(chosen, memoryview(plain).cast("B"), place)
 
     def open(self, sealed: bytes | memoryview, part: str) -> bytes:
@@ -45,7 +45,7 @@ class Seal:
             raise Corrupt(f"Part {part} of {self._place} is not what was sealed there.") from error
 
     def digest(self, plain: bytes | memoryview) -> str:
-        """Names the bytes without telling anybody else what they are."""
+        """A name that follows from the bytes and reveals nothing about them."""
         return hashlib.blake2b(plain, key=self._name_key, digest_size=12).hexdigest()
 
     def _bound(self, part: str) -> bytes:

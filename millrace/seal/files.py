@@ -1,4 +1,4 @@
-"""A folder of files in which sealed ones lie beside plain ones: who reads through it notices no difference.
+"""A folder with sealed files beside plain ones: its readers notice no difference.
 
 A sealed file begins with a few plain words: which data key sealed it, and for whom. Everything else of it, its name
 included, is bound to its tenant and table."""
@@ -24,8 +24,8 @@ OWNER_OF_REWRITTEN = "rewritten"
 
 
 class SealedStore(Store):
-    """Of one table. What is written is sealed as far as `is_secret` names it: by `seal`, else, if the tenant has keys at all,
-    by that of the hour; who rewrites what was sealed need not know of it."""
+    """The folder of one table. Files that `is_secret` names are sealed when they are written: by `seal`, or, if the tenant
+    has keys, by the key of the hour. So code that rewrites sealed files need not know of it."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SealedStore(Store):
         return io.BytesIO(self.read(name)) if self.is_sealed(name) else super().source(name)
 
     def size(self, name: str) -> int:
-        """Of what was sealed."""
+        """Of the plain content."""
         size = super().size(name)
         with open(self.path(name), "rb") as file:
             head = file.read(_HEAD.size)
@@ -106,7 +106,7 @@ class SealedStore(Store):
 
 
 def open_part(path: Path, name: str, keyring: Keyring, tenant: str, table: str) -> str | BinaryIO:
-    """A file that another folder has a link to, under the name by which it was sealed."""
+    """Opens a file through a link in another folder; `name` is the name that it was sealed under."""
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             return str(path)
@@ -116,7 +116,7 @@ def open_part(path: Path, name: str, keyring: Keyring, tenant: str, table: str) 
 
 
 def unseal(staged: Store, file: StagedFile, table: Store) -> None:
-    """The file as the table may keep it. Done again it changes nothing."""
+    """Copies a staged file into the table, in plain. Done again it changes nothing."""
     for part in file.parts:
         if not table.exists(part):
             table.put_if_absent(part, staged.read(part))

@@ -21,7 +21,7 @@ from millrace.seal.kms import Kms
 SECRET_BYTES = 32
 MOST_KNOWN = 4096
 KNOWN_SECONDS = 300.0
-# A key that another machine has just written may be seen so late.
+# A key that another machine has just written may become visible this late.
 SEEN_SECONDS, LOOK_SECONDS = 5.0, 0.2
 
 
@@ -70,8 +70,8 @@ class WrappedKeys(Protocol):
 
 
 class Keyring:
-    """Used from any thread. What was unwrapped once is known for a while, unless the tenant's key is destroyed:
-    that holds in every process at once."""
+    """Used from any thread. It remembers an unwrapped key for a while, until the tenant's key is destroyed, in whichever
+    process that happens."""
 
     def __init__(self, keys: WrappedKeys, keeper: Callable[[], Kms]) -> None:
         self._keys = keys
@@ -82,7 +82,7 @@ class Keyring:
 
     @cached_property
     def kms(self) -> Kms:
-        """Opened when a key is first asked for: each keeper brings a library, and most processes need none."""
+        """Opened when a key is first needed: each keeper imports a library, and most processes need none."""
         return self._keeper()
 
     def has(self, tenant: str, key: str) -> bool:
@@ -92,7 +92,7 @@ class Keyring:
         return self._keys.has_any(tenant)
 
     def new(self, tenant: str, key: str) -> str:
-        """The key itself if it is there already."""
+        """Makes the key unless it exists. Returns its name."""
         if not self.has(tenant, key):
             secret, is_first = secrets.token_bytes(SECRET_BYTES), not self.has_any(tenant)
             wrapped = self.kms.wrap(tenant, secret, _context(tenant, key), is_first=is_first)
@@ -101,7 +101,7 @@ class Keyring:
         return key
 
     def of_this_hour(self, tenant: str) -> str:
-        """A key for what comes without a file of its own. Each process has its own."""
+        """The name of a key for data that comes without a file. Each process has its own."""
         hour = f"hour_{datetime.now(UTC):%Y%m%d%H}_"
         with self._lock:
             known = self._hours.get(tenant, "")
@@ -115,14 +115,14 @@ class Keyring:
         return made
 
     def drop(self, tenant: str, key: str) -> None:
-        """A key that has sealed nothing."""
+        """Only for a key that has sealed nothing."""
         self._keys.drop(tenant, key)
 
     def seal(self, tenant: str, table: str, key: str, owner: str) -> Seal:
         return Seal(self._secret(tenant, key), key, tenant, table, owner)
 
     def rewrap(self, tenant: str) -> int:
-        """Wraps the tenant's data keys by the newest version of its key; how many. What a destroyed key wrapped stays."""
+        """Wraps the tenant's data keys by the newest version of its key. Returns how many; those of a destroyed key stay."""
         count = 0
         for key in self._keys.names(tenant):
             with suppress(KeyGone):
@@ -135,7 +135,7 @@ class Keyring:
         return sum(1 for _ in self._keys.names(tenant))
 
     def destroy(self, tenant: str) -> str:
-        """Nothing that the tenant's keys sealed can be read again. Says when that is certain."""
+        """Makes everything that the tenant's keys sealed unreadable. Returns when that is certain."""
         certain = self.kms.destroy(tenant)
         self._keys.mark_destroyed(tenant)
         return certain

@@ -1,4 +1,4 @@
-"""Tenant keys, wherever they are kept: each tenant has one, and it never leaves its keeper. Data keys in, wrapped out."""
+"""Keepers of tenant keys: data keys in, wrapped data keys out. A tenant has one key, which never leaves its keeper."""
 
 from pathlib import Path
 from typing import Any, Protocol
@@ -8,12 +8,12 @@ from millrace.settings import KmsSettings
 
 
 class Kms(Protocol):
-    """Raises Unavailable where the keeper does not answer, KeyGone where the key is no more. `context` is bound to what is
-    wrapped: it must be said again to unwrap."""
+    """Raises Unavailable if the keeper does not answer, KeyGone if the key no longer exists. `context` is bound to what is
+    wrapped: unwrapping needs the same one."""
 
     def wrap(self, tenant: str, secret: bytes, context: str, *, is_first: bool = True) -> bytes:
-        """By the newest version of the tenant's key, which is made if there is none. If this is not the first time, and the
-        keeper cannot tell a key that is gone from one that is out of reach, it makes none."""
+        """By the newest version of the tenant's key. A missing key is made, unless this is not the first time and the keeper
+        cannot tell whether the key was destroyed or is out of reach."""
         ...
 
     def unwrap(self, tenant: str, wrapped: bytes, context: str) -> bytes: ...
@@ -27,7 +27,7 @@ class Kms(Protocol):
         ...
 
     def destroy(self, tenant: str) -> str:
-        """Nothing that the key wrapped can be unwrapped any more. Says when that is certain."""
+        """Nothing that the key wrapped can be unwrapped any more. Returns when that is certain."""
         ...
 
     def describe(self, tenant: str) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """Tenant keys in AWS KMS, each behind an alias: alias/<prefix><tenant>.
 
-KMS gives a key new material and still unwraps by the old, but only so many times. Where it refuses, the tenant gets another
-key and the alias moves on to it; alias/…/1, alias/…/2 keep all its keys in reach, to unwrap by and to destroy together."""
+KMS rotates a key a limited number of times and still unwraps by the old material. When it refuses, the tenant gets another
+key and the alias moves on to it. The aliases …/1, …/2 keep all the tenant's keys in reach, to unwrap and to destroy."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,19 +23,19 @@ except ImportError as error:
 
 CONNECT_SECONDS, ANSWER_SECONDS = 3, 5
 ATTEMPTS = 3
-# The shortest that KMS allows. The key is of no use from the first of them.
+# The shortest that KMS allows. The key cannot be used from the first day on.
 DAYS_TO_DELETION = 7
-# A new alias is not at once known to all of KMS.
+# A new alias is not visible everywhere in KMS at once.
 KNOWN_SECONDS, PAUSE_SECONDS = 10.0, 0.2
 LATE_SECONDS = 2.0
 
 
 class _NoKey(KeyGone):
-    """Nothing is behind that alias."""
+    """There is no key behind the alias."""
 
 
 class _OtherKey(KeyGone):
-    """It was wrapped by another key than the one asked for."""
+    """Another key than the named one wrapped it."""
 
 
 class _AliasTaken(Unavailable):
@@ -43,7 +43,7 @@ class _AliasTaken(Unavailable):
 
 
 class _NotTurned(Unavailable):
-    """The key has had all the material that KMS gives to one key, or is of a kind that gets none."""
+    """KMS rotates this key no more, or cannot rotate its kind."""
 
 
 _KINDS: dict[str, type[MillraceError]] = {
@@ -111,7 +111,7 @@ class AwsKms:
     def destroy(self, tenant: str) -> str:
         keys = self._keys(self._alias(tenant))
         ends = [self._end(key) for key in set(keys.values())]
-        # The first name last: by it the others are found if this is cut short and done again.
+        # The alias itself last: a repeated call finds the other names through it.
         for name in reversed(keys):
             with suppress(_NoKey):
                 self._ask("delete_alias", AliasName=name)
@@ -126,7 +126,7 @@ class AwsKms:
         return {"keeper": "aws", "name": alias, "version": sum(1 + len(turned) for turned in turns)}
 
     def _by_any_key(self, tenant: str, act: Callable[[str], bytes]) -> bytes:
-        """Always by a key that is named: KMS would take any that it may use, another tenant's too."""
+        """Names each key: without a name KMS would take any key that it may use, also another tenant's."""
         alias = self._alias(tenant)
         for name in _names(alias):
             try:
@@ -134,7 +134,7 @@ class AwsKms:
             except _OtherKey:
                 continue
             except _NoKey as error:
-                # Another process may have made it a moment ago, and not every one sees it at once.
+                # Another process may have made it a moment ago, and it is not visible yet.
                 if name == alias and self._appears(alias):
                     return self._by_any_key(tenant, act)
                 raise KeyGone(f"Tenant {tenant!r} has no key that opens this.") from error
@@ -145,7 +145,7 @@ class AwsKms:
         return bytes(sealed["CiphertextBlob"])
 
     def _make(self, tenant: str, alias: str) -> str:
-        """The key behind the alias, whoever made it; seen there, for what it wraps is looked for there."""
+        """The key behind the alias, whichever process made it. It is visible there when this returns."""
         made = str(
             self._ask(
                 "create_key",
@@ -156,7 +156,7 @@ class AwsKms:
         try:
             self._ask("create_alias", AliasName=alias, TargetKeyId=made)
         except _AliasTaken:
-            # By ourselves, where the answer to a first attempt was lost.
+            # Perhaps by ourselves, if the answer to a first attempt was lost.
             if self._seen(alias) != made:
                 self._end(made)
         return self._seen(alias)
@@ -178,7 +178,7 @@ class AwsKms:
         raise Unavailable(f"AWS KMS does not know {alias} yet.", remedy="Try again in some minutes.")
 
     def _move_on(self, tenant: str, alias: str) -> None:
-        """Two at a time end with the same new key: its number is taken once."""
+        """Two processes that do this at once end with the same new key: a number can be taken once only."""
         keys = self._keys(alias)
         if len(keys) == 1:
             with suppress(_AliasTaken):
@@ -196,7 +196,7 @@ class AwsKms:
         return end
 
     def _keys(self, alias: str) -> dict[str, str]:
-        """By their names, the alias itself first."""
+        """All keys of the tenant by their names, the alias itself first."""
         keys = {}
         with suppress(_NoKey):
             for name in _names(alias):
@@ -216,7 +216,7 @@ class AwsKms:
             code, said = refused.response["Error"]["Code"], refused.response["Error"].get("Message", "")
             kind = _KINDS.get(code, Unavailable)
             if code == "KMSInvalidStateException" and "deletion" not in said:
-                # Of a key store that is disconnected, for example.
+                # For example because a key store is disconnected.
                 kind = Unavailable
             remedy = "" if issubclass(kind, KeyGone) else "Try again, or see what the platform's role may do."
             raise kind(f"AWS KMS refuses {operation}: {code} {said}".strip(), remedy=remedy) from refused
@@ -228,7 +228,7 @@ class AwsKms:
 
 
 def _names(alias: str) -> Iterator[str]:
-    """Under which a tenant's keys may be; the first that is not there is the end of them."""
+    """The names that a tenant's keys may have. The first name without a key ends the list."""
     yield alias
     for number in count(1):
         yield f"{alias}/{number}"

@@ -60,7 +60,7 @@ class LocalKms:
     def destroy(self, tenant: str) -> str:
         with self._alone(), suppress(FileNotFoundError):
             path = self._path(tenant)
-            # What the disk itself keeps of it is beyond our reach; its bytes in the file are not.
+            # The disk may keep old blocks, which we cannot reach; the bytes of the file we can overwrite.
             with path.open("r+b") as file:
                 file.write(b"\0" * path.stat().st_size)
                 os.fsync(file.fileno())
@@ -93,7 +93,7 @@ class LocalKms:
         replace_file(self._path(tenant), json.dumps({"versions": versions}), durable=True, mode=_PRIVATE_FILE)
 
     def _mark(self, tenant: str) -> Path:
-        """There once a key of the tenant was destroyed."""
+        """Exists once a key of the tenant was destroyed."""
         return self._folder / f"{checked_name('tenant', tenant)}.gone"
 
     def _path(self, tenant: str) -> Path:
@@ -101,7 +101,7 @@ class LocalKms:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """The only one of all processes that writes."""
+        """Only one thread of all processes is inside."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE_FOLDER)
         with self._lock, (self._folder / ".lock").open("w") as held:
             flock(held, LOCK_EX)

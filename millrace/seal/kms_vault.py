@@ -1,4 +1,4 @@
-"""Tenant keys in HashiCorp Vault's transit engine, one named key each, which has its versions itself."""
+"""Tenant keys in HashiCorp Vault's transit engine: one named key per tenant, whose versions Vault keeps."""
 
 from base64 import b64decode, b64encode
 from http import HTTPStatus
@@ -12,7 +12,7 @@ from millrace.settings import KmsSettings
 
 CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 5.0
 _KEY_TYPE = "aes256-gcm96"
-# What Vault says (400) of keys and versions that are no more, and of what they did not wrap; anything else may pass.
+# Vault's messages (400) about keys and versions that no longer exist or did not wrap this. Any other error may pass.
 _GONE = (
     "key not found",
     "no existing key named",
@@ -53,7 +53,7 @@ class VaultKms:
         return b64decode(self._ask("POST", f"decrypt/{self._name(tenant)}", body)["plaintext"])
 
     def rewrap(self, tenant: str, wrapped: bytes, context: str) -> bytes:
-        # Vault's own rewrap cannot be told the associated data (hashicorp/vault#31791).
+        # Vault's own rewrap takes no associated data (hashicorp/vault#31791).
         return self._encrypt(tenant, self.unwrap(tenant, wrapped, context), context)
 
     def rotate(self, tenant: str) -> None:
@@ -80,7 +80,7 @@ class VaultKms:
         return {"keeper": "vault", "name": f"{self._mount}/{name}", "version": key["latest_version"]}
 
     def _make(self, tenant: str) -> None:
-        """Leaves a key that is there as it is."""
+        """Leaves an existing key as it is."""
         self._ask("POST", f"keys/{self._name(tenant)}", {"type": _KEY_TYPE})
 
     def _encrypt(self, tenant: str, secret: bytes, context: str) -> bytes:
@@ -105,8 +105,8 @@ class VaultKms:
             return answer.get("data") or {}
         said = "; ".join(str(error) for error in answer.get("errors") or ())
         status = response.status_code
-        # Vault's own 404 without a word is a key that is not there; with one, an engine or a namespace that is not. Another's
-        # 404 is of something that stands before Vault.
+        # A 404 of Vault without a message means that the key is missing; with a message, that the engine or the namespace is.
+        # Any other 404 comes from a proxy before Vault.
         if (status == HTTPStatus.NOT_FOUND and answer.get("errors") == []) or (
             status == HTTPStatus.BAD_REQUEST and any(words in said for words in _GONE)
         ):
@@ -129,7 +129,7 @@ def _base64(value: bytes) -> str:
 
 
 def _json(response: httpx2.Response) -> dict[str, Any]:
-    """Deletions have no body, and what stands before Vault may answer with anything."""
+    """Deletions have no body, and a proxy before Vault may answer anything."""
     try:
         answer = response.json()
     except ValueError:

@@ -1,7 +1,7 @@
-"""Uploads that a tenant's program sees first: bytes in, a finished file in its `in` folder out; and what lies there.
+"""Uploads that a tenant's program sees first: bytes in, a finished file in its `in` folder out; and a list of that folder.
 
-A file appears under its name when it is whole. A name that is taken is not overwritten: the newcomer gets another. Where the
-agreement asks for encryption, it is sealed in `arrived` first, and comes into `in` when the program runs (`inputs.py`)."""
+A file appears under its name when it is whole. If the name is taken, the new file gets another one. Where the agreement asks
+for encryption, the file is sealed in `arrived` first and moves to `in` when the program runs (`inputs.py`)."""
 
 import os
 import stat
@@ -21,7 +21,7 @@ MOST_NAME_BYTES = 200
 
 
 def checked_file_name(given: str | None) -> str:
-    """The last part of what the sender calls it, if a file may be called so."""
+    """The last part of the name that the sender gave, if a file may have it."""
     name = (given or "").replace("\\", "/").rpartition("/")[2]
     printable = name.isprintable() and len(name.encode(errors="replace")) <= MOST_NAME_BYTES
     if not name or name.startswith(".") or not printable:
@@ -34,8 +34,8 @@ def checked_file_name(given: str | None) -> str:
 
 
 class Arrival:
-    """One file being received; only `keep` makes it visible under its name. With `keys` it is sealed as it comes, by a data
-    key of its own: whoever keeps that is asked by the first `write`."""
+    """A file that is being received; only `keep` makes it visible under its name. With `keys` it is sealed while it arrives,
+    by a data key of its own, which the first `write` asks for."""
 
     def __init__(self, staging: Staging, name: str, keys: Keys | None = None) -> None:
         self._staging = staging
@@ -48,7 +48,7 @@ class Arrival:
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
-        # The folder is another user's: what it prepared under this name must not be followed.
+        # The folder belongs to another user, who may have prepared a link under this name: it is not followed.
         self._file = created(self._partial)
         return self
 
@@ -86,25 +86,25 @@ class Arrival:
 
 
 def created(path: Path) -> BinaryIO:
-    """A file that nobody prepared, for its owner alone."""
+    """A new file for its owner alone. Fails if anything has this name already."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb")
 
 
 def own_as(folder: Path, file: BinaryIO) -> None:
-    """Gives the file to whom the folder belongs."""
+    """Gives the file to the owner of the folder."""
     owner = folder.stat()
     if os.geteuid() == 0:
         os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
 
 
 def is_plain(path: Path) -> bool:
-    """A file with this one name: no device, no link, no second name of somebody else's file."""
+    """A regular file with this name only: no device, no link, no second name of another user's file."""
     status = path.lstat()
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def other_name(name: str) -> str:
-    """No longer than a name may be: it may be given another one again."""
+    """Another name for the file, no longer than a name may be."""
     stem, dot, ending = name.partition(".")
     added = f"-{new_id('up')}"
     ending = _cut(dot + ending, slice(-MOST_NAME_BYTES // 2, None))
@@ -135,14 +135,14 @@ class Waiting:
 
 
 def waiting_files(staging: Staging, most: int) -> list[Waiting]:
-    """What lies in `in`, or sealed before it, by name."""
+    """The files in `in` and those that wait sealed in `arrived`, by name."""
     found = [(entry, False) for entry in _visible(staging.inbox)] + [
         (entry, True) for entry in _visible(staging.arrived)
     ]
     found = sorted(found, key=lambda one: one[0].name)[:most]
     waiting: list[Waiting] = []
     for entry, is_sealed in found:
-        # Gone: it has been taken meanwhile.
+        # The program has taken it meanwhile.
         with suppress(FileNotFoundError):
             waiting += [_waiting(entry, is_sealed)] if entry.is_file(follow_symlinks=False) else []
     return waiting
@@ -161,7 +161,7 @@ def _waiting(entry: "os.DirEntry[str]", is_sealed: bool) -> Waiting:
     arrived = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="milliseconds")
     size = status.st_size
     if is_sealed:
-        # What was damaged is listed all the same.
+        # A damaged file is listed too.
         with suppress(Corrupt):
             size = plain_size(Path(entry.path))
     return Waiting(entry.name, size, arrived.replace("+00:00", "Z"))

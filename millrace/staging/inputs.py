@@ -1,6 +1,6 @@
-"""What lies in `in`, where the agreement asks for encryption: sealed in `arrived` while no program runs, plain while it does.
+"""The input of a client app whose agreement asks for encryption: sealed in `arrived`, and plain in `in` while the app runs.
 
-Each file comes into `in` once, whatever is killed when:
+Each file comes into `in` once, whenever a process is killed:
 1. It is opened into a hidden file of `in` that is named by whom it was sealed for.
 2. The sealed file is moved to `given`: from here on it counts as opened.
 3. The hidden file gets its name. 4. The sealed one is removed.
@@ -29,8 +29,8 @@ def have_arrived(staging: Staging) -> bool:
 
 
 def give(staging: Staging, keys: Keys) -> bool:
-    """Puts into `in` what has arrived; what nobody can open any more into `failed`. Whether nothing had to be left behind:
-    the disk may refuse a file, which is then tried another time."""
+    """Puts what has arrived into `in`, and what nobody can open any more into `failed`. False if a file was left behind, for
+    example because the disk is full: it is tried again later."""
     _seal_returned(staging, keys)
     for opened in sorted(_files(staging.given)):
         _show(staging, opened)
@@ -55,16 +55,16 @@ def _tell(staging: Staging, why: str) -> None:
 
 
 def take_back(staging: Staging, keys: Keys) -> None:
-    """Seals what lies in `in`, for the next run. No program may be running, and nothing be given."""
+    """Seals what is left in `in`, for the next run. Only while no program runs and nothing is being given."""
     for opened in sorted(_files(staging.given)):
         _show(staging, opened)
     for half in staging.inbox.glob(_hidden(staging, "arr_*").name):
-        # A program may have made a folder of that name.
+        # The program may have made a folder with that name.
         with suppress(OSError):
             half.unlink()
     staging.returned.mkdir(exist_ok=True)
     for path in list(_files(staging.inbox)):
-        # Whatever else the program keeps there is its own affair.
+        # Folders and links that the program made there stay.
         if is_plain(path) and len(os.fsencode(path.name)) <= MOST_NAME_BYTES:
             path.rename(staging.returned / f"{new_id('arr')}.{path.name}")  # 5
     reach("staging_after_return")
@@ -77,7 +77,7 @@ def _open(staging: Staging, sealed: Path, keys: Keys) -> Path:
     try:
         _write_opened(staging, sealed, unfinished, keys)  # 1
     except BaseException:
-        # Half of it would lie there plain.
+        # Otherwise half of it would stay there in plain.
         unfinished.unlink(missing_ok=True)
         raise
     reach("staging_after_open")
@@ -104,7 +104,7 @@ def _give_up(staging: Staging, sealed: Path) -> None:
 def _show(staging: Staging, opened: Path) -> None:
     reach("staging_before_show")
     owner, _, name = opened.name.partition(".")
-    # Gone: it has its name already, and its program may have taken it since.
+    # It has its name already, and the program may have taken it.
     with suppress(FileNotFoundError):
         _call(_hidden(staging, owner), name)  # 3
     reach("staging_after_show")
@@ -112,7 +112,7 @@ def _show(staging: Staging, opened: Path) -> None:
 
 
 def _call(hidden: Path, name: str) -> None:
-    """By this name, or by another if somebody has taken that, be it just now."""
+    """Renames it to `name`, or to another name if that one is taken."""
     try:
         rename_new(hidden, hidden.with_name(name))
     except FileExistsError:

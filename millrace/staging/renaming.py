@@ -1,4 +1,4 @@
-"""A file renamed, but never over another: a path and a free name in, FileExistsError out if somebody else has that name."""
+"""Renames a file without replacing another one: FileExistsError if the name is taken."""
 
 import ctypes
 import errno
@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 _HERE, _NOT_OVER = -100, 1
-# Filesystems and machines that know no such renaming.
+# Errors of file systems and machines that cannot do this.
 _UNKNOWN = (errno.EINVAL, errno.ENOSYS)
 
 
 def rename_new(source: Path, target: Path) -> None:
-    """At once where the kernel can do that: a link and then an unlink would, after a crash between them, be two files."""
+    """In one step where the kernel can: with a link and an unlink, a crash in between would leave two files."""
     code = _renamed(os.fsencode(source), os.fsencode(target))
     if code in _UNKNOWN:
         if os.path.lexists(target):

@@ -1,4 +1,4 @@
-"""What is kept of each run of a tenant's program: its record, its files, its output; written by the managers, read by all.
+"""Each run of a tenant's program on disk: its record, reports of its files, its output. The managers write, the server reads.
 
 runs/RUN/run.json, files.jsonl (a report per file), stdout.log, stderr.log (each with older ones beside it), and in files/ the
 log files that the program wrote itself. Where the agreement asks for encryption, logs lie sealed in sealed/, under the same
@@ -27,8 +27,8 @@ _RUN_ID = re.compile(r"run_[0-9a-hjkmnp-tv-z]{26}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`exit_code`: negative for a signal. `error`: why the platform ended it, or could not begin it. `sealed`: so is what is
-    kept of it. `given_at`: what arrived later may not have been in `in` when it began."""
+    """`exit_code`: negative for a signal. `error`: why the platform ended the run or could not begin it. `sealed`: its logs
+    are sealed. `given_at`: a file that arrived later may have been missing in `in` when the run began."""
 
     id: str
     tenant: str
@@ -65,12 +65,12 @@ class RunFolder:
 
     @property
     def has_own_logs(self) -> bool:
-        """That are not sealed."""
+        """The folder of logs that are not sealed."""
         return self.own_logs.is_dir() and any(self.own_logs.iterdir())
 
     @property
     def sealed(self) -> Path:
-        """Has the logs as the run itself has them, sealed."""
+        """The folder of sealed logs, under the same names."""
         return self.path / "sealed"
 
     @property
@@ -94,7 +94,7 @@ class RunFolder:
         return changed
 
     def add_reports(self, reports: Sequence[dict[str, Any]]) -> None:
-        """A file that was reported before a crash, and is again behind it, counts once."""
+        """A file that is reported before and after a crash counts once."""
         with (self.path / "files.jsonl").open("a") as lines:
             lines.writelines(json.dumps(report) + "\n" for report in reports)
         if (self.path / "files.jsonl").stat().st_size > MOST_REPORT_BYTES:
@@ -111,7 +111,7 @@ class RunFolder:
         return list(found.values())
 
     def logs(self) -> list[dict[str, Any]]:
-        """Every kept log: what it is called and how long it is."""
+        """The name and the length of every kept log."""
         plain = {name: path.stat().st_size for name, path in _logs(self.path).items()}
         sealed = {name: plain_size(path) for name, path in _logs(self.sealed).items()}
         return [{"name": name, "bytes": size} for name, size in sorted({**plain, **sealed}.items())]
@@ -158,7 +158,7 @@ def run_folders(staging: Staging) -> list[RunFolder]:
 
 
 def forget_runs(staging: Staging, before: str, most: int) -> None:
-    """Runs that ended before then, and of the others all but the newest."""
+    """Removes runs that ended before then, and of the others all but the newest `most`."""
     for number, folder in enumerate(run_folders(staging)):
         run = folder.read()
         if run.is_over and (number >= most or (run.ended_at or run.started_at) < before):

@@ -1,8 +1,8 @@
 """Files of client apps at rest, where the agreement asks for encryption: plain bytes in, sealed frames out, and back.
 
-A sealed file begins with plain words: which data key sealed it, and for whom. Then come frames, each its sealed and its plain
-length and its sealed bytes, bound to its number; the last one is bound to being the last, so that a file that was cut does
-not open. A log may end anywhere: none of its frames is the last."""
+A sealed file begins with a plain header: which data key sealed it, and for whom. Frames follow, each with its sealed length,
+its plain length and its sealed bytes, bound to its number. The last frame is marked as the last, so that a truncated file
+does not open. A log may end anywhere: none of its frames is marked."""
 
 import io
 import os
@@ -24,7 +24,7 @@ FRAME_BYTES = 4 << 20
 _MAGIC = b"MRAPPS1\n"
 _HEAD = struct.Struct("<8sH")
 _LENGTHS = struct.Struct("<II")
-# No table can be called so.
+# No table can have this name.
 _PLACE = "client app"
 _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -39,7 +39,7 @@ class Seal(Protocol):
 
 
 class Keys(Protocol):
-    """Data keys of all tenants. Raises Unavailable where their keeper does not answer, KeyGone where a key is no more."""
+    """Data keys of all tenants. Raises Unavailable if their keeper does not answer, KeyGone if a key no longer exists."""
 
     def new(self, tenant: str, key: str) -> str: ...
 
@@ -49,17 +49,17 @@ class Keys(Protocol):
 
 
 def own_seal(keys: Keys, tenant: str, key: str) -> Seal:
-    """By a data key that nothing else has."""
+    """By a data key for this alone."""
     return keys.seal(tenant, _PLACE, keys.new(tenant, key), key)
 
 
 def hour_seal(keys: Keys, tenant: str, owner: str) -> Seal:
-    """By the data key of the hour, for what is no import."""
+    """By the data key of the hour, for data that belongs to no import."""
     return keys.seal(tenant, _PLACE, keys.of_this_hour(tenant), owner)
 
 
 def head(seal: Seal, log: str = "") -> bytes:
-    """What a sealed file begins with. `log`: tells the logs apart that one seal seals."""
+    """The header of a sealed file. `log` tells logs apart that share a seal."""
     words = orjson.dumps({"key": seal.key, "owner": seal.owner, "log": log})
     return _HEAD.pack(_MAGIC, len(words)) + words
 
@@ -91,7 +91,7 @@ class Sealer:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What a sealed file says of itself to those who cannot open it."""
+    """The header of a sealed file, readable without a key."""
 
     key: str
     owner: str
@@ -103,7 +103,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class SealedFile:
-    """Can be sent as a file can; `name` is what it was called."""
+    """Can be sent like a file; `name` is its original name."""
 
     path: Path
     name: str
@@ -116,7 +116,7 @@ class SealedFile:
 
 
 class _Unsealed(io.RawIOBase):
-    """One frame at a time is in memory."""
+    """Reads the plain bytes with one frame in memory."""
 
     def __init__(self, path: Path, tenant: str, keys: Keys) -> None:
         self._file = path.open("rb")
@@ -129,7 +129,7 @@ class _Unsealed(io.RawIOBase):
                 raise Corrupt(f"{path.name} has been cut.")
             self._seal = keys.seal(tenant, _PLACE, self._plan.key, self._plan.owner)
             self._ends = list(accumulate(self._plan.sizes))
-            # A file that was cut between two frames shows it here, before any of it has been read.
+            # A file that was truncated between two frames fails here, before anything of it has been read.
             self._open(len(self._ends) - 1)
         except BaseException:
             self._file.close()
@@ -155,7 +155,7 @@ class _Unsealed(io.RawIOBase):
         plain = self._open(number)
         begins = self._ends[number] - len(plain)
         room = memoryview(buffer).cast("B")
-        # A view: a copy of the rest for each small read would take longer than everything else.
+        # A view: copying the rest for each small read would take longer than everything else.
         piece = memoryview(plain)[self._at - begins :][: len(room)]
         room[: len(piece)] = piece
         self._at += len(piece)
@@ -181,14 +181,14 @@ def plain_size(path: Path) -> int:
 
 
 def owner_in(path: Path) -> str:
-    """For whom it was sealed."""
+    """The owner that it was sealed for."""
     with path.open("rb") as file:
         return _words(file)["owner"]
 
 
 def log_tail(path: Path, tenant: str, keys: Keys, most: int) -> Iterator[bytes]:
-    """The last plain bytes of a sealed log. What cannot be opened is refused before the first piece."""
-    # Held open: while its program runs, its name may go to another.
+    """The last plain bytes of a sealed log. A log that cannot be opened is refused before the first piece."""
+    # Kept open: while the program runs, a rotation may give its name to another file.
     file = path.open("rb")
     try:
         plan = _plan(file)
@@ -214,7 +214,7 @@ def log_part(log: str, number: int) -> str:
 
 
 def seal_file(plain: Path, sealed: Path, seal: Seal) -> None:
-    """The sealed file in the place of the plain one. Done again after a crash it goes on where it was."""
+    """Replaces the plain file by a sealed one. Repeated after a crash it finishes the work."""
     if not sealed.exists():
         with replacing(sealed) as file:
             _seal_into(file, plain, seal)
@@ -238,7 +238,7 @@ def _seal_into(file: BinaryIO, plain: Path, seal: Seal) -> None:
 
 
 def make_safe(file: BinaryIO, original: os.stat_result) -> None:
-    """The copy is as old as what it was made of, and on the disk: the original is removed next."""
+    """Gives the copy the time of its original and flushes it to the disk: the original is removed next."""
     file.flush()
     os.utime(file.fileno(), ns=(original.st_atime_ns, original.st_mtime_ns))
     os.fsync(file.fileno())

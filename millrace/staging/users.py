@@ -1,9 +1,9 @@
-"""Which user a tenant's program runs as: a tenant in, a user id out; nobody where the platform cannot change users."""
+"""The user that a tenant's program runs as: a tenant in, a user id out; None where the platform cannot change users."""
 
 import hashlib
 import os
 
-# Far from the users that people and packages have; the tenant's name decides which one it is.
+# Far from the ids of people and packages. The id follows from the tenant's name.
 FIRST_USER, USERS = 1 << 30, 1 << 30
 
 
@@ -17,7 +17,7 @@ def owner_of(tenant: str) -> int | None:
 
 
 def may_change_user() -> bool:
-    """Only root may, and only where these user ids exist: a container may have been given a few only."""
+    """Only root can, and only where these ids exist: a container may have few of them."""
     return os.geteuid() == 0 and _has_users()
 
 
