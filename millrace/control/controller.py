@@ -1,4 +1,4 @@
-"""The controller's shell: reads the table log in order, applies each op once, and carries out what follows from it."""
+"""The controller: reads the table log in order, applies each op once and carries out its effects."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ class Controller:
         kept.over += [i.id for i in outcome.state.imports.values() if i.is_over and i is not before.imports.get(i.id)]
         for number, (cause, effect) in enumerate(outcome.effects):
             if isinstance(effect, StoreDefinition):
-                # Before the commit: nobody may be able to name a definition that a worker cannot read.
+                # Before the commit: a definition that can be named must be readable by the workers.
                 self._definitions.publish(effect.definition)
             else:
                 kept.keep(effect, cause, number, at_us)
@@ -115,7 +115,7 @@ def _request(op: Op[Any], at_us: int, applied: Applied) -> dict[str, Any]:
         "tenant": op.tenant,
         "subject": op.subject,
         "requested_us": at_us,
-        # The same request again has its answer: it is the one that waits.
+        # A repeated request is answered: another op waits in its place.
         "applied": not applied.is_waiting or asked_again,
         "result": {"as": result.first} if isinstance(result, Waiting) and asked_again else result.to_dict(),
         "refusal": None if applied.refusal is None else applied.refusal.to_dict(),

@@ -1,4 +1,4 @@
-"""What one op can see, read from the control store; what it changed, written back."""
+"""Reads the state that one op needs from the control store, and writes back what the op changed."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -22,7 +22,7 @@ from millrace.store.records import MOST_AT_ONCE, batched
 
 
 def load(working: WorkingSet, op: Op[Any]) -> State:
-    """The op's own subject, and what the ops that wait behind it need when their turn comes with this one."""
+    """The op's subject and what its rule needs; also what the waiting ops need whose turn may come with this one."""
     connection = working.connection
     if isinstance(op, ImportOp):
         imp = working.import_(op.import_id)
@@ -69,7 +69,7 @@ def _load_table(working: WorkingSet, op: TableOp[Any] | ImportOp[Any], name: str
 
 
 def _open_imports(working: WorkingSet, tenant_name: str, ending: Import | None) -> int | None:
-    """Counted only where it is bounded; the import that ends with the op has ended then."""
+    """None if the tenant has no limit. The import that ends with the op is not counted."""
     tenant = working.tenant(tenant_name)
     if tenant is None or open_imports_allowed(tenant.agreement) is None:
         return None
@@ -109,7 +109,7 @@ def _changed(before: Any, after: Any) -> list[Any]:
 
 
 def forget_facts(connection: Connection, import_ids: list[str]) -> None:
-    """What was only needed until these imports were over."""
+    """Deletes what is needed only while these imports are under way."""
     for some in batched(import_ids, MOST_AT_ONCE):
         for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads, chunk_quality):
             connection.execute(delete(facts).where(facts.c.import_id.in_(some)))
@@ -196,7 +196,7 @@ def _find_claims(connection: Connection, import_ids: list[str]) -> dict[str, byt
 
 
 def _save_revisions(connection: Connection, before: State, after: State, at_us: int) -> None:
-    """More than one when several definitions waited for a table that then became concurrent."""
+    """There are several if definitions waited for a table that then became concurrent."""
     known = {one.fingerprint for one in before.history}
     for definition in after.history:
         if definition.fingerprint not in known:

@@ -1,4 +1,4 @@
-"""What one op can see and change, and what follows from it. Values only: the shell reads and writes them."""
+"""What one op can read and change, and its effects. Values only: the controller reads and writes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ OPEN, ENDING, ENDED, ABORTED = "open", "ending", "ended", "aborted"
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Deleted at `deleted_us` it can be restored until `erase_us`."""
+    """A deleted tenant can be restored until `erase_us`."""
 
     name: str
     partition: int
@@ -28,7 +28,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`last_version` only grows, also over the table's lives; `open_imports` are admitted and not yet settled."""
+    """`last_version` only grows, also when the table is dropped and declared again; `open_imports` have not settled."""
 
     tenant: str
     name: str
@@ -46,7 +46,7 @@ class Table:
 
     @property
     def has_room(self) -> bool:
-        """Whether the next op may start now, or must wait until those under way have settled."""
+        """Whether the next op may start now. Otherwise it waits until the imports under way have settled."""
         return self.open_imports == 0 or self.definition.table.concurrency == "concurrent"
 
 
@@ -107,7 +107,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """An event for everyone who listens; its id follows from the op, so that it is announced under one id only."""
+    """An event. Its id is derived from the op, so a replay announces it under the same id."""
 
     type: str
     subject: str
@@ -116,7 +116,7 @@ class Announce:
 
 @dataclass(frozen=True, slots=True)
 class StoreDefinition:
-    """A definition that must be readable by the workers before anyone may name it."""
+    """A definition that the workers must be able to read before an import names it."""
 
     definition: Definition
 
@@ -130,7 +130,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A chunk that the controller itself puts into raw-input: a change for the sinks, or the rows that came in the op."""
+    """A chunk that the controller puts into raw-input: a change for the sinks, or the rows of an append."""
 
     import_id: str
     number: int
@@ -151,7 +151,7 @@ Step = tuple[State, tuple[Effect, ...], Result]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a record of the log led to: one answer for its own op, and for each op whose turn came with it."""
+    """What an op led to, with an answer for the op and for each waiting op whose turn came with it."""
 
     state: State
     effects: tuple[tuple[Op[Any], Effect], ...]

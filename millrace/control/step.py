@@ -1,6 +1,6 @@
-"""The controller's rules: step(state, op, append time) -> what it led to. Pure: the same log gives the same state.
+"""Evaluates one op: step(state, op, append time, partition) -> outcome. Pure: the same log gives the same state.
 
-What is not allowed raises Refused inside a rule and changes nothing but the span the op wanted to join."""
+A rule raises Refused for what is not allowed. A refused op changes nothing but the span that it wanted to join."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,7 +31,7 @@ RULE_MODULES = (erasing, errors, holding, imports, senders, sinks, spans, tables
 
 
 def step(state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:
-    """1. The op itself, or its place in the queue. 2. Whatever waited and has room now, in order."""
+    """1. Applies the op or puts it into the queue. 2. Applies the waiting ops that have room now, in order."""
     outcome = _start(state, op, at_us, partition)
     return _go_on(outcome, at_us, partition)
 
@@ -45,8 +45,8 @@ def _start(state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:
 
 
 def _may_start(state: State, op: TurnOp[Any]) -> bool:
-    """There is room on the table, or the op changes nothing: a request that was answered before, or a question about a
-    sender of which no rows are in line."""
+    """There is room on the table, or the op changes nothing: it repeats a request, or asks about a sender that has no rows
+    in the queue."""
     table = state.table
     if table is None or (table.has_room and not state.queue):
         return True
@@ -87,7 +87,7 @@ def _apply(rule: Rule[Any], state: State, op: Op[Any], at_us: int, partition: in
     except Refused as refusal:
         return _refused(state, op, refusal, at_us)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        # One op that cannot be understood must not stand in the way of all that come behind it.
+        # An op that cannot be evaluated must not block the ops behind it.
         message = f"The op {op.kind} of {op.tenant}/{op.subject} cannot be evaluated: {error!r:.200}."
         return _refused(state, op, Invalid(message, code="malformed_op"), at_us)
     return Outcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, result),))

@@ -1,6 +1,6 @@
-"""The tenants, tables and imports that a batch of ops has read and changed so far: each is read once and written once.
+"""The tenants, tables and imports that a batch of ops has read and changed: each is read once and written once.
 
-Lives as long as the transaction. Only the controller writes these rows while it holds the store's writing lock."""
+It lives as long as the transaction. Nobody else writes these rows while the controller has the store's write lock."""
 
 from collections.abc import Iterable
 from dataclasses import asdict
@@ -101,12 +101,12 @@ class WorkingSet:
         return int(self.connection.execute(_COUNT_OPEN, {"of_tenant": tenant, "but": but or ""}).scalar_one())
 
     def count_unsettled(self, tenant: str) -> int:
-        """Whatever it is that has not ended."""
+        """All imports that have not ended, of every kind."""
         self._write_imports()
         return int(self.connection.execute(_COUNT_UNSETTLED, {"of_tenant": tenant}).scalar_one())
 
     def erase(self, tenant: str) -> None:
-        """What later ops of the batch find is what they would have found in the store."""
+        """Later ops of the batch then find what they would find in the store."""
         self.write()
         erase_rows(self.connection, tenant)
         self._tenants[tenant] = None
@@ -114,7 +114,7 @@ class WorkingSet:
         self._imports = {name: imp for name, imp in self._imports.items() if imp is None or imp.tenant != tenant}
 
     def meter(self, imp: Import, ended_us: int) -> None:
-        """An import has just ended: what it used is counted with it."""
+        """Counts what an import that has just ended used."""
         used = used_by(imp, ended_us)
         if used is not None:
             self._used.append(used)

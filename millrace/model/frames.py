@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from millrace.model.errors import Invalid, TooLarge
 
 MAX_FRAME_BYTES = 1 << 20
-# So much may be sent before the oldest of it is acknowledged; the platform then stops reading.
+# A sender may have so many bytes unacknowledged; then the platform stops reading.
 WINDOW_BYTES = 4 << 20
 OUT_OF_STEP = "out_of_step"
 
@@ -36,7 +36,7 @@ def checked_sender(value: str) -> str:
 
 
 def whole_rows(body: bytes) -> bytes:
-    """The same rows, each ended by one line feed, without blank lines: `count_rows` holds for it."""
+    """The same rows, each ended by one line feed, without blank lines, as `count_rows` expects them."""
     if body and not body.endswith(b"\n"):
         body += b"\n"
     if body[:1] in _SPACES or _MAY_BE_BLANK.search(body):
@@ -69,7 +69,7 @@ def unpack_frame(frame: bytes) -> tuple[int, bytes]:
 
 
 def cut_long_row(row: bytes) -> bytes:
-    """A row too long for a frame as its beginning, which is no JSON: it is rejected like any other bad row."""
+    """Of a row that is too long for a frame, its beginning. That is not JSON, so it is rejected like any bad row."""
     if len(row) <= MAX_SENT_ROW_BYTES:
         return row
     return row[: MAX_SENT_ROW_BYTES - len(_CUT_MARK) - 1] + _CUT_MARK + b"\n"
@@ -89,14 +89,14 @@ def rows_of_body(body: bytes) -> bytes:
 
 
 def _elements(text: str) -> Iterator[str]:
-    # Numbers are only passed over: a long one must not become a Python integer.
+    # Numbers are only skipped: a long one must not become a Python integer.
     scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
     at = len(text) - len(text[1:].lstrip())
     if text[at:] == "]":
         return
     while True:
         _, end = scan(text, at)
-        # Inside a string JSON has no line ends, so these are spaces between its words.
+        # A JSON string contains no line ends, so these are white space between tokens.
         yield text[at:end].replace("\n", " ").replace("\r", " ")
         found = _SEPARATOR.match(text, end)
         separator, at = (found[1], found.end()) if found else ("", end)

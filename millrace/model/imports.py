@@ -8,7 +8,7 @@ from millrace.model.table import Budget
 
 REQUESTED, ADMITTED, RECEIVING, PROCESSING = "requested", "admitted", "receiving", "processing"
 PUBLISHING, STOPPING, STALLED = "publishing", "stopping", "stalled"
-# All of it is durable, and a rule of quality leaves it to someone whether it shall end.
+# All its rows are durable, a quality rule is broken, and someone must decide whether it ends.
 HELD = "held"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 TERMINAL = (COMPLETED, FAILED, CANCELLED)
@@ -35,7 +35,7 @@ class Counts:
 
     @property
     def rows(self) -> dict[str, int]:
-        """What events say of the rows."""
+        """As events show them."""
         return {"read": self.read, "accepted": self.accepted, "rejected": self.rejected, "ignored": self.ignored}
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -81,7 +81,7 @@ class Import:
 
     @property
     def deletes(self) -> bool:
-        """Whether each of its rows is a key to delete; a replay's are what they were the first time."""
+        """Whether each of its rows is a key to delete. A replay takes this from the import that it replays."""
         return bool(self.options.get("deletes", self.kind == DELETE))
 
     @property

@@ -34,7 +34,7 @@ def summed(used: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def used_by(imp: Import, ended_us: int) -> dict[str, Any] | None:
-    """Nothing for what carries no rows."""
+    """None for an import that carries no rows."""
     if imp.kind in (ALTER, TRUNCATE, DISCARD):
         return None
     return {

@@ -35,13 +35,13 @@ class Source(Protocol):
     def placed(self, part: "Part", placement: Placement) -> None: ...
 
     def failed(self, error: MillraceError) -> None:
-        """Nothing of this source waits any more; what was sent last may be in the log or not."""
+        """Nothing of this source waits any more. What was sent last may or may not be in the log."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of one source in a batch. They follow each other, so a row's place there tells its number here."""
+    """The rows of one source in a batch. They are consecutive, so a row's place in the batch gives its number."""
 
     source: Source
     first_seq: int

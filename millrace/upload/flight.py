@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 LEAST_SHARE = 8
-# Nothing was judged for so long: the data plane is away, and there is nobody to be fair to.
+# If nothing was judged for so long, the data plane is away, and shares do not matter.
 STALLED_SECONDS = 10.0
-# A tenant that waited so lately counts as one that wants to send.
+# A tenant that waited within this time counts as one that wants to send.
 WANTING_SECONDS = 1.0
 
 
@@ -64,7 +64,7 @@ class Flight:
             self._fly(known, max(chunks, known.chunks), known.judged)
 
     def judged(self, chunks: Mapping[str, int]) -> None:
-        """So many chunks of each import have their verdicts; of others than were sent here nothing is kept."""
+        """So many chunks of each import have their verdicts. Imports that were not sent here are ignored."""
         with self._lock:
             for import_id, number in chunks.items():
                 known = self._sent.get(import_id)

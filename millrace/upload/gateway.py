@@ -20,7 +20,7 @@ from millrace.wire.topics import RAW_INPUT, bulk_partitions, chunk_partition, qu
 
 CHUNKS_IN_FLIGHT = 24
 CONFIRM_SECONDS = 150
-# What a file that was spooled is cut into in one turn of a thread.
+# How much of a spooled file is cut in one turn of a thread.
 CUTS_AT_ONCE = 16
 
 
@@ -35,7 +35,7 @@ class Resume:
 
 
 class Sealing(Protocol):
-    """What seals the chunks of one import, by the key of that name."""
+    """Seals the chunks of one import with the key of that name."""
 
     key: str
 
@@ -91,7 +91,7 @@ class Upload:
         return sent
 
     def finish_some(self) -> Resume | None:
-        """The same in turns, for a file that is cut only now that all of it is here; None: there is more."""
+        """The same in turns, for a file that can only be cut when all of it is here. None means that there is more."""
         self._rest = iter(self._cutter.finish()) if self._rest is None else self._rest
         for number, cut in enumerate(self._rest, 1):
             self._take(cut, self._cutter.resume_point())
@@ -105,13 +105,13 @@ class Upload:
         return self._sent
 
     def _take(self, cut: Cut, resume: dict[str, Any] | None) -> None:
-        """Holds the first chunk back until it is known whether it is the only one: a small import takes the quick lane."""
+        """Keeps the first chunk until it is known whether it is the only one: a small import takes the quick lane."""
         if self._sent.chunks == 0 and self._first is None:
             self._first = cut, resume
             return
         if self._first is not None:
-            held, self._first = self._first, None
-            self._send_bulk(*held)
+            first, self._first = self._first, None
+            self._send_bulk(*first)
         self._send_bulk(cut, resume)
 
     def _send_bulk(self, cut: Cut, resume: dict[str, Any] | None) -> None:

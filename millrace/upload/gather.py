@@ -1,10 +1,10 @@
-"""Gathers rows of many connections into appends: rows in, one batch per flush out, told to each source.
+"""Gathers rows of many connections into appends: rows in, one batch per flush out; each source is told the outcome.
 
-Rows of one lane (tenant, table, span) travel together. The first rows of a quiet lane wait a few milliseconds for company,
-and longer the more of the lane's appends have not ended yet: load makes batches larger and not more. A lane without rows on
-their way is nothing at all: no task, no timer, no entry. What waits is bounded per tenant and in all: `add` waits for room.
+Rows with the same key (tenant, table, span) travel together. The first rows of a quiet key wait a few milliseconds for more,
+and longer while many of its appends have not ended: load makes batches larger, not more numerous. A key without rows under
+way costs nothing: no task, no timer, no entry. What waits is bounded per tenant and in total: `add` waits for room.
 
-A source has one flush under way at most. So a refused one can be sent again, and OPEN_STREAM tells exactly what is there."""
+A source has at most one flush under way. So a refused one can be sent again, and `OpenSender` tells exactly what is there."""
 
 import asyncio
 from collections import deque
@@ -26,7 +26,7 @@ class Limits:
     longest_pace_seconds: float = 0.1
     flush_rows: int = 8_000
     flush_bytes: int = 512 << 10
-    lane_flushes: int = 4
+    flushes_per_key: int = 4
     tenant_bytes: int = 16 << 20
     total_bytes: int = 64 << 20
 
@@ -47,7 +47,7 @@ class _Queue:
 
 @dataclass(slots=True)
 class _Gathered:
-    """What waits in a lane. `rows` and `size` count only what the next flush may take."""
+    """The rows of one key that wait. `rows` and `size` count only what the next flush may take."""
 
     queues: dict[Source, _Queue] = field(default_factory=dict)
     rows: int = 0
@@ -59,20 +59,20 @@ class _Gathered:
 
 
 class Gatherer:
-    """One event loop's. `append` puts a batch into the log and returns when it is applied there; later its owner says once
-    that it has `ended`."""
+    """Used from one event loop. `append` puts a batch into the log and returns when it is applied; its owner calls `ended`
+    once when the append has ended."""
 
     def __init__(self, append: Append, limits: Limits | None = None) -> None:
         self._append = append
         self._limits = limits or Limits()
         self._room = Room(self._limits.tenant_bytes, self._limits.total_bytes)
-        self._lanes: dict[AppendKey, _Gathered] = {}
+        self._gathered: dict[AppendKey, _Gathered] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def add(self, lane: AppendKey, source: Source, first_seq: int, rows: int, body: bytes) -> None:
+    async def add(self, key: AppendKey, source: Source, first_seq: int, rows: int, body: bytes) -> None:
         """Takes rows as soon as there is room for them. They follow what the source added before."""
-        await self._room.take(lane.tenant, len(body))
-        gathered = self._lanes.setdefault(lane, _Gathered())
+        await self._room.take(key.tenant, len(body))
+        gathered = self._gathered.setdefault(key, _Gathered())
         queue = gathered.queues.setdefault(source, _Queue())
         queue.pieces.append((first_seq, rows, body))
         queue.rows += rows
@@ -80,51 +80,51 @@ class Gatherer:
         if not queue.is_sending:
             gathered.rows += rows
             gathered.size += len(body)
-        self._go_on(lane, gathered, self._limits.linger_seconds)
+        self._go_on(key, gathered, self._limits.linger_seconds)
 
-    def ended(self, lane: AppendKey) -> None:
-        """One of the lane's appends has ended."""
-        gathered = self._lanes.get(lane)
+    def ended(self, key: AppendKey) -> None:
+        """One of the key's appends has ended."""
+        gathered = self._gathered.get(key)
         if gathered is not None and gathered.unended:
             gathered.unended -= 1
-            self._tidy(lane, gathered)
+            self._tidy(key, gathered)
 
-    def forget(self, lane: AppendKey, source: Source) -> None:
+    def forget(self, key: AppendKey, source: Source) -> None:
         """Drops what the source has waiting; what is under way goes on, but is not tried again."""
-        gathered = self._lanes.get(lane)
+        gathered = self._gathered.get(key)
         queue = gathered.queues.get(source) if gathered else None
         if gathered is None or queue is None:
             return
         queue.is_gone = True
-        self._drop(lane, gathered, queue)
+        self._drop(key, gathered, queue)
         if not queue.is_sending:
             del gathered.queues[source]
-        self._tidy(lane, gathered)
+        self._tidy(key, gathered)
 
     @property
-    def lanes(self) -> int:
-        """How many have rows on their way."""
-        return len(self._lanes)
+    def keys(self) -> int:
+        """How many keys have rows under way."""
+        return len(self._gathered)
 
-    def _go_on(self, lane: AppendKey, gathered: _Gathered, linger: float) -> None:
-        """Flushes what is full, and sees to it that the rest follows in time."""
+    def _go_on(self, key: AppendKey, gathered: _Gathered, linger: float) -> None:
+        """Flushes what is full, and schedules the flush of the rest."""
         limits, loop = self._limits, asyncio.get_running_loop()
-        while gathered.rows and gathered.flushes < limits.lane_flushes:
+        while gathered.rows and gathered.flushes < limits.flushes_per_key:
             if gathered.rows < limits.flush_rows and gathered.size < limits.flush_bytes:
                 if gathered.timer is None:
                     pace = min(gathered.unended * limits.pace_seconds, limits.longest_pace_seconds)
                     due = max(loop.time() + linger, gathered.flushed_at + pace)
-                    gathered.timer = loop.call_at(due, self._on_time, lane, gathered)
+                    gathered.timer = loop.call_at(due, self._on_time, key, gathered)
                 return
-            self._flush(lane, gathered)
+            self._flush(key, gathered)
 
-    def _on_time(self, lane: AppendKey, gathered: _Gathered) -> None:
+    def _on_time(self, key: AppendKey, gathered: _Gathered) -> None:
         gathered.timer = None
-        if gathered.rows and gathered.flushes < self._limits.lane_flushes:
-            self._flush(lane, gathered)
-            self._go_on(lane, gathered, 0)
+        if gathered.rows and gathered.flushes < self._limits.flushes_per_key:
+            self._flush(key, gathered)
+            self._go_on(key, gathered, 0)
 
-    def _flush(self, lane: AppendKey, gathered: _Gathered) -> None:
+    def _flush(self, key: AppendKey, gathered: _Gathered) -> None:
         if gathered.timer is not None:
             gathered.timer.cancel()
             gathered.timer = None
@@ -132,7 +132,7 @@ class Gatherer:
         gathered.flushes += 1
         loop = asyncio.get_running_loop()
         gathered.flushed_at = loop.time()
-        task = loop.create_task(self._send(lane, gathered, batch))
+        task = loop.create_task(self._send(key, gathered, batch))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -152,7 +152,7 @@ class Gatherer:
             size += len(part.body)
             queue.is_sending = True
             parts.append(part)
-            # Whoever has more waits behind the others.
+            # A source with more rows waits behind the others.
             gathered.queues[source] = gathered.queues.pop(source)
         return Batch.of(parts)
 
@@ -170,46 +170,46 @@ class Gatherer:
         queue.size -= size
         return Part(source, first_seq, rows, taken[0] if len(taken) == 1 else b"".join(taken))
 
-    async def _send(self, lane: AppendKey, gathered: _Gathered, batch: Batch) -> None:
-        await self._deliver(lane, gathered, batch)
+    async def _send(self, key: AppendKey, gathered: _Gathered, batch: Batch) -> None:
+        await self._deliver(key, gathered, batch)
         gathered.flushes -= 1
         for part in batch.parts:
-            self._room.give(lane.tenant, len(part.body))
+            self._room.give(key.tenant, len(part.body))
             self._free(gathered, part.source)
-        self._go_on(lane, gathered, 0)
-        self._tidy(lane, gathered)
+        self._go_on(key, gathered, 0)
+        self._tidy(key, gathered)
 
-    async def _deliver(self, lane: AppendKey, gathered: _Gathered, batch: Batch) -> None:
+    async def _deliver(self, key: AppendKey, gathered: _Gathered, batch: Batch) -> None:
         gathered.unended += 1
         try:
-            placement = await self._append(lane, batch)
+            placement = await self._append(key, batch)
         except MillraceError as error:
             gathered.unended -= 1
             alone = batch.by_source()
             if error.code == OUT_OF_STEP and len(alone) > 1:
                 here = [one for one in alone if not all(gathered.queues[p.source].is_gone for p in one.parts)]
-                await asyncio.gather(*(self._deliver(lane, gathered, one) for one in here))
+                await asyncio.gather(*(self._deliver(key, gathered, one) for one in here))
             else:
-                self._fail(lane, gathered, batch, error)
+                self._fail(key, gathered, batch, error)
         except Exception as error:
             gathered.unended -= 1
             observe("trouble", kind="append", error=f"{type(error).__name__}: {error}"[:1000])
-            self._fail(lane, gathered, batch, MillraceError("The rows could not be sent.", code="internal"))
+            self._fail(key, gathered, batch, MillraceError("The rows could not be sent.", code="internal"))
         else:
             for part in batch.parts:
                 part.source.placed(part, placement)
 
-    def _fail(self, lane: AppendKey, gathered: _Gathered, batch: Batch, error: MillraceError) -> None:
+    def _fail(self, key: AppendKey, gathered: _Gathered, batch: Batch, error: MillraceError) -> None:
         for part in batch.parts:
             # What follows lost rows of a sender would leave a gap.
-            self._drop(lane, gathered, gathered.queues[part.source])
+            self._drop(key, gathered, gathered.queues[part.source])
             part.source.failed(error)
 
-    def _drop(self, lane: AppendKey, gathered: _Gathered, queue: _Queue) -> None:
+    def _drop(self, key: AppendKey, gathered: _Gathered, queue: _Queue) -> None:
         if not queue.is_sending:
             gathered.rows -= queue.rows
             gathered.size -= queue.size
-        self._room.give(lane.tenant, queue.size)
+        self._room.give(key.tenant, queue.size)
         queue.pieces.clear()
         queue.rows = queue.size = 0
 
@@ -222,10 +222,10 @@ class Gatherer:
         if not queue.pieces:
             del gathered.queues[source]
 
-    def _tidy(self, lane: AppendKey, gathered: _Gathered) -> None:
+    def _tidy(self, key: AppendKey, gathered: _Gathered) -> None:
         if gathered.queues or gathered.flushes or gathered.unended:
             return
         if gathered.timer is not None:
             gathered.timer.cancel()
-        if self._lanes.get(lane) is gathered:
-            del self._lanes[lane]
+        if self._gathered.get(key) is gathered:
+            del self._gathered[key]

@@ -5,7 +5,7 @@ from collections import deque
 
 
 class Room:
-    """Bytes that may wait, per tenant and in all; whoever asks first and fits gets in first."""
+    """How many bytes may wait, per tenant and in total. The first to ask that fits is admitted first."""
 
     def __init__(self, per_tenant: int, total: int) -> None:
         self._per_tenant = per_tenant

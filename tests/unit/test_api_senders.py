@@ -89,7 +89,7 @@ def test_rejected_rows_are_told_by_their_number_in_the_stream(log: FakeLog) -> N
         heard(one, "ready")
         heard(other, "ready")
         one.send(b"1\n1\nbad 2\n3\n")
-        wait_until(lambda: server.senders.gatherer.lanes == 1, 30, "the first rows to wait")
+        wait_until(lambda: server.senders.gatherer.keys == 1, 30, "the first rows to wait")
         other.send(b"1\n1\n2\nbad 3\nbad \xff 4\n")
         assert heard(one, "ack")["import"] == heard(other, "ack")["import"], "one append for both"
         (first,) = heard(one, "rejected")["rows"]

@@ -134,7 +134,7 @@ def test_a_full_batch_does_not_wait_for_company() -> None:
 
 def test_load_makes_batches_larger_not_more() -> None:
     async def test(log: Log) -> None:
-        gatherer = gathering(log, linger_seconds=0, lane_flushes=2, flush_rows=1000, flush_bytes=1 << 20)
+        gatherer = gathering(log, linger_seconds=0, flushes_per_key=2, flush_rows=1000, flush_bytes=1 << 20)
         senders = [Sender(f"s{n}") for n in range(20)]
         log.open.clear()
         for sender in senders[:2]:
@@ -203,7 +203,7 @@ def test_what_follows_lost_rows_of_a_stream_is_not_sent() -> None:
         log.refuse = lambda batch: Unavailable("Kafka is away.")
         log.open.set()
         await until(lambda: sender.errors)
-        await until(lambda: gatherer.lanes == 0)
+        await until(lambda: gatherer.keys == 0)
         assert len(log.batches) == 1
 
     run(test)
@@ -224,7 +224,7 @@ def test_a_forgotten_source_is_neither_sent_nor_tried_again() -> None:
         gatherer.forget(LANE, gone)
         log.open.set()
         await until(lambda: stays.parts)
-        await until(lambda: gatherer.lanes == 0)
+        await until(lambda: gatherer.keys == 0)
         assert [sorted(batch.senders) for _, batch in log.batches] == [["gone", "stays"], ["stays"]]
 
     run(test)
@@ -247,7 +247,7 @@ def test_the_further_behind_the_ends_the_larger_the_batches() -> None:
         full = Sender("full")
         await full.send(gatherer, Limits().flush_rows, width=2)
         await until(lambda: full.parts)
-        assert gatherer.lanes == 2
+        assert gatherer.keys == 2
         for _ in range(2):
             gatherer.ended(LANE)
 
@@ -259,14 +259,14 @@ def test_quiet_lanes_hold_nothing() -> None:
         gatherer, sender = gathering(log), Sender()
         for number in range(500):
             await sender.send(gatherer, lane=AppendKey("acme", f"t{number}"))
-        assert gatherer.lanes == 500
+        assert gatherer.keys == 500
         await until(lambda: len(sender.parts) == 500)
-        await until(lambda: gatherer.lanes == 0)
+        await until(lambda: gatherer.keys == 0)
         assert len(asyncio.all_tasks()) == 1
         waits = Sender()
         await waits.send(gatherer)
         gatherer.forget(LANE, waits)
-        assert gatherer.lanes == 0
+        assert gatherer.keys == 0
         assert [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()] == []  # type: ignore[attr-defined]
 
     run(test)
@@ -313,6 +313,6 @@ def test_a_failure_of_ours_is_told_too() -> None:
         log.refuse = lambda batch: 1 / 0  # type: ignore[assignment,return-value]
         await sender.send(gatherer)
         await until(lambda: sender.errors)
-        await until(lambda: gatherer.lanes == 0)
+        await until(lambda: gatherer.keys == 0)
 
     run(test)

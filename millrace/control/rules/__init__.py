@@ -1,6 +1,5 @@
-"""The rules by what they are about. Each takes (state, op, append time, partition) and gives (state, effects, result).
-
-`rule` binds a rule to its kind of op; nothing else lists the two."""
+"""The rules, one module for each subject. A rule takes (state, op, append time, partition) and returns (state, effects,
+result). The decorator `rule` binds it to its kind of op; there is no other list."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""What every admission shares: versions of the table's clock, the new import, its place in its span."""
+"""Shared by all rules that admit an import: versions from the table's clock, the new import, its place in its span."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ def reserve(table: Table | None, at_us: int) -> int:
 
 
 def admit(state: State, op: TableOp[Any], imp: Import, last_version: int) -> tuple[State, tuple[Effect, ...]]:
-    """The import is under way: it holds its table's turn, its span, and its key."""
+    """The import is under way: it takes the table's turn, joins its span and uses its idempotency key."""
     table = state.table
     assert table is not None
     taken = replace(table, last_version=max(table.last_version, last_version), open_imports=table.open_imports + 1)
@@ -30,7 +30,7 @@ def admit(state: State, op: TableOp[Any], imp: Import, last_version: int) -> tup
 def change_of_table(
     state: State, op: TableOp[Any], kind: str, chunk_kind: str, version: int, at_us: int
 ) -> tuple[State, tuple[Effect, ...], Import]:
-    """An import of one chunk that holds no rows: what it says must be done in every sink before it ends."""
+    """An import of one chunk without rows. It ends when every sink has made the change."""
     table = state.table
     assert table is not None
     imp = Import(

@@ -1,4 +1,4 @@
-"""A tenant's last op: everything the store knows of it goes. What is behind it in the log begins anew."""
+"""The erasure of a tenant: the store forgets it. Later ops in the log meet a tenant that does not exist."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from millrace.model.ops.tenants import EraseTenant, TenantErased
 
 @rule(EraseTenant)
 def erase(state: State, op: EraseTenant, at_us: int, partition: int) -> Step:
-    """Only of a tenant that was deleted and whose grace is over, or shall not be waited for; with nothing under way."""
+    """Only a deleted tenant without imports under way, after its grace period or, with `now`, before its end."""
     tenant = state.tenant
     if tenant is None:
         raise Missing(f"There is no tenant {op.tenant!r}.", code="no_tenant")

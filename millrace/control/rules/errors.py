@@ -1,4 +1,4 @@
-"""Rejected rows tried again, corrected or given up. Each is claimed once, so that no two of these do it twice."""
+"""Rejected rows that are replayed, amended or discarded. An op claims the rows, so that nothing happens to them twice."""
 
 from base64 import b64decode
 from dataclasses import replace
@@ -18,13 +18,13 @@ from millrace.model.ops.base import TableOp
 from millrace.model.ops.results import ImportStatus
 from millrace.model.ops.rows import DiscardErrors, ReplayBegun, ReplayErrors
 
-# A reject of a replay of a replay …: behind this many it can only be amended or discarded.
+# Rows that were rejected in so many replays in a row can only be amended or discarded.
 MOST_REPLAYS = 10
 
 
 @rule(ReplayErrors)
 def replay(state: State, op: ReplayErrors, at_us: int, partition: int) -> Step:
-    """Rows keep the version they had, so they can never beat newer ones; one chunk per original chunk."""
+    """Rows keep the version they had, so they never replace newer ones. There is one chunk for each original chunk."""
     table = known_table(state, op)
     refuse_departed(state.tenant)
     state = one_more_import(state)
@@ -102,7 +102,7 @@ def claim(state: State, op: TableOp[Any], rows: str) -> State:
 
 
 def release(state: State, imp: Import) -> State:
-    """A replay that did not complete may be asked for again, where doing so cannot double a row."""
+    """Rows of a replay that did not complete can be claimed again, if the table has a key: then no row can be doubled."""
     keyed = state.table is not None and bool(state.table.definition.table.primary_key)
     if imp.kind not in (REPLAY, AMEND) or imp.state == COMPLETED or imp.of is None or not keyed:
         return state

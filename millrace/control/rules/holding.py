@@ -1,4 +1,4 @@
-"""Imports that a rule of quality holds: everything of them is durable, and someone must release or cancel them."""
+"""Imports that a quality rule holds: all their rows are durable, and someone must release or cancel them."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from millrace.model.quality import held_because
 
 @rule(HoldImport)
 def hold(state: State, op: HoldImport, at_us: int, partition: int) -> Step:
-    """Not an import that fails anyway: that ends at once."""
+    """An import that fails anyway is not held; it ends at once."""
     imp = imports.known_import(state, op)
     if imp.state != PROCESSING or imp.announced is None:
         return state, (), ImportStatus(imp.id, imp.state)
@@ -29,7 +29,7 @@ def hold(state: State, op: HoldImport, at_us: int, partition: int) -> Step:
 
 @rule(ReleaseImport)
 def release(state: State, op: ReleaseImport, at_us: int, partition: int) -> Step:
-    """It goes on to its end, whatever the rules said."""
+    """The import goes on to its end, although a rule is broken."""
     imp = imports.known_import(state, op)
     if imp.state != HELD:
         if imp.options.get("released"):

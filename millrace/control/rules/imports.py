@@ -34,7 +34,7 @@ from millrace.model.ops.base import ImportOp
 from millrace.model.ops.results import ImportStatus
 
 DEFAULT_MAX_BYTES = 64 << 30
-# A compressed file that swells more than this is refused while it is read.
+# A compressed file that grows by more than this factor is refused while it is read.
 MOST_INFLATION = 500
 # Each row that cannot be cut (an unclosed quote, a row over the limit) takes up to two chunks of its own.
 SPARE_CHUNKS = 2001
@@ -95,7 +95,7 @@ def _refuse_kind(table: Table, kind: str) -> None:
 
 
 def most_chunks(size: int) -> int:
-    """Two neighbouring chunks together hold more than one chunk's worth, and text in another encoding may double."""
+    """Two neighbouring chunks together are larger than one full chunk, and text in another encoding may double in size."""
     return 2 * -(-2 * size // CHUNK_BYTES) + SPARE_CHUNKS
 
 
@@ -173,7 +173,7 @@ def _stop(state: State, op: ImportOp[Any], final: str, reason: dict[str, str]) -
 
 @rule(ops.PublishImport)
 def publish(state: State, op: ops.PublishImport, at_us: int, partition: int) -> Step:
-    """Every sink holds every accepted row: one more chunk tells them to show it. From here on it cannot be cancelled."""
+    """Every sink has every accepted row; one more chunk tells them to show the rows. It can no longer be cancelled."""
     imp = known_import(state, op)
     if imp.state != PROCESSING or imp.announced is None:
         return state, (), ImportStatus(imp.id, imp.state)

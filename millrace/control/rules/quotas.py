@@ -1,4 +1,4 @@
-"""The quota that must be exact, so the log decides it: how many imports of a tenant may be open."""
+"""How many imports of a tenant may be open. This quota must be exact, so the log decides it."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ def open_imports_allowed(agreement: dict[str, object]) -> int | None:
 
 
 def one_more_import(state: State) -> State:
-    """The state with one more open import, unless the tenant has as many as were agreed."""
+    """The state with one more open import. Refused if the tenant has as many as were agreed."""
     allowed = None if state.tenant is None else open_imports_allowed(state.tenant.agreement)
     if allowed is None or state.open_imports is None or state.tenant is None:
         return state

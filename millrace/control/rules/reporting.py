@@ -1,4 +1,4 @@
-"""The quality report that an op about an import carries: kept with the import, and told to everyone who listens."""
+"""The quality report in an op about an import: it is kept with the import and announced as an event."""
 
 from dataclasses import replace
 
@@ -17,5 +17,5 @@ def reported(imp: Import) -> tuple[Announce, ...]:
     report = imp.options.get("quality")
     if report is None or (imp.kind == APPEND and not any(rule["verdict"] == BROKEN for rule in report["rules"])):
         return ()
-    told = {"table": f"{imp.tenant}/{imp.table}", "state": imp.state, **summary(report)}
-    return (Announce("import.quality", imp.id, told),)
+    data = {"table": f"{imp.tenant}/{imp.table}", "state": imp.state, **summary(report)}
+    return (Announce("import.quality", imp.id, data),)

@@ -17,7 +17,7 @@ from millrace.model.ops.rows import Append, OpenSender, RowsAppended, SenderOpen
 
 @rule(Append)
 def append(state: State, op: Append, at_us: int, partition: int) -> Step:
-    """Rows that came in the op itself: admitted, received and on their way in one step."""
+    """The rows are in the op: the import is admitted and received in one step."""
     table = known_table(state, op)
     refuse_departed(state.tenant)
     senders = _in_step(state, op)

@@ -1,4 +1,4 @@
-"""Sinks: given up by someone, or with something to tell."""
+"""Sinks: waived by someone, or with something to announce."""
 
 from dataclasses import replace
 
@@ -11,8 +11,8 @@ from millrace.model.ops.tables import NoteSink, SinkNoted, SinkWaived, WaiveSink
 
 @rule(WaiveSink)
 def waive(state: State, op: WaiveSink, at_us: int, partition: int) -> Step:
-    """Imports under way no longer wait for the sink; their ends will say so. A sink that was taken from the table may still
-    be waited for by imports that began before."""
+    """Imports under way no longer wait for the sink, and their END events say so. Imports may wait for a sink that the
+    table no longer has, if they began before the change."""
     table, sink = known_table(state, op), op.sink
     freed = [imp for imp in state.imports.values() if sink in imp.sinks and not imp.is_over]
     is_declared = any(target.name == sink for target in table.definition.table.targets)
@@ -29,6 +29,6 @@ def waive(state: State, op: WaiveSink, at_us: int, partition: int) -> Step:
 
 @rule(NoteSink)
 def note(state: State, op: NoteSink, at_us: int, partition: int) -> Step:
-    """What was seen of a sink is told to whoever listens; nothing else follows from it."""
+    """Announces what was seen of a sink; changes nothing."""
     event = Announce(f"sink.{op.what}", f"{op.tenant}/{op.table}", {"sink": op.sink, **op.data})
     return state, (event,), SinkNoted(op.sink)

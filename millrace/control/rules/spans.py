@@ -1,4 +1,4 @@
-"""Spans: opened, joined by imports and child spans, ended when all of them have, aborted when one of them cannot."""
+"""Spans: imports and child spans join them. A span ends when all members have ended, and aborts when one fails."""
 
 from dataclasses import replace
 from typing import Any
@@ -59,7 +59,7 @@ def abort(state: State, op: AbortSpan, at_us: int, partition: int) -> Step:
 
 @rule(ExpireSpan)
 def expire(state: State, op: ExpireSpan, at_us: int, partition: int) -> Step:
-    """What joined the span, or ended it, since the timer looked, keeps it."""
+    """Only a span that is still open and unused: something may have joined it since the timer looked."""
     span = _known(state, op)
     if span.state != OPEN or span.open_members > 0:
         return state, (), SpanStatus(span.name, span.state)
@@ -76,7 +76,7 @@ def _give_up(state: State, op: SpanOp[Any], at_us: int, code: str, message: str)
 
 
 def join(state: State, op: TableOp[Any]) -> State:
-    """One more member of the span that the op names; an op that waited joined it when it came."""
+    """The op becomes a member of the span that it names. An op that waits joined it when it was put into the queue."""
     name = op.joins
     if name is None or op.has_joined:
         return state
@@ -100,12 +100,12 @@ def member_refused(state: State, op: Op[Any], refusal: Refusal, at_us: int) -> C
         span = replace(span, open_members=span.open_members - 1, imports=span.imports - 1)
         state = state.with_span(span)
     elif span.state != OPEN:
-        # Whoever came too late was never a member.
+        # It came too late and was never a member.
         return state, ()
     if span.is_over:
         return state, ()
     if refusal.code == OUT_OF_STEP:
-        # Nothing is missing: these rows are there already, or they come again behind those that are.
+        # No row is lost: these rows are in the log already, or the sender sends them again.
         return _end_if_done(state, span.name, at_us)
     member = f"{op.kind} of {op.tenant}/{op.subject}"
     return _abort(state, span.name, {**refusal.reason, "member": member}, at_us)

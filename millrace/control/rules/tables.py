@@ -1,4 +1,4 @@
-"""Tables: declared, changed, emptied, dropped and brought back. Each change reaches the sinks as a chunk without rows."""
+"""Tables: declared, changed, emptied, dropped and restored. Each change reaches the sinks as a chunk without rows."""
 
 from dataclasses import replace
 from typing import Any
@@ -140,7 +140,7 @@ def _empty(
 
 @rule(ops.DropTable)
 def drop(state: State, op: ops.DropTable, at_us: int, partition: int) -> Step:
-    """The table is gone for everyone who asks; its rows go when it can no longer be restored."""
+    """The table no longer exists for callers; its rows are deleted when it can no longer be restored."""
     table = known_table(state, op)
     event = Announce("table.dropped", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
     return replace(state, table=replace(table, dropped_us=at_us)), (event,), ops.TableDropped(table.name)
@@ -161,7 +161,7 @@ def restore(state: State, op: ops.RestoreTable, at_us: int, partition: int) -> S
 
 @rule(ops.PurgeTable)
 def purge(state: State, op: ops.PurgeTable, at_us: int, partition: int) -> Step:
-    """The rows of a table that stayed dropped for good; what happened to it since the timer asked is left alone."""
+    """Deletes the rows of a dropped table, unless it was restored or declared again since the timer asked."""
     table = state.table
     if table is None or table.dropped_us != op.dropped_us or table.is_purged:
         return state, (), ops.TableNotPurged(op.table)

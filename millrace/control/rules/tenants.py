@@ -1,4 +1,4 @@
-"""Tenants: who they are, what was agreed with them, and how they leave and come back."""
+"""Tenants: defined by their agreements, deleted and restored."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def define(state: State, op: ops.DefineTenant, at_us: int, partition: int) -> St
 
 @rule(ops.DeleteTenant)
 def delete(state: State, op: ops.DeleteTenant, at_us: int, partition: int) -> Step:
-    """Takes nothing new from now on; everything stays as it is until the grace is over. Deleted again: the first stays."""
+    """The tenant takes nothing new; its data stays until the grace period is over. Deleting it again changes nothing."""
     tenant = _known(state, op)
     if tenant.deleted_us is not None:
         return state, (), _gone(tenant, changed=False)
@@ -56,7 +56,7 @@ def restore(state: State, op: ops.RestoreTenant, at_us: int, partition: int) -> 
 
 
 def refuse_departed(tenant: Tenant | None) -> None:
-    """What would begin something for a tenant that was deleted."""
+    """Refuses to begin anything for a deleted tenant."""
     if tenant is not None and tenant.deleted_us is not None:
         raise Clash(
             f"Tenant {tenant.name!r} was deleted.",
