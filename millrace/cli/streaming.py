@@ -44,10 +44,11 @@ def stream(
 
     Rejected rows go to standard error; at the end every row sent is durable or rejected."""
     session: CommandSession = context.obj
+    tenant, table = split_target(target)
+    name = former_name if sender is None else sender
     show = _show_as_json if session.json else _show
     with session.connect() as platform:
-        name = former_name if sender is None else sender
-        sending = platform.rows.sender(*split_target(target), name=name, span=span, on_rejected=show)
+        sending = platform.rows.sender(tenant, table, name=name, span=span, on_rejected=show)
         try:
             with sending:
                 _send(sending, blocks_of_rows(_blocks(sys.stdin.buffer)))

@@ -141,6 +141,8 @@ def test_a_refused_file_exits_1_without_a_traceback(fake: FakePlatform, millrace
         ["import", "acme/readings", "-", "--idempotency-key", "a\nb"],
         ["apply", "-f", "nothere"],
         ["errors", "imp_1", "--out", "nothere/bad.csv"],
+        ["stream", "acme", "--home", "nothere"],
+        ["truncate", "acme"],
     ],
 )
 def test_wrong_usage_exits_2(millrace: Run, line: list[str]) -> None:
