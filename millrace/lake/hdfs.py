@@ -35,7 +35,8 @@ class HdfsObjects:
 
     def put_file(self, name: str, path: str) -> None:
         written = _temporary()
-        self._files.create(written, stream=lambda: pieces_of(path), length=os.path.getsize(path))
+        with open(path, "rb") as file:
+            self._files.create(written, stream=lambda: pieces_of(file), length=os.path.getsize(path))
         self._replace(written, name)
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import IO
 from urllib.parse import urlsplit
 
 import httpcore2
@@ -172,19 +173,19 @@ def _bounded(request: Request, response: httpcore2.Response) -> bytes:
 def _refuse(request: Request, answer: Answer, also: Sequence[int]) -> None:
     if answer.is_success or answer.status in also:
         return
+    reason = answer.body[:300].decode(errors="replace")
     if answer.status == HTTPStatus.NOT_FOUND:
-        raise FileNotFoundError(request.shown)
-    failed = HttpFailed(
-        f"{request.shown} was answered with {answer.status}: {answer.body[:300].decode(errors='replace')}"
-    )
+        raise FileNotFoundError(f"{request.shown} {reason}".strip())
+    failed = HttpFailed(f"{request.shown} was answered with {answer.status}: {reason}")
     failed.errno = answer.status
     raise failed
 
 
-def pieces_of(path: str) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            yield piece
+def pieces_of(body: IO[bytes]) -> Iterator[bytes]:
+    """From its beginning."""
+    body.seek(0)
+    while piece := body.read(PIECE_BYTES):
+        yield piece
 
 
 def _tried(once: Callable[[], Answer], retried: Sequence[int]) -> Answer:

@@ -1,12 +1,13 @@
-"""A table's objects in S3, or in a store that speaks its language: a place and keys in, `Objects` out. Names are claimed by
-conditional PUT (If-None-Match: *), which such a store must honour.
-"""
+"""Objects in an S3 bucket that a tenant named, or in a store that speaks S3's protocol, over judged addresses.
+
+Names are claimed by conditional PUT (If-None-Match: *), which such a store must honour."""
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
+from typing import IO
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -45,11 +46,19 @@ class S3Objects:
         self._send("PUT", name, body=data)
 
     def put_file(self, name: str, path: str) -> None:
-        if os.path.getsize(path) > WHOLE_BYTES:
-            self._put_parts(name, path)
+        with open(path, "rb") as file:
+            self.put_stream(name, file, os.path.getsize(path))
+
+    def put_stream(self, name: str, body: IO[bytes], size: int) -> None:
+        """`body` is read from its beginning, more than once."""
+        if size > WHOLE_BYTES:
+            self._put_parts(name, body)
             return
-        digest, size = _digest(path), os.path.getsize(path)
-        self._http.send(self._request("PUT", name, {"content-length": str(size)}, digest=digest, path=path))
+        digest = hashlib.sha256()
+        for piece in pieces_of(body):
+            digest.update(piece)
+        headers = {"content-length": str(size)}
+        self._http.send(self._request("PUT", name, headers, digest=digest.hexdigest(), stream=lambda: pieces_of(body)))
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         taken = (HTTPStatus.PRECONDITION_FAILED,)
@@ -60,14 +69,15 @@ class S3Objects:
     def size(self, name: str) -> int:
         return int(self._send("HEAD", name).headers["content-length"])
 
-    def list(self, folder: str) -> Sequence[Entry]:
-        within = f"{self._prefix}/{folder}/" if folder else f"{self._prefix}/"
-        asked = {"list-type": "2", "delimiter": "/", "prefix": within}
+    def list(self, folder: str, is_deep: bool = False) -> Sequence[Entry]:
+        """With `is_deep` also what lies in folders below."""
+        within = self._key(f"{folder}/" if folder else "")
+        asked = {"list-type": "2", "prefix": within} | ({} if is_deep else {"delimiter": "/"})
         found, more = [], True
         while more:
             page = ElementTree.fromstring(self._send("GET", None, query=asked).body)
             space = page.tag.rpartition("}")[0] + "}" if "}" in page.tag else ""
-            found += [self._entry(one, space) for one in page.iter(f"{space}Contents")]
+            found += [self._entry(element, space) for element in page.iter(f"{space}Contents")]
             token = page.findtext(f"{space}NextContinuationToken")
             more, asked = token is not None, {**asked, "continuation-token": token or ""}
         return sorted((entry for entry in found if entry.name), key=lambda entry: entry.name)
@@ -75,25 +85,28 @@ class S3Objects:
     def delete(self, name: str) -> None:
         self._http.send(self._request("DELETE", name), also=(HTTPStatus.NOT_FOUND,))
 
-    def _put_parts(self, name: str, path: str) -> None:
+    def _put_parts(self, name: str, body: IO[bytes]) -> None:
         begun = ElementTree.fromstring(self._send("POST", name, query={"uploads": ""}).body)
-        upload = next(one.text or "" for one in begun.iter() if one.tag.endswith("UploadId"))
+        upload = next(element.text or "" for element in begun.iter() if element.tag.endswith("UploadId"))
         parts: list[str] = []
-        with open(path, "rb") as file:
-            while piece := file.read(PART_BYTES):
-                place = {"partNumber": str(len(parts) + 1), "uploadId": upload}
-                tag = self._send("PUT", name, body=piece, query=place).headers["etag"]
-                parts.append(f"<Part><PartNumber>{len(parts) + 1}</PartNumber><ETag>{tag}</ETag></Part>")
-        body = f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>".encode()
-        said = self._send("POST", name, body=body, query={"uploadId": upload}).body
+        body.seek(0)
+        while piece := body.read(PART_BYTES):
+            place = {"partNumber": str(len(parts) + 1), "uploadId": upload}
+            tag = self._send("PUT", name, body=piece, query=place).headers["etag"]
+            parts.append(f"<Part><PartNumber>{len(parts) + 1}</PartNumber><ETag>{tag}</ETag></Part>")
+        whole = f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>".encode()
+        answered = self._send("POST", name, body=whole, query={"uploadId": upload}).body
         # It may answer 200 first, and only then find out that it cannot.
-        if b"<Error>" in said:
-            raise OSError(f"{name}: {said[:300].decode(errors='replace')}")
+        if b"<Error>" in answered:
+            raise OSError(f"{name}: {answered[:300].decode(errors='replace')}")
 
-    def _entry(self, one: ElementTree.Element, space: str) -> Entry:
-        said = {child.tag.removeprefix(space): child.text or "" for child in one}
-        changed = datetime.fromisoformat(said["LastModified"].replace("Z", "+00:00"))
-        return Entry(said["Key"][len(self._prefix) + 1 :], int(said["Size"]), changed.timestamp())
+    def _entry(self, element: ElementTree.Element, space: str) -> Entry:
+        facts = {child.tag.removeprefix(space): child.text or "" for child in element}
+        changed = datetime.fromisoformat(facts["LastModified"].replace("Z", "+00:00"))
+        return Entry(facts["Key"][len(self._key("")) :], int(facts["Size"]), changed.timestamp())
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}" if self._prefix else name
 
     def _send(
         self,
@@ -113,21 +126,14 @@ class S3Objects:
         body: bytes | memoryview | None = None,
         query: Mapping[str, str] | None = None,
         digest: str | None = None,
-        path: str | None = None,
+        stream: Callable[[], Iterator[bytes]] | None = None,
     ) -> Callable[[], Request]:
-        place = "" if name is None else "/" + quote(f"{self._prefix}/{name}", safe=f"/{UNRESERVED}")
+        place = "" if name is None else "/" + quote(self._key(name), safe=f"/{UNRESERVED}")
         url = f"{self._base}{place}" + (f"?{query_of(query)}" if query else "")
         digest = digest or (EMPTY if body is None else hashlib.sha256(body).hexdigest())
 
         def made() -> Request:
-            told = signed(method, url, headers or {}, digest, self._keys, self._region, datetime.now(UTC))
-            return Request(method, url, told, body, None if path is None else lambda: pieces_of(path))
+            sent = signed(method, url, headers or {}, digest, self._keys, self._region, datetime.now(UTC))
+            return Request(method, url, sent, body, stream)
 
         return made
-
-
-def _digest(path: str) -> str:
-    digest = hashlib.sha256()
-    for piece in pieces_of(path):
-        digest.update(piece)
-    return digest.hexdigest()

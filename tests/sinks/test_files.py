@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -311,3 +313,38 @@ def test_every_error_has_a_reach_and_none_is_a_row_s(opened: Callable[..., Files
     assert sink.classify(pa.ArrowInvalid("")) is Fault.TABLE
     assert sink.classify(Unavailable("")) is Fault.SINK
     assert sink.classify(SinkFailed("", Fault.TABLE)) is Fault.TABLE
+
+
+def test_a_store_cannot_send_us_elsewhere() -> None:
+    """Neither by a redirect nor by the region that it says a bucket is in."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            asked.append(self.path)
+            self.send_response(307)
+            self.send_header("Location", f"http://127.0.0.1:{self.server.server_port}/metadata")  # type: ignore[attr-defined]
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            settings = {
+                "endpoint": f"http://127.0.0.1:{server.server_port}",
+                "access_key": "env:A",
+                "secret_key": "env:B",
+            }
+            target = SinkTarget("export", "files", True, {"path": "s3://bucket/x", **settings})
+            sink = FilesSink(FilesSettings.of(target), sink_context(lambda _: "x"))
+            with pytest.raises(OSError, match="307") as met:
+                sink.check()
+        finally:
+            server.shutdown()
+            thread.join(10)
+    assert sink.classify(met.value) is Fault.SINK
+    assert len(asked) == 1
+    assert asked[0].startswith("/bucket/x/")

@@ -1,11 +1,10 @@
 """A tenant's files in HDFS. A file is written beside its place and renamed when it is whole."""
 
 import uuid
-from collections.abc import Iterator
 from typing import IO
 
 from millrace.model.sinks import Fault, SinkFailed
-from millrace.outbound.http import PIECE_BYTES
+from millrace.outbound.http import pieces_of
 from millrace.outbound.webhdfs import WebHdfs
 
 
@@ -16,7 +15,7 @@ class HdfsFiles:
     def put(self, name: str, body: IO[bytes], size: int) -> None:
         folder, _, _ = name.rpartition("/")
         partial = f"{folder}/.{uuid.uuid4().hex}.partial" if folder else f".{uuid.uuid4().hex}.partial"
-        self._files.create(partial, stream=lambda: _pieces(body))
+        self._files.create(partial, stream=lambda: pieces_of(body))
         found = self.size(partial)
         if found != size:
             self.delete(partial)
@@ -48,9 +47,3 @@ class HdfsFiles:
 
     def close(self) -> None:
         """Connections are the process's, not this sink's."""
-
-
-def _pieces(body: IO[bytes]) -> Iterator[bytes]:
-    body.seek(0)
-    while piece := body.read(PIECE_BYTES):
-        yield piece

@@ -9,20 +9,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import pyarrow.fs as pafs
 
 from millrace.model.errors import Invalid
+from millrace.outbound.s3 import S3Objects
+from millrace.outbound.s3_signing import S3Keys
 from millrace.outbound.webhdfs import WebHdfs, identity, name_node
 from millrace.sink.context import SinkContext
 from millrace.sink.files.gcs import GoogleFiles
 from millrace.sink.files.hdfs import HdfsFiles
+from millrace.sink.files.s3 import S3Files
 from millrace.sink.files.settings import FilesSettings
 
 ROOT_VARIABLE = "MILLRACE_FILES_ROOT"
 SCHEMES = ("file", "s3", "gs", "webhdfs", "swebhdfs")
-CONNECT_SECONDS, REQUEST_SECONDS = 10.0, 60.0
 COPY_BYTES = 1 << 20
 
 
@@ -138,8 +140,7 @@ def open_store(settings: FilesSettings, context: SinkContext) -> FileStore:
         case "file":
             return ArrowStore(pafs.LocalFileSystem, str(_allowed_root(context)), renames=True)
         case "s3":
-            bucket = _s3(settings, context)
-            return ArrowStore(lambda: bucket, parts.netloc + parts.path)
+            return _s3(parts, settings, context)
         case "gs":
             return ArrowStore(GoogleFiles(settings, context).opened, parts.netloc + parts.path)
     who = identity(settings.user, context.secret(settings.token) if settings.token else None)
@@ -161,16 +162,7 @@ def _local_path(path: str, context: SinkContext) -> Path:
     return wanted
 
 
-def _s3(settings: FilesSettings, context: SinkContext) -> pafs.S3FileSystem:
-    if settings.endpoint is not None:
-        context.permitted(urlsplit(settings.endpoint).hostname or "")
-    return pafs.S3FileSystem(
-        access_key=context.secret(settings.access_key or ""),
-        secret_key=context.secret(settings.secret_key or ""),
-        region=settings.region,
-        endpoint_override=settings.endpoint,
-        # A small file is one request instead of three.
-        allow_delayed_open=True,
-        connect_timeout=CONNECT_SECONDS,
-        request_timeout=REQUEST_SECONDS,
-    )
+def _s3(parts: SplitResult, settings: FilesSettings, context: SinkContext) -> S3Files:
+    keys = S3Keys(context.secret(settings.access_key or ""), context.secret(settings.secret_key or ""))
+    place = parts.netloc, parts.path.strip("/")
+    return S3Files(S3Objects(*place, keys, context.permitted, settings.endpoint, settings.region))
