@@ -73,13 +73,10 @@ class Couriers:
 
     def _take_up(self) -> None:
         self._taken_up = time.monotonic()
-        with self._lock:
-            watched = set(self._rounds)
-        for key in self._queues.with_parked():
-            record = None if key in watched else self._queues.get(key)
-            target = None if record is None else self._target_of(record)
-            if record is not None and target is not None:
-                self._watch(key, target, record.state)
+        for record in self._queues.with_parked():
+            target = self._target_of(record)
+            if target is not None:
+                self._watch(record.key, target, record.state)
 
     def _target_of(self, record: QueueRecord) -> SinkTarget | None:
         if record.member is not None:

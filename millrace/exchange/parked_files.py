@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from millrace.exchange.places import Places
 from millrace.exchange.queues import ParkedRow, QueueRecord, Queues
@@ -33,12 +34,13 @@ def import_parked_files(places: Places, queues: Queues) -> None:
 
 
 def _record(folder: Path, key: QueueKey) -> QueueRecord:
-    member, state = _json(folder / MEMBER), QueueState(**_json(folder / STATE))
+    found, state = _json(folder / MEMBER), QueueState(**_json(folder / STATE))
+    member = TypeAdapter(Member).validate_python(found) if found else None
     waiver = Waiver()
     with suppress(FileNotFoundError):
         below, _, until = (folder / WAIVED).read_text().partition(" ")
         waiver = Waiver(int(below), until or BEHIND_EVERY_ID)
-    return QueueRecord(key, state, Member.from_dict(member) if member else None, waiver, _json(folder / ANNOUNCED), 0)
+    return QueueRecord(key, state, member, waiver, _json(folder / ANNOUNCED), 0)
 
 
 def _row(key: QueueKey, path: Path) -> ParkedRow:

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, and_, bindparam, delete, exists, func, select, tuple_, update
 from sqlalchemy.sql.schema import Table
 
@@ -68,8 +70,11 @@ class Queues:
     def get(self, key: QueueKey) -> QueueRecord | None:
         return next(iter(self._find(_GET, _bound(key))), None)
 
-    def all(self) -> list[QueueRecord]:
-        return self._find(select(queues))
+    def all(self, known: Mapping[QueueKey, QueueRecord] = MappingProxyType({})) -> list[QueueRecord]:
+        """A queue that has not changed since it was known is not decoded again."""
+        with self._store.read() as connection:
+            rows = [(known.get(_key(row)), row) for row in connection.execute(_ALL)]
+            return [before if before and before.changed_us == row.changed_us else _record(row) for before, row in rows]
 
     def of_table(self, tenant: str, table: str) -> list[QueueRecord]:
         of_table = queues.c.tenant == tenant, queues.c.table_name == table
@@ -82,10 +87,9 @@ class Queues:
         with self._store.read() as connection:
             return [_record(row) for row in connection.execute(statement, bound)]
 
-    def with_parked(self) -> list[QueueKey]:
+    def with_parked(self) -> list[QueueRecord]:
         """The queues in which something waits."""
-        with self._store.read() as connection:
-            return [_key(row) for row in connection.execute(select(*_columns(parked)).distinct())]
+        return self._find(select(queues).where(tuple_(*_columns(queues)).in_(select(*_columns(parked)))))
 
     def waiting(self, key: QueueKey, known: Container[Name] = ()) -> tuple[list[Name], list[ParkedRow]]:
         """The names of all deliveries in the queue, in its order, and those that are not known yet."""
@@ -134,13 +138,8 @@ class Queues:
 
     def take_resumes(self) -> set[QueueKey]:
         """The queues that an operator wants to be tried now. Each order is taken once."""
-        with self._store.read() as connection:
-            asked = {_key(row) for row in connection.execute(_RESUMES)}
-        if asked:
-            with self._store.write() as connection:
-                for key in asked:
-                    _change(connection, key, resume_asked=False)
-        return asked
+        with self._store.write() as connection:
+            return {_key(row) for row in connection.execute(_TAKE_RESUMES)}
 
     # What the server writes.
 
@@ -188,7 +187,7 @@ class Queues:
         }
         known = {**asdict(record.state), "member": record.member and _json(record.member)}
         with self._store.write() as connection:
-            insert_new(connection, queues, [{**_new_row(record.key), **orders}])
+            insert_new(connection, queues, [{**_key_values(record.key), **orders, "changed_us": 0}])
             restored = update(queues).where(_is(queues), queues.c.member.is_(None))
             connection.execute(restored.values(**known, announced=_json(record.announced)), _bound(record.key))
             insert_new(connection, parked, [_parked_values(row) for row in rows])
@@ -224,7 +223,8 @@ def _now() -> dict[str, int]:
 
 # Built once: making a statement costs more than running it.
 _STATE = tuple(field.name for field in fields(QueueState))
-_GET = select(queues).where(_is(queues))
+_ALL = select(queues)
+_GET = _ALL.where(_is(queues))
 _OF_TABLES = select(queues).where(
     queues.c.kind == bindparam("b_kind"),
     tuple_(queues.c.tenant, queues.c.table_name).in_(bindparam("b_tables", expanding=True)),
@@ -236,24 +236,18 @@ _TAKE_AWAY = delete(parked).where(
 )
 _TOUCH = update(queues).where(_is(queues)).values(changed_us=bindparam("b_now"))
 _SAVE_STATE = _TOUCH.values({name: bindparam(name) for name in _STATE})
-_RESUMES = select(*_columns(queues)).where(queues.c.resume_asked)
+_TAKE_RESUMES = update(queues).where(queues.c.resume_asked).values(resume_asked=False).returning(*_columns(queues))
+_MEMBER: TypeAdapter[Member] = TypeAdapter(Member)
 
 
 def _touch(connection: Connection, keys: Collection[QueueKey]) -> None:
     """Makes the queues that are not there yet, and marks all as changed."""
-    insert_new(connection, queues, [_new_row(key) for key in keys])
+    insert_new(connection, queues, [{**_key_values(key), "changed_us": 0} for key in keys])
     connection.execute(_TOUCH, [_bound(key) | _now() for key in keys])
 
 
 def _change(connection: Connection, key: QueueKey, **values: Any) -> None:
     connection.execute(update(queues).where(_is(queues)).values(values), _bound(key))
-
-
-def _new_row(key: QueueKey) -> dict[str, Any]:
-    waiver = Waiver()
-    orders = {"waived_below": waiver.below, "waived_until": waiver.until, "resume_asked": False, "announced": None}
-    changed = {"changed_us": time.time_ns() // 1000}
-    return {**_key_values(key), **asdict(QueueState()), "member": None, **orders, **changed}
 
 
 def _key_values(key: QueueKey) -> dict[str, str]:
@@ -267,7 +261,7 @@ def _parked_values(row: ParkedRow) -> dict[str, Any]:
 
 def _record(row: Any) -> QueueRecord:
     state = QueueState(*(getattr(row, name) for name in _STATE))
-    member = None if row.member is None else Member.from_dict(orjson.loads(row.member))
+    member = None if row.member is None else _MEMBER.validate_json(row.member)
     announced = {} if row.announced is None else orjson.loads(row.announced)
     return QueueRecord(_key(row), state, member, Waiver(row.waived_below, row.waived_until), announced, row.changed_us)
 

@@ -2,7 +2,7 @@
 and what an operator gave up. Values only."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition
@@ -91,11 +91,3 @@ class Member:
     def wanting(self, *needs: str) -> "Member":
         before = self.backfill or Backfill()
         return replace(self, backfill=Backfill(needs=(*before.needs, *needs)))
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> "Member":
-        backfill = data["backfill"]
-        if backfill is not None:
-            backfill = Backfill(**{**backfill, "needs": tuple(backfill["needs"])})
-        ages = {name: None if data[name] is None else tuple(data[name]) for name in ("newest", "added", "removed")}
-        return Member(**{**data, **ages, "target": SinkTarget(**data["target"]), "backfill": backfill})

@@ -2,29 +2,32 @@
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, Table, Text
 
+from millrace.model.queues import BEHIND_EVERY_ID
 from millrace.store.tables import metadata
 
-# One row per target of a table. The first block names it; then how the target is doing, the roster, the operator's orders.
+
+def _key() -> list[Column[str]]:
+    return [Column(name, Text, primary_key=True) for name in ("tenant", "table_name", "kind", "target")]
+
+
+# One row per target of a table: how the target is doing, its place in the roster, the operator's orders.
 queues = Table(
     "queues",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("table_name", Text, primary_key=True),
-    Column("kind", Text, primary_key=True),
-    Column("target", Text, primary_key=True),
+    *_key(),
     Column("parked_since", Float),
     Column("reason", Text),
     Column("fault", Text),
-    Column("tries", Integer, nullable=False),
-    Column("next_try", Float, nullable=False),
-    Column("last_version", BigInteger, nullable=False),
-    Column("refused_rows", BigInteger, nullable=False),
+    Column("tries", Integer, nullable=False, default=0),
+    Column("next_try", Float, nullable=False, default=0.0),
+    Column("last_version", BigInteger, nullable=False, default=0),
+    Column("refused_rows", BigInteger, nullable=False, default=0),
     Column("most_rows", BigInteger),
     Column("budget_seconds", Float),
     Column("member", Text),
-    Column("waived_below", BigInteger, nullable=False),
-    Column("waived_until", Text, nullable=False),
-    Column("resume_asked", Boolean, nullable=False),
+    Column("waived_below", BigInteger, nullable=False, default=0),
+    Column("waived_until", Text, nullable=False, default=BEHIND_EVERY_ID),
+    Column("resume_asked", Boolean, nullable=False, default=False),
     Column("announced", Text),
     Column("changed_us", BigInteger, nullable=False),
 )
@@ -33,10 +36,7 @@ queues = Table(
 parked = Table(
     "parked",
     metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("table_name", Text, primary_key=True),
-    Column("kind", Text, primary_key=True),
-    Column("target", Text, primary_key=True),
+    *_key(),
     Column("place", BigInteger, primary_key=True),
     Column("digest", Text, primary_key=True),
     Column("version", BigInteger, nullable=False),

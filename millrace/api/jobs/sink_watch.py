@@ -4,8 +4,9 @@ or is drained, and refuses imports into tables whose sinks keep more waiting tha
 The announcements are ops, so that everyone sees them in the order of the table's log."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from millrace.exchange.places import Places
@@ -34,7 +35,9 @@ class SinkWatch:
         self._is_awaited = is_awaited
         self._append = append
         self._full: dict[tuple[str, str], str] = {}
-        self._seen: dict[QueueKey, _Seen] = {}
+        self._seen: dict[QueueKey, QueueRecord] = {}
+        # The bytes that wait for targets that take nothing.
+        self._sizes: dict[QueueKey, int] = {}
 
     def refuse_if_full(self, tenant: str, table: str) -> None:
         message = self._full.get((tenant, table))
@@ -46,32 +49,33 @@ class SinkWatch:
             )
 
     def look(self) -> None:
-        self._seen = {record.key: self._look_at(record) for record in self._queues.all()}
-        sizes: dict[str, int] = {}
-        for key, seen in self._seen.items():
-            sizes[key.tenant] = sizes.get(key.tenant, 0) + seen.waiting_bytes
-        self._full = self._refused(sizes, [key for key, seen in self._seen.items() if seen.is_parked])
+        for record in (records := self._queues.all(self._seen)):
+            if record is not self._seen.get(record.key):
+                self._look_at(record)
+            if record.member is not None and not record.member.is_active:
+                self._forget_if_drained(record)
+        self._seen = {record.key: record for record in records}
+        self._sizes = {key: size for key, size in self._sizes.items() if key in self._seen}
+        self._full = self._refused()
 
-    def _look_at(self, record: QueueRecord) -> "_Seen":
-        seen = self._seen.get(record.key)
-        if seen is None or seen.changed_us != record.changed_us:
-            self._announce(record)
-            is_parked = record.state.parked_since is not None
-            size = self._queues.backlog(record.key).size if is_parked else 0
-            seen = _Seen(record.changed_us, is_parked, size)
-        if record.member is not None and not record.member.is_active:
-            self._forget_if_drained(record)
-        return seen
+    def _look_at(self, record: QueueRecord) -> None:
+        self._announce(record)
+        self._sizes.pop(record.key, None)
+        if record.state.parked_since is not None:
+            self._sizes[record.key] = self._queues.backlog(record.key).size
 
-    def _refused(self, sizes: dict[str, int], parked: list[QueueKey]) -> dict[tuple[str, str], str]:
-        limits = {tenant: self._limit(tenant) for _, tenant, _, _ in parked}
+    def _refused(self) -> dict[tuple[str, str], str]:
+        sizes: Counter[str] = Counter()
+        for key, size in self._sizes.items():
+            sizes[key.tenant] += size
+        limits = {tenant: self._limit(tenant) for tenant in sizes}
         return {
             (
                 tenant,
                 table,
             ): f"{sizes[tenant]:,} bytes wait for sinks of {tenant} that take nothing, {sink!r} of {table} "
             f"among them; {limits[tenant]:,} may."
-            for _, tenant, table, sink in parked
+            for _, tenant, table, sink in self._sizes
             if sizes[tenant] >= limits[tenant]
         }
 
@@ -95,15 +99,6 @@ class SinkWatch:
             self._note(key, "drained", {})
             if self._queues.forget(record):
                 self._places.pins(key).drop()
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A queue as it was when it last changed."""
-
-    changed_us: int
-    is_parked: bool
-    waiting_bytes: int
 
 
 def _standing(record: QueueRecord) -> dict[str, Any]:
