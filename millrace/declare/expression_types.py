@@ -1,4 +1,4 @@
-"""What kind of value an expression has, known from the columns' declared types alone; refuses one that can have none."""
+"""The kind of an expression's value, from the columns' declared types alone. Refuses an expression that has none."""
 
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -76,7 +76,7 @@ def _all_are(kind: str, what: str, found: list[str]) -> str:
 
 
 def _alike(what: str, parts: tuple[Expression, ...], found: list[str]) -> str:
-    """Texts beside a date or a moment are read as such."""
+    """Compared values must be of one kind. Texts that are compared with a date or a timestamp are read as such."""
     known = {kind for kind in found if kind != NULL}
     timed = known & {DATE, MOMENT}
     if len(timed) == 1 and known <= {TEXT, *timed}:
@@ -101,7 +101,7 @@ def read_time(text: str) -> datetime | date:
 
 
 def refuse_pattern(pattern: object) -> None:
-    """RE2 has no look-around and no back references, and takes linear time whatever it is given."""
+    """Refuses what RE2 cannot read. RE2 has no look-around and no back references, and always takes linear time."""
     try:
         if isinstance(pattern, str):
             pc.match_substring_regex(pa.array(["x"]), pattern)

@@ -1,7 +1,7 @@
-"""The documents' JSON Schemas, for editors and for whoever checks a document without a platform: what the parsers take.
+"""JSON Schemas of the documents, for editors and for checks without a platform. They describe what the parsers take.
 
-`schemas/*.json` are these, written out. What only the parsers can tell (a column that does not exist, an empty range) stays
-theirs."""
+`schemas/*.json` are their published copies. Some faults only the parsers can find: a column that does not exist, an empty
+range."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -176,7 +176,7 @@ def table_schema(sinks: Schema) -> Schema:
 
 
 def _avro() -> dict[str, Schema]:
-    """Avro's own words alone; whatever else a schema says is left to whoever reads it."""
+    """Checks Avro's own words. Other words in a schema are ignored."""
     primitives = ["boolean", "int", "long", "float", "double", "bytes", "string"]
     nested = {"type": "object", "required": ["type"], "properties": {"type": {"type": ["string", "object"]}}}
     field = {
@@ -262,5 +262,5 @@ def _app() -> Schema:
     return {**_mapping(words, about="The tenant's program."), "anyOf": [image, runs]}
 
 
-# Which sinks can be declared is told by whoever knows them.
+# The caller gives the sinks: this package does not know them.
 SCHEMAS = {"table": table_schema, "agreement": agreement_schema}

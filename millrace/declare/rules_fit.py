@@ -32,7 +32,7 @@ _KINDS = {
 
 
 def refuse_misfits(rules: Sequence[Rule], columns: Columns, primary_key: Sequence[str]) -> None:
-    """A table's own rules must fit it."""
+    """Refuses rules of a table that do not fit it."""
     for rule in rules:
         refuse_misfit(rule, columns, primary_key)
 
@@ -96,7 +96,7 @@ def _has_length(column: Column) -> bool:
 
 
 def stored(column: Column, value: Any) -> Any:
-    """A value of a rule as the column holds it; numbers may be written as text."""
+    """A rule's value as the column stores it. Numbers may be written as text."""
     kind = column.kind
     field = field_of(column)
     if kind in ("float", "double", "int", "long") and column.logical is None:
@@ -112,7 +112,7 @@ def stored(column: Column, value: Any) -> Any:
 
 
 def _number(column: Column, value: Any) -> float:
-    """A bound need not itself be a value of the column: 0.5 bounds integers too."""
+    """A bound need not be a value of the column: 0.5 can bound integers."""
     try:
         number = float(value) if not isinstance(value, int) else value
         if isinstance(value, bool) or number != number:
@@ -123,7 +123,7 @@ def _number(column: Column, value: Any) -> float:
 
 
 def applicable(agreed: Sequence[Rule], columns: Columns, primary_key: Sequence[str]) -> tuple[Rule, ...]:
-    """The agreement's rules that this table can keep: it may not have their columns, or of another type."""
+    """The agreement's rules that fit this table. It may lack their columns, or have them with another type."""
     return tuple(rule for rule in agreed if _fits(rule, columns, primary_key))
 
 

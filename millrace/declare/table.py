@@ -72,7 +72,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
 
 
 def _refuse_unspeakable(document: Mapping[str, Any]) -> None:
-    """What JSON can escape and UTF-8 cannot say could be stored and never shown again."""
+    """Refuses lone surrogates: JSON can escape them, but no text can show them."""
     try:
         json.dumps(document, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError as failed:
@@ -83,7 +83,7 @@ def _refuse_unspeakable(document: Mapping[str, Any]) -> None:
 
 
 def _refuse_repeated_inside(field: Field, where: str) -> None:
-    """Only of what is declared: no reader of a lake can open such a table, though files may be written so."""
+    """Refuses repeated inner names in declarations: no reader can open such a Delta table. Files may have them."""
     if field.kind == "record":
         parts = field.inner_fields()
         refuse_repeated([f"{where}.{part.name}" for part in parts])
@@ -115,7 +115,7 @@ def _dialect(document: Mapping[str, Any]) -> CsvDialect:
 def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:
     if not isinstance(given, list):
         raise Invalid(f"primary_key is {given!r:.60}.", remedy="Give a list of column names.")
-    # Cassandra's own spelling nests the partition columns: [["a", "b"], "c"].
+    # Cassandra's notation nests the partition columns: [["a", "b"], "c"].
     names = [name for part in given for name in (part if isinstance(part, list) else [part])]
     by_name = {column.name: column for column in columns}
     for name in names:
@@ -133,13 +133,13 @@ def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:
 
 
 def _partition_key(given: object) -> tuple[str, ...]:
-    """As Cassandra reads a primary key: its first part, which may be a list of columns."""
+    """Cassandra's partition key: the first part of the primary key, which may be a list of columns."""
     first = given[0] if isinstance(given, list) and given else []
     return tuple(str(name) for name in (first if isinstance(first, list) else [first]))
 
 
 def _budget(document: Mapping[str, Any]) -> Budget:
-    """`on_error: stop` alone allows no rejected row at all."""
+    """`on_error: stop` without other limits allows no rejected row."""
     rows, percent = document.get("max_rejected"), document.get("max_rejected_percent")
     if rows is None and percent is None and document.get("on_error") == "stop":
         rows = 0

@@ -1,1 +1,1 @@
-"""Uploads into row-aligned pieces while their bytes arrive: bytes in, self-contained pieces out."""
+"""Cuts uploads while their bytes arrive: bytes in, pieces of whole rows out. Each piece can be read on its own."""

@@ -1,4 +1,4 @@
-"""Can values of an Arrow type become those of a declared field? Inner fields that are not there are left to the rows."""
+"""Whether values of an Arrow type can be stored in a declared field. Missing inner fields are judged row by row, not here."""
 
 import pyarrow as pa
 import pyarrow.types as pat

@@ -1,4 +1,4 @@
-"""Bytes of an Avro container file in, its header and uncompressed blocks out. Refuses what is damaged, by block number."""
+"""Bytes of an Avro container file in, its header and uncompressed blocks out. A damaged file is refused by block number."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _REMEDY = "Send the file again, whole; if that fails too, write it again."
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows of a file, and the offset in the file right behind them."""
+    """Some rows of a file. `end` is the offset in the file right behind them."""
 
     rows: int
     plain: bytes
@@ -29,7 +29,7 @@ class Block:
 
 
 class BlockReader:
-    """`check` is given the header as soon as it is there."""
+    """Calls `check` with the header as soon as it is complete."""
 
     def __init__(self, what: str, check: Callable[[ContainerHeader], None]) -> None:
         self.header: ContainerHeader | None = None

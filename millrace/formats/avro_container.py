@@ -1,4 +1,4 @@
-"""The parts of an Avro container file: header and blocks, from bytes and to bytes. Refuses what is not one, saying where."""
+"""Reads and writes the parts of an Avro container file: header and blocks. Refuses bytes that are neither, and says where."""
 
 import json
 import zlib
@@ -21,7 +21,7 @@ _CRC_BYTES = 4
 
 
 class Short(Exception):
-    """More bytes are needed. Never leaves this package."""
+    """More bytes are needed. Only this package raises and catches it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ContainerHeader:
     sync: bytes
 
     def framed(self, name: str, codec: str = "null") -> bytes:
-        """The header of a file whose blocks have the codec, and whose record is called as its reader calls it."""
+        """The header of a file with this codec, whose record has the name that its reader expects."""
         meta = {b"avro.schema": json.dumps({**self.schema, "name": name}).encode(), b"avro.codec": codec.encode()}
         pairs = b"".join(_sized(name) + _sized(value) for name, value in meta.items())
         return MAGIC + write_long(len(meta)) + pairs + b"\0" + self.sync
@@ -42,7 +42,7 @@ class ContainerHeader:
 
 @dataclass(slots=True)
 class Reader:
-    """Reads Avro's plain parts from the start of a buffer, or says that it is too short."""
+    """Reads Avro's basic parts from the start of a buffer. Raises Short where the buffer ends too early."""
 
     buffer: bytearray
     at: int = 0
@@ -84,7 +84,7 @@ def read_header(reader: Reader) -> ContainerHeader:
         raise Invalid(f"Its codec is {codec!r:.40}.", remedy=f"Write it with one of: {', '.join(CODECS)}.")
     try:
         schema = json.loads(meta.get("avro.schema", b""))
-        # Half a character can be escaped in JSON; no name, message or file can hold it.
+        # JSON can escape a lone surrogate. No name, message or file can hold one.
         json.dumps(schema, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise Invalid("Its schema is not readable JSON.") from error
@@ -96,7 +96,7 @@ def read_header(reader: Reader) -> ContainerHeader:
 
 
 def _is_deep(value: Any) -> bool:
-    """Level by level: whoever reads the schema after this may do so by recursion."""
+    """Checks level by level, without recursion, so that later readers of the schema may recurse."""
     level = [value]
     for _ in range(MAX_SCHEMA_DEPTH):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -120,7 +120,7 @@ def _read_meta(reader: Reader) -> dict[str, bytes]:
 
 
 def inflate(codec: str, data: bytes) -> bytes:
-    """A block without its compression. Refuses more than MAX_BLOCK_BYTES before they exist."""
+    """A decompressed block. Refuses a block of more than MAX_BLOCK_BYTES without decompressing all of it."""
     try:
         plain = _inflate(codec, data)
     except (zlib.error, zstandard.ZstdError, pa.ArrowInvalid, OSError, Short) as error:

@@ -1,4 +1,4 @@
-"""Avro container files into pieces: whole blocks, uncompressed, each piece a container file of its own.
+"""Cuts Avro container files into pieces of whole, uncompressed blocks. Each piece is a container file of its own.
 
 Refuses damaged files, and a writer's schema that cannot be resolved to the table's columns."""
 
@@ -89,7 +89,7 @@ class AvroCutter:
         return Cut(body, "oversize" if oversize else "avro", first_row, 0, rows, None, oversize, self._offset)
 
     def _split(self, block: Block) -> Iterator[Cut]:
-        """A block too long for one piece; nothing can be resumed between its pieces."""
+        """Splits a block that is too long for one piece. An upload cannot be resumed between the parts of a block."""
         bounds = [0, *self._row_ends(block)]
         self._leave_behind([block])
         end, self._offset = self._offset, None
@@ -115,7 +115,7 @@ class AvroCutter:
             for _ in range(block.rows):
                 fastavro.schemaless_reader(stream, schema, None, handle_unicode_errors="replace")
                 ends.append(stream.tell())
-        except Exception as error:  # whatever a decoder raises on foreign bytes means the same
+        except Exception as error:  # A decoder may raise anything on foreign bytes.
             number = self._blocks + 1
             raise Invalid(
                 f"{self._options.what}: Avro block {number} does not hold rows of the file's schema."

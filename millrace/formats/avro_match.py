@@ -1,4 +1,4 @@
-"""Can rows of a writer's Avro schema become rows of the table? Refuses by column name; nested types are left to the rows."""
+"""Whether rows of a writer's Avro schema can become rows of the table. Refuses by column; the judge checks nested types."""
 
 from typing import Any
 
@@ -44,14 +44,14 @@ def _refuse_unreadable(schema: dict[str, Any], names: set[str], where: str) -> N
                 held_type(field_type(field), field["name"])
     except Invalid as refused:
         raise Invalid(f"{where} cannot be read. {refused.message}", remedy=refused.remedy) from refused
-    except Exception as error:  # a schema can be wrong in as many ways as fastavro has exceptions
+    except Exception as error:  # fastavro raises many kinds of exceptions for a wrong schema.
         reason = str(error) or type(error).__name__
         remedy = "Write the file again with a valid schema."
         raise Invalid(f"{where} is not valid: {reason:.200}", remedy=remedy) from error
 
 
 def _resolvable(avro: Any, column: Column) -> bool:
-    """Whether some value of the written type can be one of the column's."""
+    """Whether at least one value of the written type is a value of the column's type."""
     if is_decimal(alone(avro)) and column.kind in ("bytes", "fixed") and column.logical is None:
         return False
     return any(

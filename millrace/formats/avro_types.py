@@ -1,6 +1,6 @@
 """An Avro writer's types: the schema to decode values as they stand in the file, and the Arrow type that holds them.
 
-Refuses, by column, what no column can be read from: unions of more than null and one type, and endless types."""
+Refuses types that no column can hold, by column: unions of more than null and one type, and types that contain themselves."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from millrace.model.stored_types import MAX_DEPTH, Avro
 _HELD = {
     "null": pa.null(),
     "boolean": pa.bool_(),
-    # As a long: what is too large for an int is then found in its cell.
+    # Read as a long, so that the judge finds a value too large for an int in its own cell.
     "int": pa.int64(),
     "long": pa.int64(),
     "float": pa.float32(),
@@ -36,7 +36,7 @@ _MOMENTS = {
 
 
 def without_logical_types(avro: Avro) -> Avro:
-    """The same encoding, but no decoder can stumble over a value that its logical type does not have."""
+    """The same encoding without logical types, so that no decoder fails on a value outside of one."""
     if isinstance(avro, list):
         return [without_logical_types(branch) for branch in avro]
     if not isinstance(avro, dict):
@@ -48,14 +48,14 @@ def without_logical_types(avro: Avro) -> Avro:
 
 
 def field_type(field: dict[str, Any]) -> Avro:
-    """A field's type; a logical type may stand inside it or beside it."""
+    """A field's type. Its logical type may be inside the type or beside it."""
     avro, logical = field["type"], {key: field[key] for key in ("logicalType", "precision", "scale") if key in field}
     inner = alone(avro)
     return {"type": inner, **logical} if isinstance(inner, str) and "logicalType" in logical else avro
 
 
 def alone(avro: Avro) -> Avro:
-    """A type without needless wrapping and without null beside it, where that leaves one."""
+    """A type without needless wrapping, and without null if only one other type is left."""
     while True:
         if isinstance(avro, dict) and isinstance(avro.get("type"), (dict, list)):
             avro = avro["type"]
@@ -70,7 +70,7 @@ def kind_and_logical(avro: Avro) -> tuple[str, str | None]:
 
 
 def fields_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The fields of a record's schema, every named type in the place where it is used."""
+    """The fields of a record's schema. Each named type is written out where it is used."""
     expanded: Any = expand_schema(schema)
     fields: list[dict[str, Any]] = expanded["fields"]
     return fields
@@ -82,7 +82,7 @@ def is_decimal(avro: Avro) -> bool:
 
 
 def held_type(avro: Avro, where: str, depth: int = 0) -> pa.DataType:
-    """Arrow's type for the values of a type; decimals are held as text, so that none is too long."""
+    """The Arrow type for values of an Avro type. Decimals are held as text, so that none is too long."""
     avro = alone(avro)
     if depth > MAX_DEPTH:
         raise Invalid(f"Column {where!r} is nested deeper than {MAX_DEPTH} levels.")

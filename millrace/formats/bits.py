@@ -1,4 +1,4 @@
-"""Sets of positions in a text as bits, 64 octets to a word: what the CSV rule needs of them, at memory speed."""
+"""Sets of positions in a text as bits, one word per 64 octets: the operations that the CSV rule needs, at memory speed."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ def where(mask: NDArray[np.bool_]) -> Bits:
 
 
 def following(bits: Bits, *, start: bool = False) -> Bits:
-    """The positions right behind those given; the text's first position too if `start`."""
+    """The positions right behind the given ones, and the text's first position if `start`."""
     shifted = bits << _ONE
     shifted[1:] |= bits[:-1] >> _TOP
     if start and len(shifted):
@@ -29,14 +29,14 @@ def following(bits: Bits, *, start: bool = False) -> Bits:
 
 
 def preceding(bits: Bits) -> Bits:
-    """The positions right before those given."""
+    """The positions right before the given ones."""
     shifted = bits >> _ONE
     shifted[:-1] |= bits[1:] << _TOP
     return shifted
 
 
 def odd_so_far(bits: Bits) -> Bits:
-    """The positions up to which, themselves included, an odd number of those given lies."""
+    """The positions where the count of given positions so far, the position included, is odd."""
     parity = bits.copy()
     for shift in (1, 2, 4, 8, 16, 32):
         parity ^= parity << np.uint64(shift)
@@ -46,7 +46,7 @@ def odd_so_far(bits: Bits) -> Bits:
 
 
 def before(bits: Bits, limit: int) -> Bits:
-    """Those of the positions that are smaller than the limit."""
+    """The positions that are smaller than the limit."""
     whole, rest = divmod(limit, 64)
     kept = bits[: whole + (rest > 0)]
     if rest and len(kept) > whole:

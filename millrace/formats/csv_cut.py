@@ -1,4 +1,4 @@
-"""CSV (RFC 4180) into pieces: the row rule and the header. Refuses a header that does not suit the table."""
+"""Cuts CSV (RFC 4180) into pieces: the row rule and the header. Refuses a header that does not suit the table."""
 
 from dataclasses import dataclass
 
@@ -42,7 +42,7 @@ class CsvRows:
 
 
 def _tally(found: LineEnds, at: int | None) -> RowTally | None:
-    """What lies up to the line end whose last octet is at the position."""
+    """Rows and lines up to the line end whose last octet is at the position."""
     if at is None:
         return None
     ends = found.opens & found.unquoted

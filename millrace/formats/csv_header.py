@@ -27,7 +27,7 @@ def read_header(
     except UnicodeDecodeError as error:
         raise Invalid(f"{where} is not UTF-8.", remedy="Declare the file's encoding.") from error
     limit = MAX_COLUMNS + len(definition.columns)
-    # Delimiters inside quotes count too: a header of names has few of them.
+    # This counts delimiters inside quotes too. A header of names has few of them.
     if row.count(layout.delimiter.encode()) >= limit:
         remedy = "Check the delimiter setting, or send fewer columns."
         raise Invalid(f"{where} has more than {limit} columns.", remedy=remedy)
@@ -58,7 +58,7 @@ def _names_if_any(row: bytes, delimiter: str, quote: str) -> list[str]:
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
-    """Unknown columns may share a name; in the layout every column has its own."""
+    """Names for the layout, where each column needs its own. Unknown columns of a file may share a name."""
     first = set(np.unique(names, return_index=True)[1].tolist())
     return tuple(name if at in first else f"{name}#{at + 1}" for at, name in enumerate(names))
 

@@ -1,7 +1,7 @@
-"""Where the rows of a CSV text lie, by pyarrow's quote rule: bytes in, positions out. Refuses nothing.
+"""Where the rows of a CSV text are, by pyarrow's quote rule: bytes in, positions out. Refuses nothing.
 
-A quote opens only at the start of a field; inside quotes a doubled quote is text and a lone one ends the quoting;
-elsewhere quotes are text. Rows end at LF, CRLF or a lone CR outside quotes; blank lines are no rows."""
+A quote opens only at the start of a field. Inside quotes a doubled quote is text and a single quote ends the quoting.
+Elsewhere quotes are text. Rows end at LF, CRLF or a lone CR outside quotes. Blank lines are no rows."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ LF, CR = 10, 13
 
 @dataclass(frozen=True, slots=True)
 class RowSpans:
-    """For each row: where it starts, where it ends (before its line end), and how many line ends lie before it."""
+    """For each row: its start, its end (before the line end), and the number of line ends before it."""
 
     starts: Positions
     ends: Positions
@@ -27,9 +27,9 @@ class RowSpans:
 
 @dataclass(frozen=True, slots=True)
 class LineEnds:
-    """The first octet of every line end, the last one of every line end, and the octets outside quotes.
+    """The first octet of each line end, the last octet of each line end, and the octets outside quotes.
 
-    `unquoted` is to be trusted at line ends only."""
+    `unquoted` is correct at line ends only."""
 
     opens: Bits
     closes: Bits
@@ -69,11 +69,11 @@ def _unquoted(body: bytes, octets: Octets, breaks: Bits, delimiter: str, quote: 
 
 
 def _unquoted_breaks(octets: Octets, breaks: Positions, delimiter: int, quote: int) -> Bits:
-    """The line ends outside quotes, in a text with quotes in the middle of fields, where parity alone does not tell.
+    """The line ends outside quotes, for a text with quotes in the middle of fields, where counting quotes is not enough.
 
-    Only runs of adjacent quotes with an odd length matter. At the start of a field such a run toggles the quoting;
-    anywhere else it ends it: inside quotes it closes, outside it is text. So behind a run, what counts is the parity of
-    the toggles since the last such end."""
+    Only runs of adjacent quotes with an odd length matter. At the start of a field such a run toggles the quoting.
+    Anywhere else it ends the quoting: inside quotes it closes them, outside it is text. So the state behind a run is the
+    parity of the toggles since the last run that ended the quoting."""
     firsts, toggles = quote_runs(octets, delimiter, quote)
     tally: Positions = np.cumsum(toggles)
     since_end = tally - np.maximum.accumulate(np.where(toggles, 0, tally))
@@ -84,14 +84,14 @@ def _unquoted_breaks(octets: Octets, breaks: Positions, delimiter: int, quote: i
 
 
 def quote_runs(octets: Octets, delimiter: int, quote: int) -> tuple[Positions, NDArray[np.bool_]]:
-    """Where each run of quotes that matters begins, and whether it is at the start of a field."""
+    """The start of each run of quotes with an odd length, and whether it is at the start of a field."""
     firsts = _odd_runs(np.flatnonzero(octets == quote))
     earlier = octets[firsts - 1]
     return firsts, (earlier == delimiter) | (earlier == LF) | (earlier == CR) | (firsts == 0)
 
 
 def _odd_runs(quotes: Positions) -> Positions:
-    """The first position of every run of adjacent positions whose length is odd."""
+    """The first position of each run of adjacent positions with an odd length."""
     opens = np.ones(len(quotes), np.bool_)
     opens[1:] = np.diff(quotes) != 1
     heads = np.flatnonzero(opens)

@@ -1,4 +1,4 @@
-"""Opens the right cutter for an upload: a definition and what the uploader says in, a cutter out."""
+"""Opens the right cutter for an upload: a definition and the uploader's options in, a cutter out."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,9 @@ def open_cutter(
     name = options.file_type or definition.table.file_type
     found = format_named(name)
     if found is None:
-        raise Invalid(f"{options.what} is said to be {name!r}.", remedy=f"Known types: {', '.join(file_types())}.")
+        raise Invalid(
+            f"{options.what} has the unknown type {name!r}.", remedy=f"Known types: {', '.join(file_types())}."
+        )
     dialect = _dialect(definition.table.csv, options)
     stages = [] if resume else _stages(found, dialect, options)
     if options.max_plain_bytes is not None:
@@ -53,9 +55,9 @@ def _dialect(declared: CsvDialect, options: UploadOptions) -> CsvDialect:
     dialect = replace(declared, **{name: value for name, value in given.items() if value is not None})
     for name, value in (("delimiter", dialect.delimiter), ("quote", dialect.quote)):
         if len(value) != 1 or not value.isascii() or value in "\r\n":
-            raise Invalid(f"The {name} is said to be {value!r:.40}.", remedy="Give one ASCII character.")
+            raise Invalid(f"The {name} is {value!r:.40}.", remedy="Give one ASCII character.")
     if dialect.delimiter == dialect.quote:
         raise Invalid(f"Delimiter and quote are both {dialect.quote!r}.", remedy="Give different ones.")
     if dialect.encoding not in ENCODINGS:
-        raise Invalid(f"The encoding is said to be {dialect.encoding!r:.40}.", remedy=f"Known: {', '.join(ENCODINGS)}.")
+        raise Invalid(f"The encoding is {dialect.encoding!r:.40}.", remedy=f"Known: {', '.join(ENCODINGS)}.")
     return dialect

@@ -1,6 +1,6 @@
 """gzip (many members) and zstd (many frames) in, plain bytes out, in bounded steps. Refuses garbage and bombs.
 
-A bomb is what has grown past 64 MiB at over 500 times its size; a zstd window may have 8 MiB, as RFC 8878 advises."""
+A bomb grows past 64 MiB and to over 500 times its size. A zstd window may have 8 MiB, as RFC 8878 advises."""
 
 import zlib
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ _MIB = 1 << 20
 _SNIFFED = 4
 _OUT_STEP = 1 << 20
 _ZSTD_WINDOW = 8 << 20
-# 512 octets of zstd hold at most 16 MiB, as a block needs 4 and gives 128 KiB; its decoder has no limit of its own.
+# 512 octets of zstd give at most 16 MiB: a block needs 4 octets and gives 128 KiB. The decoder has no limit of its own.
 _IN_STEP = {"gzip": 16 << 10, "zstd": 512}
 
 
 class BrokenOff(Exception):
-    """The stream ended before its own end mark. Never leaves this package."""
+    """The stream ended before its end mark. `pipeline.py` and `infer/sampling.py` turn it into a refusal."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -30,11 +30,11 @@ class BrokenOff(Exception):
 
 
 class Decompress:
-    """A stage that lets plain bytes pass: `kind` None means to look at the first bytes."""
+    """A stage that decompresses. `kind` None: the first bytes decide, and plain bytes pass unchanged."""
 
     def __init__(self, kind: str | None, what: str) -> None:
         if kind not in (None, *_IN_STEP):
-            raise Invalid(f"{what} is said to be compressed with {kind!r}.", remedy=f"Known: {', '.join(_IN_STEP)}.")
+            raise Invalid(f"{what} has the unknown compression {kind!r}.", remedy=f"Known: {', '.join(_IN_STEP)}.")
         self._kind = kind
         self._what = what
         self._head = b""
@@ -79,7 +79,7 @@ class Decompress:
                 rest = self._end_member()
 
     def _between_members(self, rest: bytes) -> bytes:
-        """Tapes and some writers pad with zeros; gzip's own tools pass over them."""
+        """Skips zeros behind the stream, as gzip's own tools do. Tapes and some writers pad with them."""
         return rest.lstrip(b"\0") if self._member is None and self._kind == "gzip" and self._written else rest
 
     def _inflate_step(self, rest: bytes) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""JSON Lines into pieces: the row rule, and a look at the start. Refuses a JSON array or one object over many lines."""
+"""Cuts JSON Lines into pieces: the row rule, and a check of the start. Refuses a JSON array or an object over many lines."""
 
 import numpy as np
 

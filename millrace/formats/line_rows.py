@@ -1,4 +1,4 @@
-"""Where the rows of a JSON Lines text lie: bytes in, positions out. Lines of white space only are no rows."""
+"""Where the rows of a JSON Lines text are: bytes in, positions out. Lines of white space only are no rows."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Do the columns of a file suit the table? Names in; which column each belongs to out, or a refusal by name."""
+"""Whether the columns of a file suit the table: names in, the column of each name out, or a refusal by name."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ NAMED_AT_MOST = 10
 
 
 def readable_columns(definition: Definition, *, deletes: bool = False) -> tuple[Column, ...]:
-    """The columns that a file may bring: all but Millrace's own, or only the key where its rows delete."""
+    """The columns that a file may contain: all but Millrace's own, or the key alone if its rows delete."""
     keys = definition.table.primary_key
     if deletes and keys:
         by_name = {column.name: column for column in definition.columns}
@@ -21,14 +21,14 @@ def readable_columns(definition: Definition, *, deletes: bool = False) -> tuple[
 
 
 def unknown(names: Iterable[str], columns: Sequence[Column]) -> list[str]:
-    """The names that belong to no column and are not the mark of deleted rows, each once."""
+    """The names, each once, that belong to no column and are not the column that marks deleted rows."""
     given = list(dict.fromkeys(names))
     known = {*assigned(given, columns).values(), DELETED_COLUMN}
     return [name for name in given if name not in known]
 
 
 def missing(names: Iterable[str], definition: Definition, *, deletes: bool = False) -> list[str]:
-    """The columns that rows cannot do without and that are not there."""
+    """The required columns that are not among the names."""
     columns, keys = readable_columns(definition, deletes=deletes), definition.table.primary_key
     there = assigned(names, columns)
     return [
@@ -41,7 +41,7 @@ def missing(names: Iterable[str], definition: Definition, *, deletes: bool = Fal
 def refuse_mismatch(
     names: Sequence[str], definition: Definition, where: str, *, deletes: bool = False, hint: str = ""
 ) -> None:
-    """`where` begins the messages: 'The header of …'; `hint` is added to the remedy."""
+    """`where` is the start of each message ('The header of …'). `hint` is added to the remedy."""
     columns = readable_columns(definition, deletes=deletes)
     policy = "ignore" if deletes else definition.table.unknown_fields
     known = {*assigned(names, columns).values(), DELETED_COLUMN}
@@ -55,7 +55,7 @@ def refuse_mismatch(
 
 
 def listed(names: Iterable[str]) -> str:
-    """The first few names and how many more there are."""
+    """The first few names and the number of the others."""
     every = list(names)
     shown = ", ".join(f"{name!r:.80}" for name in every[:NAMED_AT_MOST])
     return shown if len(every) <= NAMED_AT_MOST else f"{shown} and {len(every) - NAMED_AT_MOST} more"

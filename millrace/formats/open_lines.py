@@ -1,7 +1,7 @@
-"""Which lines of a CSV text hold a quote that nothing closes before the text ends: bytes in, the places of the lines out.
+"""The lines of a CSV text with a quote that never closes: bytes in, the places of the lines out.
 
-Such a line is given up and reading goes on behind it, as if outside quotes. Every step is a search in what was found in
-one pass, because a text can make many of them necessary."""
+Such a line becomes one rejected row, and reading continues behind it, outside quotes. A text can have many such lines, so
+each step only searches in the results of a single pass."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ Line = tuple[int, int]
 
 
 def open_lines(body: bytes, delimiter: str, quote: str, most: int) -> list[Line]:
-    """Start and end of each, at most so many; the text begins at the start of a row."""
+    """Start and end of each such line, at most `most` of them. The text begins at the start of a row."""
     if quote.encode() not in body:
         return []
     text = _Quoting(body, delimiter, quote)
@@ -27,7 +27,7 @@ def open_lines(body: bytes, delimiter: str, quote: str, most: int) -> list[Line]
 
 
 class _Quoting:
-    """Answers for any place where reading begins. See csv_rows: a run of quotes either toggles the quoting or ends it."""
+    """Finds the quoting state for any start. See csv_rows: a run of quotes either toggles the quoting or ends it."""
 
     def __init__(self, body: bytes, delimiter: str, quote: str) -> None:
         self._size = len(body)
@@ -38,7 +38,7 @@ class _Quoting:
         self._toggled_at_enders = self._count(self._enders)
         counts = self._count(self._breaks)
         self._by_parity = [self._breaks[counts & 1 == parity] for parity in (0, 1)]
-        # Behind an ender it does not matter where reading began.
+        # Behind a run that ends the quoting, the state does not depend on the start.
         ender = np.searchsorted(self._enders, self._breaks) - 1
         since = counts - np.append(self._toggled_at_enders, 0)[ender]
         self._settled = self._breaks[(ender >= 0) & (since & 1 == 0)]
@@ -49,7 +49,7 @@ class _Quoting:
         return bool((self._toggled[-1] - before) & 1)
 
     def behind_last_row(self, start: int) -> int:
-        """Behind the last line end outside quotes, if reading begins at `start`."""
+        """The position behind the last line end outside quotes, if reading begins at `start`."""
         place = int(np.searchsorted(self._enders, start))
         ender = int(self._enders[place]) if place < len(self._enders) else self._size
         if len(self._settled) and self._settled[-1] > ender:

@@ -1,6 +1,6 @@
-"""Parquet files into pieces: spooled to disk as they arrive, read as Arrow batches at the end, each piece an IPC stream.
+"""Cuts Parquet files: spooled to disk while they arrive, read as Arrow batches at the end. A piece is an IPC stream.
 
-Refuses what is not Parquet, and columns that do not suit the table, by name and type."""
+Refuses a file that is not Parquet, and columns that do not suit the table, by name and type."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid, TooLarge, Unavailable
 from millrace.model.fields import assigned, field_of
 
-# Dictionary pages let every row of a batch repeat one long value: small batches bound that, and are joined again.
+# With dictionary pages each row of a batch may repeat one long value. Small batches bound the memory; they are joined later.
 _BATCH_ROWS = 1024
 _READ_BUFFER = 1 << 20
 
@@ -56,7 +56,7 @@ class ParquetCutter:
             self.close()
 
     def drain(self) -> Iterator[Cut]:
-        """Nothing can be read of a Parquet file before its end."""
+        """Gives nothing: a Parquet file can only be read when all of it has arrived."""
         yield from ()
 
     def resume_point(self) -> ResumePoint | None:
@@ -154,12 +154,12 @@ def _shown(batch: pa.RecordBatch) -> Any:
     try:
         return batch.to_pylist()[0]
     except (ValueError, OverflowError):
-        # Python's calendar ends with the year 9999 and its text is UTF-8; Arrow's need not be.
+        # Arrow may hold years after 9999 and text that is not UTF-8. Python cannot.
         return {name: column.to_string() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without dictionaries, which every piece would have to repeat."""
+    """The batch without dictionaries: each piece would have to repeat them."""
     columns = [
         column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in batch.columns
     ]

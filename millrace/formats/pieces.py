@@ -1,4 +1,4 @@
-"""What cutting is about: the pieces of an upload, how an upload is described, and what every cutter can do."""
+"""The values of cutting: the pieces of an upload, the uploader's options, and the protocol of all cutters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ ResumePoint = dict[str, Any]
 class Cut:
     """A row-aligned piece of an upload that can be read without its neighbours.
 
-    `encoding` is csv, jsonl, avro, arrow or oversize. Rows and lines count from 1; without lines `first_line` is 0.
-    `source_end` is the offset in the uploaded bytes right behind the piece, None if no upload can be resumed there."""
+    `encoding` is a format's chunk encoding, or oversize. Rows and lines count from 1; `first_line` is 0 for formats without
+    lines. `source_end` is the offset in the uploaded bytes right behind the piece; None: no upload can be resumed there."""
 
     body: bytes
     encoding: str
@@ -30,9 +30,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class UploadOptions:
-    """What the uploader says about one file; None means: as the table declares it. `file_name` serves messages only.
+    """The uploader's options for one file. None: the table's declaration decides. `file_name` is used in messages only.
 
-    With `deletes` its rows are keys to delete, and columns beside the key are neither needed nor looked at."""
+    With `deletes` the rows are keys to delete, and other columns are ignored."""
 
     file_type: str | None = None
     compression: str | None = None
@@ -47,13 +47,13 @@ class UploadOptions:
 
     @property
     def what(self) -> str:
-        """How messages call the upload."""
+        """The upload's name in messages."""
         return f"The file {self.file_name!r:.120}" if self.file_name else "The file"
 
 
 @dataclass(frozen=True, slots=True)
 class PieceLimits:
-    """How long a piece should be at most, how long a single row may be, and what is kept of a longer one."""
+    """The greatest size of a piece, the greatest size of a row, and how much is kept of a longer row."""
 
     piece_bytes: int = CHUNK_BYTES
     row_bytes: int = MAX_ROW_BYTES
@@ -67,7 +67,7 @@ class PieceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a format's cutter is opened with. `dialect` is the table's, changed by what the uploader says."""
+    """What a format's cutter is opened with. `dialect` is the table's, changed by the uploader's options."""
 
     definition: Definition
     options: UploadOptions
@@ -78,22 +78,22 @@ class Opening:
 
 
 class Cutter(Protocol):
-    """Cuts one upload, at points that depend on its bytes alone. Each iterator must be used up before the next call."""
+    """Cuts one upload, at points that depend on its bytes alone. Each iterator must be exhausted before the next call."""
 
     def feed(self, piece: bytes) -> Iterator[Cut]:
         """The pieces completed by these bytes."""
         ...
 
     def finish(self) -> Iterator[Cut]:
-        """The rest. An upload without rows ends in one piece with none."""
+        """The last pieces. An upload without rows gives one piece without rows."""
         ...
 
     def drain(self) -> Iterator[Cut]:
-        """What is complete of the rest, when it is known that the upload broke off."""
+        """The complete rows that are left, after the upload broke off."""
         ...
 
     def resume_point(self) -> ResumePoint | None:
-        """The state behind the last piece, as JSON values; feed a cutter opened with it from its `offset` on."""
+        """The state behind the last piece, as JSON values. A cutter opened with it continues at its `offset`."""
         ...
 
     def rows_cut(self) -> int:
@@ -101,5 +101,5 @@ class Cutter(Protocol):
         ...
 
     def close(self) -> None:
-        """Gives back what is held outside memory. May be called at any time, more than once."""
+        """Releases files on disk. May be called at any time, more than once."""
         ...

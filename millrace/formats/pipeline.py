@@ -1,4 +1,4 @@
-"""A cutter behind stages that turn uploaded bytes into plain ones: bytes in, pieces out. Refuses too many bytes."""
+"""A cutter behind stages that decode the uploaded bytes: bytes in, pieces out. Refuses too many bytes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from millrace.model.errors import Invalid, MillraceError, TooLarge
 class Stage(Protocol):
     @property
     def transparent(self) -> bool:
-        """Whether the bytes pass unchanged, so that an offset behind the stage is one before it."""
+        """Whether the bytes pass unchanged. Then an offset behind the stage is also an offset before it."""
         ...
 
     def feed(self, piece: bytes) -> Iterator[bytes]: ...
@@ -21,7 +21,7 @@ class Stage(Protocol):
 
 
 class Meter:
-    """A stage that lets so many bytes pass."""
+    """A stage that refuses more than `limit` bytes."""
 
     transparent = True
 
@@ -44,7 +44,7 @@ class Meter:
 
 
 class Pipeline:
-    """Leads every piece through the stages in their order, and what leaves the last one to the cutter."""
+    """Passes each piece through the stages in order, and the result to the cutter."""
 
     def __init__(self, stages: Sequence[Stage], cutter: Cutter, what: str) -> None:
         self._stages = stages
@@ -62,11 +62,13 @@ class Pipeline:
             yield from cuts
         except (MillraceError, OSError, MemoryError):
             raise
-        except Exception as error:  # whatever else a reader raises on foreign bytes, it would raise again
-            told = f"{type(error).__name__}: {error}"
+        except (
+            Exception
+        ) as error:  # A reader may raise anything on foreign bytes. A second attempt would raise it again.
+            reason = f"{type(error).__name__}: {error}"
             raise Invalid(
-                f"{self._what} cannot be read after {self._cutter.rows_cut()} rows: {told}"[:400],
-                remedy="Is it whole, and of the type that was said?",
+                f"{self._what} cannot be read after {self._cutter.rows_cut()} rows: {reason}"[:400],
+                remedy="Is it whole, and is its type the one that was named?",
             ) from error
 
     def _finish(self) -> Iterator[Cut]:

@@ -1,5 +1,5 @@
-"""Bytes kept on disk until all of them are there, then read from anywhere. Sealed by a key that only this process has, and
-only while it has it: what a crash leaves behind is noise."""
+"""Keeps bytes on disk until all have arrived, then reads them from any position. The key that seals them is in this process
+alone: after a crash nobody can read the file."""
 
 import io
 import tempfile
@@ -12,7 +12,7 @@ _TAG_BYTES = 16
 
 
 class Spool(io.RawIOBase):
-    """Written once from its start, then read."""
+    """A file that is written once from its start, and then read."""
 
     def __init__(self, folder: Path | None) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Spool(io.RawIOBase):
             left = left[self._file.write(left) :]
 
     def whole(self) -> "Spool":
-        """All of it was written."""
+        """Ends the writing; from now on the spool is read."""
         if self._unsealed:
             self._keep(bytes(self._unsealed))
             self._unsealed.clear()
@@ -84,5 +84,5 @@ class Spool(io.RawIOBase):
 
 
 def _nonce(number: int) -> bytes:
-    """The key is new for each spool, and each segment is sealed once."""
+    """A number is a safe nonce: each spool has a new key, and each segment is sealed once."""
     return number.to_bytes(12, "big")

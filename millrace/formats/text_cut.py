@@ -1,6 +1,6 @@
-"""Cuts text at row ends while it arrives: bytes and a row rule in, pieces out. A row over the limit is cut off.
+"""Cuts text at row ends while it arrives: bytes and a row rule in, pieces out. A row over the limit is cut short.
 
-At most one row limit and one step of bytes are held; no octet is looked at more than a few times."""
+The cutter holds at most one row limit and one step of bytes, and looks at each octet a few times at most."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from millrace.model.chunk import Oversize, TextLayout
 from millrace.model.errors import Invalid
 
 STEP_BYTES = 256 << 10
-# Each costs a scan of the longest allowed row and makes little way: a crafted file would take quadratic time.
+# Each unclosed quote costs a scan of the longest allowed row: without a limit a crafted file would take quadratic time.
 MAX_UNCLOSED = 1000
 _BOM = b"\xef\xbb\xbf"
 
@@ -26,7 +26,7 @@ class RowTally:
 
 
 class RowRule(Protocol):
-    """Where rows end. A window begins at the start of a row and shows one octet behind the limit, if there is one."""
+    """Says where rows end. A window begins at the start of a row and includes one octet behind the limit, if there is one."""
 
     @property
     def encoding(self) -> str: ...
@@ -40,20 +40,20 @@ class RowRule(Protocol):
         ...
 
     def all_rows(self, body: bytes) -> RowTally:
-        """Everything; the last row needs no line end."""
+        """All rows. The last row needs no line end."""
         ...
 
     def first_line(self, window: bytes) -> int | None:
-        """Behind the first line end, whether it ends a row or not."""
+        """The position behind the first line end, whether it ends a row or not."""
         ...
 
     def open_lines(self, body: bytes, most: int) -> list[tuple[int, int]]:
-        """Start and end of the first lines whose row has no end in the text; reading goes on behind each."""
+        """Start and end of the first lines whose row never ends in the text. Reading continues behind each."""
         ...
 
 
 class TextCutter:
-    """`read_head` is given the first row with its line number: what it returns is the layout of the others."""
+    """`read_head` gets the first row and its line number, and returns the layout of the other rows."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class TextCutter:
         self._buffer = bytearray()
         self._wanted = self._limits.piece_bytes
         self._long_row: bytes | None = None
-        # Known at the end of the text only: offsets of the lines in which a quote is left open, the next one last.
+        # The lines with a quote that never closes, as offsets, the next line last. Known only at the end of the text.
         self._open_lines: list[tuple[int, int]] | None = None
         self._offset, self._row, self._line, self._unclosed = 0, 1, 1, 0
         self._yielded = self._started = resume is not None
@@ -158,7 +158,7 @@ class TextCutter:
         return self._rule.all_rows(window) if tally is None and last and size <= self._wanted else tally
 
     def _blank_lines(self, window: bytes) -> RowTally:
-        """All those before the header at once: one by one, each would cost a scan of the window."""
+        """Takes all blank lines before the header at once: one by one, each would cost a scan of the window."""
         size = len(window) - len(window.lstrip(b"\r\n"))
         if 1 < size == len(window) and window.endswith(b"\r"):
             size -= 1
@@ -180,7 +180,7 @@ class TextCutter:
         line = self._line
         self._line += tally.lines
         if body.startswith(_BOM) and self._layout:
-            # A CSV parser takes these octets away at the start of its input; behind a blank line they stay text.
+            # A CSV parser removes these octets at the start of its input. Behind a blank line they stay text.
             return self._cut(b"\n" + body, tally.rows, line - 1)
         return self._cut(body, tally.rows, line)
 
@@ -196,7 +196,7 @@ class TextCutter:
         return body
 
     def _break_long_row(self) -> Iterator[Cut]:
-        """The buffer holds more than a row may have, and no row end."""
+        """Called when the buffer holds more than the row limit and no row end."""
         if self._read_head is not None:
             raise Invalid(
                 f"The header in line {self._line} is longer than {self._limits.row_text}.",
@@ -222,7 +222,7 @@ class TextCutter:
         return self._cut(body, 1, self._line - 1, Oversize("unclosed_quote", message))
 
     def _skip_line(self, last: bool) -> bool:
-        """Drops what belongs to the long row; true when its end has been found."""
+        """Drops the rest of the long row. True when its end has been found."""
         end = self._rule.first_line(bytes(self._buffer))
         at_edge = end == len(self._buffer) and self._buffer.endswith(b"\r")
         if end is not None and (last or not at_edge):

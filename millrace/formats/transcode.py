@@ -1,4 +1,4 @@
-"""UTF-16 and Latin-1 in, UTF-8 out, piece by piece; UTF-8 passes as it is. Refuses what is not UTF-16."""
+"""UTF-16 and Latin-1 in, UTF-8 out, piece by piece; UTF-8 passes unchanged. Refuses bytes that are not UTF-16."""
 
 import codecs
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from millrace.model.errors import Invalid
 
 _MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-# Without a mark UTF-16 is read as what nearly every writer without a mark produces.
+# Nearly all writers that write no byte order mark write little-endian.
 _UNMARKED = {"utf-16": "utf-16-le"}
 _STEP = 256 << 10
 
 
 class Transcode:
-    """A stage that lets UTF-8 pass, valid or not. A UTF-16 byte order mark outweighs what was declared, save Latin-1."""
+    """A stage that makes UTF-8. UTF-8 passes, valid or not. A UTF-16 mark overrides the declared encoding, except Latin-1."""
 
     def __init__(self, encoding: str, what: str) -> None:
         self._encoding = encoding

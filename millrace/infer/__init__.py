@@ -1,1 +1,1 @@
-"""What-if: files in, what the judge would say of them out; files alone in, a table's declaration out. Nothing is imported."""
+"""What-if: a file and a table in, the judge's result out; or a file alone in, a proposed declaration out. Imports nothing."""

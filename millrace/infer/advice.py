@@ -1,4 +1,4 @@
-"""For each column that failed: the types that would take all its cells, the narrowest first, and what else would help."""
+"""Failed columns in, advice out: the types that would take all cells, the narrowest first, and what else would help."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _EMPTY = ("required", "primary_key")
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """`fits` is the declared type alone if the type is not what is wrong, and nothing if no type would do."""
+    """`fits` is the declared type alone if another type would not help, and empty if no type takes all cells."""
 
     column: str
     declared: str
@@ -51,19 +51,19 @@ def _written(avro: Avro) -> tuple[Avro, ...]:
 
 
 def _sentence(column: Column, fits: tuple[Avro, ...], rules: set[str], empty: int) -> str:
-    said = []
+    parts = []
     if not rules <= {*_EMPTY, "key_length"}:
         names = [shown_type(avro) for avro in fits]
         would = f"{_either(names)} would take every value" if names else "its values are of kinds that no type unites"
         more = "add the missing symbols, or " if column.kind == "enum" and names else ""
-        said.append(f"is declared {shown_type(column.avro)}; {more}{would}")
+        parts.append(f"is declared {shown_type(column.avro)}; {more}{would}")
     if "required" in rules:
-        said.append(f'has no value in {empty:,} rows: ["null", …] would allow it')
+        parts.append(f'has no value in {empty:,} rows: ["null", …] would allow it')
     if "primary_key" in rules:
-        said.append(f"is part of the primary key and has no value in {empty:,} rows")
+        parts.append(f"is part of the primary key and has no value in {empty:,} rows")
     if "key_length" in rules:
-        said.append("has values too long for a primary key")
-    return "; ".join(said)
+        parts.append("has values too long for a primary key")
+    return "; ".join(parts)
 
 
 def _either(names: list[str]) -> str:

@@ -1,6 +1,6 @@
-"""Starts a what-if in a process of its own: bytes in as they come, its answer out. It cannot slow or break its starter.
+"""Starts a what-if in a process of its own: bytes in as they come, its answer out. It cannot slow down or break its parent.
 
-Light to import: nothing that judges is loaded here."""
+This module is light to import: it does not load the judge."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from millrace.model.errors import REFUSAL_KINDS, Invalid, MillraceError, Unavail
 MOST_AT_ONCE = 2
 LONGEST_WAIT_SECONDS = 5.0
 WORK_SECONDS = 30.0
-# Starting, cutting what was spooled and one chunk beyond the bound, on a busy machine.
+# Time to start, to cut what was spooled, and to judge one chunk beyond the bound, on a busy machine.
 ANSWER_SECONDS = WORK_SECONDS + 60.0
 LIFETIME_SECONDS = 3600
 _KINDS: dict[str, type[MillraceError]] = {**REFUSAL_KINDS, Unavailable.code: Unavailable}
@@ -24,13 +24,13 @@ _slots = asyncio.Semaphore(MOST_AT_ONCE)
 
 
 class Apart:
-    """A what-if that is being fed."""
+    """A running what-if that receives bytes."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
 
     async def send(self, piece: bytes) -> bool:
-        """Whether more is wanted; waits while the process is busy with what it has."""
+        """Waits while the process is busy. Returns whether it wants more."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(piece)
@@ -40,18 +40,18 @@ class Apart:
         return True
 
     async def report(self) -> dict[str, Any]:
-        """What the process says when it has everything. Raises what it refused."""
+        """The report of the process after all bytes. Raises its refusal."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            said = await asyncio.wait_for(self._read_to_the_end(self._process.stdout), ANSWER_SECONDS)
+            output = await asyncio.wait_for(self._read_to_the_end(self._process.stdout), ANSWER_SECONDS)
         except TimeoutError:
-            said = b""
-        if not said.endswith(b"\n"):
+            output = b""
+        if not output.endswith(b"\n"):
             remedy = "Try fewer rows; an import judges such a chunk with care."
             raise Invalid("The process that judged the file ended, or took too long.", remedy=remedy, code="crashed")
-        answer: dict[str, Any] = json.loads(said)
+        answer: dict[str, Any] = json.loads(output)
         if "refusal" in answer:
             refusal = answer["refusal"]
             raise _KINDS.get(refusal["code"], Invalid)(
@@ -61,14 +61,14 @@ class Apart:
         return report
 
     async def _read_to_the_end(self, stdout: asyncio.StreamReader) -> bytes:
-        said = await stdout.read()
+        output = await stdout.read()
         await self._process.wait()
-        return said
+        return output
 
 
 @asynccontextmanager
 async def what_if(job: dict[str, Any]) -> AsyncIterator[Apart]:
-    """Kills the process in the end, whatever became of it."""
+    """Always kills the process at the end."""
     try:
         await asyncio.wait_for(_slots.acquire(), LONGEST_WAIT_SECONDS)
     except TimeoutError:
@@ -90,7 +90,7 @@ async def what_if(job: dict[str, Any]) -> AsyncIterator[Apart]:
 
 
 async def _start() -> Process:
-    # Nothing of our environment: it may hold secrets. Our import path instead of site packages starts faster.
+    # The environment may hold secrets: the process gets none of it. With our import path and without `site` it starts faster.
     environment = {
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         "LANG": "C.UTF-8",

@@ -1,4 +1,4 @@
-"""The Arrow type of a file's column in, the Avro type that keeps it out; None for what no table can hold."""
+"""The Arrow type of a file's column in, the Avro type that can hold its values out; None if no table can hold them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _UNSIGNED_LONG_DIGITS = 20
 
 
 def avro_of_arrow(kind: pa.DataType, name: str) -> Avro | None:
-    """`name` is for the named types inside: records and fixed."""
+    """`name` is used for the named types inside: records and fixed."""
     if pat.is_dictionary(kind):
         return avro_of_arrow(kind.value_type, name)
     if pat.is_nested(kind):

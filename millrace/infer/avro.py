@@ -1,4 +1,4 @@
-"""Avro types by short names: a name in, the Avro type out, and back to words that people read."""
+"""Avro types by short names: a name in, the Avro type out; and a type in, its name for people out."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _LOGICAL = {
 
 
 def avro_type(name: str) -> Avro:
-    """The Avro type a short name stands for: int, date, uuid …"""
+    """The Avro type of a short name: int, date, uuid …"""
     return {"type": _LOGICAL[name], "logicalType": name} if name in _LOGICAL else name
 
 
@@ -25,7 +25,7 @@ def decimal_type(precision: int, scale: int) -> Avro:
 
 
 def shown_type(avro: Avro) -> str:
-    """A type as people say it: int, decimal(21,0), timestamp-micros, array of string."""
+    """A type as text for people: int, decimal(21,0), timestamp-micros, array of string."""
     if isinstance(avro, list):
         return " or ".join(map(shown_type, avro))
     if not isinstance(avro, dict):

@@ -1,4 +1,4 @@
-"""An Avro container file in, the draft of its table out: the writer's own types; rows are looked at for the key alone."""
+"""An Avro container file in, the draft of its table out. Types are the writer's; rows are read to find the key only."""
 
 import io
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def _blocks(path: Path, reader: BlockReader) -> Iterator[Block]:
 
 
 def _spaced(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The first blocks, then some ever wider apart."""
+    """The first blocks, then blocks at growing distances."""
     rows = taken = 0
     stride = 1
     for number, block in enumerate(blocks):
@@ -88,7 +88,7 @@ def _column(field: dict[str, Any]) -> Column | None:
 
 
 def _is_foreign(avro: Avro) -> bool:
-    """Whether the decoder makes something of a value that the table's type is not: a local timestamp, say."""
+    """Whether the decoder turns a value into something that the table's type is not, such as a local timestamp."""
     if isinstance(avro, list):
         return any(map(_is_foreign, avro))
     if not isinstance(avro, dict):
@@ -106,7 +106,7 @@ def _arrays(columns: list[Column], header: ContainerHeader, block: Block) -> dic
     try:
         records = list(fastavro.reader(io.BytesIO(body)))
         return {column.name: _array([record[column.name] for record in records]) for column in columns}  # type: ignore[call-overload,index]
-    except Exception:  # whatever a decoder raises on a damaged block: then there is no key to be seen
+    except Exception:  # A decoder may raise anything on a damaged block. Then no key is found.
         return {}
 
 

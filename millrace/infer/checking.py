@@ -1,6 +1,6 @@
-"""A draft in, a draft that the judge agrees with out: the file is judged by it, and what fails is widened or left out.
+"""A draft in, a draft by which the file passes the judge out: columns that fail are widened or left out.
 
-What no declaration could mend, such as rows with too few cells, stays in the report."""
+Faults that no declaration could prevent, such as rows with too few cells, stay in the report."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """`rows` were judged, `reasons` are left. `is_whole`: it was the whole file."""
+    """`rows`: how many were judged. `reasons`: the remaining faults. `is_whole`: the whole file was judged."""
 
     draft: Draft
     rows: int
@@ -33,7 +33,7 @@ class Checked:
 
 def checked(path: Path, draft: Draft, most_bytes: int = CHECKED_BYTES) -> Checked:
     bounds = Bounds(bytes=most_bytes, seconds=CHECK_SECONDS)
-    # Most drafts pass at once: looking at every cell for what else would fit is left for those that do not.
+    # Most drafts pass at once. The expensive search for fitting types runs only for the others.
     trial = _tried(path, draft, bounds, advising=False)
     for _ in range(_ROUNDS):
         if not trial.tally.failed:
@@ -76,7 +76,7 @@ def _mended(path: Path, draft: Draft, trial: TrialRun) -> Draft:
 
 
 def _without_key(draft: Draft, reasons: list[ReasonCount]) -> Draft:
-    """What has no value in some row is no key, but may well be a column."""
+    """Drops the key. Its columns stay, nullable where a row has no value."""
     empty = {reason.column for reason in reasons if reason.rule == "primary_key"}
     columns = (replace(column, nullable=column.nullable or column.name in empty) for column in draft.columns)
     return replace(draft, columns=tuple(columns), key=())
@@ -94,7 +94,7 @@ def _widened(draft: Draft, advice: Advice) -> Draft:
 
 
 def _last_resort(draft: Draft, column: Column) -> Draft:
-    """The judge refuses cells that the type should take: text takes more, and bytes take anything."""
+    """For cells that the judge refuses although the type should take them: string takes more, and bytes take anything."""
     wider = {"string": "bytes", "bytes": None}
     avro = wider.get(column.kind if column.logical is None else "", "string")
     if avro is None or (draft.is_strict and avro == "string"):
@@ -103,7 +103,7 @@ def _last_resort(draft: Draft, column: Column) -> Draft:
 
 
 def _without_undecodable(path: Path, draft: Draft) -> Draft:
-    """A chunk that cannot be read at all does not say why: each column is tried alone."""
+    """Tries each column alone: a chunk that cannot be read does not tell which column is the cause."""
     for column in draft.columns:
         alone = replace(draft, columns=(column,), key=(), left_out={"": "only one is tried"})
         trial = _tried(path, alone, Bounds(rows=1))

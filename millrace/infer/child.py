@@ -1,6 +1,6 @@
-"""A what-if in a process of its own: a job and then a file, or chunks, on stdin; the report or a refusal on stdout.
+"""A what-if in a process of its own: a job and then a file or chunks on stdin, the report or a refusal on stdout.
 
-The job is one JSON line. A file follows as it is, chunks follow as records of raw-input, each behind its length."""
+The job is one JSON line. A file follows unchanged. Chunks follow as records of raw-input, each after its length."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def main() -> None:
     given, out = sys.stdin.buffer, sys.stdout.buffer
     job = json.loads(given.readline())
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    # Should the parent end without killing us; the parent waits for slow senders, so it has the last word on time.
+    # In case the parent ends without killing us. The parent waits for slow senders, so it sets the real time limit.
     signal.alarm(int(job["lifetime_seconds"]))
     os.nice(10)
     out.write(json.dumps(_answer(job, given)).encode() + b"\n")

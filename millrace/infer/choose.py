@@ -1,11 +1,11 @@
-"""What a column's cells have shown in, the types that would take all of them out, the narrowest first."""
+"""The evidence of a column's cells in, the types that take all of them out, the narrowest first."""
 
 from millrace.infer.avro import MAX_PRECISION, avro_type, decimal_type
 from millrace.infer.digits import DOUBLE_DIGITS
 from millrace.infer.evidence import MOMENTS, Evidence
 from millrace.model.stored_types import Avro
 
-# So many digits survive the way into a float and back.
+# A float keeps this many digits exactly.
 FLOAT_DIGITS = 6
 
 _TRUE, _FALSE = frozenset({"true", "t", "yes", "y", "1"}), frozenset({"false", "f", "no", "n", "0"})
@@ -13,7 +13,7 @@ _SAID_IN_FULL = frozenset({"true", "false", "yes", "no"})
 
 
 def fitting(shown: Evidence) -> tuple[Avro, ...]:
-    """Nothing if the cells are of several kinds that no type unites, or if there are none."""
+    """Empty if no type takes all cells, or if there are no cells."""
     if not shown.cells:
         return ()
     found = [*_boolean(shown), *(() if shown.is_spelled else _numbers(shown))]
@@ -23,7 +23,7 @@ def fitting(shown: Evidence) -> tuple[Avro, ...]:
 
 
 def _boolean(shown: Evidence) -> list[Avro]:
-    """Digits alone are numbers; a single kind of letter may be anything."""
+    """Boolean, if the words prove it. Digits alone are numbers, and a single kind of letter may mean anything."""
     if "boolean" not in shown.fits or "long" in shown.fits:
         return []
     is_said = shown.words & _SAID_IN_FULL or (shown.words & _TRUE and shown.words & _FALSE)
@@ -37,10 +37,10 @@ def _numbers(shown: Evidence) -> list[Avro]:
     if "long" in fits:
         return ["int" if "int" in fits else "long"]
     if "decimal" in fits and not digits.fraction and "double" in fits:
-        # Whole numbers too long for long: as floating ones they would lose digits, unless they were such before.
+        # Whole numbers too large for long: a double would lose digits, unless the numbers were doubles before.
         return exact
     if "double" not in fits:
-        # JSON numbers and numeric strings side by side; strings alone stay strings.
+        # JSON numbers and numeric strings in one column. Strings alone stay strings.
         return [] if "string" in fits else exact
     floating = "float" if "float" in fits and digits.significant <= FLOAT_DIGITS and exact else "double"
     return [floating, *exact] if digits.significant <= DOUBLE_DIGITS else exact

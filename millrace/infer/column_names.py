@@ -1,4 +1,4 @@
-"""Names in a file in, names that a table may have out; and which of the file's columns can have none."""
+"""Names in a file in, valid names of a table out; and the columns whose names cannot be used."""
 
 import re
 from collections import Counter
@@ -12,7 +12,7 @@ _FIRST_PRINTABLE = 32
 
 
 def unusable(names: Sequence[str]) -> dict[str, str]:
-    """The names that no column can have as they stand, each with the reason."""
+    """The names that no column can have, each with the reason."""
     times, seen = Counter(names), set[str]()
     refused: dict[str, str] = {}
     for number, name in enumerate(names):

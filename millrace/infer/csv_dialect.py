@@ -1,6 +1,6 @@
-"""CSV text in, how it is written out: delimiter, quote and the text that stands for null.
+"""CSV text in, its dialect out: delimiter, quote and the text that stands for null.
 
-Every likely pair of delimiter and quote is tried with the judge's own parser: the one under which the rows agree wins."""
+Each likely pair of delimiter and quote is tried with the judge's own parser. The pair whose rows agree best wins."""
 
 import re
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ from millrace.validate.csv_cells import CsvCells, read_cells
 LOOKED_AT = 256 << 10
 NULL_TEXTS = ("", "NULL", "null", "\\N", "NA", "N/A", "n/a", "None", "nil", "-")
 _QUOTES = "\"'"
-# A quote or delimiter that the text does not have: every letter of it is then text.
+# Characters that the text does not contain serve as "no quote" or "no delimiter".
 _UNUSED = "\x1f\x1e\x1d\x1c\x02\x03\x04\x05"
 _DISAGREEMENT_COSTS = 8
 _RIVAL = 0.2
-# Where more rows disagree, the delimiter is none: then the whole line is one cell.
+# If a larger share of rows disagrees, it is no delimiter, and each line is one cell.
 _MOST_STRAYS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class CsvGuess:
-    """How rows are written, the cells of the first row, and how many of the looked-at rows have another number of cells."""
+    """A possible dialect, the cells of the first row, and how many rows (`strays`) have another number of cells."""
 
     delimiter: str
     quote: str
@@ -54,10 +54,10 @@ def written_as(text: bytes) -> CsvGuess:
     none = next((letter for letter in _UNUSED if letter.encode() not in text), _UNUSED[0])
     quotes = [quote for quote in _QUOTES if quote == '"' or quote.encode() in text] + [none]
     tried = [_tried(text, delimiter, quote) for quote in quotes for delimiter in DELIMITERS]
-    # The first of equals wins, so the order of quotes and delimiters is their rank.
+    # The first of equals wins, so quotes and delimiters are tried in the order of preference.
     best = max(tried, key=lambda each: each.quality)
     clean = [each for each in tried if each.is_clean and each.quality >= _RIVAL * best.quality]
-    # Where quotes explain away what looked like a few broken rows, they do so.
+    # Prefer a quote under which no row is broken.
     clean = clean or [each for each in tried if each.delimiter == best.delimiter and not each.strays]
     found = max(clean, key=lambda each: each.quality, default=best)
     if found.strays > _MOST_STRAYS * found.rows or (len(found.first_row) == 1 and found.strays):
@@ -71,7 +71,7 @@ def _strays(written: CsvGuess) -> int:
 
 
 def whole_lines(text: bytes, size: int = LOOKED_AT) -> bytes:
-    """The beginning of a text up to a line end; all of it if it is short."""
+    """The start of a text up to a line end; all of a short text."""
     if len(text) <= size:
         return text
     start = text[:size]
@@ -87,7 +87,7 @@ def _tried(text: bytes, delimiter: str, quote: str) -> CsvGuess:
 
 
 def _lopsided(text: bytes, delimiter: str, quote: str) -> int:
-    """How many quotes begin a cell and none ends it, where most do so: then they are inches or the like."""
+    """How many quotes begin a cell without ending one, if most do so: then they are no quotes but, for example, inches."""
     mark, edges = quote.encode(), (delimiter.encode(), b"\n", b"\r")
     opening = sum(text.count(edge + mark) for edge in edges) + text.startswith(mark)
     closing = sum(text.count(mark + edge) for edge in edges) + text.endswith(mark)
@@ -108,12 +108,12 @@ def first_cells(text: bytes, delimiter: str, quote: str) -> tuple[str, ...]:
 
 
 def layout_of(columns: int, delimiter: str, quote: str, null_text: str = "") -> TextLayout:
-    """Columns are named by their places."""
+    """A layout whose columns are named by position."""
     return TextLayout(tuple(map(str, range(columns))), delimiter, quote, null_text)
 
 
 def cells_of(text: bytes, layout: TextLayout, wanted: tuple[str, ...] | None = None) -> CsvCells | None:
-    """The cells of all columns, or of those wanted; None if the text is no CSV at all."""
+    """The cells of all columns, or of the wanted ones; None if the text is not CSV."""
     names = set(layout.columns if wanted is None else wanted)
     try:
         return read_cells(text, layout, names, clean=text.isascii() or is_utf8(text))
@@ -122,7 +122,7 @@ def cells_of(text: bytes, layout: TextLayout, wanted: tuple[str, ...] | None = N
 
 
 def _apostrophes(text: bytes, found: CsvGuess) -> CsvGuess:
-    """Apostrophes are the quotes where every cell of a column stands in them, or where they hold a cell of several lines."""
+    """Chooses the apostrophe as quote if it encloses all cells of a column, or a cell of several lines."""
     if found.quote != '"' or b"'" not in text:
         return found
     rival = _tried(text, found.delimiter, "'")
@@ -141,7 +141,7 @@ def _stand_in_apostrophes(cells: pa.Array) -> bool:
 
 
 def _span_lines_in_apostrophes(text: bytes, delimiter: str) -> bool:
-    """Whether a quoted cell holds a line end, and every apostrophe of the text belongs to a quoted cell."""
+    """Whether a quoted cell contains a line end, and all apostrophes of the text belong to quoted cells."""
     edges = rb"\r\n" + re.escape(delimiter.encode())
     quoted = re.compile(rb"(?<![^%b])'(?:[^']++|'')*+'(?![^%b])" % (edges, edges))
     spans_lines = any(b"\n" in cell or b"\r" in cell for cell in quoted.findall(text))
@@ -149,7 +149,7 @@ def _span_lines_in_apostrophes(text: bytes, delimiter: str) -> bool:
 
 
 def null_text_of(text: bytes, written: CsvGuess) -> str:
-    """The text under which most columns are more than text; `text` begins behind the header."""
+    """The null text with which the most columns have a type other than text. `text` begins behind the header."""
     text = whole_lines(text)
     present = [word for word in NULL_TEXTS if not word or word.encode() in text]
     return max(present, key=lambda word: _typed_columns(text, written, word))

@@ -28,7 +28,7 @@ def draft_csv(sample: FileSample, table: str) -> Looked:
     text = as_utf8(sample, encoding)
     written = written_as(_start(text.head))
     if encoding == UTF8 and not is_utf8(_first_row(text.head, written)):
-        # A table's columns cannot have such names, so the few broken letters are no damage.
+        # Names of columns must be UTF-8. So these bytes are not damage: the file has another encoding.
         encoding, text = LATIN1, as_utf8(sample, LATIN1)
         written = written_as(_start(text.head))
     if len(written.first_row) > MAX_COLUMNS:
@@ -45,7 +45,7 @@ def draft_csv(sample: FileSample, table: str) -> Looked:
 
 
 def _start(head: bytes) -> bytes:
-    """Blank lines at the start are no rows."""
+    """The text without blank lines at its start."""
     return head.lstrip(b"\r\n")
 
 
@@ -62,11 +62,11 @@ def _names(written: CsvGuess, header: bool) -> list[str]:
 
 
 def _bodies(head: bytes, text: FileSample, layout: TextLayout) -> list[bytes]:
-    """The sample in row-aligned bodies."""
+    """The sample in bodies of whole rows."""
     spans = row_spans(head, layout.delimiter, layout.quote)
     if not len(spans.starts):
         return []
-    # A head that is not the whole may end inside a row.
+    # A head that is not the whole file may end inside a row.
     end = len(head) if text.is_whole else int(spans.starts[-1])
     bounds, start = [], 0
     for at in spans.starts[1:].tolist():
@@ -78,7 +78,7 @@ def _bodies(head: bytes, text: FileSample, layout: TextLayout) -> list[bytes]:
 
 
 def _aligned(piece: bytes, layout: TextLayout) -> bytes:
-    """The whole rows of a piece that begins anywhere: outside quotes, or inside if its rows agree better then."""
+    """The whole rows of a piece that begins anywhere, read as if outside quotes; or inside, if its rows agree better so."""
     outside = _whole_rows(piece, layout)
     if layout.quote.encode() not in piece or not _strays(outside, layout):
         return outside

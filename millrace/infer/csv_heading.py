@@ -1,4 +1,4 @@
-"""Does the first row of a CSV file name its columns? Its cells and the rows behind it in, yes or no out."""
+"""Whether the first row of a CSV file is a header: its cells and the rows behind it in, yes or no out."""
 
 import re
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def _is_typed(found: tuple[Avro, ...]) -> bool:
 
 
 def _recur(names: Sequence[str], columns: Sequence[pa.Array]) -> bool:
-    """Whether a name comes again as a value of its own column."""
+    """Whether a name occurs again as a value in its own column."""
     return any(
         pc.any(pc.equal(column, pa.scalar(name.encode(), column.type))).as_py()
         for name, column in zip(names, columns, strict=False)

@@ -1,4 +1,4 @@
-"""Texts of numbers in, how many digits they take out: what decides between int, long, decimal, float and double."""
+"""Texts of numbers in, the number of their digits out. It decides between int, long, decimal, float and double."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 DOUBLE_DIGITS = 17
-"""So many digits a double needs to be told from every other: a number written with more was never one."""
+"""A double never needs more digits than this to be exact. A number with more digits was not written from a double."""
 
 _PLAIN = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)$"
 _ZERO, _NINE, _MINUS, _PLUS, _POINT, _FIRST_INK, _FIRST_LETTER = b"09-+.!A"
@@ -19,7 +19,7 @@ Octets = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """The most digits before and behind the point, and at least as many as any one number needs to be told exactly."""
+    """The most digits before and behind the point, and the most digits that a single number needs to be exact."""
 
     whole: int = 0
     fraction: int = 0
@@ -35,7 +35,7 @@ NO_DIGITS = Digits()
 
 
 def digits_of_texts(text: pa.Array) -> Digits | None:
-    """None if a text is no plain number: not one at all, or one with an exponent. `text` has no nulls."""
+    """None if a text is no number or has an exponent. `text` has no nulls."""
     lowest, highest = octet_range(text)
     if lowest >= _FIRST_INK and highest < _FIRST_LETTER:
         found = _counted(*_parts(text))
@@ -45,7 +45,7 @@ def digits_of_texts(text: pa.Array) -> Digits | None:
 
 
 def octet_range(cells: pa.Array) -> tuple[int, int]:
-    """The lowest and the highest octet of all cells; of none, something that is neither NUL nor beyond ASCII."""
+    """The lowest and the highest octet of all cells. Without cells: a plain ASCII octet."""
     letters, starts, ends = _parts(cells)
     used = letters[starts[0] : ends[-1]] if len(cells) else letters[:0]
     return (int(used.min()), int(used.max())) if used.size else (_FIRST_LETTER, _FIRST_LETTER)
@@ -57,7 +57,7 @@ def digits_of_integers(low: int, high: int) -> Digits:
 
 
 def is_spelled(text: pa.Array) -> bool:
-    """Whether a number is written with leading zeros or a plus, as codes and telephone numbers are: only text keeps them."""
+    """Whether a number has leading zeros or a plus, like codes and telephone numbers. Only text keeps these."""
     letters, starts, ends = _parts(text)
     first = _letter(letters, starts, ends)
     starts = starts + (first == _MINUS)
@@ -67,7 +67,7 @@ def is_spelled(text: pa.Array) -> bool:
 
 
 def _counted(letters: Octets, starts: Ints, ends: Ints) -> Digits | None:
-    """By the places of points alone; None if a text has two. Zeros at the end count as needed."""
+    """Counts digits from the positions of points alone; None if a text has two points. Zeros at the end count as needed."""
     points = np.flatnonzero(letters == _POINT)
     points = points[(points >= starts[0]) & (points < ends[-1])]
     owners = np.searchsorted(ends, points, side="right")
@@ -84,7 +84,7 @@ def _counted(letters: Octets, starts: Ints, ends: Ints) -> Digits | None:
 
 
 def _parsed(text: pa.Array) -> Digits | None:
-    """Exactly, text by text."""
+    """Counts digits exactly, text by text."""
     numbers = pl.Series(text).str.strip_chars(" \t")
     if not numbers.str.contains(_PLAIN).all():
         return None
@@ -92,7 +92,7 @@ def _parsed(text: pa.Array) -> Digits | None:
     whole = parts["field_0"].str.strip_chars_start("0").str.len_bytes()
     behind = parts["field_1"].fill_null("")
     exact = behind.str.strip_chars_end("0")
-    # Zeros right behind the point say nothing about how exact a number below one is.
+    # In numbers below one, zeros right behind the point need no precision.
     below_one = exact.str.strip_chars_start("0").str.len_bytes()
     needed = (whole + exact.str.len_bytes()).zip_with(whole > 0, below_one)
     return Digits(_most(whole), _most(behind.str.len_bytes()), _most(needed))
@@ -105,7 +105,7 @@ def _parts(text: pa.Array) -> tuple[Octets, Ints, Ints]:
 
 
 def _letter(letters: Octets, places: Ints, ends: Ints) -> Octets:
-    """The letter at each place, 0 where the text has ended before."""
+    """The letter at each position; 0 behind the end of the text."""
     inside = places < ends
     return np.where(inside, letters[np.where(inside, places, 0)] if len(letters) else 0, 0).astype(np.uint8)
 

@@ -1,4 +1,4 @@
-"""A declaration in the making: columns, dialect, key and what was left out; and the document it becomes."""
+"""A draft of a declaration: columns, dialect, key and the columns left out; and its document."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +16,7 @@ from millrace.model.table import CsvDialect, Definition, define
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """`left_out`: columns of the file that the table does without, each with the reason."""
+    """`left_out`: columns of the file that the table does not have, each with the reason."""
 
     table: str
     file_type: str
@@ -44,7 +44,7 @@ class Draft:
         return replace(self, columns=columns, key=() if changed.nullable and changed.name in self.key else self.key)
 
     def document(self) -> dict[str, Any]:
-        """As `millrace apply` takes it."""
+        """The document that `millrace apply` takes."""
         document: dict[str, Any] = {"table": self.table, "file_type": self.file_type}
         if self.csv is not None:
             names = ("header", "delimiter", "quote", "null_text", "encoding")
@@ -62,14 +62,14 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A draft and how many rows it is drawn from."""
+    """A draft, and the number of rows it is based on."""
 
     draft: Draft
     rows: int
 
 
 def with_key(draft: Draft, watch: KeyWatch) -> Draft:
-    """The draft with the primary key that its rows suggest; what is part of a key is never null."""
+    """The draft with the primary key that its rows suggest. Columns of a key are never null."""
     key = watch.likely(draft.table, [column for column in draft.columns if may_be_key(column.avro)])
     columns = (replace(column, nullable=column.nullable and column.name not in key) for column in draft.columns)
     return replace(draft, columns=tuple(columns), key=key)
@@ -80,8 +80,8 @@ def _declared(column: Column) -> Avro:
 
 
 def proposed(name: str, shown: Evidence) -> Column | None:
-    """The column that a sample's cells suggest; None if no type unites them. Text does not tell how exact numbers will be,
-    so none is declared float."""
+    """The column that a sample's cells suggest; None if no type takes all of them. It is never float: later numbers may need
+    more digits."""
     if not shown.cells:
         return column_of(name, "string", nullable=True)
     avro = next(iter(fitting(shown)), None)

@@ -1,4 +1,4 @@
-"""A sample's bytes in, its encoding out, as a table declares it; and its pieces as UTF-8."""
+"""A sample's bytes in, its encoding out, by the name that tables declare; and the sample as UTF-8."""
 
 import codecs
 
@@ -8,7 +8,7 @@ from millrace.infer.sampling import FileSample
 
 UTF8, LATIN1, UTF16 = "utf-8", "latin-1", "utf-16"
 _LOOKED_AT = 1 << 16
-# Of a text in UTF-16 at least so many of the octets on one side are NUL, and hardly any on the other.
+# In UTF-16 text at least this share of the even or of the odd octets is NUL, and nearly none of the others.
 _MANY, _FEW = 0.2, 0.02
 _LONGEST_LETTER = 4
 _BROKEN_SHARE = 0.01
@@ -30,7 +30,7 @@ def encoding_of(sample: FileSample) -> str:
 
 
 def as_utf8(sample: FileSample, encoding: str) -> FileSample:
-    """UTF-8 stays as it is, broken or not; letters cut in two at the edges of pieces are lost."""
+    """UTF-8 stays unchanged, valid or not. Characters that are split at the edges of pieces are lost."""
     if encoding == UTF8:
         return FileSample(_without_mark(sample.head), sample.pieces)
     precise = encoding
@@ -47,13 +47,13 @@ def _without_mark(text: bytes) -> bytes:
 
 
 def _is_mostly_utf8(sample: FileSample) -> bool:
-    """A few broken letters in a text that uses many are damage; otherwise it is another encoding."""
+    """Whether invalid bytes are damage: few of them among many valid characters. Otherwise it is another encoding."""
     broken = beyond = 0
     for part in (sample.head, *sample.pieces):
         if not part.isascii():
             text = part.decode(UTF8, "replace")
             beyond += len(text) - len(text.encode("ascii", "ignore"))
             broken += text.count("\ufffd") - part.count("\ufffd".encode())
-    # The edges of the pieces may cut letters in two.
+    # The edges of pieces may split characters.
     edges = 0 if sample.is_whole else 2 * _LONGEST_LETTER * len(sample.pieces)
     return broken <= beyond * _BROKEN_SHARE + edges

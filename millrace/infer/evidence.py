@@ -1,6 +1,6 @@
-"""What the cells of a column have shown: text in, the scalar types that take every one of them out; pieces add up.
+"""Evidence about a column: the text of cells in, the scalar types that take all of them out. Evidence of pieces is merged.
 
-A type takes a cell if the judge does: its own reader is asked, first about a few cells, then about all."""
+The judge's own reader decides whether a type takes a cell. It is asked about a few cells first, then about all."""
 
 from dataclasses import dataclass
 
@@ -27,8 +27,8 @@ _COLUMNS = {name: column_of("", avro_type(name)) for name in EVERY - {"decimal"}
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`cells` have a value, `nulls` have none. `fits`: the types that take all cells. `words`: the booleans seen, if all
-    cells are some. `is_spelled`: some number would lose leading zeros or a plus."""
+    """`cells`: how many have a value; `nulls`: how many have none. `fits`: the types that take all cells. `words`: the words
+    seen, if all are booleans. `is_spelled`: a number has leading zeros or a plus, which only text keeps."""
 
     cells: int = 0
     nulls: int = 0
@@ -52,7 +52,7 @@ NOTHING = Evidence()
 
 
 def bytes_evidence(cells: pa.Array, alive: frozenset[str] = EVERY) -> Evidence:
-    """Binary cells, which may be no text at all. Types that are not `alive` need not be tried."""
+    """Evidence of binary cells, which need not be text. Only types in `alive` are tried."""
     _, highest = octet_range(cells)
     text = cells.view(pa.string())
     try:
@@ -81,7 +81,7 @@ def text_evidence(cells: pa.Array, alive: frozenset[str] = EVERY) -> Evidence:
 
 
 def integer_evidence(low: int, high: int, cells: int) -> Evidence:
-    """Whole numbers that are numbers already, from the lowest to the highest."""
+    """Evidence of parsed whole numbers, given by the lowest and the highest."""
     fits = {"decimal", "double", "float"}
     fits |= {"long"} if _within(low, high, _INT_LIMIT << 32) else set()
     fits |= {"int"} if _within(low, high, _INT_LIMIT) else set()
@@ -89,20 +89,20 @@ def integer_evidence(low: int, high: int, cells: int) -> Evidence:
 
 
 def float_evidence(values: pa.Array) -> Evidence:
-    """Floating numbers that are numbers already."""
+    """Evidence of parsed floating-point numbers."""
     plain = digits_of_texts(values.cast(pa.string()))
     fits = {"double"} | ({"float"} if _is_narrow(values) else set()) | (set() if plain is None else {"decimal"})
-    # A floating number that happens to be whole is written without its point here.
+    # A floating-point number that is whole is written without a point here.
     return Evidence(len(values), 0, frozenset(fits), (plain or NO_DIGITS).merged(Digits(fraction=1)))
 
 
 def only(name: str, cells: int) -> Evidence:
-    """Cells of a type that is no other's."""
+    """Evidence of cells that have exactly one type."""
     return Evidence(cells, 0, frozenset({name}))
 
 
 def _numbers(text: pa.Array, alive: frozenset[str]) -> tuple[set[str], Digits, frozenset[str]]:
-    """The types of numbers that fit, the digits they take, and the words if the numbers may be booleans too."""
+    """The numeric types that fit, the digits they need, and the words if the numbers may also be booleans."""
     integers = _values("long", text) if "long" in alive else None
     if integers is not None:
         span = pc.min_max(integers).as_py()
@@ -118,7 +118,7 @@ def _numbers(text: pa.Array, alive: frozenset[str]) -> tuple[set[str], Digits, f
 
 
 def _values(name: str, text: pa.Array) -> pa.Array | None:
-    """The cells as the type, if the judge would take them all."""
+    """The cells as values of the type, if the judge takes all of them."""
     column = _COLUMNS[name]
     if len(text) > _GLANCE and typed_text(column, text.slice(0, _GLANCE))[1]:
         return None

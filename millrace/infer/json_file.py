@@ -1,4 +1,4 @@
-"""A sample of a JSON Lines file in, the draft of its table out, nested values and all."""
+"""A sample of a JSON Lines file in, the draft of its table out, with nested types."""
 
 from collections.abc import Iterator
 
@@ -36,13 +36,13 @@ def is_json(name: str, text: bytes) -> bool:
     try:
         return isinstance(orjson.loads(line), dict)
     except orjson.JSONDecodeError:
-        # A line longer than what was looked at cannot be told from here; no CSV header begins so.
+        # The line is longer than the sample, so it cannot be parsed. No CSV header begins like this.
         return len(line) == len(text) and line.startswith((b'{"', b"{ "))
 
 
 def draft_json(sample: FileSample, table: str) -> Looked:
     encoding = encoding_of(sample)
-    # JSON is UTF-8; only a mark at the start makes it anything else.
+    # JSON is UTF-8, unless a byte order mark at the start says otherwise.
     text = as_utf8(sample, UTF16 if encoding == UTF16 else UTF8)
     shape, watch, rows = JsonShape(), KeyWatch(), 0
     for body in _bodies(text):
@@ -81,7 +81,7 @@ def _looked_at(body: bytes) -> tuple[list[Object], JsonShape]:
 
 
 def _keyable(objects: list[Object], shown: JsonShape) -> dict[str, pa.Array]:
-    """The fields that are texts or whole numbers in every object."""
+    """The fields that are text or whole numbers in all objects."""
     columns = {}
     for name, field in shown.fields.items():
         if field.scalar.cells == len(objects) and field.scalar.fits & {"string", "long"}:
@@ -111,7 +111,7 @@ def _column(name: str, shape: JsonShape) -> Column | None:
 
 
 def _type(shape: JsonShape, name: str) -> Avro | None:
-    """A type with its null branch, for the inside of another."""
+    """A type with its null branch, for use inside another type."""
     column = _column(name, shape)
     if column is None:
         return None
@@ -126,14 +126,14 @@ def _nested(shape: JsonShape, name: str) -> Avro | None:
         return None if items is None or shape.overgrown else {"type": "array", "items": items}
     if shape.overgrown or not shape.fields or len(shape.fields) > _MOST_FIELDS or unusable(list(shape.fields)):
         return _map(shape, name)
-    # A field that fits no type is left out: the judge passes over fields that a record does not know.
+    # A field that fits no type is left out: the judge ignores unknown fields of a nested record.
     types = {field: _type(inner, f"{name}_{avro_name(field)}") for field, inner in shape.fields.items()}
     fields = [{"name": field, "type": avro} for field, avro in types.items() if avro is not None]
     return {"type": "record", "name": name, "fields": fields} if fields else None
 
 
 def _map(shape: JsonShape, name: str) -> Avro | None:
-    """Objects whose fields are no columns: keys to values of one type."""
+    """The type of objects that are maps: many keys, with values of one type."""
     values = JsonShape()
     for inner in shape.fields.values():
         values = values.merged(inner)

@@ -1,6 +1,6 @@
-"""What JSON values have shown, however deep: parsed values in, a tree of evidence out; pieces add up.
+"""Evidence about JSON values at any depth: parsed values in, a tree of evidence out. Evidence of pieces is merged.
 
-The judge is strict by JSON type: a string is never a number, save for decimals."""
+The judge is strict about JSON types: a string is never a number, except for decimals."""
 
 import json
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class JsonShape:
-    """`scalar`: values that are neither object nor list, and nulls. `overgrown`: more fields or levels than a table has."""
+    """`scalar`: values that are neither object nor list, and nulls. `overgrown`: too many fields or levels for a table."""
 
     scalar: Evidence = NOTHING
     objects: int = 0
@@ -62,11 +62,11 @@ class JsonShape:
 
 
 class LongNumber(Exception):
-    """A whole number beyond 64 bits was rounded by the quick parser: its digits must be read exactly."""
+    """The fast parser rounded a whole number beyond 64 bits: the text must be parsed exactly."""
 
 
 def objects_of(body: bytes, *, exact: bool = False) -> tuple[list[Object], int]:
-    """The objects of a JSON Lines text in order, and how many of its lines are none."""
+    """The objects of a JSON Lines text in order, and the number of lines that are no objects."""
     spans = line_spans(body)
     lines = [body[start:end] for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)]
     values = _loads(lines, exact)
@@ -81,7 +81,7 @@ def _loads(lines: list[bytes], exact: bool) -> list[Any]:
         values: list[Any] = orjson.loads(b"[" + b",".join(lines) + b"]")
     except orjson.JSONDecodeError:
         values = []
-    # A line may be wrong in a way that its neighbours mend, such as "1],[2".
+    # Joined lines may be valid where a single line is not, such as "1],[2".
     return values if len(values) == len(lines) else [value for line in lines if (value := _plainly(line)) is not None]
 
 
@@ -101,7 +101,7 @@ def _exactly(line: bytes) -> Any:
 
 
 def shape_of(values: Sequence[Any], depth: int = 0) -> JsonShape:
-    """The shape of values side by side: those of one field in many objects, or the items of many lists."""
+    """The shape of many values: of one field in many objects, or the items of many lists."""
     kinds = set(map(type, values))
     nulls = sum(value is None for value in values) if type(None) in kinds else 0
     shape = JsonShape(Evidence(nulls=nulls))

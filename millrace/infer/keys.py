@@ -1,6 +1,6 @@
-"""Columns of a sample in, the likely primary key out: one column whose values differ in every row, or a pair of them.
+"""Columns of a sample in, the likely primary key out: one column whose values are unique, or a pair of columns.
 
-Values are told apart by a 64-bit hash; rows beyond a limit are not looked at."""
+Values are compared by a 64-bit hash. Rows beyond a limit are ignored."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -20,7 +20,7 @@ MOST_ROWS = 1_000_000
 MOST_COLUMNS = 100
 _PAIRED = 8
 _LONGEST_VALUE = 200
-# Fewer rows may differ by chance: then only a name that says so makes a key.
+# Fewer rows may be unique by chance. Then only a column with the name of a key becomes one.
 _ENOUGH_FOR_ONE, _ENOUGH_FOR_TWO = 100, 20
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -32,14 +32,14 @@ Hashes = npt.NDArray[np.uint64]
 
 
 class KeyWatch:
-    """Watches the columns that may be part of a key: never null, short, whole numbers, text or moments."""
+    """Collects hashes of the columns that may be part of a key: never null, short, whole numbers, text, dates or times."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._hashes: dict[str, list[Hashes]] | None = None
 
     def add(self, columns: Mapping[str, pa.Array], rows: int) -> None:
-        """The same columns of one piece after another; a column that is missing once is no candidate."""
+        """Adds the same columns of the next piece. A column that is missing once is no longer a candidate."""
         if not rows or self.rows >= MOST_ROWS:
             return
         watched = list(columns)[:MOST_COLUMNS] if self._hashes is None else list(self._hashes)
@@ -52,7 +52,7 @@ class KeyWatch:
         self.rows += rows
 
     def likely(self, table: str, columns: Sequence[Column]) -> tuple[str, ...]:
-        """The key, or nothing; `columns` are those whose type may be a key's, in the order of the file."""
+        """The key, or nothing. `columns` are those whose type a key may have, in the order of the file."""
         whole = {name: np.concatenate(parts) for name, parts in (self._hashes or {}).items()}
         present = [(_rank(each.name, table), place, each) for place, each in enumerate(columns) if each.name in whole]
         ranked = sorted(present, key=lambda entry: entry[:2])
@@ -68,7 +68,7 @@ class KeyWatch:
         return ()
 
     def _is_plausible(self, candidate: Column) -> bool:
-        """Moments are often all different without being a key."""
+        """Whether unique values suggest a key. Dates and times are often unique without being one."""
         moment = shown_type(candidate.avro).startswith(("date", "time"))
         return self.rows >= _ENOUGH_FOR_ONE and not moment
 

@@ -1,4 +1,4 @@
-"""Chunks in, what each declared column holds out: evidence from the cells of text formats, the written types of others."""
+"""Chunks in, evidence about each declared column out: from the cells of text formats, or from the file's own types."""
 
 import io
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from millrace.validate.csv_cells import read_cells
 
 
 class Observed:
-    """`written`: the types of a file that has types of its own."""
+    """`written`: the types in the schema of a file that has one."""
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self._columns = [column for column in columns if column.name != RESCUED_COLUMN]
@@ -47,7 +47,7 @@ class Observed:
             return
         for name, values in cells.columns.items():
             if name in named:
-                # A text column takes any text: nothing else need be tried.
+                # A text column takes any text: no other type need be tried.
                 alive = TEXTS if named[name] in self._texts else self[named[name]].fits
                 self._add(named[name], bytes_evidence(values, alive))
 
@@ -57,7 +57,7 @@ class Observed:
         except LongNumber:
             shapes = self._json_shapes(objects_of(body, exact=True)[0])
         for name, shape in shapes.items():
-            # No scalar type unites an object with anything else.
+            # No scalar type takes objects or lists.
             self._add(name, Evidence(fits=frozenset()) if shape.objects or shape.lists else shape.scalar)
 
     def look_at_arrow(self, header: ChunkHeader, body: bytes) -> None:
@@ -68,7 +68,7 @@ class Observed:
 
     def _look_at_types(self, schema_of: Callable[[bytes], dict[str, Avro]], body: bytes) -> None:
         if not self.written:
-            # Whatever a decoder raises: the judge says what is wrong with the chunk.
+            # A decoder may raise anything. The judge reports what is wrong with the chunk.
             with suppress(Exception):
                 self.written = schema_of(body)
 

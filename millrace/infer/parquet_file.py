@@ -1,4 +1,4 @@
-"""A Parquet file in, the draft of its table out: the file's own types, nulls from its statistics, some rows for the key."""
+"""A Parquet file in, the draft of its table out: the file's types, nulls from its statistics, the key from some rows."""
 
 import tempfile
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def _columns(file: pq.ParquetFile) -> tuple[tuple[Column, ...], dict[str, str]]:
 
 
 def _nulls(file: pq.ParquetFile) -> dict[str, int | None]:
-    """How many nulls each plain column has; None where the file does not say."""
+    """The number of nulls of each column that is not nested; None where the file has no statistics."""
     counts: dict[str, int | None] = {}
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
@@ -78,7 +78,7 @@ def _nulls(file: pq.ParquetFile) -> dict[str, int | None]:
 
 
 def _spaced(file: pq.ParquetFile, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """The beginnings of row groups evenly spaced over the file."""
+    """The first rows of row groups that are evenly spaced over the file."""
     groups = file.metadata.num_row_groups
     for number in sorted({place * groups // _GROUPS for place in range(_GROUPS)} if groups else ()):
         yield from _first(file.iter_batches(_ROWS_PER_GROUP, row_groups=[number], columns=names, use_threads=False))

@@ -1,4 +1,4 @@
-"""`millrace infer`: a file in, a whole declaration out, checked by the judge over the same file. Needs no platform."""
+"""`millrace infer`: a file in, a complete declaration out, checked by judging the same file. Needs no platform."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ _START_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """`looked_at`: the rows the types are drawn from; `checked` says what the judge makes of the file by it."""
+    """`looked_at`: the number of rows the types are based on. `checked`: the judge's result for the file."""
 
     document: dict[str, Any]
     compression: str | None

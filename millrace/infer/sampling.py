@@ -1,7 +1,7 @@
-"""A file in, a sample of its plain bytes out: its head, and pieces evenly spaced over the rest. Sees through gzip and zstd.
+"""A file in, a sample of its plain bytes out: its head, and pieces evenly spaced over the rest. Decompresses gzip and zstd.
 
-A file that is not larger than the sample is read whole. Of a compressed one the pieces lie ever wider apart, as its length
-is not known before its end."""
+A file that is not larger than the sample is read whole. The length of a compressed file is unknown, so its pieces are at
+growing distances."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _MAGIC_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class FileSample:
-    """`pieces` lie behind the head, in order, each beginning anywhere at an even offset; none if the head is the whole."""
+    """`pieces` come from behind the head, in order. Each begins at any even offset. Empty if the head is the whole file."""
 
     head: bytes
     pieces: tuple[bytes, ...] = ()
@@ -64,7 +64,7 @@ def sample_of(
         if size <= head_bytes + pieces * piece_bytes:
             return FileSample(file.read())
         head = file.read(head_bytes)
-        # The last piece ends where the file does.
+        # The last piece ends at the end of the file.
         stride = (size - head_bytes - piece_bytes) / (pieces - 1)
         found = []
         for number in range(pieces):
@@ -84,7 +84,7 @@ def _streamed(path: Path, head_bytes: int, piece_bytes: int, pieces: int) -> Fil
             kept.append(block)
             last = b""
         if len(kept) == pieces:
-            # Every second one goes, and from now on half as many come.
+            # Drop every second piece, and keep half as many from now on.
             kept, stride = kept[::2], stride * 2
     if not kept:
         return FileSample(head)
@@ -94,7 +94,7 @@ def _streamed(path: Path, head_bytes: int, piece_bytes: int, pieces: int) -> Fil
 
 
 def _blocks(given: Iterator[bytes], first: int, size: int) -> Iterator[bytes]:
-    """The bytes in one block of the first size, then in blocks of the other."""
+    """The bytes in one block of size `first`, then in blocks of `size`."""
     held = bytearray()
     wanted = first
     for piece in given:
@@ -108,5 +108,5 @@ def _blocks(given: Iterator[bytes], first: int, size: int) -> Iterator[bytes]:
 
 
 def _even(offset: int) -> int:
-    """UTF-16 has two octets to a letter."""
+    """An even offset, because a UTF-16 unit has two octets."""
     return offset - offset % 2

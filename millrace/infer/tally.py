@@ -1,6 +1,6 @@
-"""Judged chunks in; how many rows would pass and fail, and for every reason how many and a few examples, out.
+"""Judged chunks in; the numbers of rows that pass and fail, and a count and examples for each reason out.
 
-The number of reasons told apart is bounded: a file can name endlessly many unknown fields."""
+The number of different reasons is bounded: a file can contain any number of unknown fields."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,7 +43,7 @@ class Tally:
         return sorted(self._reasons.values(), key=lambda reason: -reason.rows)
 
     def add(self, judged: JudgedChunk, plain_bytes: int) -> frozenset[str]:
-        """Counts a chunk; the columns that failed in it."""
+        """Counts a chunk. Returns the columns that failed in it."""
         verdict = judged.verdict
         self.chunks += 1
         self.bytes += plain_bytes
@@ -52,12 +52,12 @@ class Tally:
         rejected = judged.rejected
         if rejected is None:
             return frozenset()
-        # A chunk refused as a whole has one record for all its rows.
+        # A chunk that is refused as a whole has one record for all its rows.
         weight = verdict.rejected if rejected.num_rows == 1 else 1
         return frozenset(filter(None, [self._count(group, weight) for group in self._groups(rejected)]))
 
     def refuse(self, rows: int, plain_bytes: int, first_row: int, message: str) -> None:
-        """Counts a chunk whose file would not have been taken at all."""
+        """Counts a chunk whose file would be refused."""
         self.chunks += 1
         self.bytes += plain_bytes
         self.read += rows
@@ -68,16 +68,16 @@ class Tally:
     def _groups(self, rejected: pa.Table) -> list[dict[str, Any]]:
         rows = pl.from_arrow(rejected.select(["row", "line", "reasons"]))
         assert isinstance(rows, pl.DataFrame)
-        told = rows.explode("reasons").unnest("reasons")
+        reasons = rows.explode("reasons").unnest("reasons")
         few = [pl.col(name).head(self._examples) for name in ("row", "line", "value", "message")]
-        grouped = told.group_by("rule", "column", maintain_order=True)
+        grouped = reasons.group_by("rule", "column", maintain_order=True)
         return grouped.agg(pl.col("row").n_unique().alias("rows"), *few).to_dicts()
 
     def _count(self, group: dict[str, Any], weight: int) -> str | None:
         reason = self._reason(group["rule"], group["column"])
         reason.rows += group["rows"] * weight
-        told = zip(group["row"], group["line"], group["value"], group["message"], strict=True)
-        for row, line, value, message in told:
+        examples = zip(group["row"], group["line"], group["value"], group["message"], strict=True)
+        for row, line, value, message in examples:
             if len(reason.examples) < self._examples:
                 reason.examples.append(Example(row, line, value, message))
         return reason.column

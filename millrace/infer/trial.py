@@ -1,6 +1,6 @@
-"""The what-if itself: the real cutter and the real judge over a file or over chunks, and a report instead of an import.
+"""The what-if itself: runs the real cutter and the real judge over a file or over chunks, and makes a report.
 
-Work is bounded by rows, plain bytes and seconds; one chunk is held at a time."""
+The work is bounded by rows, plain bytes and seconds. One chunk is in memory at a time."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -25,8 +25,8 @@ _NO_IMPORT = "what-if"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The chunk that reaches a bound is judged whole; waiting for bytes takes none of the seconds. `examples`: how many are
-    kept of each reason."""
+    """The chunk that reaches a bound is judged completely. Waiting for bytes does not count as seconds. `examples`: how many
+    are kept for each reason."""
 
     rows: int | None = None
     bytes: int = MOST_BYTES
@@ -35,7 +35,7 @@ class Bounds:
 
 
 class TrialRun:
-    """Judges chunks one after another until a bound is reached. Without `advising` it cannot say what would fit."""
+    """Judges chunks one by one until a bound is reached. Without `advising` it gives no advice about types."""
 
     def __init__(self, definition: Definition, bounds: Bounds, *, advising: bool = True) -> None:
         self.definition = definition
@@ -55,7 +55,7 @@ class TrialRun:
         self._note_bounds()
 
     def take_sent(self, header: ChunkHeader, body: bytes) -> None:
-        """A chunk of an earlier import: whether its file suits the table is asked again, as if it came now."""
+        """Judges a chunk of an earlier import. It checks again whether the file suits the table."""
         if header.kind != ROWS:
             return
         if header.layout is not None and not header.deletes:
@@ -70,7 +70,7 @@ class TrialRun:
         return advise(self.definition, self.tally.reasons, self.observed)
 
     def report(self) -> dict[str, Any]:
-        """What callers read, as JSON values."""
+        """The report for callers, as JSON values."""
         tally, definition = self.tally, self.definition
         return {
             "tenant": definition.tenant,
@@ -115,7 +115,7 @@ def try_file(
     *,
     advising: bool = True,
 ) -> TrialRun:
-    """Judges a file as an import would. Refuses what an import would refuse as a whole."""
+    """Judges a file as an import would. Refuses a file that an import would refuse."""
     trial = TrialRun(definition, bounds, advising=advising)
     for number, cut in enumerate(_cuts(pieces, definition, options, spool_dir)):
         trial.take(_stamp(cut, number, definition), cut.body)
@@ -140,7 +140,7 @@ def _stamp(cut: Cut, number: int, definition: Definition) -> ChunkHeader:
     return ChunkHeader(
         import_id=_NO_IMPORT,
         number=number,
-        # As if it came now: what is fresh is judged by it.
+        # The version is the clock for rules about fresh rows: as if the file came now.
         version=time.time_ns() // 1000,
         definition=definition.fingerprint,
         encoding=cut.encoding,

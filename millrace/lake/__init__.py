@@ -1,1 +1,1 @@
-"""Delta tables written by Millrace itself: stage files in the tasks, apply them in one commit, read what is live."""
+"""Delta tables written by Millrace itself: tasks stage files, one commit adds them, readers see live rows."""

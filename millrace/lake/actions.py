@@ -1,4 +1,4 @@
-"""The words of Delta's log as values: JSON actions in, frozen values out, and back. Refuses unknown protocols."""
+"""The actions of Delta's log as values: JSON in, frozen values out, and back. Refuses unknown protocols."""
 
 import time
 import uuid
@@ -15,7 +15,7 @@ Action = dict[str, Any]
 
 READER_FEATURES = frozenset({"deletionVectors", "timestampNtz"})
 WRITER_FEATURES = READER_FEATURES | {"appendOnly", "invariants"}
-# Features that every table of writer version 2 has, to be named once it lists its features.
+# Features that each table of writer version 2 has. A table that lists features must list these too.
 _LEGACY_FEATURES = ("appendOnly", "invariants")
 
 
@@ -25,7 +25,7 @@ def now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Where the dead positions of a file are written: inline ('i') or at an offset of a file ('u')."""
+    """Where the deletion vector of a file is: inline ('i') or at an offset of a file ('u')."""
 
     storage: str
     location: str
@@ -55,7 +55,7 @@ class DeletionVector:
 
 @dataclass(frozen=True, slots=True)
 class AddFile:
-    """A live data file. `rows` counts all its rows, dead ones too; -1 if its writer did not say."""
+    """A live data file. `rows` counts all its rows, deleted ones too; -1 if its writer gave no number."""
 
     path: str
     size: int
@@ -172,7 +172,7 @@ class Protocol:
     features: frozenset[str] = frozenset()
 
     def having(self, *features: str) -> "Protocol":
-        """This protocol with features switched on; the plain one stays plain if none is needed."""
+        """This protocol with the features added. It does not change if none is needed."""
         wanted = self.features | set(features)
         if wanted == self.features:
             return self
@@ -191,7 +191,7 @@ class Protocol:
         return cls(value["minReaderVersion"], value["minWriterVersion"], frozenset(named))
 
     def refuse_if_unknown(self, where: object) -> None:
-        """Raises if writing the table would take a feature that is not implemented here."""
+        """Raises if the table needs a writer feature that is not implemented here."""
         unknown = self.features - WRITER_FEATURES
         if unknown or (self.reader, self.writer) not in {(1, 1), (1, 2), (3, 7)}:
             raise Unavailable(
@@ -202,7 +202,7 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A chunk (or any application's step) that is in the table."""
+    """A chunk (or a step of any application) that the table contains."""
 
     app_id: str
     version: int

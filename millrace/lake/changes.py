@@ -1,4 +1,4 @@
-"""Decisions in, log actions out: added files, marked or rewritten files, and what the table must declare for them.
+"""Decisions in, log actions out: added files, marked or rewritten files, and the metadata that they need.
 Writes deletion vectors and rewritten files; commits nothing.
 """
 
@@ -27,8 +27,8 @@ REWRITTEN_PREFIX = "rewritten"
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """Live files that are to be written anew whatever dies in them, and what becomes of their rows. `written` remembers
-    what an attempt has written for the next one."""
+    """Live files that must be rewritten in any case, and the new shape of their rows. `written` keeps the files of an attempt
+    for the next."""
 
     paths: frozenset[str] = frozenset()
     rows: Callable[[pa.Table], pa.Table] = lambda table: table
@@ -44,7 +44,7 @@ def file_actions(
     data_change: bool = True,
     anew: Anew | None = None,
 ) -> list[Action]:
-    """Adds files without their dead rows, and takes dead rows out of live files. Files wholly dead disappear."""
+    """Adds files without their losing rows, and removes losing rows from live files. Files without live rows disappear."""
     anew = anew or Anew()
     touched = {path: snapshot.files[path] for path in (*dead, *anew.paths) if path in snapshot.files}
     actions = [remove_action(file, data_change) for file in touched.values()]
@@ -73,9 +73,9 @@ def declaration(
     state: TableState | None = None,
     schema_json: str | None = None,
 ) -> list[Action]:
-    """What must be declared with these actions: the table itself, its columns and state, the protocol of deletion vectors.
+    """The metadata that these actions need: the table itself, its columns and state, the protocol of deletion vectors.
 
-    Without `schema_json` a table that was prepared for a definition keeps its columns; any other gets what the spec adds."""
+    Without `schema_json` a table that was prepared for a definition keeps its columns; others get the spec's new ones."""
     snapshot.protocol.refuse_if_unknown(spec.name)
     before, known = snapshot.metadata, TableState.of(snapshot.metadata)
     if before is not None and before.partition_columns:
@@ -121,7 +121,7 @@ def _rewritten(store: Store, spec: TableSpec, file: AddFile, gone: BitMap, anew:
         if file.path in anew.paths:
             groups = (anew.rows(group) for group in groups)
         first = next(groups)
-        # Live rows never share a key, so none of them loses against another.
+        # Live rows never share a key, so no live row loses against another.
         staged, _ = stream_data_file(store, first.schema, chain([first], groups), spec.key, REWRITTEN_PREFIX)
         anew.written[this] = as_add(staged)
     return anew.written[this]

@@ -1,5 +1,5 @@
-"""Parquet checkpoints of the log: a snapshot's parts in, one file out, and back, so that replay is short.
-Removed files are left out: only this package vacuums, and it keeps its own record.
+"""Parquet checkpoints of the log: a snapshot's parts in, one file out, and back, so that loading is fast.
+Removed files are left out: only this package vacuums, and it has its own record of them.
 """
 
 import io
@@ -104,7 +104,7 @@ def read_checkpoint(store: Store, parts: Iterable[str]) -> Iterator[Action]:
 
 
 def complete_checkpoints(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
-    """The checkpoints of which every part is there, by version."""
+    """The complete checkpoints, by version."""
     found: dict[tuple[int, int], list[Entry]] = {}
     for entry in entries:
         match = _PART.fullmatch(entry.name)

@@ -1,5 +1,5 @@
-"""Small and worn data files in, one fresh file out, with the same live rows. Changes no row that a reader sees.
-Rows that die while a file is rewritten die in the new file too; a file that disappears meanwhile ends the attempt.
+"""Small files and files with many deleted rows in, one new file with the same live rows out. Readers see no change.
+Rows that are deleted during the rewrite are deleted in the new file too. If a file disappears meanwhile, the attempt ends.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from millrace.lake.stream_file import stream_data_file
 SMALL_FILE_ROWS = 100_000
 MOST_SMALL_FILES = 50
 WORN_SHARE = 0.25
-# A rewrite holds the rows of one file, a row group, and the key hashes of all.
+# A rewrite holds in memory: the rows of one file, one row group, and the key hashes of all rows.
 MOST_ROWS = 1_000_000
 MOST_BYTES = 128 << 20
 MOST_ATTEMPTS = 100
@@ -31,13 +31,13 @@ COMPACTED_PREFIX = "compacted"
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Files, as they were when planned, whose live rows become one file."""
+    """Files, in their state at planning time, whose live rows become one file."""
 
     files: tuple[AddFile, ...]
 
 
 def plan(snapshot: Snapshot) -> list[Rewrite]:
-    """What is worth rewriting: many small files, and files more than a quarter dead."""
+    """The files that are worth a rewrite: many small files, and files with more than a quarter deleted."""
     known = [file for file in snapshot.files.values() if file.rows > 0]
     worn = [file for file in known if file.dead_rows > WORN_SHARE * file.rows]
     small = [file for file in known if file.live_rows < SMALL_FILE_ROWS]
@@ -47,7 +47,7 @@ def plan(snapshot: Snapshot) -> list[Rewrite]:
 
 
 def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
-    """The version in which the files were exchanged; None if another writer removed one of them first."""
+    """The version that exchanged the files; None if another writer removed one of them first."""
     snapshot = load(store)
     planned = {file.path: dead_positions(store, file) for file in rewrite.files}
     staged, beaten = _rewritten(store, spec, snapshot, rewrite, planned)
@@ -66,7 +66,7 @@ def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
 def _rewritten(
     store: Store, spec: TableSpec, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap]
 ) -> tuple[StagedFile, Dead]:
-    # In the table's shape: files may still hold columns that were dropped, and types that were widened.
+    # Written in the table's present shape: old files may hold dropped columns and narrower types.
     tables = (read_in_shape(store, snapshot, file, planned[file.path]) for file in rewrite.files)
     schema = arrow_schema(snapshot.metadata.schema_json) if snapshot.metadata else pa.schema([])
     return stream_data_file(store, schema, tables, spec.key, COMPACTED_PREFIX)
@@ -83,7 +83,7 @@ def _exchange(
 
 
 def _died_meanwhile(store: Store, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap]) -> Dead | None:
-    """Positions in the new file of rows that have died since they were read; None if a file is gone."""
+    """Positions in the new file of rows that were deleted since they were read; None if a file is gone."""
     died, offset = [np.empty(0, dtype=np.uint32)], 0
     for file in rewrite.files:
         current = snapshot.files.get(file.path)

@@ -1,4 +1,4 @@
-"""Changes of a table in, lines for people out: what the Delta sink does to the rows that are already there."""
+"""Changes of a table in, lines for people out: what the Delta sink does to stored rows."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from millrace.model.defaults import stored_default
 
 
 def delta_ddl(changes: Sequence[Change], files: int | None = None) -> list[str]:
-    """One line per change that the Delta sink makes; `files` is how many data files the table has, where it is known."""
+    """One line per change that the Delta sink makes. `files`: the number of the table's data files, if known."""
     return [f"delta: {line}" for change in changes if (line := _delta(change, files))]
 
 

@@ -1,5 +1,5 @@
-"""Who wins: staged rows and deletes and the table's live rows in, the positions that lose out, by version.
-Reads only key hashes and deletion vectors. An equal version that is already there wins, so a replay changes nothing.
+"""Decides by version: staged rows, staged deletes and live rows in, the positions of losing rows out.
+Reads only key hashes and deletion vectors. At equal versions the stored row wins, so a replay changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from millrace.lake.store import Store
 from millrace.lake.tombstones import IsUseless, Tombstones
 from millrace.model.errors import Invalid
 
-# Staged rows decided at a time: what a decision holds in memory, however many are committed together.
+# Staged rows per decision. It bounds the memory, however many rows are committed together.
 BLOCK_ROWS = 1 << 20
 
 Dead = npt.NDArray[np.uint32]
@@ -29,8 +29,8 @@ Dead = npt.NDArray[np.uint32]
 
 @dataclass(slots=True)
 class Decision:
-    """Staged files to add, the positions that die with this commit, in them and in files that are live, and the staged
-    tombstone files that must be remembered."""
+    """Staged files to add, the positions that this commit deletes in them and in live files, and the staged tombstone files
+    to keep."""
 
     added: list[StagedFile] = field(default_factory=list)
     dead: dict[str, Dead] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """What a decision looks up: the table's live rows, what was deleted from it, and its floor."""
+    """What a decision reads: the table's live rows, its deleted keys, and its floor."""
 
     store: Store
     snapshot: Snapshot
@@ -57,12 +57,12 @@ class Known:
     floor: int = NO_FLOOR
 
     def live(self, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]) -> tuple[list[str], Hits]:
-        """The rows that hold these keys, in h1 order, and that no deletion vector has marked."""
+        """The live rows with these keys, in h1 order."""
         paths, hits = self.index.find(self.snapshot, h1, h2)
         return paths, _alive(self.store, self.snapshot, paths, hits)
 
     def is_useless(self) -> IsUseless:
-        """Tombstones of keys that live again: whatever they would beat is beaten by the newer row, for ever."""
+        """Tombstones of keys that have a newer row. They are useless: the newer row always wins where they would."""
 
         def judged(
             h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64], version: npt.NDArray[np.int64]
@@ -77,7 +77,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _NewRows:
-    """Staged rows in key order; `staged` numbers their file, `deletes` tells tombstones from rows."""
+    """Staged rows in key order. `staged` is the number of their file; `deletes` marks tombstones."""
 
     h1: npt.NDArray[np.uint64]
     h2: npt.NDArray[np.uint64]
@@ -98,7 +98,7 @@ class _NewRows:
 
 
 def decide_keyed(known: Known, staged: Sequence[StagedFile]) -> Decision:
-    """For every key the row or the delete of the greatest version stands, among staged and live ones."""
+    """For each key, the row or delete of the greatest version wins, among staged and live ones."""
     files = [file for file in _distinct(staged) if file.path not in known.snapshot.files and file.rows]
     graves = [name for name in dict.fromkeys(file.tombstones for file in staged) if name and name not in known.listed]
     decision = Decision(added=files)
@@ -109,7 +109,7 @@ def decide_keyed(known: Known, staged: Sequence[StagedFile]) -> Decision:
     for parts in hash_ranges(sources, BLOCK_ROWS):
         rows, doubles = _split_winners(_gathered(parts, len(files)))
         paths, hits = known.live(rows.h1, rows.h2)
-        # A delete beats the row of its own version; a row does not beat what is already there.
+        # A delete wins against a row of the same version. A staged row loses against a stored row of the same version.
         stronger = hits.version >= rows.version[hits.key] + rows.deletes[hits.key]
         is_beaten = rows.version <= known.floor
         is_beaten |= known.tombstones.versions(known.listed, rows.h1, rows.h2) >= rows.version
@@ -133,8 +133,8 @@ def decide_keyed(known: Known, staged: Sequence[StagedFile]) -> Decision:
 
 
 def decide_keyless(snapshot: Snapshot, staged: Sequence[StagedFile], floor: int = NO_FLOOR) -> Decision:
-    """Every chunk is taken once: rows of a chunk that is in the table, came earlier in this batch, or lies at or below
-    the floor die."""
+    """Each chunk counts once. Rows lose if their chunk is in the table already, came earlier in this batch, or is at or below
+    the floor."""
     decision, seen = Decision(), set(snapshot.transactions)
     for file in _distinct(staged):
         if file.path in snapshot.files or not file.rows:
@@ -173,7 +173,7 @@ def _distinct(staged: Sequence[StagedFile]) -> list[StagedFile]:
 
 
 def _gathered(sources: Sequence[KeyFile], files: int) -> _NewRows:
-    """The first so many sources are rows of files, the others tombstones."""
+    """The first `files` sources are rows of files, the others are tombstones."""
     counts = [len(keys) for keys in sources]
     numbers = np.arange(len(sources))
     rows = _NewRows(
@@ -184,12 +184,12 @@ def _gathered(sources: Sequence[KeyFile], files: int) -> _NewRows:
         np.repeat(numbers, counts),
         np.repeat(numbers >= files, counts),
     )
-    # Each source is sorted, so a stable sort only merges them.
+    # Each source is sorted, so a stable sort is a merge.
     return rows if len(sources) == 1 else rows.take(np.argsort(rows.h1, kind="stable"))
 
 
 def _split_winners(rows: _NewRows) -> tuple[_NewRows, _NewRows]:
-    """Of rows in h1 order: the last by (version, delete, file, position) of each key, and the others."""
+    """For rows in h1 order: the last row of each key by (version, delete, file, position), and the other rows."""
     equal = rows.h1[1:] == rows.h1[:-1]
     if not equal.any():
         return rows, rows.take(np.zeros(len(rows.h1), dtype=bool))
@@ -203,7 +203,7 @@ def _split_winners(rows: _NewRows) -> tuple[_NewRows, _NewRows]:
 
 
 def _alive(store: Store, snapshot: Snapshot, paths: Sequence[str], hits: Hits) -> Hits:
-    """The hits that no deletion vector has marked."""
+    """The hits that are not in a deletion vector."""
     is_alive = np.ones(len(hits.key), dtype=bool)
     for number, rows in _grouped(hits.file, np.arange(len(hits.file), dtype=np.int64)):
         file = snapshot.files[paths[number]]

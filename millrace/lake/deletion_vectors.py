@@ -1,5 +1,5 @@
-"""Dead positions of a data file as Delta deletion vectors: roaring bitmaps in, descriptors and bytes out, and back.
-Small ones are inline in the log, the others share one file per commit. Refuses bytes whose magic or checksum is wrong.
+"""Deleted positions of a data file as Delta deletion vectors: roaring bitmaps in, descriptors and bytes out, and back.
+Small vectors are inline in the log; the others of a commit share one file. Refuses a wrong magic number or checksum.
 """
 
 import base64
@@ -14,11 +14,11 @@ from millrace.lake.actions import DeletionVector
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 
-# A remove repeats its file's vector in the log; past this size a reference is cheaper than two copies.
+# A remove action repeats its file's vector in the log. Above this size a reference is cheaper than two copies.
 INLINE_LIMIT_BYTES = 400
 
 _MAGIC = struct.pack("<i", 1681511377)
-# One 32-bit bitmap under the high word 0: a data file never has 2^32 rows.
+# One 32-bit bitmap with the high word 0: a data file never has 2^32 rows.
 _SINGLE_BITMAP = struct.pack("<qI", 1, 0)
 _FILE_FORMAT = b"\x01"
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -28,7 +28,7 @@ _UUID_CHARACTERS = 20
 
 
 def store_vectors(store: Store, dead: Mapping[str, BitMap]) -> dict[str, DeletionVector]:
-    """Descriptors for each file's dead positions, their bytes written where a reader of the descriptors finds them."""
+    """Descriptors of each file's deleted positions. Writes their bytes where the descriptors point to."""
     identity, body, described = uuid.uuid4(), bytearray(_FILE_FORMAT), {}
     for path, positions in dead.items():
         data = encode(positions)
@@ -43,7 +43,7 @@ def store_vectors(store: Store, dead: Mapping[str, BitMap]) -> dict[str, Deletio
 
 
 def load_vector(store: Store, vector: DeletionVector) -> BitMap:
-    """The dead positions a descriptor stands for."""
+    """The deleted positions of a descriptor."""
     if vector.storage == "i":
         positions = decode(_unz85(vector.location)[: vector.size])
     elif vector.storage == "u":

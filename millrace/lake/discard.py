@@ -1,4 +1,4 @@
-"""Files that nobody can read any more leave the table, by a commit of their own; their bytes go with the next vacuum."""
+"""Removes files that nobody can read any more, in a commit of its own. The next vacuum deletes their bytes."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ MOST_ATTEMPTS = 100
 
 
 def discard_files(store: Store, is_unwanted: Callable[[str], bool]) -> int:
-    """How many there were."""
+    """Returns the number of removed files."""
     snapshot = Snapshot()
     for _ in range(MOST_ATTEMPTS):
         snapshot = refresh(store, snapshot)

@@ -1,11 +1,11 @@
-"""The shape of rejected rows: as a chunk's judgement gives them, and as the error store keeps them."""
+"""The schemas of rejected rows: as the judge returns them, and as the error store keeps them."""
 
 import pyarrow as pa
 
 from millrace.arrow.types import OWN_COLUMNS
 from millrace.model.chunk import ChunkHeader, ChunkVerdict
 
-# Of a row that was accepted and then refused by the sink whose name follows; its bytes are not kept.
+# The rule of a row that was accepted and then refused by a sink. The sink's name follows. The row's bytes are not kept.
 SINK_RULE = "sink:"
 REASON = pa.struct([("column", pa.string()), ("rule", pa.string()), ("message", pa.string()), ("value", pa.string())])
 
@@ -24,7 +24,7 @@ STORED_REJECTED_SCHEMA = pa.schema([*ERRORS_SCHEMA, *OWN_COLUMNS])
 
 
 def stored_rejected(origin: ChunkHeader | ChunkVerdict, rejected: pa.Table) -> pa.Table:
-    """Rejected rows of one chunk, marked with the import and the chunk they came from."""
+    """Rejected rows of one chunk, with the columns for their import and chunk."""
     count = rejected.num_rows
     marks = [
         pa.repeat(pa.scalar(origin.number, pa.int32()), count),

@@ -1,5 +1,5 @@
-"""A table's objects in HDFS. A file is written beside its place and renamed when it is whole; the name node refuses a rename
-that would overwrite, which is how names are claimed."""
+"""A table's objects in HDFS. A file is written under a temporary name and renamed when it is complete. The name node refuses
+a rename that would overwrite: so a name is claimed once."""
 
 import os
 import uuid

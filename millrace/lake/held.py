@@ -1,5 +1,5 @@
-"""Files of imports that are to be seen as a whole: held beside the table, one small record each, until their import is
-published. A record is named by what it says, so holding the same file again changes nothing. Readers ignore the folder.
+"""Files of atomic imports: held beside the table, with one small record each, until their import is published. A record's
+name follows from its content, so holding the same file again changes nothing. Readers ignore the folder.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ def hold(store: Store, import_id: str, delivery: DefinedFile) -> None:
 
 
 def held_files(store: Store, import_id: str, definitions: Definitions) -> list[DefinedFile]:
-    """What is held of an import, in any order."""
+    """The held files of an import, in any order."""
     return [
         DefinedFile(file, None if fingerprint is None else definitions(fingerprint))
         for _, fingerprint, file in _records(store, import_id)
@@ -31,20 +31,20 @@ def held_files(store: Store, import_id: str, definitions: Definitions) -> list[D
 
 
 def release(store: Store, import_id: str) -> None:
-    """Forgets what is held of an import; the files themselves are the table's, or the vacuum's."""
+    """Deletes the records of an import. Its files belong to the table, or the vacuum deletes them."""
     for name, _, _ in _records(store, import_id):
         store.delete(name)
 
 
 def release_settled(store: Store, safe_version: int) -> None:
-    """Forgets imports that are over and were never published: none at or below the safe version is still under way."""
+    """Deletes the records of imports that ended without being published: none at or below the safe version is still open."""
     for name, _, file in _records(store):
         if file.chunks and max(chunk.version for chunk in file.chunks) <= safe_version:
             store.delete(name)
 
 
 def held_names(store: Store) -> set[str]:
-    """The files that are held, of all imports."""
+    """The held files of all imports."""
     files = [file for _, _, file in _records(store)]
     return {name for file in files for name in file.parts}
 

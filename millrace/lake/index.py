@@ -1,5 +1,5 @@
-"""Which rows hold these keys: sorted key hashes in, (file, position, version) out. Sidecars are the truth; merged runs
-are a cache of them in levels, so that few files are searched. Hits on files that are not live are ignored.
+"""Finds the rows of keys: sorted key hashes in, (file, position, version) out. Sidecars are the source. Merged runs are a
+cache of them in levels, so that few files are searched. Hits in files that are not live are ignored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,14 +19,14 @@ from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.sidecar import sorted_keys
 from millrace.lake.store import Store
 
-# Key files of one level before they are merged into one of the next.
+# This many key files of one level are merged into one of the next.
 FAN_IN = 8
 LOWEST_LEVEL_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """Rows found: `key` numbers the keys asked for, `file` the index's `paths`."""
+    """The rows found. `key` is an index into the wanted keys, `file` an index into `paths`."""
 
     key: npt.NDArray[np.intp]
     file: npt.NDArray[np.int64]
@@ -40,7 +40,7 @@ class Hits:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
     keys: KeyFile
-    # The number of each covered file among the live ones; -1 if it is not live or another source answers for it.
+    # For each covered file its number among the live files; -1 if it is not live or another source covers it.
     numbers: npt.NDArray[np.int64]
     live_rows: int
 
@@ -56,7 +56,7 @@ class _Selection:
 
 
 class KeyIndex:
-    """One table's index; keeps key files open, and no rows in memory."""
+    """The index of one table. It keeps key files open, and no rows in memory."""
 
     def __init__(self, store: Store, key: Sequence[str]) -> None:
         self._store = store
@@ -68,12 +68,12 @@ class KeyIndex:
     def find(
         self, snapshot: Snapshot, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]
     ) -> tuple[list[str], Hits]:
-        """The snapshot's paths, and its rows with these keys (sorted by h1), dead ones included."""
+        """The snapshot's paths, and its rows with these keys (sorted by h1), deleted rows included."""
         selection, sought = self._select(snapshot), Sought(h1)
         return selection.paths, _joined([_probe(source, sought, h2) for source in selection.sources])
 
     def sidecar(self, file: AddFile) -> KeyFile:
-        """The file's sidecar; made again from its rows if it is lost or damaged."""
+        """The file's sidecar. A lost or damaged one is made again from the file's rows."""
         known = self._sidecars.get(file.path)
         if known is None:
             known = read_keys(self._store, sidecar_name(file.name))
@@ -83,9 +83,9 @@ class KeyIndex:
         return known
 
     def tidy(self, snapshot: Snapshot, most_rows: int | None = None, *, in_passing: bool = False) -> None:
-        """Merges levels that are full, up to the limit, and deletes runs that no longer serve.
+        """Merges full levels, up to the limit, and deletes runs that are no longer used.
 
-        `in_passing`, within a commit, it does nothing unless there is something to merge."""
+        `in_passing`: called within a commit. Then it does nothing unless there is something to merge."""
         selection = self._select(snapshot)
         if in_passing and _due(selection.sources, most_rows) is None:
             return
@@ -104,7 +104,7 @@ class KeyIndex:
         self._forget([name for name in self._open_runs() if name not in used])
 
     def reopen(self) -> None:
-        """Looks for runs again; after somebody else has merged."""
+        """Lists the runs again, after another process has merged."""
         self._runs = self._selection = None
 
     def _forget(self, names: Iterable[str | None]) -> None:
@@ -142,7 +142,7 @@ class KeyIndex:
 
 
 def make_sidecar(store: Store, file: AddFile, key: Sequence[str]) -> KeyFile:
-    """Writes a file's sidecar, from the columns of its key."""
+    """Writes a file's sidecar from its key columns."""
     table = pq.read_table(store.source(file.name), columns=[*key, VERSION_COLUMN])
     hashes = hash_keys([table[column] for column in key])
     keys = replace(sorted_keys(hashes, table[VERSION_COLUMN])[0], files=(file.path,))
@@ -172,7 +172,7 @@ def _joined(parts: Sequence[Hits]) -> Hits:
 
 
 def _due(sources: Sequence[_Source], most_rows: int | None) -> list[_Source] | None:
-    """Key files to merge next: a full level, or a run that is mostly about files that are gone."""
+    """The key files to merge next: a full level, or a run that mostly covers removed files."""
     levels: dict[int, list[_Source]] = {}
     for source in sources:
         levels.setdefault(_level(source.live_rows), []).append(source)
@@ -185,7 +185,7 @@ def _due(sources: Sequence[_Source], most_rows: int | None) -> list[_Source] | N
 
 
 def _fitting(sources: Sequence[_Source], most_rows: int | None) -> list[_Source]:
-    """The smallest ones that together stay within the limit."""
+    """The smallest files whose sum is within the limit."""
     ordered = sorted(sources, key=lambda source: len(source.keys))
     if most_rows is None:
         return ordered

@@ -1,6 +1,6 @@
-"""Key columns in, a 128-bit hash per row out (two uint64 lanes). The function is ours and never changes: hashes are
-stored beside every data file. Equal hash counts as equal key; widening a column (int to long, float to double) keeps
-it. Refuses nested types.
+"""Key columns in, a 128-bit hash per row out (two uint64 lanes). The function never changes: hashes are stored beside each
+data file. Equal hashes count as equal keys. Widening a column (int to long, float to double) does not change its hashes.
+Refuses nested types.
 """
 
 import hashlib
@@ -16,9 +16,9 @@ from millrace.model.errors import Invalid
 U64 = npt.NDArray[np.uint64]
 Cells = Any  # a pyarrow Array or ChunkedArray
 
-# Above this length a cell is digested first, so that the word loop below stays short whatever the cells hold.
+# Longer cells are digested first, so that the loop over words below stays short.
 LONGEST_WORDWISE_BYTES = 128
-# Rows hashed at a time: the lanes and their temporaries then stay in the processor's cache.
+# Rows per block: the lanes and their temporaries then fit into the processor's cache.
 BLOCK_ROWS = 16_384
 
 _SEEDS = (0x6D696C6C72616365, 0x9AE16A3B2F90404F)
@@ -34,7 +34,7 @@ _CANONICAL_NAN = np.float64("nan")
 
 
 class Lanes:
-    """The running lanes of a block of rows; absorbing a word is a bijection of it, so one-word keys never collide."""
+    """The lanes of a block of rows. Adding a word is a bijection, so keys of one word never collide."""
 
     __slots__ = ("lanes",)
 
@@ -67,7 +67,7 @@ def _finalise(lane: U64, number: int) -> None:
 
 
 def hash_keys(columns: Sequence[Cells]) -> tuple[U64, U64]:
-    """The hash of each row's key; the columns' order matters, their names do not."""
+    """The hash of each row's key. The order of the columns matters, their names do not."""
     arrays = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns]
     rows = len(arrays[0])
     first, second = np.empty(rows, dtype=np.uint64), np.empty(rows, dtype=np.uint64)
@@ -116,7 +116,7 @@ def _words_of(array: Cells) -> tuple[str, U64]:
         return "bool", _as_words(array.cast(pa.int8()), pa.int64())
     if pa.types.is_floating(kind):
         values = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-        # Adding zero turns -0.0 into 0.0; every NaN becomes the same NaN.
+        # Adding zero turns -0.0 into 0.0. All NaNs become the same NaN.
         return "float", np.where(np.isnan(values), _CANONICAL_NAN, values + 0.0).view(np.uint64)
     if pa.types.is_date(kind):
         return "date", _as_words(array.cast(pa.date32()).cast(pa.int32()), pa.int64())
@@ -146,7 +146,7 @@ def _absorb_bytes(lanes: Lanes, array: Cells, family: str) -> None:
     offsets = np.frombuffer(array.buffers()[1], dtype="<i8")[array.offset : array.offset + len(array) + 1]
     raw = array.buffers()[2]
     begin, end = int(offsets[0]), int(offsets[-1])
-    # Eight spare bytes let the last word of the last cell be read whole.
+    # Eight spare bytes, so that the last word of the last cell can be read completely.
     data = np.zeros(end - begin + 8, dtype=np.uint8)
     if raw is not None:
         data[:-8] = np.frombuffer(raw, dtype=np.uint8)[begin:end]

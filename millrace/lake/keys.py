@@ -1,5 +1,5 @@
 """Key files: the sorted key hashes of one data file (its sidecar) or of many (a merged run), with position and version.
-Arrays in, an immutable file out, and back as memory maps. A damaged file reads as none.
+Arrays in, an immutable file out, and back as memory maps. A damaged file counts as missing.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from millrace.lake.store import Store
 
 KEYS_FOLDER = "_millrace/keys"
 RUNS_FOLDER = "_millrace/runs"
-# Rows merged at a time: what a merge holds in memory, whatever the runs hold.
+# Rows per step of a merge. It bounds the memory, however long the runs are.
 MERGE_BLOCK_ROWS = 1 << 19
 
 _MAGIC = b"MRKEYS01"
@@ -27,7 +27,7 @@ _COLUMNS = (("h1", "<u8"), ("h2", "<u8"), ("version", "<i8"), ("position", "<u4"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyFile:
-    """Rows sorted by `h1`; a key occurs at most once per data file. `file` is an index into `files`."""
+    """Rows sorted by `h1`. A key occurs at most once per data file. `file` is an index into `files`."""
 
     files: tuple[str, ...]
     h1: npt.NDArray[np.uint64]
@@ -51,7 +51,7 @@ class KeyFile:
         )
 
     def release(self) -> None:
-        """Leaves what was read to the page cache alone; it comes back from there when it is read again."""
+        """Frees the mapped pages that were read. They stay in the page cache and come back from there."""
         content: Any = self.h1.base
         if isinstance(content, memoryview) and isinstance(content.obj, mmap.mmap):
             content.obj.madvise(mmap.MADV_DONTNEED)
@@ -62,7 +62,7 @@ def sidecar_name(data_file: str) -> str:
 
 
 def run_name(files: Sequence[str]) -> str:
-    """A run is named by the files it covers, so whoever merges the same files writes the same bytes."""
+    """A run is named by the files it covers: merging the same files always writes the same run."""
     digest = hashlib.blake2b("\n".join(files).encode(), digest_size=16).hexdigest()
     return f"{RUNS_FOLDER}/{digest}.keys"
 
@@ -76,7 +76,7 @@ def write_keys(store: Store, name: str, keys: KeyFile) -> None:
 
 
 def read_keys(store: Store, name: str) -> KeyFile | None:
-    """None if the file is missing, cut short or not a key file."""
+    """None if the file is missing, truncated or not a key file."""
     try:
         content = store.map(name)
     except FileNotFoundError:
@@ -102,10 +102,10 @@ def read_keys(store: Store, name: str) -> KeyFile | None:
 
 
 def merge_keys(store: Store, sources: Sequence[KeyFile], live: frozenset[str]) -> str:
-    """Writes one run of the sources' rows, without files that are not live; returns its name."""
+    """Writes the sources' rows of live files as one run, and returns its name."""
     files = tuple(sorted({file for source in sources for file in source.files if file in live}))
     number = {file: index for index, file in enumerate(files)}
-    # A file may be in several sources (two runs that overlap): its rows are taken from the first.
+    # Two runs may overlap: then a file is in several sources, and the first one gives its rows.
     taken: set[str] = set()
     renumbered = []
     for source in sources:
@@ -150,8 +150,8 @@ def _merge_into(
 
 
 def hash_ranges(sources: Sequence[KeyFile], most_rows: int) -> Iterator[list[KeyFile]]:
-    """Views of every source that cover the same range of hashes, about so many rows in all, one range after the other.
-    A key's rows are all in one range. Hashes are uniform, so equal ranges are equal work."""
+    """Views of all sources, one range of hashes after the other, each of about `most_rows` rows in total. All rows of a key
+    are in one range. Hashes are uniform, so equal ranges are equal work."""
     count = max(1, -(-sum(len(source) for source in sources) // most_rows))
     bounds = np.array([(part << 64) // count for part in range(1, count)], dtype=np.uint64)
     cuts = [[0, *np.searchsorted(source.h1, bounds).tolist(), len(source)] for source in sources]
@@ -173,7 +173,7 @@ def _merge_block(parts: Sequence[KeyFile], renumbered: Sequence[npt.NDArray[np.i
         keep = file >= 0
         pieces.append(piece if keep.all() else {column: values[keep] for column, values in piece.items()})
     joined = {column: np.concatenate([piece[column] for piece in pieces]) for column, _ in _COLUMNS}
-    # A stable sort of a few sorted pieces is a merge, not a sort.
+    # A stable sort of a few sorted pieces is a merge.
     order = np.argsort(joined["h1"], kind="stable")
     return {column: values[order] for column, values in joined.items()}
 

@@ -1,5 +1,5 @@
-"""The table's Delta log: what is live now, and the only way to change it. Actions in, a new snapshot out.
-A commit claims the next version by put-if-absent: of two writers one gets `Conflict` and must look again.
+"""The table's Delta log: the live files, and the only way to change them. Actions in, a new snapshot out.
+A commit claims the next version by put-if-absent: of two writers one gets `Conflict` and must refresh.
 """
 
 import re
@@ -17,9 +17,9 @@ from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 
 CHECKPOINT_INTERVAL = 20
-# A checkpoint lists everything: the more there is, the more commits share its cost.
+# A checkpoint lists all files. The more files, the more commits share its cost.
 LISTED_PER_CHECKPOINT = 10_000
-# Versions that can still be asked for, however fast they follow each other; readers at work get some minutes.
+# Versions that are always kept, however fast commits follow each other: active readers have some minutes.
 MOST_VERSIONS = 1000
 LEAST_RETENTION = timedelta(minutes=10)
 
@@ -28,12 +28,12 @@ _VERSIONED = re.compile(r"_delta_log/(\d{20})\..+")
 
 
 class Conflict(Exception):
-    """Another writer has committed this version; refresh and plan again."""
+    """Another writer has committed this version. Refresh and plan again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The table at one version; -1 while nothing was committed."""
+    """The table at one version; -1 before the first commit."""
 
     version: int = -1
     protocol: Protocol = field(default_factory=Protocol)
@@ -74,20 +74,20 @@ def load(store: Store, version: int | None = None) -> Snapshot:
 
 
 def refresh(store: Store, snapshot: Snapshot) -> Snapshot:
-    """The newest snapshot, reading only the commits after a known one."""
+    """The newest snapshot. Reads only the commits after a known one."""
     if snapshot.version < 0:
         return load(store)
     while True:
         try:
             actions = _actions(store.read(commit_name(snapshot.version + 1)))
         except FileNotFoundError:
-            # The log is cleaned oldest first: if our own version is there, nothing after it was cleaned away.
+            # The log is cleaned from the oldest version on: if our own version exists, all later versions do.
             return snapshot if store.exists(commit_name(snapshot.version)) else load(store)
         snapshot = fold(snapshot, actions, snapshot.version + 1)
 
 
 def commit(store: Store, snapshot: Snapshot, actions: Sequence[Action]) -> Snapshot:
-    """The snapshot after the actions, durable as the next version; raises Conflict if that version is taken."""
+    """Commits the actions as the next version and returns its snapshot. Raises Conflict if the version is taken."""
     version = snapshot.version + 1
     information = {"commitInfo": {"timestamp": now_ms(), "operation": "WRITE", "engineInfo": "millrace"}}
     body = b"\n".join(orjson.dumps(action) for action in (information, *actions)) + b"\n"
@@ -97,7 +97,7 @@ def commit(store: Store, snapshot: Snapshot, actions: Sequence[Action]) -> Snaps
 
 
 def fold(snapshot: Snapshot, actions: Iterable[Action], version: int) -> Snapshot:
-    """The snapshot after one commit. A file is its path and deletion vector, so removes go before adds."""
+    """The snapshot after one commit. Removes come before adds, because a file with another deletion vector is both."""
     files, transactions = dict(snapshot.files), snapshot.transactions
     protocol, metadata, added, done = snapshot.protocol, snapshot.metadata, [], {}
     for action in actions:
@@ -117,8 +117,8 @@ def fold(snapshot: Snapshot, actions: Iterable[Action], version: int) -> Snapsho
 
 
 def checkpoint_if_due(store: Store, snapshot: Snapshot, chunk_memory: timedelta, log_retention: timedelta) -> Snapshot:
-    """Writes a checkpoint every few versions, forgets old log files and chunk ids that are expired or below the floor.
-    Failing costs only time."""
+    """Writes a checkpoint every few versions; drops old log files, and chunk ids that are expired or below the floor.
+    A failure is harmless."""
     metadata = snapshot.metadata
     if metadata is None or not _is_due(snapshot):
         return snapshot
@@ -130,7 +130,7 @@ def checkpoint_if_due(store: Store, snapshot: Snapshot, chunk_memory: timedelta,
         if done.updated_ms >= oldest_ms and done.version > floor
     }
     snapshot = replace(snapshot, transactions=kept)
-    # The commit stands without its checkpoint; the next one that is due tries again.
+    # The commit is valid without a checkpoint. The next due commit tries again.
     with suppress(OSError):
         write_checkpoint(store, snapshot.version, snapshot.protocol, metadata, snapshot.files.values(), kept.values())
         clean(store, log_retention)
@@ -144,7 +144,7 @@ def _is_due(snapshot: Snapshot) -> bool:
 
 
 def clean(store: Store, retention: timedelta) -> None:
-    """Deletes log files that no version younger than the retention needs, and none of the last versions."""
+    """Deletes log files that no version within the retention and none of the last versions needs."""
     entries = store.list(LOG_FOLDER)
     checkpoints = complete_checkpoints(entries)
     newest = max(checkpoints, default=-1)

@@ -1,5 +1,5 @@
-"""Sorted key hashes in, the pairs of equal ones in other sorted lists out; mostly there are none, and that must be cheap.
-Hashes are uniform, so their leading bits tell most of them apart. What is read of a long list is read in blocks.
+"""Sorted key hashes in, the pairs of equal hashes in other sorted lists out. Mostly there are none: this case must be cheap.
+Hashes are uniform, so their leading bits differ in most cases. Long lists are read in blocks.
 """
 
 from functools import cached_property
@@ -11,22 +11,22 @@ Hashes = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.intp]
 Places = npt.NDArray[np.int64]
 
-# Finding one hash costs as much as sifting so many: in lists that are longer by more, ours are searched for.
+# A binary search for one hash costs as much as filtering this many. In lists that are longer by more, we search.
 SEARCH_COST = 4
-# One in so many hashes falls through a sieve by chance, and one in its square through both.
+# One hash in this many passes a filter by chance; both filters: one in its square.
 PLACES_PER_HASH = 16
 MOST_PLACES = 1 << 24
 SIFTED_AT_ONCE = 1 << 18
 
 
 class Sought:
-    """Sorted hashes, possibly with repetitions, that are looked for in one list after the other."""
+    """Sorted hashes, possibly repeated, to look for in several lists."""
 
     def __init__(self, hashes: Hashes) -> None:
         self._hashes = hashes
 
     def pairs(self, others: Hashes) -> tuple[Rows, Rows]:
-        """Every pair of indices with equal hashes: of ours, and of the others, which are sorted too."""
+        """All pairs of indices with equal hashes: of our hashes and of the others, which are also sorted."""
         ours = self._hashes
         if not len(ours) or not len(others):
             none = np.empty(0, dtype=np.intp)
@@ -40,7 +40,7 @@ class Sought:
         return our, left[part] + first
 
     def _sifted(self, others: Hashes) -> Rows:
-        """Those that may be among ours: their leading bits are, and so are their trailing bits."""
+        """The others that may be among ours: their leading bits and their trailing bits are."""
         left = [np.empty(0, dtype=np.intp)]
         for start in range(0, len(others), SIFTED_AT_ONCE):
             block = others[start : start + SIFTED_AT_ONCE]
@@ -65,7 +65,7 @@ class Sought:
     def _fine(self) -> npt.NDArray[np.bool_]:
         return _sieve(self._trailing(self._hashes), self._places)
 
-    # Places are signed, because numpy copies an unsigned index before it uses it.
+    # Signed integers, because numpy copies an unsigned index before use.
 
     def _leading(self, hashes: Hashes) -> Places:
         places: Places = ((hashes - self._hashes[0]) >> self._shift).view(np.int64)

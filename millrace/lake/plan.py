@@ -1,5 +1,5 @@
-"""A batch and the table as it is in, the actions of one commit out. Stages files anew where the batch's or the table's rows
-must take another shape; commits nothing.
+"""A batch and the table's state in, the actions of one commit out. Rewrites files whose rows must change their shape; commits
+nothing.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from millrace.lake.truncate import rows_up_to
 from millrace.model.errors import Corrupt
 
 ALIGNED_PREFIX = "aligned"
-# Tombstone files merged within a commit; larger merges wait for `maintain`.
+# Limit for merging tombstone files within a commit. Larger merges wait for `maintain`.
 INLINE_MERGE_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handle:
-    """What a table's handle keeps open between commits."""
+    """The state that a table's handle keeps between commits."""
 
     spec: TableSpec
     index: KeyIndex
@@ -40,7 +40,7 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`handle` is the one to go on with when the actions are committed."""
+    """`handle` is the state to use after the actions are committed."""
 
     actions: list[Action]
     decision: Decision
@@ -48,7 +48,7 @@ class Plan:
 
 
 class Planner:
-    """Plans one write, attempt after attempt; what was staged anew for one serves the next."""
+    """Plans one write, in several attempts if necessary. Files rewritten in one attempt are used in the next."""
 
     def __init__(self, store: Store, batch: WriteBatch, lineage: Lineage) -> None:
         self._store = store
@@ -102,7 +102,7 @@ class Planner:
         return decision
 
     def _fitting(self, delivery: DefinedFile, target: TableTarget) -> StagedFile | None:
-        """The delivered rows in the table's shape; None if they are of its past life."""
+        """The file's rows in the table's shape; None if they belong to an earlier generation."""
         file, definition = delivery.file, delivery.definition
         if definition is None or target.definition is None or definition.fingerprint == target.definition.fingerprint:
             return file
@@ -127,7 +127,7 @@ class Planner:
         return replace(staged, tombstones=file.tombstones, deleted_rows=file.deleted_rows)
 
     def _refuse_unless_whole(self, file: StagedFile) -> None:
-        # Readers trust the size in the log: with a wrong one some return fewer rows and no error.
+        # Readers trust the size in the log. With a wrong size some return fewer rows without an error.
         try:
             size = self._store.size(file.path)
         except FileNotFoundError:
@@ -141,7 +141,7 @@ class Planner:
     def _file_actions(self, known: Known, target: TableTarget, decision: Decision) -> list[Action]:
         anew = None
         if target.reshape is not None and target.definition is not None:
-            # Another writer may have changed the table's shape since the last attempt: what was made of the old one is void.
+            # Another writer may have changed the table's shape since the last attempt. Then earlier rewrites are useless.
             way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint
             anew = self._anew.setdefault(way, Anew(rows=target.reshape.rows))
             anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
@@ -153,7 +153,7 @@ class Planner:
         return frozenset(path for path, schema in schemas.items() if reshape.is_needed(schema))
 
     def _tombstones(self, known: Known, decision: Decision) -> tuple[str, ...]:
-        """The files to list from now on; many small ones become one on the way."""
+        """The tombstone files to list from now on. Many small files are merged into one."""
         names = tuple(chain(known.listed, decision.tombstones))
         while decision.tombstones and (together := due(known.tombstones.listed(names), INLINE_MERGE_ROWS)):
             merged = merge(self._store, together, known.floor, known.is_useless())

@@ -1,5 +1,5 @@
-"""What a table remembers only to keep late writes out, made small again: tombstone files are merged, and tombstones and
-chunk ids that nothing on its way can meet are forgotten, with the floor raised to where they were. A commit of its own.
+"""Shrinks what a table keeps only to refuse late writes: merges tombstone files, and drops tombstones and chunk ids that no
+late write can meet any more. The floor rises to their versions. It is a commit of its own.
 """
 
 from dataclasses import replace
@@ -14,12 +14,12 @@ from millrace.lake.store import Store
 from millrace.lake.tombstones import MOST_MERGED_ROWS, Merged, Tombstones, due, merge
 
 MOST_ATTEMPTS = 100
-# So many chunk ids cost next to nothing; forgetting some would only cost a commit.
+# This many chunk ids cost nearly nothing. Dropping some would cost a commit.
 MOST_CHUNK_IDS = 20_000
 
 
 def purge(store: Store, spec: TableSpec, safe_version: int = NO_FLOOR) -> None:
-    """Until nothing is worth it. No write at or below the safe version is still on its way."""
+    """Purges until nothing is worth a commit. No write at or below the safe version can still come."""
     snapshot, index, tombstones = Snapshot(), KeyIndex(store, spec.key), Tombstones(store)
     merged: dict[tuple[str, ...], Merged] = {}
     for _ in range(MOST_ATTEMPTS):
@@ -59,7 +59,7 @@ def _fewer_tombstones(
 
 
 def _fewer_chunk_ids(snapshot: Snapshot, state: TableState, safe_version: int) -> TableState:
-    # A table that knows no definitions holds rows of other tables' imports: their versions do not order it.
+    # A table without definitions holds rows of other tables' imports, whose versions have no common order.
     if state.definition is None:
         return state
     remembered = sum(state.floor < known.version <= safe_version for known in snapshot.transactions.values())

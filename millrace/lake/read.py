@@ -1,5 +1,5 @@
-"""A snapshot in, its live rows out: as file paths with dead positions for other engines, or as Arrow tables.
-For small reads and compaction; large queries belong to an engine.
+"""A snapshot in, its live rows out: as file paths with deleted positions for other engines, or as Arrow tables.
+For small reads and compaction. Large queries use an engine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ from millrace.lake.store import Store
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveFile:
-    """An absolute path and, if some of its rows are dead, their positions in order."""
+    """An absolute path and the positions of its deleted rows in order, if there are any."""
 
     path: str
     rows: int
@@ -34,13 +34,13 @@ def live_files(store: Store, snapshot: Snapshot) -> list[LiveFile]:
 
 
 def scan(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
-    """All live rows, with null where a file is older than a column."""
+    """All live rows. A file that is older than a column has null there."""
     schema = _projected(snapshot, columns)
     return pa.concat_tables([*scan_files(store, snapshot, columns), schema.empty_table()])
 
 
 def scan_files(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The live rows of one file after the other."""
+    """The live rows, file by file."""
     for file in snapshot.files.values():
         yield read_in_shape(store, snapshot, file, _vector(store, file), columns)
 
@@ -48,14 +48,14 @@ def scan_files(store: Store, snapshot: Snapshot, columns: Sequence[str] | None =
 def read_in_shape(
     store: Store, snapshot: Snapshot, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """The rows of one file without the dead positions, with the snapshot's columns and types."""
+    """The live rows of one file, with the snapshot's columns and types."""
     schema = _projected(snapshot, columns)
     return _aligned(read_live_rows(store, file, dead, schema.names), schema)
 
 
 def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of one file without the dead positions, and the wanted columns as far as it has them."""
-    # Of a few columns only some parts are read; they need not be brought here as a whole.
+    """The live rows of one file, with those wanted columns that it has."""
+    # For a few columns only parts of the file are read. So a remote file need not be fetched completely.
     source = store.whole(file.name) if columns is None else store.source(file.name)
     with pq.ParquetFile(source, memory_map=True) as parquet:
         stored = parquet.schema_arrow.names
@@ -69,7 +69,7 @@ def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[
 
 
 def read_live_groups(store: Store, file: AddFile, dead: BitMap) -> Iterator[pa.Table]:
-    """The rows of one file without the dead positions, one row group after the other."""
+    """The live rows of one file, row group by row group."""
     with pq.ParquetFile(store.whole(file.name), memory_map=True) as parquet:
         keep = np.ones(parquet.metadata.num_rows, dtype=bool)
         keep[np.asarray(dead.to_array())] = False

@@ -1,8 +1,8 @@
-"""A table whose files live elsewhere: the same names as on disk, written through to its objects, read through a folder on
-this machine. The folder may be lost, wholly or in part, at any time: whatever counts is among the objects.
+"""A table in an object store: the same names as on disk, written through to the objects, read through a folder on this
+machine. The folder is a cache: it may be lost at any time, completely or in part.
 
-Log entries are always read where they are; every other shared file is named by its content or by chance, so that a copy
-never grows stale. Merged key files and the vacuum's notes are this machine's own."""
+Log entries are always read from the store. All other shared files have names from their content or random names, so a copy
+is never stale. Merged key files and the vacuum's notes are this machine's own."""
 
 import io
 import os
@@ -23,7 +23,7 @@ from millrace.outbound.objects import READ_AHEAD_BYTES, Entry, Objects, RangeRea
 
 AT_ONCE = 8
 REMEMBERED_SIZES = 1000
-# A copy somebody may just have been told the path of.
+# A reader may just have received the path of such a copy.
 JUST_USED = timedelta(minutes=10)
 
 _OWN = (f"{RUNS_FOLDER}/", f"{TEMPORARY_FOLDER}/", RECORD)
@@ -34,7 +34,7 @@ class RemoteStore(Store):
     def __init__(self, folder: Path, objects: Objects) -> None:
         super().__init__(folder)
         self._objects = objects
-        # What this store has put itself need not be asked for.
+        # Names that this store has written need no lookup.
         self._sizes: OrderedDict[str, int] = OrderedDict()
 
     @property
@@ -44,7 +44,7 @@ class RemoteStore(Store):
     def local(self, name: str) -> str:
         path = self.path(name)
         try:
-            # The trimming goes by when a copy was last used.
+            # Trimming looks at the last use of a copy.
             os.utime(path)
         except FileNotFoundError:
             self._fetch(name)
@@ -85,7 +85,7 @@ class RemoteStore(Store):
         return self._objects.size(name) if known is None else known
 
     def list(self, folder: str) -> list[Entry]:
-        """What is left of uploads that failed is here or there."""
+        """Deletes the remains of failed uploads, on this machine and in the store."""
         if folder == TEMPORARY_FOLDER:
             return [*super().list(folder), *self._objects.list(folder)]
         return super().list(folder) if f"{folder}/".startswith(_OWN) else [*self._objects.list(folder)]
@@ -133,7 +133,7 @@ class RemoteStore(Store):
             self._place(temporary, name)
 
     def adopt(self, name: str, path: Path) -> None:
-        """A file that lies on this machine becomes one of the table's."""
+        """Uploads a file of this machine as a file of the table."""
         self._objects.put_file(name, str(path))
         self._remember(name, path.stat().st_size)
         with suppress(OSError):
@@ -147,7 +147,7 @@ class RemoteStore(Store):
         super().delete(name)
 
     def trim(self, most_bytes: int, unused_for: timedelta) -> None:
-        """Drops copies: those not used for so long and, oldest first, those beyond a size. None that was just used."""
+        """Drops copies that were not used for some time, and the oldest beyond a size. Copies in recent use stay."""
         now, kept = time.time(), 0
         copies = [entry for folder in ("", *self._copied_folders()) for entry in Store.list(self, folder)]
         for entry in sorted(copies, key=lambda one: one.modified_at, reverse=True):
@@ -177,7 +177,7 @@ class RemoteStore(Store):
             self._place(temporary, name)
 
     def _keep(self, name: str, data: bytes | memoryview) -> None:
-        """A copy, if there is room for one: the object is there."""
+        """Keeps a copy if there is room for it. The object exists in any case."""
         with suppress(OSError), self._temporary() as (file, temporary):
             file.write(data)
             file.flush()

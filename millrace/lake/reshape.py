@@ -1,5 +1,5 @@
-"""Rows written under one revision of a table in, the same rows as a later revision declares them out: renamed, cast, with
-defaults for added columns and without dropped ones. Says for which files that is needed at all.
+"""Rows of one revision of a table in, the same rows in the shape of a later revision out: renamed, cast, with defaults for
+added columns and without dropped ones. Also says which files need it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,13 @@ from millrace.model.fields import Field, field_of
 from millrace.model.resolution import matched
 from millrace.model.table import Definition
 
-# What every reader (polars, deltalake, DuckDB, Spark) casts while it reads; each of the other pairs, one of them refuses.
+# Pairs of types that all readers (polars, deltalake, DuckDB, Spark) cast while reading. Other pairs fail in at least one.
 READ_AS_WIDER = frozenset({(pa.int32(), pa.int64()), (pa.float32(), pa.float64())})
 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a column's cells come from: what it was called, or how it was `added`, and the types it went through since."""
+    """Where a column's cells come from: its former name, or the column as it was `added`, and its type changes since."""
 
     column: Column
     source: str | None = None
@@ -34,7 +34,7 @@ class _Origin:
     def is_affected(self, stored: pa.Schema) -> bool:
         name, names = self.column.name, stored.names
         if self.added is not None:
-            # Cells of that name are those of a dropped column: they must not come back.
+            # Cells of this name belong to a dropped column. They must not come back.
             return name in names or stored_default(self.added) is not None
         if self.source != name:
             return self.source in names or name in names
@@ -51,7 +51,7 @@ class _Origin:
 
     def _first_cells(self, rows: pa.Table) -> Any:
         if self.added is not None:
-            # What the default is now is for rows to come: those already there got what it was then.
+            # Stored rows get the default at the time of the change. The present default is for new rows.
             return _repeated(stored_default(self.added), arrow_type(self.added), rows.num_rows)
         if self.source in rows.column_names:
             return rows[self.source].combine_chunks()
@@ -60,7 +60,7 @@ class _Origin:
 
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """The columns of the later revision in their order, each with its origin."""
+    """The columns of the later revision in order, each with its origin."""
 
     origins: tuple[_Origin, ...]
 
@@ -80,7 +80,7 @@ class Reshape:
         return Reshape(tuple(replace(known[column.name], column=column) for column in after.columns))
 
     def is_needed(self, stored: pa.Schema) -> bool:
-        """Whether a file with these columns must be written anew; if not, readers see the right rows in it as it is."""
+        """Whether a file with these columns must be rewritten. If not, readers read it correctly as it is."""
         return any(origin.is_affected(stored) for origin in self.origins)
 
     def rows(self, rows: pa.Table) -> pa.Table:
@@ -94,7 +94,7 @@ def _repeated(value: Any, kind: pa.DataType, rows: int) -> Any:
 
 
 def _fitted(cells: Any, was: Field, becomes: Field, kind: pa.DataType) -> Any:
-    """Cells of one type as cells of another that has a place for each of their values, at any depth."""
+    """Cells as cells of a wider type, at any depth."""
     if cells.type == kind:
         return cells
     if was.kind == becomes.kind == "record":
@@ -137,7 +137,7 @@ def _cast(cells: Any, kind: pa.DataType) -> Any:
         return cells
     if pa.types.is_binary(cells.type) and pa.types.is_string(kind):
         return _as_text(cells)
-    # Not every integer is a float; the nearest one is what a wider type means.
+    # Some integers are no floats. Widening means the nearest float.
     return cells.cast(kind, safe=False)
 
 
@@ -145,6 +145,6 @@ def _as_text(cells: Any) -> Any:
     try:
         return cells.cast(pa.string())
     except pa.ArrowInvalid:
-        # Bytes that are no text were never refused; better a mark in a cell than a table that cannot change.
+        # Bytes need not be text. A replacement character in a cell is better than a table that cannot be changed.
         texts = [None if cell is None else cell.decode(errors="replace") for cell in cells.to_pylist()]
         return pa.array(texts, pa.string())

@@ -1,5 +1,5 @@
-"""What a table is: declared Arrow columns in, Delta's schema JSON and the columns as stored out.
-Refuses types Delta has no word for, and changes other than added columns.
+"""A table's schema: declared Arrow columns in, Delta's schema JSON and the stored columns out.
+Refuses types that Delta does not have, and changes other than added columns.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ _ARROW_SCALARS: Mapping[str, pa.DataType] = {
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table as declared. No key: rows are appended, each chunk once, remembered for `chunk_memory`."""
+    """A table as declared. Without a key rows are appended, each chunk once; chunk ids are kept for `chunk_memory`."""
 
     name: str
     schema: pa.Schema
@@ -64,7 +64,7 @@ class TableSpec:
 
     @cached_property
     def delta_fields(self) -> tuple[dict[str, Any], ...]:
-        """The declared columns, then ours, in Delta's words."""
+        """The declared columns and then the platform's, as Delta's schema."""
         return tuple(_delta_field(field) for field in (*self.schema, *SYSTEM_COLUMNS))
 
 
@@ -76,12 +76,12 @@ def spec_of(definition: Definition) -> TableSpec:
 
 
 def declared_schema(spec: TableSpec) -> str:
-    """The schema JSON of the spec itself, whatever the table had before."""
+    """The schema JSON of the spec alone, without earlier columns."""
     return _schema_json(spec.delta_fields)
 
 
 def evolved_schema(current: str | None, spec: TableSpec) -> str:
-    """The table's schema JSON after `spec`: the same text if nothing was added. Columns are never taken away."""
+    """The table's schema JSON with the columns of `spec`: the same text if nothing was added. Columns are never removed."""
     if current is None:
         return declared_schema(spec)
     stored = orjson.loads(current)["fields"]
@@ -113,7 +113,7 @@ def arrow_schema(schema_json: str) -> pa.Schema:
 
 
 def declared_columns(schema_json: str) -> pa.Schema:
-    """The columns without ours."""
+    """The columns without the platform's."""
     ours = {field.name for field in SYSTEM_COLUMNS}
     return pa.schema([field for field in arrow_schema(schema_json) if field.name not in ours])
 
@@ -140,7 +140,7 @@ def _schema_json(fields: tuple[dict[str, Any], ...]) -> str:
 
 
 def _delta_field(field: Any) -> dict[str, Any]:
-    # Presence is judged before rows get here; a Delta invariant would only shut simpler writers out.
+    # The judge has checked required values. A Delta invariant would only exclude simpler writers.
     return {"name": field.name, "type": _delta_type(field.type, field.name), "nullable": True, "metadata": {}}
 
 

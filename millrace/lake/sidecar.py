@@ -22,10 +22,10 @@ from millrace.lake.tombstones import write_tombstones
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Corrupt, Invalid
 
-# Rows looked at to decide whether a column's values repeat enough for a dictionary.
+# Rows in the sample that decides whether a column's values repeat enough for a dictionary.
 DICTIONARY_SAMPLE_ROWS = 4096
 DICTIONARY_REPEATS = 4
-# Below this, setting up dictionaries and zstd costs more time than they save space.
+# Below this size dictionaries and zstd cost more than they save.
 SMALL_FILE_ROWS = 1000
 ROW_GROUP_ROWS = 1 << 19
 
@@ -34,7 +34,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-_]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class StagedChunk:
-    """The rows of one chunk in a staged file; after beaten rows were left out, `rows` counts those that remain."""
+    """The rows of one chunk in a staged file. `rows` counts the rows that remain after losing rows were left out."""
 
     chunk_id: str
     first_position: int
@@ -44,9 +44,9 @@ class StagedChunk:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A data file that is complete on disk, and the keys that its chunks delete. `sidecar` is None for tables without a
-    key; `path` is empty where there is nothing but deletes. `deleted_keys` holds the rows of the deletes, for sinks that know
-    nothing of hashes. `sealed_by` names the data key if all of it is sealed, in a folder of its own."""
+    """A data file that is complete on disk, and the keys that its chunks delete. `sidecar` is None for tables without a key.
+    `path` is empty if there are only deletes. `deleted_keys` holds the rows of the deletes, for sinks without key hashes.
+    `sealed_by` names the data key if the files are sealed, in a folder of their own."""
 
     path: str
     size: int
@@ -60,7 +60,7 @@ class StagedFile:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of all that belongs to it; what a data file needs comes before it."""
+        """The names of all its files. What a data file needs comes before it."""
         return tuple(part for part in (self.sidecar, self.tombstones, self.deleted_keys, self.path) if part)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def write_data_file(
     *,
     tightly: bool = False,
 ) -> StagedFile:
-    """Stages the rows. Of a key that occurs twice only the row of the greatest version, then the last, is written; a row
-    whose `_deleted` is true is written as a tombstone of its key."""
+    """Stages the rows. If a key occurs twice, only the row of the greatest version, or else the last row, is written. A row
+    whose `_deleted` is true is written as a tombstone."""
     _refuse_unless_stageable(table, key, name_prefix)
     if not key:
         rows = table.drop_columns([DELETED_COLUMN]) if DELETED_COLUMN in table.column_names else table
@@ -134,7 +134,7 @@ def _write_rows(
     path = f"{name_prefix}-{store.digest(data)}.parquet"
     sidecar = None
     if keys is not None:
-        # First, so that a data file that can be committed never lacks it.
+        # Written first, so that each data file that can be committed has it.
         sidecar = sidecar_name(path)
         write_keys(store, sidecar, replace(keys, files=(path,)))
     if not store.put_if_absent(path, data) and store.size(path) != len(data):
@@ -147,7 +147,7 @@ def _write_rows(
 def sorted_keys(
     hashes: tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]], versions: Cells
 ) -> tuple[KeyFile, npt.NDArray[np.intp]]:
-    """The rows that win within a file, sorted by hash, and the positions of those that do not."""
+    """The winning rows of a file, sorted by hash, and the positions of the losing rows."""
     h1, h2 = hashes
     version = versions.to_numpy().astype(np.int64, copy=False)
     order = np.argsort(h1)
@@ -163,10 +163,9 @@ def sorted_keys(
 
 
 def encode_parquet(table: pa.Table, *, tightly: bool = False) -> memoryview:
-    """The table as one Parquet file that plain readers understand.
+    """The table as one Parquet file that simple readers understand.
 
-    Rows are staged in a hurry: snappy takes two thirds of zstd's time for a third more bytes. What is rewritten later is
-    packed `tightly`."""
+    Staging must be fast: snappy takes two thirds of zstd's time for a third more bytes. Rewrites are packed `tightly`."""
     is_small = table.num_rows < SMALL_FILE_ROWS
     dictionary: Any = not is_small and _repeating_columns(table)
     sink = pa.BufferOutputStream()
@@ -184,7 +183,7 @@ def encode_parquet(table: pa.Table, *, tightly: bool = False) -> memoryview:
 
 
 def _split(keys: KeyFile, is_deleted: npt.NDArray[np.bool_]) -> tuple[KeyFile, KeyFile]:
-    """The keys that stay, and those that go."""
+    """The rows that stay, and the rows that delete their key."""
     return _where(keys, ~is_deleted), _where(keys, is_deleted)
 
 
@@ -224,7 +223,7 @@ def _repeating_columns(table: pa.Table) -> list[str]:
 
 
 def _estimated_values(sampled: int, distinct: int) -> float:
-    """How many values a column has, from how often a sample repeats (the birthday problem turned around)."""
+    """The number of distinct values of a column, estimated from repetitions in a sample (the inverse birthday problem)."""
     return distinct if distinct < sampled / 2 else sampled**2 / (2 * max(1, sampled - distinct))
 
 

@@ -1,5 +1,5 @@
-"""What Millrace itself keeps in a table's configuration, so that it is committed with the rows it is about: metadata in,
-the state out, and back into a configuration.
+"""Millrace's own state in a table's configuration, so that it is committed together with its rows: metadata in, the state
+out, and back into a configuration.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ NO_FLOOR = -1
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """`definition` is the fingerprint that the table was prepared for, None if nobody has said; `key` are its key columns.
-    Writes at or below the `floor` are beaten. `tombstones` are the files that count."""
+    """`definition` is the fingerprint that the table was prepared for; None if unknown. `key` are its key columns. Writes at
+    or below the `floor` lose. `tombstones` are the valid tombstone files."""
 
     definition: str | None = None
     key: tuple[str, ...] | None = None
@@ -45,7 +45,7 @@ class TableState:
             ) from error
 
     def configured(self, configuration: Mapping[str, str]) -> dict[str, str]:
-        """A configuration that says this, and otherwise what it said; what is as at the beginning is left unsaid."""
+        """The configuration with this state. Its other entries stay. Initial values are left out."""
         ours = {
             _DEFINITION: self.definition,
             _KEY: None if self.key is None else orjson.dumps(self.key).decode(),

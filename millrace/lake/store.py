@@ -1,6 +1,6 @@
-"""Files of one table under a root folder: names in, bytes out. All file access of the lake goes through here; `remote.py` has
-the tables that live elsewhere. Everything appears whole or not at all (temp file, then link or rename); refuses names that
-leave the root.
+"""Files of one table under a root folder: names in, bytes out. All file access of the lake goes through here; `remote.py` is
+for tables in object stores. A file appears completely or not at all (temporary file, then link or rename). Refuses names
+outside the root.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ from millrace.atomic import flush, unfinished
 from millrace.outbound.objects import Entry
 
 TEMPORARY_FOLDER = "_millrace/tmp"
-# A mapping pins a file descriptor; small files are cheaper to copy than to map.
+# A mapping holds a file descriptor. For small files a copy is cheaper.
 MAPPING_THRESHOLD_BYTES = 256 * 1024
 
 
 class Store:
-    """`durable` adds fsync, for machines that may lose power; a killed process loses nothing without it."""
+    """`durable` adds fsync, for machines that may lose power. Without it a killed process still loses nothing."""
 
     def __init__(self, root: Path, durable: bool = False) -> None:
         self.root = Path(os.path.abspath(root))
@@ -35,7 +35,7 @@ class Store:
 
     @property
     def where(self) -> str:
-        """The table's place, for people."""
+        """The table's location, for messages."""
         return str(self.root)
 
     def path(self, name: str) -> str:
@@ -48,23 +48,23 @@ class Store:
         return full
 
     def local(self, name: str) -> str:
-        """A path on this machine from which the whole file can be read."""
+        """A path on this machine to read the whole file from."""
         return self.path(name)
 
     def whole(self, name: str) -> str | BinaryIO:
-        """A file all of which is to be read, as pyarrow takes it."""
+        """A source for pyarrow to read the whole file."""
         return self.local(name)
 
     def source(self, name: str) -> str | BinaryIO:
-        """A file of which some parts are to be read, as pyarrow takes it."""
+        """A source for pyarrow to read parts of the file."""
         return self.path(name)
 
     def absent(self, names: Sequence[str]) -> Sequence[str]:
-        """Those of which `local` would have to fetch the bytes."""
+        """The names whose bytes `local` would have to fetch."""
         return ()
 
     def prefetch(self, names: Sequence[str]) -> None:
-        """These will be asked for soon. Whether they are there is seen then."""
+        """Announces names that are needed soon. They need not exist."""
 
     def exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))
@@ -90,18 +90,18 @@ class Store:
             return file.read()
 
     def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
-        """One after the other."""
+        """The files' bytes, one by one."""
         return map(self.read, names)
 
     def map(self, name: str) -> memoryview:
-        """The file's bytes without reading them, as long as the result lives (also after the file is deleted)."""
+        """The file's bytes as a mapping. It stays valid while the result is in use, also after the file is deleted."""
         with open(self.path(name), "rb") as file:
             if os.fstat(file.fileno()).st_size < MAPPING_THRESHOLD_BYTES:
                 return memoryview(file.read())
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def digest(self, data: bytes | memoryview) -> str:
-        """What names a file by its content."""
+        """A name that follows from a file's content."""
         return hashlib.blake2b(data, digest_size=12).hexdigest()
 
     def write(self, name: str, data: bytes | memoryview) -> None:
@@ -110,7 +110,7 @@ class Store:
             file.write(data)
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
-        """Creates a file; False, and nothing changed, if the name is taken. Of many callers exactly one gets True."""
+        """Creates a file. False if the name is taken; then nothing changed. Of many callers exactly one gets True."""
         target = self.path(name)
         with self._temporary() as (file, temporary):
             file.write(data)
@@ -130,7 +130,7 @@ class Store:
 
     @contextmanager
     def creating(self, name: str) -> Iterator[BinaryIO]:
-        """A seekable file that gets its name when the block ends without an error."""
+        """A seekable file that gets its name if the block ends without an error."""
         target = self.path(name)
         with self._temporary() as (file, temporary):
             yield file
@@ -140,7 +140,7 @@ class Store:
         self._sync_folder(target)
 
     def delete(self, name: str) -> None:
-        """A file that is not there counts as deleted."""
+        """Deletes a file. A missing file is no error."""
         with suppress(FileNotFoundError):
             os.unlink(self.path(name))
 

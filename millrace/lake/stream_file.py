@@ -1,5 +1,5 @@
-"""Rows without end in, batch after batch; one data file and its key sidecar out. Holds a row group and the keys, no more.
-Of a key that occurs twice both rows are written; the position of the one that loses is told.
+"""Any number of rows in, batch by batch; one data file and its key sidecar out. Only a row group and the keys are in memory.
+If a key occurs twice, both rows are written and the losing position is returned.
 """
 
 import uuid
@@ -28,8 +28,8 @@ Lanes = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 def stream_data_file(
     store: Store, schema: pa.Schema, batches: Iterable[pa.Table], key: Sequence[str], name_prefix: str
 ) -> tuple[StagedFile, npt.NDArray[np.uint32]]:
-    """The file, packed tightly, and the positions in it that lose against another of the same key."""
-    # Its bytes are not known before it is there, so it cannot be named by them.
+    """The file, packed tightly, and the positions of rows that lose against another row of the same key."""
+    # The bytes are not known in advance, so the name cannot follow from them.
     path = f"{name_prefix}-{uuid.uuid4().hex}.parquet"
     lanes: list[Lanes] = []
     versions: list[pa.ChunkedArray] = []
@@ -56,7 +56,7 @@ def stream_data_file(
 
 
 def _row_groups(batches: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """At least one, possibly empty."""
+    """At least one batch, which may be empty."""
     pending, rows, size = [schema.empty_table()], 0, 0
     for batch in batches:
         pending.append(batch)
@@ -69,6 +69,6 @@ def _row_groups(batches: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.T
 
 
 def _repeating_columns(group: pa.Table) -> list[str]:
-    """Columns whose values repeat enough for a dictionary to pay."""
+    """The columns whose values repeat enough for a dictionary."""
     flat = [field.name for field in group.schema if not pa.types.is_nested(field.type)]
     return [name for name in flat if DICTIONARY_REPEATS * pc.count_distinct(group[name]).as_py() <= group.num_rows]

@@ -1,5 +1,5 @@
 """A Delta table that keeps the newest row of each key: staged files in, committed versions out.
-Any number of handles, threads and processes may apply to one table; refuses tables whose protocol it does not know.
+Any number of handles, threads and processes may write to one table. Refuses tables with an unknown protocol.
 """
 
 import threading
@@ -25,16 +25,16 @@ from millrace.lake.tombstones import Tombstones
 from millrace.model.errors import Unavailable
 from millrace.model.table import Definition
 
-# Key files merged within a commit; larger merges wait for `maintain`, so that no commit pays for them.
+# Limit for merging key files within a commit. Larger merges wait for `maintain`.
 INLINE_MERGE_ROWS = 50_000
-# A merge holds its keys in memory, 28 bytes each; larger key files stay apart and are looked up one by one.
+# A merge holds its keys in memory, 28 bytes each. Larger key files are not merged.
 MOST_MERGED_ROWS = 8_000_000
 MOST_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What one write did. `version` is the table version in which all of it is reflected."""
+    """The result of one write. `version` is the table version that contains all of it."""
 
     version: int
     rows_added: int = 0
@@ -45,7 +45,7 @@ class WriteResult:
 
 
 class LakeTable:
-    """A handle worth keeping: it remembers the snapshot and the open key files. Safe to share between threads."""
+    """A handle to a table. Keep it: it caches the snapshot and open key files. Safe to share between threads."""
 
     def __init__(self, store: Store, spec: TableSpec, definitions: Definitions | None = None) -> None:
         self.store = store
@@ -58,16 +58,16 @@ class LakeTable:
     def open(
         cls, root: Path, spec: TableSpec, durable: bool = False, definitions: Definitions | None = None
     ) -> "LakeTable":
-        """Reads nothing yet; the first write creates the table if there is none."""
+        """Reads nothing. The first write creates the table if it does not exist."""
         return cls(Store(root, durable), spec, definitions)
 
     @property
     def spec(self) -> TableSpec:
-        """The table as it was declared when it was opened, redeclared or last prepared."""
+        """The table's declaration since it was opened, redeclared or prepared."""
         return self._handle.spec
 
     def redeclare(self, spec: TableSpec) -> None:
-        """From the next commit on the table has the spec's added columns."""
+        """The next commit adds the spec's new columns."""
         with self._lock:
             self._handle = replace(self._handle, spec=spec)
 
@@ -79,21 +79,21 @@ class LakeTable:
 
     def apply(self, files: Sequence[StagedFile], *, floor: int | None = None) -> WriteResult:
         """Commits staged files, and with `floor` a truncation at that version, in one version of the table.
-        With no files it creates the table, or adds the spec's new columns, if that is still to be done."""
+        Without files it creates the table or adds the spec's new columns, if necessary."""
         return self.write(WriteBatch(tuple(DefinedFile(file) for file in files), NO_FLOOR if floor is None else floor))
 
     def prepare(self, definition: Definition) -> WriteResult:
-        """Gives the table the shape of a definition, unless it has that of a newer one."""
+        """Gives the table the shape of a definition, unless it has the shape of a newer one."""
         return self.write(WriteBatch(definition=definition))
 
     def write(self, batch: WriteBatch) -> WriteResult:
-        """Commits all of a batch in one version, so that every reader sees each key once, at its greatest version.
+        """Commits a batch in one version, so that readers see each key once, with its greatest version.
 
         1. Refresh the snapshot.
-        2. Find the table's shape from now on, and bring staged files of an older one into it.
+        2. Find the table's new shape, and rewrite staged files of an older shape.
         3. Leave out files that are live and, without a key, chunks that are recorded.
-        4. Look the staged keys up among live rows and tombstones; decide by version which rows and deletes lose.
-        5. Mark the losers (or rewrite without them), rewrite what must change its shape, and list the actions.
+        4. Look up the staged keys among live rows and tombstones. Decide by version which rows and deletes lose.
+        5. Mark the losing rows (or rewrite files without them), rewrite files of an older shape, and list the actions.
         6. Claim the next version; if another writer was faster, start again at 1.
         """
         planner = Planner(self.store, batch, self._lineage)
@@ -115,8 +115,8 @@ class LakeTable:
         )
 
     def maintain(self, safe_version: int = NO_FLOOR) -> None:
-        """Compacts what is worth it, merges key files, whatever their size, and forgets what is of no use once no write
-        at or below the safe version can be on its way; other calls go on meanwhile."""
+        """Compacts data files, merges key files of any size, and drops what is useless once no write at or below the safe
+        version can come. Other calls continue meanwhile."""
         snapshot = self.snapshot()
         spec = _recorded(snapshot, self.spec)
         for rewrite in plan(snapshot):
@@ -132,13 +132,13 @@ class LakeTable:
         spec = self._handle.spec
         self._snapshot = checkpoint_if_due(self.store, self._snapshot, spec.chunk_memory, spec.log_retention)
         if spec.key:
-            # The commit stands; what a full disk keeps from being merged now is merged later.
+            # The commit is valid. If the disk is full, the merge happens later.
             with suppress(OSError):
                 self._handle.index.tidy(self._snapshot, INLINE_MERGE_ROWS, in_passing=True)
 
 
 def _recorded(snapshot: Snapshot, spec: TableSpec) -> TableSpec:
-    """The spec with the columns and the key that the files of this snapshot have, whatever it was opened with."""
+    """The spec with the columns and the key of this snapshot's files."""
     key = TableState.of(snapshot.metadata).key
     if key is None or snapshot.metadata is None:
         return spec

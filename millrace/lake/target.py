@@ -1,4 +1,4 @@
-"""The shape a table shall have: the definition it was prepared for and a newer one in, what it takes to get there out."""
+"""The table's next shape: its present definition and a newer one in, the necessary changes out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from millrace.model.table import Definition
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """`begins`: a new generation does, so nothing that is there stays. `reshape` is what live rows must go through, None
-    if nothing; `schema_json` the table's columns, None if they stay as they are."""
+    """`begins`: a new generation begins, so no stored row stays. `reshape`: how live rows change; None if they do not.
+    `schema_json`: the table's new columns; None if they do not change."""
 
     spec: TableSpec
     definition: Definition | None = None
@@ -31,8 +31,8 @@ class TableTarget:
 
 
 class Lineage:
-    """The definitions of a table, each of which names the one before; a table that knows none is what its spec says.
-    Worth keeping: what lies between two definitions never changes, and many files may come under an older one."""
+    """The definitions of a table, each with its previous one. A table without definitions follows its spec. The results are
+    cached: the changes between two definitions never change, and many files may have an older definition."""
 
     def __init__(self, definitions: Definitions | None) -> None:
         self._definitions = definitions
@@ -40,7 +40,7 @@ class Lineage:
         self._reshapes: dict[tuple[str, str], Reshape] = {}
 
     def target(self, snapshot: Snapshot, spec: TableSpec, wanted: Definition | None) -> TableTarget:
-        """The wanted shape if it is newer than the one the table has, else that one."""
+        """The wanted shape if it is newer than the table's, else the table's."""
         recorded = self._recorded(snapshot)
         if wanted is None or (recorded is not None and wanted.age <= recorded.age):
             return TableTarget(spec if recorded is None else self._spec(recorded), recorded)
@@ -55,7 +55,7 @@ class Lineage:
         return TableTarget(spec, wanted, reshape=self.reshape(before, wanted), schema_json=declared_schema(spec))
 
     def reshape(self, before: Definition, after: Definition) -> Reshape:
-        """What rows written under one definition go through to be rows of another of the same generation."""
+        """How rows of one definition become rows of another definition of the same generation."""
         between = before.fingerprint, after.fingerprint
         if between not in self._reshapes:
             self._reshapes[between] = Reshape.along(before, self._changes(before, after), after)
@@ -66,7 +66,7 @@ class Lineage:
         try:
             return path(self._definitions, before, after)
         except Corrupt:
-            # Revisions from before they named each other: then only columns were added.
+            # Early revisions do not name the previous one. At that time columns were only added.
             return changes(before, after)
 
     def _spec(self, definition: Definition) -> TableSpec:
@@ -79,7 +79,7 @@ class Lineage:
         return None if fingerprint is None or self._definitions is None else self._definitions(fingerprint)
 
     def _forerunner(self, definition: Definition) -> Definition:
-        """The oldest known revision: what a table had before tables said which one they have."""
+        """The oldest known revision, for tables from before the state named one."""
         while definition.previous is not None and self._definitions is not None:
             definition = self._definitions(definition.previous)
         return definition

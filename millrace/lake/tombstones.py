@@ -1,5 +1,5 @@
-"""Tombstones: keys that were deleted, with the version of the delete, so that an older row that comes late stays out.
-Sorted key hashes in, an immutable key file out; the table's log lists the files that count. Refuses to go on without one.
+"""Tombstones: deleted keys with the version of the delete, so that an older row that comes late loses.
+Sorted key hashes in, an immutable key file out. The table's log lists the valid files. A missing file stops all writes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +15,13 @@ from millrace.model.errors import Corrupt
 
 TOMBSTONES_FOLDER = "_millrace/tombstones"
 NEVER_DELETED = -1
-# Files of one level before they are merged into one of the next.
+# This many files of one level are merged into one of the next.
 FAN_IN = 8
 LOWEST_LEVEL_ROWS = 4096
-# A merge holds its tombstones in memory, 24 bytes each; larger files stay apart.
+# A merge holds its tombstones in memory, 24 bytes each. Larger files are not merged.
 MOST_MERGED_ROWS = 4_000_000
 MERGE_BLOCK_ROWS = 1_000_000
-# A file of which more can be purged is written anew.
+# A file is rewritten if a larger share of it can be purged.
 WORN_SHARE = 0.25
 
 Hashes = npt.NDArray[np.uint64]
@@ -31,7 +31,7 @@ IsUseless = Callable[[Hashes, Hashes, Versions], npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The file that takes the place of others, None if nothing is left of them, and the greatest version purged."""
+    """The file that replaces others, None if nothing is left, and the greatest purged version."""
 
     name: str | None
     purged: int = NEVER_DELETED
@@ -45,7 +45,7 @@ class Tombstones:
         self._open: dict[str, KeyFile] = {}
 
     def versions(self, names: Sequence[str], h1: Hashes, h2: Hashes) -> Versions:
-        """For each key, in h1 order, the version at which it was last deleted."""
+        """For each key, in h1 order, the version of its last delete."""
         deleted_at = np.full(len(h1), NEVER_DELETED, dtype=np.int64)
         sought = Sought(h1)
         for keys in self.listed(names):
@@ -55,7 +55,7 @@ class Tombstones:
         return deleted_at
 
     def listed(self, names: Sequence[str]) -> list[KeyFile]:
-        """The files that count, which stay open until they no longer do."""
+        """The valid files. They stay open while they are valid."""
         self._open = {name: self._open.get(name) or self._read(name) for name in names}
         return list(self._open.values())
 
@@ -65,14 +65,14 @@ class Tombstones:
     def _read(self, name: str) -> KeyFile:
         keys = read_keys(self._store, name)
         if keys is None:
-            # Without it a row that was deleted could come back: nothing can be decided any more.
+            # Without it a deleted row could come back, so no decision is possible.
             path = self._store.path(name)
             raise Corrupt(f"The tombstone file {path} is missing or damaged.", remedy="Restore the file.")
         return keys
 
 
 def write_tombstones(store: Store, prefix: str, h1: Hashes, h2: Hashes, version: Versions) -> str:
-    """Named by its content, like every staged file: written again it is the same file."""
+    """Writes a file whose name follows from its content: written again, it is the same file."""
     content = b"".join(np.ascontiguousarray(column).tobytes() for column in (h1, h2, version))
     name = f"{TOMBSTONES_FOLDER}/{prefix}-{store.digest(content)}.keys"
     write_keys(store, name, KeyFile(("",), h1, h2, version, np.zeros(len(h1), dtype=np.uint32)))
@@ -80,7 +80,7 @@ def write_tombstones(store: Store, prefix: str, h1: Hashes, h2: Hashes, version:
 
 
 def due(files: Sequence[KeyFile], most_rows: int, safe_version: int = NEVER_DELETED) -> list[KeyFile]:
-    """Files to merge next: a full level within the limit, else one of which enough can be purged; none if all is well."""
+    """The files to merge next: a full level within the limit, else a file of which enough can be purged, else none."""
     levels: dict[int, list[KeyFile]] = {}
     for file in sorted(files, key=len):
         levels.setdefault(_level(len(file)), []).append(file)
@@ -92,7 +92,7 @@ def due(files: Sequence[KeyFile], most_rows: int, safe_version: int = NEVER_DELE
 
 
 def merge(store: Store, sources: Sequence[KeyFile], safe_version: int, is_useless: IsUseless) -> Merged:
-    """One file with the last delete of each key, without useless ones and those at or below the safe version."""
+    """One file with the last delete of each key, without useless deletes and those at or below the safe version."""
     parts, purged = [], NEVER_DELETED
     for h1, h2, version in _blocks(sources):
         old = version <= safe_version
@@ -105,7 +105,7 @@ def merge(store: Store, sources: Sequence[KeyFile], safe_version: int, is_useles
 
 
 def _blocks(sources: Sequence[KeyFile]) -> Iterator[tuple[Hashes, Hashes, Versions]]:
-    """The tombstones of one hash range after the other, each key once."""
+    """The tombstones by ranges of hashes, each key once."""
     for parts in hash_ranges(sources, MERGE_BLOCK_ROWS):
         h1, h2 = np.concatenate([part.h1 for part in parts]), np.concatenate([part.h2 for part in parts])
         version = np.concatenate([part.version for part in parts])

@@ -1,5 +1,5 @@
-"""A version in, the positions of all live rows at or below it out. Reads footers, and rows only where a file holds both
-older and newer ones.
+"""A version in, the positions of all live rows at or below it out. Reads footers, and rows only if a file holds both older
+and newer rows.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from millrace.lake.store import Store
 
 
 def rows_up_to(store: Store, snapshot: Snapshot, version: int) -> dict[str, Dead]:
-    """The positions by path; files without any are not named."""
+    """The positions by path, without files that have none."""
     found = {path: _positions(store, file, version) for path, file in snapshot.files.items()}
     alive = {path: _alive(store, snapshot.files[path], positions) for path, positions in found.items()}
     return {path: positions for path, positions in alive.items() if len(positions)}
@@ -37,7 +37,7 @@ def _positions(store: Store, file: AddFile, version: int) -> Dead:
 
 
 def _range(parquet: pq.ParquetFile) -> tuple[int | None, int | None]:
-    """The least and the greatest version in a file, None where its footer does not say."""
+    """The least and the greatest version in a file; None if its footer has no statistics."""
     metadata = parquet.metadata
     column = next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == VERSION_COLUMN)
     groups = [metadata.row_group(n).column(column).statistics for n in range(metadata.num_row_groups)]

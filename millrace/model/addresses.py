@@ -1,6 +1,6 @@
 """Which IP addresses the platform may connect to on a tenant's behalf: public ones, and networks that the operator allows.
 
-An address that hides inside an IPv6 address is judged for itself."""
+An IPv4 address inside an IPv6 address is checked on its own."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -10,7 +10,7 @@ Networks = Sequence[IPv4Network | IPv6Network]
 
 _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
-# Public by its number, yet answered inside a cloud: the wire server of Azure.
+# A public address that answers inside a cloud: the wire server of Azure.
 _METADATA = (ip_address("168.63.129.16"),)
 
 
@@ -22,7 +22,7 @@ def literal(host: str) -> Address | None:
 
 
 def is_permitted(address: Address, allowed: Networks) -> bool:
-    """Whether we may connect to it; an address inside another one is judged for itself."""
+    """Whether we may connect to it. An address inside another one is checked on its own."""
     if any(address in network for network in allowed if network.version == address.version):
         return True
     inner = _embedded(address)

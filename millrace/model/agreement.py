@@ -1,5 +1,5 @@
-"""A tenant's service agreement: a document in, native or as in seed 002, the value that every part of the platform reads
-out, with a doubt for each value that can hardly be meant."""
+"""A tenant's service agreement: a document in, native or as in seed 002; the value that the platform reads out, with a
+warning for each value that is likely a mistake."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ MOST_DAYS = 36_500
 MOST_REPLICAS = 1000
 MOST_NOTIFICATIONS = 10
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
-# Kept for the platform's own contract with a client app.
+# Reserved for the platform's own variables.
 OWN_ENV = ("CLIENT_ID", "SOURCE_PATH")
 
 
@@ -51,7 +51,7 @@ class App:
 
     @property
     def runs_here(self) -> bool:
-        """On the platform's own machine. With an image, a command is what runs in that, on Kubernetes."""
+        """Whether it runs on the platform's own machine. With an image, the command runs in the image, on Kubernetes."""
         return self.image is None and bool(self.command)
 
 
@@ -69,7 +69,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """None: as much as the platform gives."""
+    """None: the platform's own limit."""
 
     bytes_per_second: int | None = None
     requests_per_second: int | None = None
@@ -110,7 +110,7 @@ NOTIFICATION_WORDS = ("url", "events", "name")
 
 
 def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[DeclarationWarning, ...]]:
-    """Refuses what cannot be read; doubts what can be read but hardly be meant."""
+    """Refuses what cannot be read, and warns of values that are likely a mistake."""
     given = mapping("the agreement", document, WORDS)
     sinks, rules = given.get("sinks"), given.get("rules")
     resources = _resources(given.get("resources"))

@@ -1,4 +1,4 @@
-"""An agreement as a value in, the document that says it out: each word in one spelling, without what is only a default."""
+"""An agreement in, its document out: each word in one spelling, without defaults."""
 
 from dataclasses import asdict
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an agreement says that can be read but hardly be meant: the field, what is odd, and what was likely meant."""
+"""Warnings about an agreement: values that are valid but likely a mistake, each with the likely intention."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MANY_CORES_MILLIS = 1_024_000
 LITTLE_MEMORY_BYTES = 4 << 20
 MUCH_MEMORY_BYTES = 64 << 40
-# Any moment will do: a schedule either fires within five years of it or never.
+# Any moment: a schedule either fires within five years of it or never.
 _SOME_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
 
 

@@ -1,8 +1,8 @@
-"""A token bucket that may run into debt: amounts and moments in, seconds to wait out. The clock is the caller's."""
+"""A token bucket that may have debt: amounts and times in, seconds to wait out. The caller has the clock."""
 
 
 class Bucket:
-    """Holds one second's worth at most, and at least one. Taking is never refused: debt says how long to wait."""
+    """Holds at most the tokens of one second, and at least one. Taking is never refused; debt is waiting time."""
 
     def __init__(self, rate: float, now: float) -> None:
         self.rate = rate
@@ -11,7 +11,7 @@ class Bucket:
         self._at = now
 
     def debt_seconds(self, now: float, amount: float = 0.0) -> float:
-        """How long until so much can be taken without running into debt, 0 if now; at most a full bucket is waited for."""
+        """The time until the amount can be taken without debt; 0 if now. The wait is at most that for a full bucket."""
         missing = min(amount, self._room) - self._filled(now)
         if missing <= 0:
             return 0.0

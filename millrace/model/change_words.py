@@ -30,7 +30,7 @@ def settings_changed(before: TableDeclaration, after: TableDeclaration) -> list[
 
 
 def words_changed(was: Mapping[str, Any], becomes: Mapping[str, Any]) -> list[str]:
-    """One line per word of a document whose value changes; inside mappings the inner words."""
+    """One line per field of a document whose value changes. For mappings, one line per inner field."""
     lines: list[str] = []
     for name in {**was, **becomes}:
         before, after = was.get(name), becomes.get(name)
@@ -62,7 +62,7 @@ def _default(column: Column) -> str:
 
 
 def _settings(table: TableDeclaration) -> dict[str, Any]:
-    """Everything but the columns, with the parts of csv and budget named as they are declared."""
+    """All settings but the columns. The parts of csv and budget have their names in the document."""
     values = table.to_dict()
     del values["schema"], values["name"]
     values.pop("rules", None)
@@ -77,7 +77,7 @@ def _settings(table: TableDeclaration) -> dict[str, Any]:
 
 
 def _said_of_columns(table: TableDeclaration) -> dict[str, dict[str, Any]]:
-    """What each column says besides its type."""
+    """The default and the aliases of each column."""
     columns = parse_columns(table.schema)
     return {column.name: {"default": column.default, "aliases": list(column.aliases)} for column in columns}
 

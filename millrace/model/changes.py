@@ -1,4 +1,4 @@
-"""What happens to a table's columns from one revision to the next, as values that a sink can apply one after the other."""
+"""Changes of a table's columns between two revisions, as values that a sink applies in order."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from millrace.model.columns import Column
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """Rows already there take the column's default, else null."""
+    """Existing rows take the column's default, else null."""
 
     column: Column
 
@@ -25,8 +25,8 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class WidenColumn:
-    """Another type or nullability under the name it has after any renaming; every value `before` held has its place in
-    `after`. Where only symbols or nullability differ, the two Arrow types are equal and stored rows stay as they are."""
+    """Another type or nullability. `name` is the name after any renaming. Each value of `before` is also a value of `after`.
+    Where only symbols or nullability differ, the stored types are equal and stored rows do not change."""
 
     name: str
     before: Column

@@ -1,4 +1,4 @@
-"""What travels: chunks of an import, the verdict on each, and the staged files that carry accepted and rejected rows."""
+"""Chunks of an import as they travel through Kafka, and the verdict on each."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 CHUNK_BYTES = 1 << 20
 MAX_ROW_BYTES = 4 << 20
 
-# What a chunk carries: rows, or a change of the table that the sinks must make at its version.
+# A chunk carries rows, or a change of the table that the sinks make at its version.
 ROWS, PREPARE, TRUNCATE, PUBLISH = "rows", "prepare", "truncate", "publish"
 
 
@@ -14,7 +14,7 @@ ROWS, PREPARE, TRUNCATE, PUBLISH = "rows", "prepare", "truncate", "publish"
 class TextLayout:
     """How the rows of a CSV chunk are written, and which column each cell belongs to, in file order.
 
-    A column the table does not know (unknown_fields: ignore) keeps its place under its own name."""
+    An unknown column (unknown_fields: ignore) keeps its place under its own name."""
 
     columns: tuple[str, ...]
     delimiter: str
@@ -24,7 +24,7 @@ class TextLayout:
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """Why the chunk's single row could not be carried whole; its body is the row's beginning."""
+    """Why the chunk could not hold its single row completely. Its body is the start of the row."""
 
     rule: str
     message: str
@@ -32,12 +32,11 @@ class Oversize:
 
 @dataclass(frozen=True, slots=True)
 class ChunkHeader:
-    """The stamp on a chunk: where it belongs, where its rows stood in the file, and what it must be judged by.
+    """Describes a chunk: its import, the place of its rows in the file, and the definition to judge it by.
 
-    `encoding` is csv, jsonl, avro (container file), arrow (IPC stream) or oversize. Rows and lines count from 1;
-    `first_line` is 0 where the format has no lines. `row_numbers` is given where the rows do not follow each other.
-    With `deletes` each row is a key to delete. `publish` says whether its rows are held until all of the import is there.
-    `key` names the data key if the chunk's rows are sealed."""
+    `encoding` is a format's chunk encoding (csv, jsonl, avro, arrow …) or oversize. Rows and lines count from 1; `first_line`
+    is 0 for formats without lines. `row_numbers` is set if the rows are not consecutive. With `deletes` each row is a key to
+    delete. `publish`: whether the rows wait until all of the import is there. `key` names the data key of sealed rows."""
 
     import_id: str
     number: int
@@ -74,9 +73,9 @@ class ChunkHeader:
 
 @dataclass(frozen=True, slots=True)
 class ChunkVerdict:
-    """What became of a chunk's rows: rows = accepted + rejected + ignored. `failure` says why it could not be judged.
+    """The judge's result: rows = accepted + rejected + ignored. `failure`: why the chunk could not be judged.
 
-    `quality` is what it tells about the rules of its definition, where that has any: see model/quality.py."""
+    `quality`: facts for the rules of its definition, if it has rules. See model/quality.py."""
 
     import_id: str
     number: int
@@ -92,7 +91,7 @@ class ChunkVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing wrong with one row."""
+    """One fault of one row."""
 
     column: str | None
     rule: str

@@ -1,4 +1,4 @@
-"""Columns of a table: an Avro record schema in, typed columns out. Refuses what no sink could keep."""
+"""Columns of a table: an Avro record schema in, typed columns out. Refuses types that no sink can store."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ RESERVED = ("_version", "_import", "_row", DELETED_COLUMN, RESCUED_COLUMN)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One declared column. `avro` is its type without the null branch; `stored` is how sinks keep it."""
+    """One declared column. `avro` is its type without the null branch; `stored` is its type in sinks."""
 
     name: str
     avro: Avro
@@ -34,7 +34,7 @@ class Column:
 
 
 def logical_type(avro: Avro) -> str | None:
-    """The logical type, where Avro gives one a meaning on this kind."""
+    """The logical type, if Avro defines it for this kind."""
     if isinstance(avro, str):
         return None
     kind, logical = str(avro["type"]), avro.get("logicalType")
@@ -76,7 +76,7 @@ def _column(field: object) -> Column:
     name = field["name"]
     avro, nullable = without_null(field["type"], name)
     if isinstance(avro, str) and "logicalType" in field:
-        # The seeds put logicalType beside the type instead of inside it; both spellings mean the same.
+        # The seeds write logicalType beside the type instead of inside it. Both mean the same.
         avro = {"type": avro, **{key: field[key] for key in ("logicalType", "precision", "scale") if key in field}}
     return Column(
         name,

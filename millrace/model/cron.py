@@ -1,8 +1,8 @@
-"""A schedule as Kubernetes reads it in, the moments it fires at out. Pure: the moment is given, never asked of a clock.
+"""A schedule in Kubernetes' syntax in, the times when it fires out. It reads no clock: the caller gives the time.
 
 Five fields (minute, hour, day of month, month, day of week), names, lists, ranges, steps, `?` for `*`, the macros and
-`@every 1h30m`. Where both day fields are restricted either may match. A local time that a change of clocks skips does not
-fire; one that it repeats fires twice, as in Kubernetes."""
+`@every 1h30m`. If both day fields are restricted, either may match. As in Kubernetes, a local time that a change of clocks
+skips does not fire, and a local time that it repeats fires twice."""
 
 import re
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """`any_day`: at least one day field says nothing, so both must match."""
+    """`any_day`: at least one day field is unrestricted, so both must match."""
 
     minutes: frozenset[int] = frozenset()
     hours: frozenset[int] = frozenset()
@@ -81,7 +81,7 @@ def parse_zone(name: str) -> ZoneInfo:
 
 
 def next_after(cron: str, time_zone: str, moment: datetime) -> datetime | None:
-    """The first moment behind the given one that the schedule fires at, in UTC; None if there is none in five years."""
+    """The first time after the given one when the schedule fires, in UTC; None if it does not fire within five years."""
     when, zone = parse_cron(cron), parse_zone(time_zone)
     start = moment.astimezone(UTC)
     if when.every is not None:
@@ -112,7 +112,7 @@ def _month_after(local: datetime) -> datetime:
 
 
 def _later(at: datetime, local: datetime) -> datetime:
-    """A midnight that a change of clocks skips or repeats must not turn the search back."""
+    """The next day. The search must go on even if a change of clocks skips or repeats midnight."""
     return max(local.astimezone(UTC), at + timedelta(minutes=1))
 
 

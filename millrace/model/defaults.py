@@ -1,7 +1,7 @@
-"""The default that a schema writes in JSON in, the value that rows get from it out. One rule for the judge and all sinks.
+"""A default in a schema's JSON in, the value that rows get from it out. The judge and all sinks use this rule.
 
-Decimals, moments, uuids, enums and fixed are text as in files; moments may also be integers in Avro's encoding, decimals
-also numbers; bytes are the UTF-8 of text."""
+Decimals, dates and times, uuids, enums and fixed are text as in files. Dates and times may also be integers in Avro's
+encoding, decimals also numbers. Bytes are the UTF-8 of text."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
 def stored_default(column: Column) -> Any:
-    """The column's default as `pyarrow.array` takes it for the column's Arrow type; None where there is none of its type."""
+    """The column's default as `pyarrow.array` takes it for the column's Arrow type; None if there is no valid default."""
     field = field_of(column)
     try:
         return None if field.default is None else stored_value(field, field.default)
@@ -35,7 +35,7 @@ def stored_default(column: Column) -> Any:
 
 
 def refuse_strange_defaults(columns: Iterable[Column]) -> None:
-    """Refuses a default, at any depth, that is not of its type: it could not stand for a missing value."""
+    """Refuses defaults, at any depth, that are not of their type."""
     for column in columns:
         _refuse_strange(field_of(column))
 
@@ -51,7 +51,7 @@ def _refuse_strange(field: Field) -> None:
 
 
 def stored_value(field: Field, value: Any) -> Any:
-    """A JSON value as it is stored in a field; refuses one that is not of the field's type."""
+    """The stored value for a JSON value. Refuses a value that is not of the field's type."""
     if value is None and field.nullable:
         return None
     try:

@@ -1,5 +1,5 @@
-"""Words of a document in, values out. Numbers and booleans may be written as text, as seed 002 does; what is no such value
-is refused by the name of its field."""
+"""Fields of a document in, checked values out. Numbers and booleans may be written as text, as in seed 002. A wrong value is
+refused by the name of its field."""
 
 import math
 import re
@@ -16,7 +16,7 @@ WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class DeclarationWarning:
-    """A value that can be read but hardly be meant: a warning, or under `--strict` a refusal."""
+    """A value that is valid but likely a mistake: a warning, or with `--strict` a refusal."""
 
     field: str
     message: str
@@ -30,13 +30,13 @@ class DeclarationWarning:
 
 
 def refuse_doubts(doubts: Collection[DeclarationWarning]) -> None:
-    """What `--strict` does with doubts."""
+    """Refuses if there are warnings, as `--strict` asks."""
     for doubt in doubts:
         raise Invalid(f"{doubt.field} {doubt.message}", remedy=doubt.likely, code="doubtful")
 
 
 def mapping(what: str, given: object, known: Collection[str]) -> Mapping[str, Any]:
-    """A mapping that holds known words alone."""
+    """A mapping with known fields only."""
     if not isinstance(given, Mapping) or not all(isinstance(word, str) for word in given):
         raise Invalid(f"{what} is {given!r:.60}.", remedy=f"Give a mapping with: {', '.join(sorted(known))}.")
     for word in given:

@@ -10,13 +10,13 @@ MillraceError
 │   ├── Forbidden      a valid token whose role does not allow it
 │   └── Exceeded       over a quota now; the same request may succeed when it frees
 ├── Unavailable        a part of the platform does not answer now; the same request may succeed later
-├── Corrupt            stored state contradicts itself; stop rather than go on
-└── KeyGone            sealed by a key that is no more: nobody can read it again
+├── Corrupt            stored state contradicts itself; stop
+└── KeyGone            sealed with a key that no longer exists: nobody can read it
 """
 
 
 class MillraceError(Exception):
-    """Carries a stable code for programs, a sentence for people, and what to do about it."""
+    """Carries a stable code for programs, a message for people, and a remedy."""
 
     code = "error"
 
@@ -62,7 +62,7 @@ class Forbidden(Refused):
 
 
 class Exceeded(Refused):
-    """`facts` says which quota, its limit, what is used of it; `retry_seconds` when asking again may help."""
+    """`facts`: the quota, its limit and its use. `retry_seconds`: when a retry may succeed."""
 
     code = "over_quota"
     kind = "exceeded"
@@ -85,7 +85,7 @@ class KeyGone(MillraceError):
     code = "key_gone"
 
 
-# The general one last: the first of which an error is an instance is its kind.
+# The general class is last: an error's kind is the first class that it is an instance of.
 REFUSAL_KINDS: dict[str, type[Refused]] = {
     cls.kind: cls for cls in (Invalid, Missing, Clash, TooLarge, Unauthorised, Forbidden, Exceeded, Refused)
 }

@@ -1,7 +1,8 @@
-"""A table's revisions: which change of its declaration is allowed, and what it means for rows that are already there.
+"""A table's revisions: which changes of its declaration are allowed, and what they mean for stored rows.
 
-Two definitions in, changes out; or a refusal (Clash) that names the field and the rule. Code `incompatible`: against the
-declared `compatibility`. Code `needs_generation`: no sink can do it to stored rows, a new generation begins without any."""
+Two definitions in, changes out; or a refusal (Clash) that names the field and the rule. Code `incompatible`: the change
+breaks the declared `compatibility`. Code `needs_generation`: no sink can change stored rows like this; a new generation
+begins without rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,19 +34,19 @@ __all__ = [
 NEW_GENERATION = (
     "Ask for a new generation (apply --new-generation: the table begins empty), or declare a table of another name."
 )
-# A key of these kinds finds its older rows under the same hash after it was widened.
+# For these pairs the hash of a key does not change when its column is widened.
 _WIDER_KEYS = (("int", "long"), ("float", "double"))
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeVerdict:
-    """An allowed declaration and what it changes in the columns; nothing for the sinks to do if that is empty."""
+    """The changes of an allowed declaration. If there are none, the sinks have nothing to do."""
 
     changes: tuple[Change, ...]
 
 
 def changes(before: Definition, after: Definition) -> tuple[Change, ...]:
-    """In an order that never lets two columns share a name: drops, renames, other types, additions."""
+    """The changes, ordered so that two columns never share a name: drops, renames, other types, additions."""
     old = {column.name: column for column in before.columns}
     pairs = _pairs(before, after)
     kept = [(old[pairs[column.name]], column) for column in after.columns if column.name in pairs]
@@ -58,7 +59,7 @@ def changes(before: Definition, after: Definition) -> tuple[Change, ...]:
 
 
 def path(definitions: Callable[[str], Definition], before: Definition, after: Definition) -> tuple[Change, ...]:
-    """The changes of every revision from `before` to `after`, in order: a column dropped and added again is another one."""
+    """The changes of all revisions from `before` to `after`, in order. A column that is dropped and added again is new."""
     steps: list[tuple[Change, ...]] = []
     while after.fingerprint != before.fingerprint:
         if after.previous is None or after.revision <= before.revision:
@@ -73,7 +74,7 @@ def path(definitions: Callable[[str], Definition], before: Definition, after: De
 
 
 def check(before: Definition, history: Sequence[Definition], after: TableDeclaration) -> ChangeVerdict:
-    """Whether `before` may become `after`, by the compatibility that `after` declares; `history` is of any order."""
+    """Checks whether `before` may become `after`, by the compatibility that `after` declares. `history` has any order."""
     candidate = define(before.tenant, after, before.revision + 1, before.generation, before.floor, before.fingerprint)
     refuse_strange_defaults(candidate.columns)
     _refuse_shared_aliases(candidate)
@@ -96,7 +97,7 @@ def _fields(definition: Definition) -> list[Field]:
 
 
 def _pairs(before: Definition, after: Definition) -> dict[str, str]:
-    """For each column that is not new, by name, the name it had."""
+    """For each column that is not new: its name, and the name that it had."""
     return {name: field.name for name, field in matched(_fields(before), _fields(after)).items()}
 
 
@@ -154,7 +155,7 @@ def _finds_its_rows(before: Column, after: Column) -> bool:
 
 
 def _incompatibilities(policy: str, known: Definition, after: Definition) -> Iterator[tuple[str, str]]:
-    """What breaks the policy, and what would help."""
+    """Each breach of the policy, and its remedy."""
     if policy.startswith(("backward", "full")):
         for problem in problems(_fields(known), _fields(after), AVRO):
             yield _BACKWARD[problem.kind](problem)

@@ -1,9 +1,9 @@
-"""Expressions over a row's columns: text in, a tree of values out. A closed language: nothing is ever run that is not here.
+"""Expressions over a row's columns: text in, a tree of values out. The language is closed: it can do nothing else.
 
     helpful <= total and (note is null or length(note) < 200) and kind in ('a', 'b')
 
-Columns are words, or anything between backticks; texts stand in single quotes, a quote inside is doubled. A comparison with
-null is unknown, and so is what is divided by zero."""
+Columns are words, or any text between backticks. Texts stand in single quotes; a quote inside is doubled. A comparison with
+null is unknown, and so is a division by zero."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from millrace.model.errors import Invalid
 MOST_LEVELS = 40
 LARGEST_NUMBER = 1.7976931348623157e308
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
-# Each with how many arguments it takes.
+# Functions and the number of their arguments.
 FUNCTIONS = {
     "length": 1, "lower": 1, "upper": 1, "trim": 1, "abs": 1, "coalesce": 2, "starts_with": 2, "ends_with": 2,
     "contains": 2, "matches": 2,
@@ -49,7 +49,7 @@ Expression = ColumnName | Literal | Call
 
 
 def parse_expression(text: str) -> Expression:
-    """Refuses what is no expression, by the place where it stops being one."""
+    """Refuses text that is no expression, and names the position of the error."""
     return _Parser(text).whole()
 
 

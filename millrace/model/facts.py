@@ -1,4 +1,4 @@
-"""Facts about chunks, as they stand on `progress`. Each has an identity, so that telling it again changes nothing."""
+"""Facts about chunks, as recorded on `progress`. Each fact has an identity: recording it again changes nothing."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +13,7 @@ class ChunkJudged:
 
 @dataclass(frozen=True, slots=True)
 class Durable:
-    """The chunks whose rows this sink will not lose."""
+    """The chunks whose rows are durable in this sink."""
 
     sink: str
     chunks: tuple[tuple[str, int], ...]
@@ -21,7 +21,7 @@ class Durable:
 
 @dataclass(frozen=True, slots=True)
 class RowsRefused:
-    """How many rows of a chunk this sink will never take: (import, chunk, rows)."""
+    """The number of rows of a chunk that this sink refuses for good: (import, chunk, rows)."""
 
     sink: str
     chunks: tuple[tuple[str, int, int], ...]
@@ -29,8 +29,8 @@ class RowsRefused:
 
 @dataclass(frozen=True, slots=True)
 class Checkpointed:
-    """How far a query has durably come: the end of its last committed batch, and that batch's start (what a restart may
-    read again), by topic and partition."""
+    """The progress of a query: end and start of its last committed batch, by topic and partition. A restart may read this
+    batch again."""
 
     query: str
     ends: dict[str, dict[str, int]]
@@ -40,7 +40,7 @@ class Checkpointed:
 Fact = ChunkJudged | Durable | RowsRefused | Checkpointed
 
 
-# What a fact is called in `progress`. Records outlive a renaming of the classes.
+# The names of facts in `progress`. Old records keep them when a class is renamed.
 _WIRE_NAMES = {ChunkJudged: "Judged", Durable: "Durable", RowsRefused: "Refused", Checkpointed: "Checkpointed"}
 
 

@@ -1,4 +1,4 @@
-"""Fields of an Avro schema, at any depth: a declared type in, its parts and the words people use for it out."""
+"""Fields of an Avro schema, at any depth: a declared type in, its parts and its name for people out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column, or a field, item or value inside one. `avro` is without its null branch; `fills_in`: may be absent."""
+    """A column, or a field, item or value inside one. `avro` has no null branch. `fills_in`: rows may leave it out."""
 
     name: str
     avro: Avro
@@ -34,11 +34,11 @@ class Field:
         return [_field(field["type"], field) for field in self.avro["fields"]]
 
     def element(self) -> "Field":
-        """What an array or a map holds many of."""
+        """The element of an array, or the value of a map."""
         return _field(self.avro["items" if self.kind == "array" else "values"], {})
 
     def shape(self) -> tuple[object, ...]:
-        """What two types share that are the same: not their names, nor what is only said about them."""
+        """Equal for equal types. Names of types and descriptions do not matter."""
         inner: object = spelled(self.avro)
         if self.kind == "record":
             inner = tuple((part.name, part.shape()) for part in self.inner_fields())
@@ -50,7 +50,7 @@ class Field:
 
 
 def assigned(names: Iterable[str], fields: Sequence[Field] | Sequence[Column]) -> dict[str, str]:
-    """For each field that is there, by name, what it is called there: its name, else one of its aliases."""
+    """For each field that is among the names: its name, and the name found there, which may be one of its aliases."""
     given = set(names)
     found = {field.name: field.name for field in fields if field.name in given}
     if len(found) == len(fields):

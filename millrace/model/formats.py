@@ -1,6 +1,6 @@
-"""The registry of file formats: one record each, and every other module asks here.
+"""The registry of file formats: one record per format. All other modules ask here.
 
-Records name their functions by import path ("module:function"), so that a record costs no import of what reads the format."""
+Records name their functions by import path ("module:function"), so that importing the registry loads no parser."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -14,7 +14,7 @@ ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1")
 @dataclass(frozen=True, slots=True)
 class Format:
     """`cutter`: an Opening in, a Cutter out (`formats/pieces.py`). `parser`: a chunk in, Parsed out (`validate/parsed.py`).
-    `drafter`: a Sample of a text file, or else the path, and the table's name in, Looked out (`infer/draft.py`).
+    `drafter`: a FileSample of a text file, or else the path, and the table's name in, Looked out (`infer/draft.py`).
 
     `infer` recognises a file by its `magic` bytes, else by the `recogniser` of its first text, else by its suffix.
     `observer`: finds the types that would fit rejected cells; without one there is no advice."""
@@ -25,9 +25,9 @@ class Format:
     parser: str
     drafter: str
     suffixes: tuple[str, ...]
-    # Other words for `name` in declarations and requests.
+    # Other spellings of `name` in declarations and requests.
     aliases: tuple[str, ...] = ()
-    # The encoding of its chunks, where it is not the name.
+    # The encoding of its chunks, if it is not the name.
     chunk_encoding: str = ""
     magic: bytes = b""
     recogniser: str = ""
@@ -35,7 +35,7 @@ class Format:
     is_text: bool = False
     # Whether the table's `csv` settings describe it.
     has_dialect: bool = False
-    # Whether the bytes of rejected rows, one per line, are a chunk again.
+    # Whether the bytes of rejected rows, one row per line, form a valid chunk.
     is_replayable: bool = False
     # Whether a number is never read as text.
     is_strict: bool = False
@@ -130,7 +130,7 @@ def titles() -> tuple[str, ...]:
 
 
 def file_type_of(value: object) -> object:
-    """A format's name, or another word for it, in any case: its name."""
+    """The name of a format, given its name or an alias in any case."""
     if not isinstance(value, str):
         return value
     word = value.lower()
@@ -143,6 +143,6 @@ def either(words: tuple[str, ...]) -> str:
 
 @cache
 def load(path: str) -> Any:
-    """What an import path of a record names."""
+    """The object that an import path of a record names."""
     module, _, name = path.partition(":")
     return attrgetter(name)(import_module(module))

@@ -76,7 +76,7 @@ def cut_long_row(row: bytes) -> bytes:
 
 
 def rows_of_body(body: bytes) -> bytes:
-    """The rows of a request: JSON Lines, or the elements of a JSON array, each as it is written."""
+    """The rows of a request: JSON Lines, or the elements of a JSON array, unchanged."""
     body = body.removeprefix(_BOM)
     if body.lstrip(_SPACES)[:1] != b"[":
         return whole_rows(body)

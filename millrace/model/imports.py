@@ -13,12 +13,12 @@ HELD = "held"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 TERMINAL = (COMPLETED, FAILED, CANCELLED)
 
-# What an import is about; `truncate` and `alter` carry no rows, only a change that every sink must make.
+# The kinds of imports. `truncate` and `alter` carry no rows, only a change that each sink must make.
 LOAD, APPEND, DELETE, TRUNCATE, ALTER = "load", "append", "delete", "truncate", "alter"
 REPLAY, AMEND, DISCARD = "replay", "amend", "discard"
 KINDS = (LOAD, APPEND, DELETE, TRUNCATE, ALTER, REPLAY, AMEND, DISCARD)
 
-# The error store is one more place that must be durable before an import with rejected rows may end.
+# An import with rejected rows ends only after the error store is durable too.
 ERROR_STORE = "errors"
 
 
@@ -42,8 +42,8 @@ class Counts:
         return Counts(*map(add, astuple(self), astuple(other)))
 
 
-# A rejected row older than this can only be amended. Sinks remember deleted keys for longer, so that a row that is
-# replayed under its own version cannot bring one back.
+# A rejected row older than this can only be amended. Sinks remember deleted keys for longer: a row that is replayed under its
+# own version cannot bring back a deleted key.
 REPLAYABLE_US = 7 * 86_400_000_000
 
 NOTHING = Counts()

@@ -1,4 +1,4 @@
-"""The one name rule, and identifiers made by it."""
+"""The rule for names, and identifiers that follow it."""
 
 import re
 import secrets
@@ -25,7 +25,7 @@ def checked_name(kind: str, value: object) -> str:
 
 
 def new_id(prefix: str) -> str:
-    """A time-ordered identifier: 48 bits of milliseconds, 80 bits of chance."""
+    """A time-ordered identifier: 48 bits of milliseconds, 80 random bits."""
     number = (time.time_ns() // 1_000_000) << 80 | secrets.randbits(80)
     return prefix + "_" + "".join(_CROCKFORD[number >> shift & 31] for shift in range(125, -1, -5))
 

@@ -1,4 +1,4 @@
-"""What chunks say about the rules of their definition in, the quality report of an import out. Values only.
+"""The quality facts of chunks in, the quality report of an import out. Values only.
 
 A report: {rows, rules: [{name, kind, column, action, broken, of, verdict, …}], held: [names of the rules that hold it]}."""
 
@@ -16,7 +16,7 @@ KEPT, BROKEN, UNKNOWN = "kept", "broken", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the chunks of an import; `rows` are those accepted that are no deletes."""
+    """Sums over the chunks of an import. `rows` counts accepted rows that do not delete."""
 
     rows: int = 0
     broken: Counter[str] = field(default_factory=Counter)
@@ -26,7 +26,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What an import as a whole was: rows read, bytes, and by rule how many rows repeat the key of another."""
+    """Figures of a whole import: rows read, bytes, and for each rule the rows that repeat a key."""
 
     rows: int
     octets: int
@@ -34,7 +34,7 @@ class Measured:
     # Of the imports before, the newest first; None where this is no import of its own (rows of senders, replayed rows).
     past_rows: Sequence[int] | None = None
     past_octets: Sequence[int] | None = None
-    # By rule: how many rows point at no row of the other table, or why that is unknown.
+    # By rule: the number of rows that reference no row of the other table, or why it is unknown.
     lost: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -66,16 +66,16 @@ def _judged(rule: Rule, totals: Totals, measured: Measured) -> dict[str, Any]:
         return {**about, "verdict": UNKNOWN}
     match rule.kind:
         case "nulls":
-            told = _nulls(rule, totals)
+            outcome = _nulls(rule, totals)
         case "unique":
-            told = _counted(measured.repeated.get(rule.name, 0), totals.rows)
+            outcome = _counted(measured.repeated.get(rule.name, 0), totals.rows)
         case "reference":
-            told = _reference(measured.lost.get(rule.name, {"unknown": ""}), totals)
+            outcome = _reference(measured.lost.get(rule.name, {"unknown": ""}), totals)
         case "rows":
-            told = _bounded(rule, measured.rows, measured.past_rows)
+            outcome = _bounded(rule, measured.rows, measured.past_rows)
         case _:
-            told = _bounded(rule, measured.octets, measured.past_octets)
-    return {**about, **told}
+            outcome = _bounded(rule, measured.octets, measured.past_octets)
+    return {**about, **outcome}
 
 
 def _counted(broken: int, of: int) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _nulls(rule: Rule, totals: Totals) -> dict[str, Any]:
 
 
 def _bounded(rule: Rule, value: int, past: Sequence[int]) -> dict[str, Any]:
-    """Shares are of the mean of the last imports; without any there is nothing to compare with."""
+    """Percentages are of the mean of the last imports. Without earlier imports there is no comparison."""
     settings = rule.settings
     low, high = settings.get("min"), settings.get("max")
     shown: dict[str, Any] = {"measured": value}
@@ -119,16 +119,16 @@ def _share(usual: float, percent: float | None) -> float | None:
     return None if percent is None else usual * percent / 100
 
 
-def summary(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A report without its samples, as events carry it."""
-    rules = [{word: value for word, value in rule.items() if word != "samples"} for rule in told["rules"]]
-    return {**told, "rules": rules}
+def summary(report: Mapping[str, Any]) -> dict[str, Any]:
+    """A report without samples, for events."""
+    rules = [{word: value for word, value in rule.items() if word != "samples"} for rule in report["rules"]]
+    return {**report, "rules": rules}
 
 
-def held_because(told: Mapping[str, Any], import_id: str) -> dict[str, str]:
-    names = ", ".join(told["held"])
+def held_because(report: Mapping[str, Any], import_id: str) -> dict[str, str]:
+    names = ", ".join(report["held"])
     return {
         "code": "held",
-        "message": f"Held by {'rules' if len(told['held']) > 1 else 'rule'} {names}.",
+        "message": f"Held by {'rules' if len(report['held']) > 1 else 'rule'} {names}.",
         "remedy": f"See `millrace quality {import_id}`, then release or cancel it.",
     }

@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them: `250m`, `1.5`, `64Mi`, `1e3`. Exact; a part of the asked unit counts as a whole one."""
+"""Amounts as Kubernetes writes them: `250m`, `1.5`, `64Mi`, `1e3`. Exact; a part of a unit is rounded up."""
 
 import re
 from fractions import Fraction
@@ -36,17 +36,17 @@ def _factor(suffix: str) -> Fraction:
 
 
 def in_units(amount: Fraction, unit: Fraction) -> int:
-    """How many units it takes, a part counting as one."""
+    """The number of units, rounded up."""
     return -int(-(amount / unit) // 1)
 
 
 def millis_text(millis: int) -> str:
-    """CPU as Kubernetes prints it."""
+    """CPU in Kubernetes' notation."""
     return f"{millis}m" if millis % 1000 else bytes_text(millis // 1000)
 
 
 def bytes_text(octets: int) -> str:
-    """Memory as Kubernetes prints it: the largest binary unit that divides it."""
+    """Memory in Kubernetes' notation, in the largest binary unit that divides it."""
     for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
         size = int(_FACTORS[suffix])
         if octets >= size and octets % size == 0:

@@ -1,6 +1,6 @@
-"""Two sets of fields in, everything out that keeps values of the one from becoming values of the other.
+"""Two sets of fields in, the mismatches out that keep values of one from becoming values of the other.
 
-Two readings: `AVRO`, by the rules of schema resolution, and `SINKS`, by what can be done to rows that are already stored."""
+There are two policies: `AVRO`, the rules of schema resolution, and `SINKS`, what sinks can do to stored rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _LOOSENINGS = (("enum", "string"), ("fixed", "bytes"))
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """`kind` is missing (the reader finds no such field and has nothing to fill in), null or type."""
+    """`kind` is missing (the reader finds no such field and has no default), null or type."""
 
     where: str
     kind: str
@@ -31,7 +31,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class ReadPolicy:
-    """`takes` says whether every scalar of one type can be one of another; the flags what need not be refused."""
+    """`takes`: whether all scalars of one type are values of another. The flags name mismatches that are allowed."""
 
     takes: Callable[[Avro, Avro], bool]
     tolerates_missing: bool = False
@@ -39,7 +39,7 @@ class ReadPolicy:
 
 
 def matched(written: Sequence[Field], read: Sequence[Field]) -> dict[str, Field]:
-    """For each field that is read, by name, the field that was written."""
+    """For each field to read, by name, the field that was written."""
     by_name = {field.name: field for field in written}
     return {name: by_name[former] for name, former in assigned(by_name, read).items()}
 
@@ -57,7 +57,7 @@ def problems(
 
 
 def between(written: Field, read: Field, reading: ReadPolicy, where: str) -> Iterator[Mismatch]:
-    """The problems of two fields that belong together, whatever they are called."""
+    """The mismatches of two fields that belong together, whatever their names are."""
     if written.nullable and not read.nullable and not reading.tolerates_null:
         yield Mismatch(where, "null", written.spelled(), read.spelled())
     if written.kind == read.kind == "record":
@@ -69,14 +69,14 @@ def between(written: Field, read: Field, reading: ReadPolicy, where: str) -> Ite
 
 
 def _readable(written: Avro, read: Avro) -> bool:
-    """Avro's promotions. Stricter than Avro where a logical type gives the stored value its meaning."""
+    """Avro's promotions. Stricter than Avro for logical types, which give a stored value its meaning."""
     if _same_family(written, read):
         return kind_of(written) == kind_of(read) and _within(written, read, defaults=True)
     return _are_plain(written, read) and kind_of(read) in _PROMOTIONS.get(kind_of(written), ())
 
 
 def _keepable(written: Avro, read: Avro) -> bool:
-    """Beyond Avro's promotions: a symbol is text, a fixed is bytes, and a decimal is one however it is encoded."""
+    """More than Avro's promotions: a symbol is also text, a fixed is also bytes, and a decimal may change its encoding."""
     if _same_family(written, read):
         return _within(written, read, defaults=False)
     loosened = _are_plain(written, read) and (kind_of(written), kind_of(read)) in _LOOSENINGS
@@ -95,7 +95,7 @@ def _same_family(written: Avro, read: Avro) -> bool:
 
 
 def _within(written: Avro, read: Avro, *, defaults: bool) -> bool:
-    """Whether one type's values are all among another's of its family; an enum's default may stand in for the others."""
+    """Whether all values of a type are values of another type of its family. An enum's default may replace other symbols."""
     if logical_type(read) == "decimal":
         return bool(written.get("scale", 0) == read.get("scale", 0) and written["precision"] <= read["precision"])
     if kind_of(read) == "enum":

@@ -1,10 +1,10 @@
-"""The roles a token can have, from the least to the most: each may do what those before it may, and more."""
+"""The roles of tokens, from the least to the most. Each role includes the ones before it."""
 
 from millrace.model.errors import Invalid
 
 VIEWER, READER, WRITER, ADMIN, OPERATOR = "viewer", "reader", "writer", "admin", "operator"
 ROLES = (VIEWER, READER, WRITER, ADMIN, OPERATOR)
-# Only these can be limited to some tables: the others are about the tenant as a whole.
+# Only these can be limited to some tables. The other roles concern the whole tenant.
 LIMITABLE = (VIEWER, READER, WRITER)
 
 
@@ -14,7 +14,7 @@ def may(role: str, least: str) -> bool:
 
 
 def checked_role(role: str | None, tenant: str | None, tables: tuple[str, ...] | None) -> str:
-    """The role of a new token: without one it may do all that is possible where it is."""
+    """The role of a new token. The default is the most powerful role that is possible there."""
     role = (OPERATOR if tenant is None else ADMIN) if role is None else role
     if role not in ROLES:
         raise Invalid(f"{role!r:.40} is not a role.", remedy=f"Choose one of {', '.join(ROLES)}.", code="bad_role")

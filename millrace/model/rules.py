@@ -1,4 +1,4 @@
-"""Rules of quality: documents in, values out. Each rule is one test of some columns and what happens where it fails.
+"""Quality rules: documents in, values out. Each rule is one test of some columns, and an action for rows that fail.
 
 `- {name: speed, column: SPEEDIN, min: 0, max: 1e6, action: reject}`"""
 
@@ -18,7 +18,7 @@ ACTIONS = (REJECT, FLAG, HOLD, COUNT)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`kind` says which test; `settings` what it needs, as the kind reads them."""
+    """`kind` is the test, `settings` are its parameters."""
 
     name: str
     kind: str
@@ -31,7 +31,7 @@ class Rule:
         return Rule(data["name"], data["kind"], tuple(data["columns"]), data["action"], data["settings"])
 
 
-# What a rule tests, by the words that say it; a rule holds the words of exactly one kind.
+# The kinds of tests and their words. A rule has the words of exactly one kind.
 KINDS: dict[str, tuple[str, ...]] = {
     "required": ("required",),
     "nulls": ("max_null_percent",),

@@ -15,7 +15,7 @@ _STRICTNESS = {COUNT: 0, FLAG: 1, HOLD: 2, REJECT: 3}
 
 
 def in_force(agreed: Sequence[Rule], own: Sequence[Rule]) -> tuple[Rule, ...]:
-    """The table's rules, and the agreement's that none of them tightens; two of one name go by whose they are."""
+    """The table's rules, and the agreement's that none of them tightens. If two share a name, the agreed one is renamed."""
     tighter = {rule.name: rule for rule in own}
     kept = [rule for rule in agreed if rule.name not in tighter or not is_tighter(tighter[rule.name], rule)]
     named = [replace(rule, name=f"agreed-{rule.name}"[:63]) if rule.name in tighter else rule for rule in kept]
@@ -23,7 +23,7 @@ def in_force(agreed: Sequence[Rule], own: Sequence[Rule]) -> tuple[Rule, ...]:
 
 
 def refuse_looser(agreed: Sequence[Rule], own: Sequence[Rule]) -> None:
-    """A table that asks for less than its tenant agreed to."""
+    """Refuses a rule that is looser than the agreement's rule of the same name."""
     by_name = {rule.name: rule for rule in agreed}
     for rule in own:
         if rule.name in by_name and not is_tighter(rule, by_name[rule.name]):
@@ -35,7 +35,7 @@ def refuse_looser(agreed: Sequence[Rule], own: Sequence[Rule]) -> None:
 
 
 def is_tighter(rule: Rule, agreed: Rule) -> bool:
-    """Whether everything that keeps the rule keeps the agreed one too, with no milder consequence."""
+    """Whether all rows that pass the rule also pass the agreed rule, and its action is not milder."""
     if (rule.kind, rule.columns) != (agreed.kind, agreed.columns):
         return False
     if _STRICTNESS[rule.action] < _STRICTNESS[agreed.action]:
@@ -58,7 +58,7 @@ def _key(value: Any) -> str:
 
 
 def _is_within(word: str, own: Any, agreed: Any) -> bool:
-    """Bounds that cannot be compared by their words, moments among them, count as equal or not at all."""
+    """Bounds that are no numbers, such as dates, are within only if they are equal."""
     if own is None:
         return False
     try:

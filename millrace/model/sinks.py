@@ -1,4 +1,4 @@
-"""Where a table's accepted rows end up: targets as declared, what a kind of sink can do, and how far a failure reaches."""
+"""Sinks as values: the declared targets, the abilities of a kind of sink, and how far a failure reaches."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

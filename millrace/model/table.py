@@ -26,7 +26,7 @@ class CsvDialect:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many rejected rows an import may have; the percentage only counts once `min_rows` were read."""
+    """How many rejected rows an import may have. The percentage counts only after `min_rows` rows."""
 
     rows: int | None = None
     percent: float | None = None
@@ -41,7 +41,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class TableDeclaration:
-    """`sinks` names the required ones among `targets`: an import ends when it is durable in each of them."""
+    """`sinks` are the names of the required `targets`: an import ends when it is durable in all of them."""
 
     name: str
     schema: dict[str, Any]
@@ -65,7 +65,7 @@ class TableDeclaration:
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
-        # Left out where there are none: a definition is named by these words, also by those of before there were rules.
+        # Left out if empty: the fingerprint of a definition without rules must stay the same as before rules existed.
         rules = values.pop("rules")
         return {**values, "rules": rules} if rules else values
 
@@ -85,11 +85,11 @@ class TableDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a chunk is judged by: immutable, named by its fingerprint, published before the first chunk that names it.
+    """What a chunk is judged by. Immutable, named by its fingerprint, and published before the first chunk that names it.
 
-    `previous` is the fingerprint of the revision before, of the same generation. A generation begins empty: rows of versions
-    up to its `floor` are of the table's past life. `agreed` are the rules that the tenant's agreement then had
-    for it, `rules` all that are in force."""
+    `previous` is the fingerprint of the previous revision of the same generation. A generation begins empty: rows of versions
+    up to its `floor` belong to earlier generations. `agreed` are the rules of the tenant's agreement at that time, `rules`
+    all rules in force."""
 
     tenant: str
     table: TableDeclaration
@@ -127,7 +127,7 @@ class Definition:
         return _from_json(body)
 
 
-# Definitions are immutable and few are in use at a time; reading one again and again would cost more than what it judges.
+# Definitions are immutable and few are in use. Parsing one for each chunk would cost more than judging the chunk.
 @lru_cache(maxsize=4096)
 def _from_json(body: bytes) -> Definition:
     data = json.loads(body)

@@ -1,4 +1,4 @@
-"""A table's declaration as a value in, the document that says it out: native words, without what is only a default."""
+"""A table's declaration in, its document out: in the native form, without defaults."""
 
 from dataclasses import asdict
 from typing import Any

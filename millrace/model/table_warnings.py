@@ -1,4 +1,4 @@
-"""What a table's document says that can be read but hardly be meant: the field, what is odd, and what was likely meant."""
+"""Warnings about a table's document: values that are valid but likely a mistake, each with the likely intention."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

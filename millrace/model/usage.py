@@ -1,4 +1,4 @@
-"""What an import that has ended adds to its tenant's usage."""
+"""The usage that an ended import adds to its tenant's account."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -6,17 +6,17 @@ from typing import Any
 
 from millrace.model.imports import ALTER, APPEND, DISCARD, TRUNCATE, Import
 
-# How often the storage of tables is measured.
+# Interval between measurements of the tables' storage.
 MEASURE_SECONDS = 60.0
 
 
 def day_of(microseconds: int) -> str:
-    """The day in UTC, as usage is counted by."""
+    """The day in UTC. Usage is counted by it."""
     return datetime.fromtimestamp(microseconds / 1e6, UTC).date().isoformat()
 
 
 def seconds_left_of_day(now: datetime) -> float:
-    """Until the next day begins in UTC."""
+    """Seconds until the next day begins in UTC."""
     midnight = datetime(now.year, now.month, now.day, tzinfo=UTC) + timedelta(days=1)
     return (midnight - now.astimezone(UTC)).total_seconds()
 

@@ -1,4 +1,4 @@
-"""One attempt to deliver one event: signs it, sends it, and says what follows from the answer."""
+"""One attempt to deliver one event: signs it, sends it, and decides the outcome from the answer."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,20 +33,20 @@ async def attempt(
         return _later(subscription, delivery, pace, {"code": failed.code, "message": failed.message}, None)
     if answer.is_success:
         return EventDelivered(subscription.id, delivery, time.time_ns() // 1000)
-    error = {"code": "answered", "status": answer.status, "message": told(answer)}
+    error = {"code": "answered", "status": answer.status, "message": answer_text(answer)}
     if answer.status == HTTPStatus.GONE:
         return _failed(subscription, delivery, error, 0, is_gone=True)
     return _later(subscription, delivery, pace, error, answer.retry_after if answer.status in _ASK_FOR_TIME else None)
 
 
 async def send_event(subscription: Subscription, event: dict[str, Any], allowed: Networks, send: Post = post) -> Answer:
-    """The same id for every attempt, the time of this one."""
+    """The headers. The id is the same for all attempts; the time is that of this attempt."""
     body = orjson.dumps(event)
     headers = signed_headers(subscription.valid_secrets(), str(event["id"]), int(time.time()), body)
     return await send(subscription.target, {**headers, "Content-Type": CONTENT_TYPE}, body, allowed)
 
 
-def told(answer: Answer) -> str:
+def answer_text(answer: Answer) -> str:
     if 300 <= answer.status < 400:
         return f"It answered {answer.status}; redirects are not followed."
     if answer.status == HTTPStatus.GONE:

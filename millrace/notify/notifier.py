@@ -1,7 +1,7 @@
-"""The notifier: brings every event to every subscriber that wants it, at least once, in a thread of its own.
+"""The notifier: delivers each event to each subscription that wants it, at least once, in a thread of its own.
 
-It looks for new events and changed subscriptions, queues the ones for the others, and keeps one sender per enabled
-subscription. Lines do not wait for each other: a dead target delays nobody else."""
+It looks for new events and changed subscriptions, queues events for subscriptions, and keeps one sender per enabled
+subscription. Senders do not wait for each other: a dead target delays no other."""
 
 import asyncio
 import threading
@@ -25,13 +25,13 @@ from millrace.outbound.http import post
 from millrace.store.engine import Store
 
 IDLE_SECONDS = 0.5
-"""How often subscriptions are looked at, and events if nobody tells that there are any."""
+"""How often it looks for changed subscriptions, and for events if nothing wakes it."""
 GATHER_SECONDS = 0.02
 T = TypeVar("T")
 
 
 class Notifier:
-    """`wake` may be called from any thread, as soon as there may be new events."""
+    """`wake` may be called from any thread when there may be new events."""
 
     def __init__(self, store: Store, allowed: Networks, pace: Pace | None = None, send: Post = post) -> None:
         self._queue = EventQueue(store)
@@ -41,7 +41,7 @@ class Notifier:
         self._wake: Callable[[], object] = _nobody
 
     def wake(self) -> None:
-        with suppress(RuntimeError):  # The loop may have ended just now.
+        with suppress(RuntimeError):  # The loop may have just ended.
             self._wake()
 
     def run(self, stopping: threading.Event) -> None:
@@ -55,7 +55,7 @@ class Notifier:
     async def _run(self, stopping: threading.Event) -> None:
         woken = asyncio.Event()
         self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
-        # A thread of its own for the store: name look-ups that hang must not keep it waiting.
+        # The store has a thread of its own: hanging name look-ups must not delay it.
         with ThreadPoolExecutor(1, "notify-store") as thread:
             store = StoreThread(thread)
             outcomes = Outcomes(self._queue)
@@ -71,7 +71,7 @@ class Notifier:
 
 
 class StoreThread:
-    """Runs the store's work, one piece after the other, beside the loop."""
+    """Runs the store's work in a thread beside the loop, one piece at a time."""
 
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self._thread = thread
@@ -81,7 +81,7 @@ class StoreThread:
 
 
 class SubscriptionSenders:
-    """One sender per enabled subscription, and the events that go into them."""
+    """One sender per enabled subscription. Queues events for them."""
 
     def __init__(self, shared: Shared, tasks: asyncio.TaskGroup) -> None:
         self._shared = shared
@@ -133,7 +133,7 @@ class SubscriptionSenders:
                     self._take_in(key, filled.get(key))
 
     def _take_in(self, key: str, filled: Filled | None) -> None:
-        if filled is None:  # It has been switched off or removed meanwhile.
+        if filled is None:  # It was disabled or removed meanwhile.
             self._close(key)
             return
         sender = self._senders[key]
@@ -147,7 +147,7 @@ class SubscriptionSenders:
         del self._senders[key]
 
     def _behind(self) -> dict[str, dict[str, Subscription]]:
-        """By tenant, the subscriptions with room that have not been given all of its events."""
+        """By tenant, the subscriptions with room for more events that lack some of the tenant's events."""
         behind: defaultdict[str, dict[str, Subscription]] = defaultdict(dict)
         for key, sender in self._senders.items():
             tenant = sender.subscription.tenant
@@ -162,4 +162,4 @@ def _first(failure: BaseException) -> BaseException:
 
 
 def _nobody() -> None:
-    """Whom `wake` wakes while the notifier does not run."""
+    """What `wake` calls while the notifier does not run."""

@@ -1,4 +1,4 @@
-"""Gathers what became of deliveries and records it in few transactions: outcomes in, each awaited until it is stored."""
+"""Records outcomes of deliveries in few transactions: outcomes in; each caller waits until its outcome is stored."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ class Outcomes:
         await recorded
 
     async def write(self, in_store: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
-        """For ever: whatever has gathered while the last transaction ran goes into the next one."""
+        """Runs for ever. Outcomes that arrive during a transaction go into the next one."""
         while True:
             await self._some.wait()
             self._some.clear()

@@ -1,4 +1,4 @@
-"""How often a delivery is tried: at once, then after pauses that double up to a longest one, until its event is too old."""
+"""When a delivery is retried: at once, then after pauses that double up to a maximum, until its event is too old."""
 
 import random
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ class Pace:
     first_pause: float = 2.0
     longest_pause: float = 3600.0
     oldest: float = 3 * 86400.0
-    """Seconds after which an event that could not be delivered is given up."""
+    """Seconds after which an undelivered event is given up."""
 
     def pause(self, attempts: int, retry_after: float | None = None, chance: float | None = None) -> float:
-        """Seconds until the next attempt after so many; spread by half, so that those who failed together come apart.
+        """Seconds until the next attempt. They vary randomly by half, so that deliveries that failed together are spread.
 
-        A target may ask for a longer pause, but not for one beyond the longest."""
+        A target may ask for a longer pause, up to the maximum."""
         whole = min(self.first_pause * 2.0 ** min(attempts - 1, 60), self.longest_pause)
         spread = whole * (0.5 + 0.5 * (random.random() if chance is None else chance))
         return max(spread, min(retry_after or 0.0, self.longest_pause))

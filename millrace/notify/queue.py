@@ -1,7 +1,7 @@
-"""The queue of events on their way to subscribers: filled from the events in order, emptied by what became of each.
+"""The queue of events for subscribers: filled from the events in order, emptied by outcomes.
 
-Every step is one transaction, so that a restart finds each event either not yet queued, or waiting, or done with. An event
-whose delivery was not recorded is delivered again, under the same id."""
+Each step is one transaction. So after a restart each event is not yet queued, or waiting, or finished. An event whose
+delivery was not recorded is delivered again, with the same id."""
 
 import time
 from collections import defaultdict
@@ -18,7 +18,7 @@ from millrace.store.engine import Store, insert_new
 from millrace.store.notify_tables import deliveries, subscriptions
 
 WINDOW = 1000
-"""Events queued per subscription at most: a target that is away for long must not fill the store."""
+"""The most queued events per subscription: a target that is down for long must not fill the store."""
 PAGE = 500
 DUE_PAGE = 100
 
@@ -42,7 +42,7 @@ class EventDelivered:
 
 @dataclass(frozen=True, slots=True)
 class EventFailed:
-    """`next_us`: when to try again; None gives the event up. `is_gone`: the target wants nothing more, ever."""
+    """`next_us`: when to retry; None: give the event up. `is_gone`: the target wants no more events."""
 
     subscription: str
     delivery: EventDelivery
@@ -70,13 +70,13 @@ class EventQueue:
             return int(connection.execute(counted).scalar_one())
 
     def newest(self, after: int) -> dict[str, int]:
-        """The newest event of each tenant that has any behind the number."""
+        """The newest event of each tenant that has events after the number."""
         found = select(t.events.c.tenant, func.max(t.events.c.number)).where(t.events.c.number > after)
         with self._store.read() as connection:
             return {row[0]: row[1] for row in connection.execute(found.group_by(t.events.c.tenant))}
 
     def fill(self, tenant: str, newest: int, listening: Mapping[str, Subscription]) -> dict[str, "Filled"]:
-        """Queues the tenant's next events for those of its subscriptions that have room and want them."""
+        """Queues the tenant's next events for its subscriptions that have room and want them."""
         with self._store.write() as connection:
             wanted = select(subscriptions.c.id, subscriptions.c.position).where(
                 subscriptions.c.enabled, subscriptions.c.id.in_(list(listening))
@@ -93,20 +93,20 @@ class EventQueue:
         return filled
 
     def due(self, subscription: Subscription) -> tuple[list[EventDelivery], float | None]:
-        """Deliveries whose time has come, the next ones first, and the seconds until the first whose time has not."""
+        """Due deliveries, the oldest first, and the seconds until the next one is due."""
         now = time.time_ns() // 1000
         in_order = subscription.order == IN_ORDER
         with self._store.read() as connection:
             wanted = {"which": subscription.id, "most": DUE_PAGE}
             found = list(connection.execute(_OLDEST if in_order else _SOONEST, wanted))
-        # In order, what comes later waits behind the first that has to wait.
+        # In order: later events wait behind the first one that waits.
         ready = takewhile(lambda row: row.next_us <= now, found)
         due = [EventDelivery(row.number, row.event, row.attempts, row.since_us) for row in ready]
         pause = (found[len(due)].next_us - now) / 1e6 if len(due) < len(found) else None
         return due, pause
 
     def settle(self, outcomes: Iterable[Outcome]) -> None:
-        """Records what became of deliveries, all in one transaction."""
+        """Records the outcomes of deliveries in one transaction."""
         by_subscription: defaultdict[str, list[Outcome]] = defaultdict(list)
         for outcome in outcomes:
             by_subscription[outcome.subscription].append(outcome)
@@ -121,7 +121,7 @@ class Filled:
     rows: list[dict[str, Any]]
 
 
-# Built once: making a statement costs more than running it.
+# Built once: building a statement costs more than running it.
 _WAITING = (
     select(deliveries, t.events.c.event)
     .outerjoin(t.events, t.events.c.number == deliveries.c.number)

@@ -1,4 +1,4 @@
-"""A subscription: which events of a tenant go where, in which order, signed with which secrets. Refuses what cannot work."""
+"""A subscription: which events of a tenant go where, in which order, signed with which secrets. Refuses invalid ones."""
 
 import re
 import time
@@ -21,7 +21,7 @@ _PATTERN = re.compile(r"(?:[a-z_]{1,40}|\*)(?:\.(?:[a-z_]{1,40}|\*)){0,5}", re.A
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """`secrets`: the newest first, each with the microsecond it ends at, None for the one that stays."""
+    """`secrets`: the newest first, each with the microsecond when it ends; None for the current one."""
 
     id: str
     tenant: str
@@ -84,7 +84,7 @@ def first_secret() -> list[dict[str, Any]]:
 
 
 def rotated(before: list[dict[str, Any]], until_us: int, now_us: int) -> list[dict[str, Any]]:
-    """A new secret; the ones valid so far end at the given moment, or earlier where that was already so."""
+    """Adds a new secret. The others end at the given moment, or at their earlier end."""
     kept = [{**each, "until_us": min(each["until_us"] or until_us, until_us)} for each in before]
     return first_secret() + [each for each in kept if each["until_us"] > now_us]
 

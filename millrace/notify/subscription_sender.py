@@ -1,4 +1,4 @@
-"""One subscription being served: sends what is due, one at a time or several at once, until it is cancelled or unwanted."""
+"""Sends the due deliveries of one subscription, one at a time or several at once, until it is cancelled or unwanted."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ from millrace.observe import log, observe
 from millrace.outbound.http import post
 
 AT_ONCE = 8
-"""Deliveries of one subscription under way at a time, if it takes them as they come."""
+"""Concurrent deliveries of a subscription that needs no order."""
 HEALTHY_CONNECTIONS = 128
 FAILING_CONNECTIONS = 64
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class InStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all senders share. Those whose last attempt failed wait for connections among themselves."""
+    """What all senders share. Senders whose last attempt failed have a separate pool of connections."""
 
     queue: EventQueue
     outcomes: Outcomes
@@ -43,7 +43,7 @@ class Shared:
 
 
 class SubscriptionSender:
-    """`position`: events up to it are queued; `waiting`: how many of them have not arrived yet."""
+    """`position`: events up to it are queued. `waiting`: how many of them are not delivered yet."""
 
     def __init__(self, subscription: Subscription, shared: Shared, waiting: int) -> None:
         self.subscription = subscription
@@ -57,7 +57,7 @@ class SubscriptionSender:
         self._is_unwanted = False
 
     def tell(self, subscription: Subscription) -> None:
-        """There may be something to send, or it is to be sent otherwise."""
+        """There may be something to send, or the subscription changed."""
         if subscription != self.subscription:
             self.subscription = subscription
             self._due.clear()
@@ -76,8 +76,8 @@ class SubscriptionSender:
                 attempts.create_task(self._deliver(delivery))
 
     async def _next(self) -> tuple[EventDelivery | None, float | None]:
-        """What is to be sent now; else how long to wait if nothing happens before, None for as long as it takes."""
-        # A target that fails is tried with one delivery at a time.
+        """The delivery to send now; else the seconds to wait if nothing happens before; None: wait without limit."""
+        # A failing target gets one delivery at a time.
         at_once = 1 if self._is_failing or self.subscription.order == IN_ORDER else AT_ONCE
         if len(self._flying) >= at_once:
             return None, None

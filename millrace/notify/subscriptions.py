@@ -1,4 +1,4 @@
-"""Subscriptions in the store: made, looked at, changed, rotated, removed. A secret leaves the store once, when it is made."""
+"""Subscriptions in the store: make, read, change, rotate, remove. A secret is shown once, when it is made."""
 
 import time
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ MOST_COUNTED = 1000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A subscription to be made; its address has been judged."""
+    """A subscription to make. Its address has been checked."""
 
     name: str
     url: str
@@ -41,7 +41,7 @@ class Subscriptions:
         self._store = store
 
     def add(self, tenant: str, wanted: Wanted) -> str:
-        """Hears of events from now on. The secret that signs them."""
+        """Makes a subscription to all later events. Returns the secret that signs them."""
         secrets = first_secret()
         row = {
             "id": new_id("sub"),
@@ -86,7 +86,7 @@ class Subscriptions:
             return [_document(connection, row) for row in connection.execute(wanted).all()]
 
     def change(self, tenant: str, name: str, changes: dict[str, Any]) -> None:
-        """Whatever waits is tried again at once: the change may be what it waited for."""
+        """Waiting events are retried at once: the change may be the fix."""
         values = {column: value for column, value in changes.items() if column in ("url", "enabled")}
         if "types" in changes:
             values["types"] = checked_types(changes["types"])
@@ -99,7 +99,7 @@ class Subscriptions:
             connection.execute(update(deliveries).where(deliveries.c.subscription == found.id).values(next_us=0))
 
     def rotate(self, tenant: str, name: str, overlap_seconds: float) -> str:
-        """The new secret. The old one signs too until the overlap is over, so that no event arrives with a wrong one."""
+        """Returns the new secret. The old one also signs until the overlap ends, so that receivers can change over."""
         now = _now_us()
         with self._store.write() as connection:
             found = _row(connection, tenant, name)
@@ -143,7 +143,7 @@ def _document(connection: Connection, row: Any) -> dict[str, Any]:
 
 
 def _lag(connection: Connection, subscription: Subscription, position: int) -> dict[str, float]:
-    """How many events wait, counted up to a bound, and how long the oldest of them has been waiting."""
+    """The number of waiting events, counted up to a bound, and the age of the oldest."""
     queued = select(func.count(), func.min(deliveries.c.since_us)).where(deliveries.c.subscription == subscription.id)
     waiting, since_us = connection.execute(queued).one()
     unread = (

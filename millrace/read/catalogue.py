@@ -1,4 +1,4 @@
-"""What a table holds now, from its log alone: rows, bytes, files and version."""
+"""The present size of a table, from its log alone: rows, bytes, files and version."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from millrace.lake.store import Store
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """`version` is the Delta table's own; -1 while nothing was written to it."""
+    """`version` is that of the Delta table; -1 before the first write."""
 
     version: int
     rows: int

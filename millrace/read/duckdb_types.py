@@ -1,4 +1,4 @@
-"""Arrow types in, DuckDB's words for them out. Refuses what no table of the platform can hold."""
+"""Arrow types in, DuckDB's type names out. Refuses types that no table of the platform can have."""
 
 import pyarrow as pa
 

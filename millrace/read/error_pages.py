@@ -1,7 +1,7 @@
 """Rejected rows of one import, page by page: a cursor in, rows with their reasons and the next cursor out.
 
-A cursor is the place of the last row shown. So every row that was there when the first page was read comes exactly once, on
-whatever page, while others arrive or files are compacted. Refuses cursors that are not ours."""
+A cursor is the place of the last row on a page. So each row that existed when the first page was read is on exactly one page,
+also while rows arrive or files are compacted. Refuses invalid cursors."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ _CURSOR = re.compile(r"(\d{1,10})\.(\d{1,19})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ErrorPage:
-    """`items` are {"row", "line", "raw", "reasons"}; `next` asks for what follows, None if nothing does yet."""
+    """`items` are {"row", "line", "raw", "reasons"}. `next` is the cursor of the next page; None if there is none yet."""
 
     items: list[dict[str, Any]]
     next: str | None
@@ -46,7 +46,7 @@ def page(errors: Store, import_id: str, cursor: str | None, limit: int) -> Error
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
-    """A stored row as people see it: bytes that are no UTF-8 become U+FFFD; line 0 is the store's word for none."""
+    """A stored row for people. Bytes that are not UTF-8 become U+FFFD. In the store, line 0 means no line."""
     seen = {**row, "raw": row["raw"].decode("utf-8", "replace")}
     return {**seen, "line": row["line"] or None} if "line" in row else seen
 

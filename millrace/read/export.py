@@ -1,7 +1,7 @@
 """All rejected rows of one import as a stream of CSV or JSON lines, in the order of the user's file, in bounded memory.
 
-In CSV each reason is a line, and a cell that a spreadsheet would take for a formula gets a single quote in front; JSON lines
-and the store keep every byte as it came."""
+In CSV each reason is a line, and a cell that a spreadsheet would read as a formula gets a single quote in front. JSON Lines
+and the store keep all bytes unchanged."""
 
 import io
 from collections.abc import Iterator
@@ -18,12 +18,13 @@ from millrace.read.error_pages import shown
 from millrace.read.rejected import rejected_rows
 
 CSV_COLUMNS = ["row", "line", "column", "rule", "message", "value", "raw"]
-# What Excel, LibreOffice and Google Sheets start a formula with, or skip before one; the wide forms are folded by some.
+# Characters that start a formula in Excel, LibreOffice and Google Sheets, or that they skip before one. Some also accept
+# the full-width forms.
 FORMULA_START = "^[=+\\-@\t\r\n\\x00＝＋－＠]"
 
 
 def export(errors: Store, import_id: str, format: str = "csv") -> Iterator[bytes]:
-    """Pieces of the file; a CSV one has a header even when nothing was rejected."""
+    """Pieces of the file. CSV has a header even if nothing was rejected."""
     if format not in ("csv", "jsonl"):
         raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
     found = rejected_rows(errors, import_id)

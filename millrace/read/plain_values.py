@@ -1,4 +1,4 @@
-"""Query results as JSON: DuckDB's Python values in, JSON's out.
+"""Query results as JSON: DuckDB's Python values in, JSON values out.
 
 Decimals and integers beyond 64 bits become strings, dates and times ISO 8601, bytes base64, NaN and infinities the strings
 "NaN", "Infinity" and "-Infinity" (null is left to mean null). Maps with other keys than strings get their keys as text."""
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-# DuckDB types whose Python values are JSON values already: no look at each of them.
+# DuckDB types whose Python values are JSON values already: they need no conversion.
 PLAIN_TYPES = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "VARCHAR"}
 )
@@ -19,7 +19,7 @@ _LARGEST = 1 << 63
 
 
 class RowEncoder:
-    """Encodes rows one by one, so that their size is known before they are kept."""
+    """Encodes rows one by one, so that their size is known before they are collected."""
 
     def __init__(self, types: Sequence[str]) -> None:
         self._looked_at = [index for index, kind in enumerate(types) if kind not in PLAIN_TYPES]
@@ -29,7 +29,7 @@ class RowEncoder:
         values = list(row)
         for index in self._looked_at:
             values[index] = plain(values[index])
-        # Half of a surrogate pair cannot be UTF-8; "?" stands for it.
+        # A lone surrogate cannot be UTF-8. "?" replaces it.
         return self._encode(values).encode("utf-8", "replace")
 
 

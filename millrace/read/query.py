@@ -1,6 +1,6 @@
-"""A user's SQL over the tables that user may read: names, columns and text in, rows out, within limits.
+"""A user's SQL over the tables that the user may read: names, columns and text in, rows out, within limits.
 
-It runs in a process of its own that sees only the files of the tables it names; see statement.py for what it refuses."""
+It runs in a process of its own that sees only the files of the tables it names. statement.py says what is refused."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ from millrace.lake.store import Store
 from millrace.model.errors import Invalid, MillraceError, TooLarge, Unavailable
 from millrace.read.duckdb_types import duckdb_type
 
-# Each may take its memory limit; more would wait for the same cores anyway.
+# Each query may use its memory limit. More queries would only wait for the same cores.
 MOST_AT_ONCE = 4
 LONGEST_WAIT_SECONDS = 2.0
 _slots = threading.BoundedSemaphore(MOST_AT_ONCE)
@@ -33,8 +33,8 @@ _KINDS: dict[str, type[MillraceError]] = {kind.__name__: kind for kind in (Inval
 
 @dataclass(frozen=True, slots=True)
 class ReadableTable:
-    """A table the caller may read. `columns` are its stored columns: the declared ones, then the platform's own. `open`
-    gives the place of its files."""
+    """A table that the caller may read. `columns` are its stored columns: the declared ones, then the platform's. `open`
+    opens the store of its files."""
 
     tenant: str
     table: str
@@ -44,8 +44,8 @@ class ReadableTable:
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """`seconds` counts from the start of the process, `bytes` is the size of the rows as JSON, `fetched_bytes` that of files
-    which have to be brought here first."""
+    """`seconds` counts from the start of the process. `bytes` is the size of the rows as JSON, `fetched_bytes` the size of
+    remote files that must be fetched."""
 
     seconds: float = 30
     memory_mb: int = 512
@@ -57,7 +57,7 @@ class QueryLimits:
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """`columns` are (name, DuckDB type). `truncated`: there was more than the limits on rows or bytes allow."""
+    """`columns` are (name, DuckDB type). `truncated`: the limits on rows or bytes cut the result."""
 
     columns: list[tuple[str, str]]
     rows: list[list[Any]]
@@ -66,7 +66,7 @@ class QueryResult:
 
 
 def run_query(readable: Sequence[ReadableTable], sql: str, limits: QueryLimits) -> QueryResult:
-    """The rows of one SELECT over "tenant"."table" views, or the reason why not."""
+    """The rows of one SELECT over "tenant"."table" views, or a refusal."""
     started = time.monotonic()
     by_name = {(table.tenant, table.table): table for table in readable}
     with _slot(), _child() as child:
@@ -95,7 +95,7 @@ def run_query(readable: Sequence[ReadableTable], sql: str, limits: QueryLimits) 
 def _converse(
     child: "subprocess.Popen[bytes]", by_name: dict[tuple[str, str], ReadableTable], sql: str, limits: QueryLimits
 ) -> dict[str, Any] | None:
-    """The child's last word; None if it ended without one."""
+    """The child's last line; None if it ended without one."""
     job = {
         "sql": sql,
         "readable": list(by_name),
@@ -116,7 +116,7 @@ def _converse(
 
 
 def _tables(tables: Sequence[ReadableTable], dead: IO[bytes], limits: QueryLimits) -> dict[str, Any]:
-    """What the child needs to read the tables; dead positions go into the file `dead`."""
+    """What the child needs to read the tables. Deleted positions go into the file `dead`."""
     described, marked = [], []
     for table in tables:
         files = _files(table, limits.fetched_bytes)
@@ -174,7 +174,7 @@ def _slot() -> Iterator[None]:
 
 @contextmanager
 def _child() -> Iterator["subprocess.Popen[bytes]"]:
-    # Nothing of our environment: it may hold secrets. Our import path instead of site packages starts faster.
+    # The environment may hold secrets: the process gets none of it. With our import path and without `site` it starts faster.
     environment = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "LANG": "C.UTF-8"}
     child = subprocess.Popen(
         [sys.executable, "-S", "-P", "-m", "millrace.read.query_child"],
@@ -196,7 +196,7 @@ def _child() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 class _Deadline:
-    """Kills a process that is still running when the time is up."""
+    """Kills a process that still runs after the time limit."""
 
     def __init__(self, child: "subprocess.Popen[bytes]", seconds: float) -> None:
         self.passed = False

@@ -1,4 +1,4 @@
-"""The process that runs one query: a job on stdin, what it needs and then its result on stdout, one JSON line each.
+"""The process that runs one query: a job on stdin; the tables it needs and then its result on stdout, one JSON line each.
 
 1. Read the statement and the names of the readable tables.  2. Parse, check, ask for the tables that it names.
 3. Make views over their files.  4. Lock DuckDB and the process.  5. Run, and answer with rows up to the limits."""
@@ -19,7 +19,7 @@ from millrace.read.statement import TableUse, tables_used
 from millrace.read.views import TableFiles, identifier, text, texts, view_query
 
 ROWS_AT_ONCE = 100
-# Python, DuckDB's code and thread stacks, beside what a query may use.
+# Memory for Python, DuckDB's code and thread stacks, besides the query's own.
 PROCESS_SLACK_MB = 192
 DEEPEST_TREE = 10_000
 LONGEST_MESSAGE = 2000
@@ -30,7 +30,7 @@ _MEGABYTE = 1 << 20
 def main() -> None:
     sys.setrecursionlimit(DEEPEST_TREE)
     job = json.loads(sys.stdin.buffer.readline())
-    # Should the parent end without killing us.
+    # In case the parent ends without killing us.
     signal.alarm(int(job["seconds"]) + 2)
     answer(job, sys.stdin.buffer, sys.stdout.buffer)
 
@@ -43,7 +43,7 @@ def answer(job: dict[str, Any], given: BinaryIO, out: BinaryIO) -> None:
     except (MemoryError, duckdb.OutOfMemoryException):
         result = _failure(_over_memory(job["memory_mb"]))
     except duckdb.IOException:
-        # Its message names files; they are nobody's business.
+        # Its message names files, which callers must not see.
         result = _failure(Unavailable("A file of the table could not be read.", remedy="Run the query again."))
     except duckdb.Error as error:
         remedy = "Correct the query; tables are named tenant.table."
@@ -95,7 +95,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, uses: Sequence[TableUse],
     for use in uses:
         schema = identifier(use.spelled[0] if len(use.spelled) == 2 else "main")
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        # Two spellings of one table may differ by case alone, which is one name to DuckDB.
+        # Two spellings of a table that differ in case only are one name for DuckDB.
         view = f"CREATE VIEW IF NOT EXISTS {schema}.{identifier(use.spelled[-1])}"
         connection.execute(f"{view} AS {view_query(files[use.table], DEAD_TABLE)}")
 
@@ -107,7 +107,7 @@ def lock_database(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -
 
 
 def _limit_process(memory_mb: int) -> None:
-    """DuckDB does not count everything it takes; the kernel does."""
+    """Limits memory through the kernel: DuckDB does not count all the memory that it uses."""
     most = _data_bytes() + (memory_mb + PROCESS_SLACK_MB) * _MEGABYTE
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

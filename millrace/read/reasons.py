@@ -1,4 +1,4 @@
-"""Why an import's rows were rejected: its rejected rows in, counts per rule and column out."""
+"""Rejected rows of an import in, counts per rule and column out."""
 
 from collections import Counter
 from typing import Any
@@ -11,7 +11,7 @@ from millrace.read.rejected import rejected_rows
 
 
 def count_by_reason(errors: Store, import_id: str) -> list[dict[str, Any]]:
-    """The most frequent first. A row with two reasons counts for both, but once where both are the same rule and column."""
+    """The most frequent first. A row with two reasons counts for both, but only once per rule and column."""
     counts: Counter[tuple[str | None, str]] = Counter()
     examples: dict[tuple[str | None, str], str] = {}
     for rejected in rejected_rows(errors, import_id):
@@ -26,7 +26,7 @@ def count_by_reason(errors: Store, import_id: str) -> list[dict[str, Any]]:
 
 def _counted(reasons: pa.Array) -> dict[tuple[str | None, str, str], int]:
     flat = reasons.flatten()
-    told = pa.table(
+    reasons = pa.table(
         {
             "row": pc.list_parent_indices(reasons),
             "column": flat.field("column"),
@@ -34,6 +34,6 @@ def _counted(reasons: pa.Array) -> dict[tuple[str | None, str, str], int]:
             "message": flat.field("message"),
         }
     )
-    once = told.group_by(["row", "column", "rule"]).aggregate([("message", "min")])
+    once = reasons.group_by(["row", "column", "rule"]).aggregate([("message", "min")])
     grouped = once.group_by(["column", "rule"]).aggregate([("row", "count"), ("message_min", "min")])
     return {(one["column"], one["rule"], one["message_min_min"]): one["row_count"] for one in grouped.to_pylist()}

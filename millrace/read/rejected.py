@@ -1,7 +1,7 @@
-"""An import's rejected rows out of the error store, in the order of the user's file: by chunk, then by row.
+"""Reads an import's rejected rows from the error store in the order of the user's file: by chunk, then by row.
 
-Files may interleave chunks, hold them in any order and, once compacted, hold other imports too: what their chunk column
-says decides. Only what the next rows need is opened, so memory does not grow with the number of rows."""
+A file may interleave chunks, hold them in any order and, after compaction, hold several imports. The chunk column decides.
+Only files for the next rows are open, so memory does not grow with the number of rows."""
 
 import heapq
 import os
@@ -25,11 +25,11 @@ from millrace.lake.store import Store
 
 SHOWN_COLUMNS = ["row", "line", "raw", "reasons"]
 MOST_OPEN_FILES = 16
-# Of files that had to be unsealed, and are in memory.
+# Limit for unsealed files in memory.
 MOST_HELD_BYTES = 128 << 20
 BATCH_BYTES = 4 << 20
 MOST_BATCH_ROWS = 4096
-# Encoded sizes hide how often a value repeats. A chunk's rows are known to be small together, so is any such few.
+# Encoded sizes do not show repeated values. All rows of a chunk together are small, so this few rows are small too.
 FEW_ROWS = 64
 MOST_REASONS = 20_000
 
@@ -40,7 +40,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, order=True)
 class RowPlace:
-    """Where a rejected row stands in its import."""
+    """The place of a rejected row in its import."""
 
     chunk: int
     row: int
@@ -51,7 +51,7 @@ BEGINNING = RowPlace(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Some rejected rows of one chunk, in order; the columns are SHOWN_COLUMNS."""
+    """Some rejected rows of one chunk, in order, with the columns SHOWN_COLUMNS."""
 
     chunk: int
     rows: pa.RecordBatch
@@ -59,7 +59,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Run:
-    """Rows of one chunk that follow each other in one file."""
+    """Consecutive rows of one chunk in one file."""
 
     first: RowPlace
     name: str
@@ -67,7 +67,7 @@ class _Run:
 
 
 def rejected_rows(store: Store, import_id: str, after: RowPlace = BEGINNING) -> Iterator[Rejected]:
-    """The rejected rows behind a place, as the error store has them now."""
+    """The rejected rows behind a place, as the error store holds them now."""
     files = {file.name: file for file in load(store).files.values() if _may_hold(file, import_id)}
     spans = {name: _chunk_span(store, name, import_id) for name in files}
     waiting = sorted((span[0], name) for name, span in spans.items() if span is not None and span[1] >= after.chunk)
@@ -75,7 +75,7 @@ def rejected_rows(store: Store, import_id: str, after: RowPlace = BEGINNING) -> 
     readers = _Readers(store)
     runs: list[_Run] = []
     while waiting or runs:
-        # A run may go out once no file that was not looked into yet can hold an earlier chunk.
+        # A run is ready when no unread file can hold an earlier chunk.
         while waiting and (not runs or waiting[-1][0] <= runs[0].first.chunk):
             _, name = waiting.pop()
             for run in _runs(store, files[name], import_id, after):
@@ -87,12 +87,12 @@ def rejected_rows(store: Store, import_id: str, after: RowPlace = BEGINNING) -> 
 
 
 def _may_hold(file: AddFile, import_id: str) -> bool:
-    """Files are named by the import they hold, unless compaction put several together."""
+    """A file is named by its import, unless compaction joined several imports."""
     return file.name.startswith(f"{import_id}-") or _IMPORT_PREFIX.match(file.name) is None
 
 
 def _chunk_span(store: Store, name: str, import_id: str) -> tuple[int, int] | None:
-    """The first and the last chunk in a file; None if the import is not in it."""
+    """The first and the last chunk in a file; None if the file does not hold the import."""
     groups = [group for group in _row_groups(store, name) if group.first_import <= import_id <= group.last_import]
     if not groups:
         return None
@@ -101,7 +101,7 @@ def _chunk_span(store: Store, name: str, import_id: str) -> tuple[int, int] | No
 
 @dataclass(frozen=True, slots=True)
 class _RowGroup:
-    """What a footer says of some of its file's rows, or anything where it says nothing."""
+    """The range in a footer's statistics; the widest range if there are none."""
 
     first_import: str = ""
     last_import: str = "~"
@@ -109,7 +109,7 @@ class _RowGroup:
     last_chunk: int = np.iinfo(np.int32).max
 
 
-# Of a file, not of a file and an import: a sealed one must be opened whole for it. Files never change.
+# Cached per file, not per file and import: a sealed file must be opened completely for it. Files never change.
 @lru_cache(maxsize=1 << 14)
 def _row_groups(store: Store, name: str) -> tuple[_RowGroup, ...]:
     footer = pq.read_metadata(store.source(name), memory_map=True)
@@ -145,7 +145,7 @@ def _runs(store: Store, file: AddFile, import_id: str, after: RowPlace) -> Itera
 
 
 def _integers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    # to_numpy and pa.array import pandas, which would be most of the first page's time.
+    # to_numpy and pa.array import pandas, which would take most of the first page's time.
     return np.from_dlpack(column.combine_chunks())
 
 
@@ -154,7 +154,7 @@ def _as_arrow(positions: Positions) -> pa.Array:
 
 
 def _in_pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A few wide rows may have more reasons than many narrow ones."""
+    """Limits batches by reasons too: a few wide rows may have more reasons than many narrow ones."""
     reasons = np.from_dlpack(rows["reasons"].offsets)
     start = 0
     while start < rows.num_rows:
@@ -164,7 +164,7 @@ def _in_pieces(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 class _Readers:
-    """Reads rows at rising positions of several files by turns, going on in each where it was left."""
+    """Reads rows at rising positions of several files in turn. In each file it continues where it stopped."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -187,7 +187,7 @@ class _Readers:
 
 
 class _Reader:
-    """A file's rows in batches of bounded size; `start` is the first position that it still has."""
+    """A file's rows in batches of bounded size. `start` is the first position that is still available."""
 
     def __init__(self, store: Store, name: str, position: int, chunk_rows: int) -> None:
         source = store.source(name)

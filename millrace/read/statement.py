@@ -1,7 +1,7 @@
-"""What a user's statement may do: DuckDB's parse tree of it in, the tables it names out.
+"""Checks a user's statement: DuckDB's parse tree in, the tables it names out.
 
-Refuses all but one SELECT over readable tables, CTEs and a few pure table functions. This is the first wall; a DuckDB
-without access to the outside is the second, so neither a gap in the parser nor one in this list alone opens anything."""
+Refuses all but one SELECT over readable tables, CTEs and a few pure table functions. This is the first of two walls. The
+second is a DuckDB without access to files and network, so one gap in either wall opens nothing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from millrace.model.errors import Invalid, Refused
 TABLE_FUNCTIONS = frozenset({"range", "generate_series", "unnest", "json_each", "json_tree"})
 QUERY_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 SOURCES = frozenset({"BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EMPTY", "EXPRESSION_LIST", "PIVOT"})
-# They run or bind text as SQL, show settings, view texts or file names, keep state, or only pass time.
+# These functions run or bind text as SQL, show settings, view texts or file names, keep state, or waste time.
 FUNCTIONS_OFF = frozenset(
     {
         "json_serialize_sql", "json_serialize_plan", "json_deserialize_sql", "json_execute_serialized_sql",
@@ -23,7 +23,7 @@ FUNCTIONS_OFF = frozenset(
     }
 )  # fmt: skip
 INTERNAL_PREFIX = "__internal"
-# DuckDB has catalogs or closed schemas of these names, so a view "name"."table" is ambiguous or impossible.
+# DuckDB has catalogs or reserved schemas of these names, so a view "name"."table" is ambiguous or impossible.
 CLOSED_SCHEMAS = frozenset({"temp", "system", "memory", "pg_catalog", "information_schema"})
 
 Name = tuple[str, str]
@@ -32,7 +32,7 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class TableUse:
-    """A table as the statement spells it, and the readable table that it means."""
+    """A table's spelling in the statement, and the readable table that it means."""
 
     spelled: Path
     table: Name
@@ -65,7 +65,7 @@ class _Walk:
                 self.visit(value, scope)
 
     def _visit_ctes(self, node: dict[str, Any], scope: frozenset[str]) -> frozenset[str]:
-        """A CTE is visible to the ones after it and to the query, and to itself only when it is recursive."""
+        """A CTE is visible to later CTEs and to the query, and to itself if it is recursive."""
         if node["type"] == "RECURSIVE_CTE_NODE":
             scope |= {str(node["cte_name"]).lower()}
         for entry in node["cte_map"]["map"]:
@@ -87,7 +87,7 @@ class _Walk:
 
 
 def tables_used(tree: dict[str, Any], readable: Iterable[Name]) -> tuple[TableUse, ...]:
-    """The readable tables that a parsed statement names, once for each spelling."""
+    """The readable tables that a parsed statement names, one entry per spelling."""
     if tree["error"]:
         raise _off("This statement", "Send one SELECT (WITH is fine).")
     if len(tree["statements"]) != 1:
@@ -102,7 +102,7 @@ def tables_used(tree: dict[str, Any], readable: Iterable[Name]) -> tuple[TableUs
 
 
 def meant_table(path: Path, readable: frozenset[Name]) -> Name:
-    """SQL names ignore case, ours do not: the exact spelling wins, else the only match. The tenant may be left out."""
+    """SQL names ignore case, ours do not: the exact spelling wins, else a single match. The tenant may be left out."""
     if len(path) > 2:
         raise _unknown(path, readable)
     candidates = [name for name in readable if _folded(name[-len(path) :]) == _folded(path)]

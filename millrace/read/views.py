@@ -1,4 +1,4 @@
-"""Tables as DuckDB views: columns, live files and dead positions in, SQL out. Every name and path is quoted here."""
+"""Tables as DuckDB views: columns, live files and deleted positions in, SQL out. All names and paths are quoted here."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """A table at one version. `columns` are (name, DuckDB type); `marked` are the files that have dead positions."""
+    """A table at one version. `columns` are (name, DuckDB type); `marked` are the files with deleted positions."""
 
     columns: tuple[tuple[str, str], ...]
     whole: tuple[str, ...]
@@ -44,8 +44,8 @@ def texts(values: Sequence[str]) -> str:
 
 
 def _read(table: TableFiles, paths: Sequence[str]) -> str:
-    # Read under names of our own: a declared column may be called "filename", as DuckDB's column for the path is.
-    # A file older than a column gives null for it.
+    # Read under names of our own: a declared column may have the name "filename", which DuckDB uses for the path.
+    # A file that is older than a column gives null.
     fields = ", ".join(
         f"{text(name)}: {{'name': 'c{index}', 'type': {text(kind)}, 'default_value': NULL}}"
         for index, (name, kind) in enumerate(table.columns)

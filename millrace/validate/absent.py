@@ -1,4 +1,4 @@
-"""A column that the file does not have: its default in every row, else null, else a fault in every row."""
+"""The values of a column that the file does not have: its default, else null, else a fault in each row."""
 
 import numpy as np
 import pyarrow as pa

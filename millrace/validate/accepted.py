@@ -1,6 +1,6 @@
-"""What a chunk's reader found, and which of its rows are good, in; the rows as they are stored out.
+"""The parsed chunk and its rejected rows in, the accepted rows as they are stored out.
 
-Their last column says which of them delete their key, where some do: of those only the key is kept."""
+If some rows delete their key, the last column marks them. Of these only the key is kept."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from millrace.validate.reading import Reading
 
 
 def numbered(header: ChunkHeader, rows: Rows) -> Rows:
-    """The numbers in the uploaded file of some rows of the chunk."""
+    """The numbers that some rows of the chunk have in the uploaded file."""
     if header.row_numbers is None:
         return rows + header.first_row
     return np.array(header.row_numbers, np.int64)[rows]

@@ -1,7 +1,7 @@
-"""One Arrow column of any type in, the declared type out, by casts that lose nothing; what would lose becomes a fault.
+"""One Arrow column of any type in, the declared type out, by casts that lose nothing. A cell that would lose is a fault.
 
 Text is read as in CSV. Timestamps without a zone are UTC. Integers may stand for dates, times and timestamps as Avro
-encodes them. A number that is no whole number is no int; a float becomes the decimal its shortest text says."""
+encodes them. A number with a fraction is no int. A float becomes the decimal that its shortest text shows."""
 
 from collections.abc import Callable
 
@@ -36,7 +36,7 @@ def typed_column(column: Column, given: pa.Array) -> Outcome:
 
 
 def plain(given: pa.Array) -> pa.Array:
-    """Without dictionaries; every kind of text and bytes as binary, so that broken text is found and not trusted."""
+    """The column without dictionaries. Text and bytes of any kind become binary, so that invalid text is found."""
     if pat.is_dictionary(given.type):
         given = given.dictionary_decode()
     if pat.is_string(given.type):
@@ -57,7 +57,7 @@ def _refused(column: Column, given: pa.Array, rows: Rows, why: str) -> list[RowF
 
 
 def as_text(cells: pa.Array) -> pa.Array:
-    """Cells of any type as they may be shown, even where Python has no value for them."""
+    """Cells of any type as text for messages, also values that Python cannot hold."""
     try:
         return lossy(cells.cast(pa.string()))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
@@ -71,7 +71,7 @@ def _impossible(column: Column, given: pa.Array) -> Outcome:
 
 
 def _each(column: Column, given: pa.Array, target: pa.DataType) -> Outcome:
-    """Cast cell by cell where the whole cannot be cast."""
+    """Casts the column; cell by cell where the whole cannot be cast."""
     try:
         values, bad = cast_each(given, target)
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError):
@@ -98,7 +98,7 @@ def _cast(column: Column, name: str, given: pa.Array) -> Outcome:
 
 
 def _finite(column: Column, given: pa.Array, values: pa.Array, faults: list[RowFault]) -> Outcome:
-    """A double too large for float would become infinite in silence."""
+    """Finds doubles that are too large for a float. A cast would turn them into infinity."""
     if not pat.is_float64(given.type):
         return values, faults
     overflown = indices(pc.and_(pc.is_inf(values), pc.is_finite(given)).fill_null(False))
@@ -120,7 +120,7 @@ def _moment(column: Column, name: str, given: pa.Array) -> Outcome:
 
 
 def _nested(column: Column, given: pa.Array) -> Outcome:
-    """Cast with every inner value optional, so that a missing one is found by its path and not as a cast that failed."""
+    """Casts with all inner values optional, so that a missing value is reported by its path, not as a failed cast."""
     values, faults = _each(column, conformed(given, field_of(column)), _optional(arrow_type(column)))
     inside = broken_inside(column.name, column.avro, values)
     broken = np.zeros(len(values), np.bool_)

@@ -1,6 +1,6 @@
-"""Avro values as they stand in a file in, an Arrow array out. Nothing is judged here, so that no value fails the others.
+"""Avro values as a file holds them in, an Arrow array out. Nothing is judged here, so one bad value does not affect others.
 
-Text that is no UTF-8 comes as surrogates and leaves as the bytes it was; decimals leave as text."""
+Text that is not UTF-8 comes as surrogates and is turned back into its bytes. Decimals become text."""
 
 import re
 from collections.abc import Callable
@@ -15,19 +15,19 @@ from fastavro.read import LOGICAL_READERS
 from millrace.formats.avro_types import alone, held_type, is_decimal, kind_and_logical
 from millrace.model.stored_types import Avro
 
-# How fastavro keeps the octets that are no UTF-8.
+# How fastavro keeps octets that are not UTF-8.
 ESCAPED = "surrogateescape"
 
 Change = Callable[[Any], Any]
 
 _INT = 1 << 31
-# Python writes no integer of more digits than some 4300; no decimal has a tenth of that.
+# Python refuses to write integers of more than about 4300 digits. No decimal has a tenth of that.
 _LONGEST_NUMBER = 256
 _USUAL_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 
 def array_of(avro: Avro, values: list[Any], where: str) -> pa.Array:
-    """Values of a column, as its writer means them."""
+    """The values of a column, by the writer's type."""
     kind = held_type(avro, where)
     change = _changed(avro, _as_column)
     if change is not None:
@@ -39,7 +39,7 @@ def array_of(avro: Avro, values: list[Any], where: str) -> pa.Array:
 
 
 def spoken(avro: Avro, values: list[Any]) -> list[Any]:
-    """Values of a type that no column need have, as Python knows them; as they stand where it does not."""
+    """Values of fields that the table does not know, as Python values where Python has one, else as in the file."""
     change = _changed(avro, _as_python)
     return values if change is None else [None if value is None else change(value) for value in values]
 
@@ -49,7 +49,7 @@ def readable(text: str) -> str:
 
 
 def _changed(avro: Avro, at_leaf: Callable[[Avro], Change | None]) -> Change | None:
-    """What has to be done to values of a type, None if nothing: most types cost no step per value."""
+    """The function that converts values of a type. None for most types: they need no step per value."""
     avro = alone(avro)
     kind = avro.get("type") if isinstance(avro, dict) else None
     if kind == "record":
@@ -123,7 +123,7 @@ def _as_python(avro: Avro) -> Change | None:
 
 
 def _mended(kind: pa.DataType, value: Any) -> Any:
-    """A value that Arrow takes for sure: text as bytes; what has more than the 32 bits of its type at the type's end."""
+    """A value that Arrow always takes: text as bytes; a number of more than 32 bits is limited to the type's range."""
     if value is None:
         return None
     if pat.is_string(kind):

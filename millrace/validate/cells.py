@@ -1,4 +1,4 @@
-"""Cells as bytes in, a column's typed values out: text that is no UTF-8 or holds a NUL is set aside before it is read."""
+"""Cells as bytes in, a column's typed values out. Text that is not UTF-8 or holds a NUL becomes a fault first."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def is_nested(column: Column) -> bool:
 
 
 def holds_bytes(column: Column) -> bool:
-    """Whether the column keeps any bytes, rather than text."""
+    """Whether the column takes any bytes, not only text."""
     return column.kind in ("bytes", "fixed") and column.logical is None
 
 
@@ -50,7 +50,7 @@ def typed_cells(column: Column, cells: pa.Array, *, clean: bool, has_nul: bool) 
 
 
 def without_broken_text(column: Column, cells: pa.Array) -> Outcome:
-    """Binary cells, those that are no UTF-8 as null and a fault. Only cells beyond ASCII are looked at one by one."""
+    """Binary cells; those that are not UTF-8 become null and a fault. Only cells beyond ASCII are checked one by one."""
     beyond = indices(pc.invert(pc.string_is_ascii(cells.view(pa.string()))).fill_null(False))
     suspects = cells.take(pa.array(beyond)).to_pylist()
     broken = beyond[np.array([not is_utf8(cell) for cell in suspects], np.bool_)]
@@ -61,7 +61,7 @@ def without_broken_text(column: Column, cells: pa.Array) -> Outcome:
 
 
 def without_nul(column: Column, cells: pa.Array) -> Outcome:
-    """Text or binary cells with a NUL become null and a fault: not every sink can keep one."""
+    """Text or binary cells with a NUL become null and a fault: some sinks cannot store a NUL."""
     found = indices(pc.match_substring(cells, "\0").fill_null(False))
     if not len(found):
         return cells, []
@@ -88,7 +88,7 @@ def _json(cell: str) -> object:
 
 
 def one_by_one(column: Column, given: Sequence[Any], read: Callable[[Any], object]) -> Outcome:
-    """Values of a type too deep to be read as a column, each read by itself."""
+    """Values of a type that is nested too deep to be read as a column: each is read on its own."""
     values: list[object] = []
     bad: list[Found] = []
     for row, value in enumerate(given):

@@ -1,6 +1,6 @@
-"""Nested Arrow values as a writer shaped them in, with the declared fields out: by name or former name, defaults filled in.
+"""Nested Arrow values with the writer's fields in, with the declared fields out: by name or former name, with defaults.
 
-Types of leaves stay as they are; a field without a default that is not there is left to whoever casts."""
+Types of leaves do not change. The later cast reports a missing field without a default."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from millrace.model.stored_types import stored_type
 def conformed(array: pa.Array, field: Field) -> pa.Array:
     if _conforms(array.type, field):
         return array
-    # Taken whole, so that nothing below is a slice.
+    # A copy, so that nothing below is a slice.
     return _conformed(array.take(pa.array(np.arange(len(array)))), field)
 
 

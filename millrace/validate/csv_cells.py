@@ -16,8 +16,8 @@ _HIGH_BYTES_HIDDEN = bytes(range(128)) + b"?" * 128
 
 @dataclass(frozen=True, slots=True)
 class CsvCells:
-    """`columns`: binary arrays by name, null where the cell is the unquoted null text. `positions`: the chunk's row of
-    each of their cells (None: all in order). `miscounted`: rows with `counts` cells, which are too many or too few."""
+    """`columns`: binary arrays by name; null where the cell is the unquoted null text. `positions`: the chunk's row of
+    each cell (None: all rows in order). `miscounted`: rows with too many or too few cells, and `counts` how many."""
 
     columns: dict[str, pa.Array]
     positions: Rows | None
@@ -27,7 +27,7 @@ class CsvCells:
 
 
 def read_cells(body: bytes, layout: TextLayout, wanted: set[str], *, clean: bool) -> CsvCells:
-    """The cells of the wanted columns; `clean` says that the body is UTF-8. Raises pyarrow.ArrowInvalid if it is no CSV."""
+    """The cells of the wanted columns. `clean`: the body is UTF-8. Raises pyarrow.ArrowInvalid if the body is not CSV."""
     table, miscounted, counts = _read(body, layout, wanted, clean)
     rows = table.num_rows + len(miscounted)
     named = dict(zip(_included(layout, wanted), table.columns, strict=True))
@@ -47,7 +47,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 def _read(body: bytes, layout: TextLayout, wanted: set[str], clean: bool) -> tuple[pa.Table, Rows, Rows]:
     if clean:
         return _parse(body, layout, wanted)
-    # pyarrow cannot report a miscounted row that is no UTF-8: find such rows with every high byte hidden, leave them out.
+    # pyarrow cannot report a miscounted row that is not UTF-8: find such rows with all high bytes masked, and leave them out.
     _, miscounted, counts = _parse(body.translate(_HIGH_BYTES_HIDDEN), layout, set())
     table, _, _ = _parse(_without_rows(body, layout, miscounted) if len(miscounted) else body, layout, wanted)
     return table, miscounted, counts
@@ -60,8 +60,8 @@ def _without_rows(body: bytes, layout: TextLayout, rows: Rows) -> bytes:
 
 
 def _guarded(body: bytes) -> bytes:
-    """pyarrow swallows a BOM that is part of the first cell, and takes an empty last cell for a quoted one if no line end
-    follows it."""
+    """Works around pyarrow: it drops a BOM that is part of the first cell, and takes an empty last cell for a quoted one if
+    no line end follows."""
     if body.startswith(_BOM):
         body = b"\n" + body
     return body if body.endswith((b"\n", b"\r")) else body + b"\n"
@@ -74,7 +74,7 @@ def _parse(body: bytes, layout: TextLayout, wanted: set[str]) -> tuple[pa.Table,
         strays.append((row.number - 1, row.actual_columns))
         return "skip"
 
-    # Names are places, so that a file may name an ignored column twice.
+    # Columns are named by position, so that a file may name an ignored column twice.
     names = [str(place) for place in range(len(layout.columns))]
     included = [str(place) for place in _included(layout, wanted)]
     if body[:1] in b"\r\n" and not body.strip(b"\r\n"):

@@ -1,5 +1,5 @@
-"""What may be wrong inside nested Arrow values that already have the right type: missing values, broken text, symbols,
-moments outside the calendar or the day."""
+"""Finds faults inside nested Arrow values that already have the right type: missing values, invalid text, unknown symbols,
+dates and times out of range."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from millrace.validate.text import meaning
 
 
 def broken_inside(name: str, avro: Avro, array: pa.Array) -> list[RowFault]:
-    """The faults below the top level of column `name`; their rows are the array's."""
+    """The faults below the top level of column `name`. Their rows are positions in the array."""
     return [
         RowFault(fault.rows, name, fault.rule, _placed(fault), fault.values)
         for fault in _inside(avro, array, np.arange(len(array), dtype=np.int64), "")
@@ -76,7 +76,7 @@ def _in_leaf(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[RowFau
 
 
 def declared(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same memory, with inner values required where `kind` says so: a cast refuses that below a null. No slices."""
+    """The same memory with inner values required where `kind` says so. A cast would refuse this below a null. No slices."""
     if pa.types.is_struct(kind):
         children = [declared(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, 0, children)

@@ -1,7 +1,7 @@
-"""Which rows of a chunk delete their key: the stamp or the rows' own marks in, a flag for each row out.
+"""Which rows of a chunk delete their key: the chunk's header or the rows' own marks in, a flag for each row out.
 
-A delete is looked at for its key alone: whatever is wrong with its other columns is no fault. Without a key there is
-nothing to delete by, and the row is rejected."""
+Of a row that deletes only the key matters: its other columns have no faults. In a table without a key such a row is
+rejected."""
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ _ANY_COLUMN = "unknown_field"
 
 
 def sort_out(parsed: Parsed, keys: tuple[str, ...], *, all_delete: bool) -> tuple[list[RowFault], Flags | None]:
-    """The faults that count, and which of the entries delete their key (None: none of them)."""
+    """The faults that count, and which entries delete their key (None: no entry)."""
     deleted, strange = _told(parsed, all_delete)
     faults = parsed.faults + strange
     if deleted is None or not deleted.any():
@@ -43,7 +43,7 @@ def _told(parsed: Parsed, all_delete: bool) -> tuple[Flags | None, list[RowFault
 
 
 def _read_marks(text: pa.Array) -> tuple[Flags, list[RowFault]]:
-    """Only ASCII is folded and trimmed, so it does not matter whether the text is valid."""
+    """Folds and trims ASCII only, so the text need not be valid."""
     plain = pc.ascii_lower(pc.ascii_trim(text, " \t"))
     deleted = pc.is_in(plain, _TRUE)
     strange = indices(pc.and_(pc.is_valid(plain), pc.invert(pc.or_(deleted, pc.is_in(plain, _FALSE)))))
@@ -55,7 +55,7 @@ def _read_marks(text: pa.Array) -> tuple[Flags, list[RowFault]]:
 
 
 def _about_keys(faults: list[RowFault], keys: tuple[str, ...], deleted: Rows, rows: int) -> list[RowFault]:
-    """The faults without those that deleted rows have beside their keys."""
+    """The faults without those in other columns than the key of rows that delete."""
     is_deleted = np.zeros(rows, np.bool_)
     is_deleted[deleted] = True
     kept = []

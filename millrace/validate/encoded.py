@@ -32,9 +32,9 @@ def is_encoded(name: str) -> bool:
 
 
 def typed_integers(column: Column, numbers: pa.Array, counted_as: str | None = None) -> Outcome:
-    """int64 numbers as the logical type; one outside the years 0001 to 9999, or the day, becomes null and a fault.
+    """int64 numbers as the logical type. A number outside the years 0001 to 9999, or outside the day, is null and a fault.
 
-    `counted_as` is the logical type whose unit the numbers have, if not the column's own."""
+    `counted_as` is the logical type whose unit the numbers have, if it is not the column's own."""
     name = counted_as or meaning(column)
     low, high = _LIMITS[name]
     outside = indices(pc.or_(pc.less(numbers, low), pc.greater(numbers, high)).fill_null(False))

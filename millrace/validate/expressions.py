@@ -1,7 +1,7 @@
-"""An expression and a chunk's columns in, true, false or unknown for each row out. Arrow does all of it.
+"""An expression and a chunk's columns in; true, false or unknown for each row out. Arrow does all the work.
 
-Whether numbers are counted exactly (decimals) or as doubles follows from the columns' types, never from the values, so that
-a row is judged the same whatever rows are beside it."""
+The columns' types alone decide whether numbers are exact (decimals) or doubles, never the values: a row is judged the same
+whatever the other rows are."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ _FINDING: dict[str, Callable[..., Any]] = {
 
 
 def evaluate(expression: Expression, columns: Mapping[str, pa.Array]) -> Any:
-    """An Arrow array along the columns, or a scalar where no column is named."""
+    """An Arrow array with one entry per row, or a scalar if the expression names no column."""
     match expression:
         case ColumnName(name):
             return columns[name]
@@ -85,7 +85,7 @@ def _known(value: Any, kind: pa.DataType) -> Any:
 
 
 def comparable(left: Any, right: Any) -> tuple[Any, Any]:
-    """Both of one type that Arrow can compare."""
+    """Both values as one type that Arrow can compare."""
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         kind = right.type if pa.types.is_null(left.type) else left.type
         kind = pa.bool_() if pa.types.is_null(kind) else kind
@@ -113,7 +113,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:
-    """As decimals of one scale, where all digits fit and none is a double; else as doubles."""
+    """Both as decimals of one scale if all digits fit and neither is a double; else as doubles."""
     if not (pa.types.is_floating(left.type) or pa.types.is_floating(right.type)):
         (whole, scale), (other_whole, other_scale) = _digits(left.type), _digits(right.type)
         digits, scale = max(whole, other_whole), max(scale, other_scale)
@@ -124,12 +124,12 @@ def _alike(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 def _double(value: Any) -> Any:
-    """The nearest one: digits beyond its own are let go."""
+    """The nearest double. Digits that a double cannot hold are lost."""
     return pc.cast(value, pa.float64(), safe=False)
 
 
 def _digits(kind: pa.DataType) -> tuple[int, int]:
-    """Before and behind the point."""
+    """The digits before and behind the point."""
     if pa.types.is_decimal(kind):
         return kind.precision - kind.scale, kind.scale
     return _DIGITS[kind.bit_width], 0
@@ -154,7 +154,7 @@ def _counted(what: str, left: Any, right: Any) -> Any:
 
 
 def _signed(function: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
-    """Of the smallest integer there is no negative among its kind."""
+    """Widens first: the smallest integer of a type has no negative in the same type."""
 
     def apply(given: list[Any]) -> Any:
         value = _known(given[0], pa.int64())

@@ -1,4 +1,4 @@
-"""Faults found in cells, kept as columns: many bad cells in, one list of reasons per row out, with no loop over rows."""
+"""Faults of cells, kept as columns: many bad cells in, one list of reasons per row out, without a loop over rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class RowFault:
-    """One rule broken in one column by many rows; `messages` and `values` run along `rows`."""
+    """One rule that many rows break in one column. `messages` and `values` have one entry per row of `rows`."""
 
     rows: Rows
     column: str | None
@@ -34,13 +34,13 @@ class RowFault:
         return RowFault(positions[self.rows], self.column, self.rule, self.messages, self.values)
 
     def only(self, entries: Rows) -> "RowFault":
-        """The same fault in some of its rows, given by their places in it."""
+        """The same fault for some of its rows. The argument holds positions in `rows`."""
         picks = pa.array(entries)
         return RowFault(self.rows[entries], self.column, self.rule, self.messages.take(picks), self.values.take(picks))
 
 
 def indices(mask: pa.Array) -> Rows:
-    """Where a boolean Arrow array is true."""
+    """The positions where a boolean Arrow array is true."""
     return np.flatnonzero(mask.to_numpy(zero_copy_only=False)).astype(np.int64, copy=False)
 
 
@@ -57,7 +57,7 @@ def worded(rows: Rows, column: str, rule: str, before: str, text: pa.Array, afte
 
 
 class Found(NamedTuple):
-    """One fault found in one row by looking at that row alone."""
+    """One fault of one row."""
 
     row: int
     column: str | None
@@ -67,7 +67,7 @@ class Found(NamedTuple):
 
 
 def listed(found: list[Found]) -> list[RowFault]:
-    """Faults found one by one, gathered by column and rule."""
+    """Single faults, gathered by column and rule."""
     groups: dict[tuple[str | None, str], list[Found]] = {}
     for one in found:
         groups.setdefault((one.column, one.rule), []).append(one)
@@ -108,7 +108,7 @@ def shown(text: pa.Array) -> pa.Array:
 
 
 def reasons_by_row(faults: Sequence[RowFault]) -> tuple[Rows, pa.ListArray]:
-    """The faulty rows in order, and for each the list of everything wrong with it, as the faults are ordered."""
+    """The rows with faults in order, and for each row the list of its reasons, in the order of the faults."""
     rows = np.concatenate([fault.rows for fault in faults])
     order = np.argsort(rows, kind="stable")
     faulty, starts = np.unique(rows[order], return_index=True)

@@ -36,7 +36,7 @@ def parse_arrow(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
 
 
 def parse_table(table: pa.Table, reading: Reading, others: Mapping[str, pa.Array]) -> Parsed:
-    """The columns of a table judged; `others` are those to rescue, as JSON text."""
+    """Judges the columns of a table. `others` are the columns to rescue, as JSON text."""
     names = assigned(table.column_names, reading.columns)
     columns, faults = [], []
     for column in reading.columns:
@@ -88,7 +88,7 @@ def _showable(cells: pa.Array) -> list[Any]:
     try:
         return [_shown(cell) if isinstance(cell, bytes) else cell for cell in cells.to_pylist()]
     except (ValueError, OverflowError):
-        # Python's calendar ends with the year 9999 and its text is UTF-8; Arrow's need not be.
+        # Arrow may hold years after 9999 and text that is not UTF-8. Python cannot.
         return list(as_text(cells).to_pylist())
 
 

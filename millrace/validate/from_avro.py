@@ -27,7 +27,7 @@ from millrace.validate.text import Outcome
 
 def parse_avro(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     try:
-        # fastavro raises whatever its decoders do: a broken file shows as any of IndexError, KeyError, EOFError, zlib.error …
+        # fastavro passes on what its decoders raise. A broken file raises IndexError, KeyError, EOFError, zlib.error …
         schema, records = _decoded(body)
     except Exception as error:
         raise Undecodable(f"The chunk cannot be read as an Avro file: {str(error) or type(error).__name__}") from error
@@ -42,7 +42,7 @@ def parse_avro(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
 
 
 def _decoded(body: bytes) -> tuple[Avro, list[Any]]:
-    """The writer's schema and its records, every value as it stands in the file."""
+    """The writer's schema and its records, each value as the file holds it."""
     start = Reader(bytearray(body))
     header = read_header(start)
     plain = replace(header, schema=without_logical_types(header.schema))

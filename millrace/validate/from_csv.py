@@ -1,7 +1,7 @@
 """A CSV chunk: cells in, typed columns and faults out.
 
-An unquoted cell that is the null text is null; a required text column reads an empty null text as the empty string, but
-a primary key never does. A column the file does not have takes its default, else null, else every row lacks it."""
+An unquoted cell that equals the null text is null. A required text column reads an empty null text as the empty string; a
+primary key never does. A column that the file does not have takes its default, else null, else each row has a fault."""
 
 import pyarrow as pa
 import pyarrow.compute as pc

@@ -1,7 +1,7 @@
 """A JSON Lines chunk: one object per line in, typed columns and faults out.
 
-Every line is parsed by itself. Of a key written twice the last value counts. A field that is missing takes the column's
-default, else null; a field the table does not know is a fault, ignored or kept, as the table says."""
+Each line is parsed on its own. If a name occurs twice, its last value counts. A missing field takes the column's default,
+else null. A field that the table does not know is rejected, ignored or kept, as the table declares."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -49,18 +49,18 @@ def parse_jsonl(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     def originals(rows: Rows) -> Originals:
         return Originals(slices(body, spans.starts, spans.ends, rows), spans.lines[rows])
 
-    told = marks(objects) if reading.marked and not exact else None
-    return Parsed(columns, positions, faults, len(lines), originals, told, kept)
+    deletes = marks(objects) if reading.marked and not exact else None
+    return Parsed(columns, positions, faults, len(lines), originals, deletes, kept)
 
 
 def _objects(lines: list[bytes], loads: Callable[[bytes], Any]) -> tuple[list[Object], list[RowFault]]:
-    """The objects in order, and the lines that are none."""
+    """The objects in order, and faults for lines that are no objects."""
     values: list[Any] = []
     found: list[Found] = []
     rest = iter(lines)
     while len(values) + len(found) < len(lines):
         try:
-            # extend keeps what it has taken before a line fails, so only bad lines cost a turn of this loop.
+            # `extend` keeps the values before a line that fails, so only bad lines cost a turn of this loop.
             values.extend(map(loads, rest))
         except orjson.JSONDecodeError as error:
             found.append(Found(len(values) + len(found), None, "json", f"is not valid JSON: {error}", None))
@@ -78,12 +78,12 @@ def _only_objects(values: list[Any], found: list[Found], rows: int) -> tuple[lis
 
 
 def _exact(line: bytes) -> Any:
-    """Numbers with a point as they are written, so that a decimal is never rounded. orjson says whether it is JSON."""
+    """Numbers with a point as decimals, so that none is rounded. orjson decides whether the line is JSON."""
     value = orjson.loads(line)
     try:
         return json.loads(line, parse_float=Decimal)
     except (ValueError, RecursionError):
-        # An integer of thousands of digits, or nesting of hundreds of levels: more than any column may hold.
+        # An integer of thousands of digits, or hundreds of levels of nesting: no column can hold it.
         return value
 
 

@@ -1,4 +1,4 @@
-"""A cast that fails, tried on halves until only the cells that cannot be cast are left: they become null."""
+"""Casts an array whose cast fails: it tries halves until only the cells that cannot be cast are left. These become null."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from millrace.validate.faults import Rows, indices
 
 
 def cast_each(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
-    """The array as `target`, and the positions of the cells that are none. Each cell is judged by the same cast."""
+    """The array as `target`, and the positions of the cells that cannot be cast. The same cast judges all cells."""
     parts: list[pa.Array] = []
     bad: list[int] = []
     survivors, lost = _survivors(array, target)
@@ -18,8 +18,8 @@ def cast_each(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
 
 
 def _survivors(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, Rows]:
-    """Numbers that do not come back from an integer type as they went are blanked at once, so that many of them cost no
-    more than one; the rest is left to the cast that checks."""
+    """Blanks, in one step, all numbers that a cast to an integer type would change, so that many bad cells cost no more than
+    one. The checking cast does the rest."""
     none = np.empty(0, np.int64)
     if not pat.is_integer(target) or not (pat.is_integer(array.type) or pat.is_floating(array.type)):
         return array, none
@@ -44,7 +44,7 @@ def _halve(array: pa.Array, start: int, target: pa.DataType, parts: list[pa.Arra
 
 
 def _part(array: pa.Array, start: int, end: int) -> pa.Array:
-    """A slice of lists or maps would be cast with the items of its neighbours."""
+    """Copies slices of lists and maps: Arrow would cast the items of their neighbours too."""
     if pat.is_nested(array.type):
         return array.take(pa.array(np.arange(start, end)))
     return array.slice(start, end - start)

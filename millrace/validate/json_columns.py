@@ -1,6 +1,6 @@
-"""The parsed JSON values of one column in, its typed values out. What is of the wrong type becomes null and a fault.
+"""The parsed JSON values of one column in, its typed values out. A value of the wrong type becomes null and a fault.
 
-The same rules as json_values, but a column at a time: only cells of an unexpected type are looked at one by one."""
+The rules are those of json_values, applied to a whole column. Only cells of an unexpected type are checked one by one."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -31,7 +31,7 @@ _TEXT_OR_INTEGER = frozenset({str, int})
 
 
 def typed_values(column: Column, values: Sequence[Any]) -> Outcome:
-    """One value of every row, None where there is none."""
+    """One value per row; None where the row has none."""
     if is_nested(column):
         return one_by_one(column, values, lambda value: fit(column.avro, value))
     name = meaning(column)
@@ -114,7 +114,7 @@ def _float(value: Any) -> float:
 
 
 def _moments(column: Column, values: Sequence[Any]) -> Outcome:
-    """Some are integers in Avro's encoding, others text."""
+    """A column where some values are integers in Avro's encoding and others are text."""
     limit = 1 << 63
     wide = [value for value in values if type(value) is int and not -limit <= value < limit]
     if wide:

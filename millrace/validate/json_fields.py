@@ -1,6 +1,6 @@
-"""Parsed JSON objects in, the values of each column out; what they hold beside becomes a fault, or is kept, or neither.
+"""Parsed JSON objects in, the values of each column out. Unknown fields are rejected, kept or ignored.
 
-A field that is called by a former name of its column is that column's, unless the row has the column under its name."""
+A field with a former name of a column belongs to that column, unless the row also has the present name."""
 
 from collections.abc import Iterator, Sequence
 from itertools import compress
@@ -24,11 +24,11 @@ Object = dict[str, Any]
 
 
 def renamed(objects: list[Object], columns: Sequence[Column]) -> list[Object]:
-    """The objects with every field under its column's present name."""
+    """The objects with each field under its column's present name."""
     if not any(column.aliases for column in columns):
         return objects
     names = {column.name for column in columns}
-    # Rows that name the same fields are matched once.
+    # Rows with the same field names are matched once.
     known: dict[tuple[str, ...], dict[str, str]] = {}
 
     def under_present_names(given: Object) -> Object:
@@ -42,7 +42,7 @@ def renamed(objects: list[Object], columns: Sequence[Column]) -> list[Object]:
 
 
 def picked(objects: list[Object], columns: Sequence[Column]) -> tuple[list[Sequence[Any]], bool]:
-    """The values of each column, and whether every object has the table's fields and no others."""
+    """The values of each column, and whether all objects have exactly the table's fields."""
     names = [column.name for column in columns]
     if len(names) > 1 and objects:
         try:
@@ -58,7 +58,7 @@ def _values(objects: list[Object], column: Column) -> list[Any]:
 
 
 def marks(objects: list[Object]) -> pa.Array | None:
-    """The text that says of each object whether it deletes; None where none says anything."""
+    """For each object the text that marks a delete; None if no object has one."""
     if not any(DELETED_COLUMN in given for given in objects):
         return None
     values = [given.get(DELETED_COLUMN) for given in objects]
@@ -78,7 +78,7 @@ def refused(objects: list[Object], reading: Reading) -> list[RowFault]:
 
 
 def rescued(objects: list[Object], reading: Reading) -> Outcome:
-    """For each object, those of its fields that the table does not know, as JSON."""
+    """For each object its unknown fields, as JSON."""
     texts: list[str | None] = [None] * len(objects)
     found = []
     for row, strange in _strangers(objects, reading):
@@ -92,7 +92,7 @@ def rescued(objects: list[Object], reading: Reading) -> Outcome:
 
 
 def _strangers(objects: list[Object], reading: Reading) -> Iterator[tuple[int, Object]]:
-    """The objects with fields that the table does not know, by their place, and those fields."""
+    """The objects with unknown fields, by position, and these fields."""
     known = {DELETED_COLUMN, *(column.name for column in reading.columns)}
     strange = [not given.keys() <= known for given in objects]
     for row in compress(range(len(objects)), strange):

@@ -1,8 +1,8 @@
-"""One parsed JSON value in, the Python value its Avro type is stored as out, or the reason why it is none.
+"""One parsed JSON value in, the Python value that is stored for its Avro type out, or the reason why it does not fit.
 
-Strict by type: an int is a JSON integer, a string a JSON string; bytes are text (its UTF-8). Decimals, moments, uuids, enums
-and fixed are text as in CSV; moments may also be integers in Avro's encoding, decimals also numbers. Unknown fields of a
-nested record are ignored, missing ones take their default."""
+Types are strict: an int is a JSON integer, a string a JSON string; bytes are text (its UTF-8). Decimals, dates and times,
+uuids, enums and fixed are text as in CSV. Dates and times may also be integers in Avro's encoding, decimals also numbers.
+Unknown fields of a nested record are ignored, missing fields take their default."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -18,7 +18,7 @@ from millrace.validate.encoded import is_encoded, typed_integers
 from millrace.validate.text import Outcome, called, typed_text
 
 _INTEGERS = {"int": 31, "long": 63}
-# What rounds to infinity: half a step beyond the largest number.
+# Numbers from here on round to infinity: half a step beyond the largest number.
 _LIMIT = {"float": (2**25 - 1) << 103, "double": (2**54 - 1) << 970}
 _AS_TEXT = (
     "decimal",
@@ -34,7 +34,7 @@ _AS_TEXT = (
 
 
 class Misfit(Exception):
-    """A value that is not of its type: the rule it breaks and a sentence."""
+    """A value that does not fit its type: the broken rule and a message."""
 
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(message)
@@ -50,7 +50,7 @@ def unwrapped(avro: Avro) -> tuple[Avro, bool]:
 
 
 def fit(avro: Avro, value: Any, where: str = "") -> Any:
-    """The value as `pa.array` wants it for the type's Arrow type. `where` is the path inside the cell, for messages."""
+    """The value as `pa.array` takes it for the type's Arrow type. `where` is the path inside the cell, for messages."""
     kind = avro if isinstance(avro, str) else avro["type"]
     name = logical_type(avro) or kind
     if name in _AS_TEXT:
@@ -74,7 +74,7 @@ def _show(value: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """A parsed value as it may be shown: a string as it is, anything else as JSON."""
+    """A parsed value as text for messages: a string unchanged, other values as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
@@ -82,7 +82,7 @@ def as_text(value: Any) -> str:
     try:
         return orjson.dumps(value, default=str).decode()
     except TypeError:
-        return "…"  # nested deeper than can be written, or a number longer than 64 bits inside
+        return "…"  # It is nested too deep to be written, or contains a number of more than 64 bits.
 
 
 def _integer(avro: Avro, value: Any, where: str) -> int:

@@ -1,7 +1,7 @@
-"""One chunk and its definition in; accepted rows, rejected rows and the verdict out. Judged twice, it is the same twice.
+"""One chunk and its definition in; accepted rows, rejected rows and the verdict out. The result never changes.
 
-A row's verdict depends on the row, the definition and the chunk's version alone. A chunk that cannot be read at all is a
-failed verdict, never an exception; it keeps one rejected record with the beginning of its body."""
+A row's verdict depends on the row, the definition and the chunk's version alone. A chunk that cannot be read at all gets a
+failed verdict, never an exception. Then one rejected record keeps the start of its body."""
 
 from dataclasses import dataclass, field, replace
 
@@ -23,16 +23,16 @@ from millrace.validate.row_rules import Broken, check_rows
 
 MAX_FAILED_BYTES = 64 * 1024
 
-# Workers are forked from a process that has this module: what is loaded here they share.
+# Workers are forked from a process that imported this module, and share what is loaded here.
 for _each in every_format():
     load(_each.parser)
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedChunk:
-    """`accepted` has the stored schema, `rejected` that of the errors table; it is None where no row was rejected.
+    """`accepted` has the stored schema. `rejected` has the schema of the errors table; it is None if no row was rejected.
 
-    `keys` holds the hashed keys of the rules that ask whether rows are unique in their import."""
+    `keys` holds the hashed keys for rules that rows are unique in their import."""
 
     accepted: pa.Table
     rejected: pa.Table | None
@@ -67,7 +67,7 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> JudgedChu
 def _rejected(header: ChunkHeader, parsed: Parsed, faults: list[RowFault]) -> tuple[Rows, pa.Table]:
     bad, reasons = reasons_by_row(faults)
     originals = parsed.originals(bad)
-    # Rows picked from all over a file do not lie as many lines behind its first as they do here.
+    # Replayed rows come from all over a file: their lines here are not their lines in the file.
     known = originals.lines if header.row_numbers is None else None
     lines = np.zeros(len(bad), np.int64) if known is None else known + header.first_line
     return bad, pa.table([numbered(header, bad), lines, originals.raw, reasons], schema=REJECTED_SCHEMA)

@@ -1,7 +1,7 @@
-"""Dates, times and timestamps from ISO 8601 text, all rows at once; what is not one becomes null.
+"""Dates, times and timestamps from ISO 8601 text, all rows at once. Other text becomes null.
 
 date: YYYY-MM-DD. time: HH:MM:SS[.fraction]. timestamp: date, 'T' or a space, time, then nothing (UTC), 'Z' or an offset
-(+HH, +HHMM, +HH:MM). Years 0001 to 9999; a fraction finer than the type keeps is refused unless it is all zeros."""
+(+HH, +HHMM, +HH:MM). Years 0001 to 9999. A fraction finer than the type is refused unless its digits are zeros."""
 
 import numpy as np
 import numpy.typing as npt
@@ -46,10 +46,10 @@ def timestamps(text: pa.Array) -> pa.Array:
 
 
 def _letters(text: pa.Array, width: int) -> tuple[Bytes, Ints]:
-    """Letter by letter: row i of the result is the i-th byte of every cell. Cells wider than `width` count as empty."""
+    """A matrix of bytes: row i of the result is the i-th byte of each cell. Cells wider than `width` count as empty."""
     fitting = pc.if_else(pc.less_equal(pc.binary_length(text), width), text, "").fill_null("")
     lengths = pc.binary_length(fitting).to_numpy().astype(np.int64)
-    # One spare column keeps the look at the byte behind the last one in bounds.
+    # One spare column, so that reading the byte behind the last one stays in bounds.
     padded = pc.ascii_rpad(fitting, width + 1, "\0")
     flat = np.frombuffer(padded.buffers()[2] or b"", np.uint8, count=len(text) * (width + 1))
     return np.ascontiguousarray(flat.reshape(len(text), width + 1).T), lengths
@@ -66,7 +66,7 @@ def _number(letters: Bytes, start: int, count: int) -> tuple[Ints, Flags]:
 
 
 def _days(letters: Bytes) -> tuple[Ints, Flags]:
-    """Days since 1970-01-01 of the date that begins each cell."""
+    """Days since 1970-01-01 of the date at the start of each cell."""
     year, good_year = _number(letters, 0, 4)
     month, good_month = _number(letters, 5, 2)
     day, good_day = _number(letters, 8, 2)
@@ -80,7 +80,7 @@ def _days(letters: Bytes) -> tuple[Ints, Flags]:
 
 
 def _clock(letters: Bytes, lengths: Ints, start: int) -> tuple[Ints, Ints, Flags]:
-    """Nanoseconds of the day of the time at `start`, and where its text ends."""
+    """The time at `start` in nanoseconds of the day, and the end of its text."""
     hour, good_hour = _number(letters, start, 2)
     minute, good_minute = _number(letters, start + 3, 2)
     second, good_second = _number(letters, start + 6, 2)
@@ -100,7 +100,7 @@ def _clock(letters: Bytes, lengths: Ints, start: int) -> tuple[Ints, Ints, Flags
 
 
 def _fraction(letters: Bytes, start: int, pointed: Flags) -> tuple[Ints, Ints]:
-    """The nanoseconds written as digits from `start` on, and how many digits there are."""
+    """The fraction whose digits begin at `start`, in nanoseconds, and the number of digits."""
     nanoseconds = np.zeros(letters.shape[1], np.int64)
     count = np.zeros(letters.shape[1], np.int64)
     running = pointed.copy()
@@ -113,7 +113,7 @@ def _fraction(letters: Bytes, start: int, pointed: Flags) -> tuple[Ints, Ints]:
 
 
 def _zone(letters: Bytes, lengths: Ints, ends: Ints) -> tuple[Ints, Flags]:
-    """Minutes east of UTC written behind the time."""
+    """The offset behind the time, in minutes east of UTC."""
     width = lengths - ends
     if not width.any():
         return width, np.ones(len(width), bool)

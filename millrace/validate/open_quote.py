@@ -1,4 +1,4 @@
-"""A quote that never closes: the last row of a chunk runs to its end and would swallow whatever follows the quote."""
+"""Finds a quote that never closes: then the last row of a chunk would contain everything behind the quote."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def unclosed_quote(body: bytes, layout: TextLayout, cells: CsvCells) -> list[Row
 
 
 def _suspect(body: bytes, layout: TextLayout, cells: CsvCells) -> bool:
-    """Cheap, and true for every chunk that ends inside quotes: then its last cell has the line end that ends the body."""
+    """A cheap test that is true for each chunk that ends inside quotes: its last cell contains the body's last line end."""
     last_row = cells.rows - 1
     if not body.endswith((b"\n", b"\r")) or (len(cells.miscounted) and cells.miscounted[-1] == last_row):
         return True

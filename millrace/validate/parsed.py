@@ -1,4 +1,4 @@
-"""What every format's reader hands to the judge: typed columns, faults, and a way back to a row's original bytes."""
+"""What each format's parser returns to the judge: typed columns, faults, and a function for the original bytes of rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ MAX_KEY_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Originals:
-    """The original bytes of some rows and how many lines each lies behind the chunk's first (None: no lines)."""
+    """The original bytes of some rows, and the number of lines between each row and the chunk's first (None: no lines)."""
 
     raw: pa.Array
     lines: Rows | None
@@ -23,10 +23,10 @@ class Originals:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`columns` as they were asked for, of one length; `positions` is the chunk's row of each entry (None: all in order).
+    """`columns` are the wanted columns, all of one length. `positions` is the chunk's row of each entry (None: all in order).
 
-    `faults` name rows of the chunk. `originals` fetches the bytes of the rows it is given. Along the columns run `marks`,
-    the text that says of each row whether it deletes, and `rescued`, what else the rows hold; None where nobody asked."""
+    `faults` name rows of the chunk. `originals` returns the original bytes of given rows. `marks` and `rescued` have one
+    entry per entry of the columns: the text that marks a delete, and the unknown fields; None if not wanted."""
 
     columns: list[pa.Array]
     positions: Rows | None
@@ -38,11 +38,11 @@ class Parsed:
 
 
 class Undecodable(Exception):
-    """The chunk as a whole cannot be read; the message is a sentence for people."""
+    """The chunk as a whole cannot be read. The message is for people."""
 
 
 def missing(column: Column, is_key: bool, rows: Rows) -> RowFault:
-    """The fault of rows that have no value where there must be one."""
+    """The fault of rows without a required value."""
     if is_key:
         return same(rows, column.name, "primary_key", "is part of the primary key and has no value")
     return same(rows, column.name, "required", "is required and has no value")
@@ -61,7 +61,7 @@ def long_keys(column: Column, values: pa.Array) -> list[RowFault]:
 
 
 def slices(body: bytes, starts: Rows, ends: Rows, rows: Rows) -> pa.Array:
-    """The bytes of some rows, copied once: every second entry of an array of rows and the gaps between them."""
+    """The bytes of some rows, copied once. The array alternates rows and gaps between them: every second entry is a row."""
     bounds = np.empty(len(starts) * 2, np.int32)
     bounds[0::2], bounds[1::2] = starts, ends
     entries = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(body)])

@@ -1,4 +1,4 @@
-"""What a chunk tells about its definition's rules, for the import's report: counts, some row numbers, and hashed keys."""
+"""A judged chunk in, its facts for the import's quality report out: counts, some row numbers, and hashed keys."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ Keys = dict[str, npt.NDArray[np.uint64]]
 def chunk_facts(
     header: ChunkHeader, definition: Definition, accepted: pa.Table, broken: Broken, bad: Rows | None
 ) -> tuple[dict[str, Any], Keys]:
-    """Rejecting rules count every row that breaks them; the others only rows that were accepted in spite of it."""
+    """A rule that rejects counts all rows that break it. Other rules count only accepted rows that break them."""
     by_rule = {rule.name: rule for rule in definition.rules}
     rows = {name: _counted(by_rule[name], found, bad) for name, found in broken.rows.items()}
     upserts = _upserts(accepted)
@@ -63,7 +63,7 @@ def _keys(definition: Definition, rows: pa.Table) -> Keys:
 
 
 def _pointers(rule: str, values: pa.ChunkedArray) -> Keys:
-    """Distinct values and how many rows have each: null points at nothing."""
+    """The distinct values and the number of rows of each, without null: null references nothing."""
     if not len(values):
         return {}
     h1, h2 = hash_keys([values])

@@ -1,4 +1,4 @@
-"""What a chunk is read for: its stamp and its definition in, the columns to look for out."""
+"""What the judge reads from a chunk: its header and its definition in, the wanted columns out."""
 
 from dataclasses import dataclass, replace
 
@@ -11,7 +11,7 @@ from millrace.model.table import Definition
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`unknown` says what becomes of other columns: reject, ignore or rescue. `marked`: rows may say that they delete."""
+    """`unknown`: what happens to other columns: reject, ignore or rescue. `marked`: rows may mark that they delete."""
 
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
@@ -25,7 +25,7 @@ class Reading:
 
 def reading_of(header: ChunkHeader, definition: Definition) -> Reading:
     columns = readable_columns(definition, deletes=header.deletes)
-    # Types may be written with needless wrapping; the readers look at them without.
+    # A declaration may wrap types needlessly. Parsers expect them without.
     if any(bare(column.avro) is not column.avro for column in columns):
         columns = tuple(replace(column, avro=bare(column.avro)) for column in columns)
     unknown = "ignore" if header.deletes else definition.table.unknown_fields

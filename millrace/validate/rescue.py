@@ -1,6 +1,6 @@
-"""Columns and fields that the table does not know in, one JSON object per row out: compact, its keys sorted.
+"""Unknown columns and fields in, one compact JSON object per row out, with sorted keys.
 
-A cell without a value is left out; a row that has none of them gets null."""
+A cell without a value is left out. A row without any such value gets null."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,16 +19,16 @@ from millrace.validate.cells import without_broken_text
 from millrace.validate.faults import RowFault
 from millrace.validate.text import Outcome
 
-# Below what orjson writes, so that it never depends on the caller's stack.
+# Less than orjson's limit, so that the result never depends on the caller's stack.
 _DEEPEST = 200
 _SPACE = 32
 
 
 def rescued(parts: Mapping[str, pa.Array], rows: int) -> pa.Array:
-    """The object of each row; `parts` hold each column's values as JSON text, null where there is none."""
+    """The object of each row. `parts` are the columns' values as JSON text; null where there is none."""
     if not parts:
         return pa.nulls(rows, pa.string())
-    # Joining around nulls is left to no kernel: one of them loses rows that have nothing to join.
+    # No Arrow kernel joins around nulls here: one of them loses rows without any value.
     named = [
         pc.binary_join_element_wise(f",{orjson.dumps(name).decode()}:", parts[name], "").fill_null("")
         for name in sorted(parts)
@@ -64,12 +64,12 @@ def arrow_parts(name: str, given: pa.Array) -> Outcome:
 
 
 def value_parts(values: Sequence[Any]) -> pa.Array:
-    """Python values as JSON, None where there is none."""
+    """Python values as JSON; None where there is none."""
     return pa.array([None if value is None else written(value) for value in values], pa.string())
 
 
 def written(value: Any) -> str:
-    """A value as compact JSON with sorted keys. Raises TypeError for what is nested too deep."""
+    """A value as compact JSON with sorted keys. Raises TypeError if it is nested too deep."""
     try:
         return orjson.dumps(value, default=_plain_value, option=orjson.OPT_SORT_KEYS).decode()
     except TypeError:
@@ -77,7 +77,7 @@ def written(value: Any) -> str:
 
 
 def _narrowed(value: Any, depth: int = 0) -> Any:
-    """The value with numbers of more than 64 bits as they are written."""
+    """The value as JSON with numbers of more than 64 bits written in full."""
     if depth > _DEEPEST:
         raise TypeError("nested too deep")
     if isinstance(value, dict):
@@ -97,7 +97,7 @@ def _nested(cells: pa.Array) -> pa.Array:
     try:
         return value_parts(cells.to_pylist())
     except (ValueError, OverflowError, TypeError):
-        # Python's calendar ends with the year 9999 and its text is UTF-8; Arrow's need not be.
+        # Arrow may hold years after 9999 and text that is not UTF-8. Python cannot.
         return _quoted(as_text(cells))
 
 

@@ -1,6 +1,6 @@
-"""The rules about single rows: a chunk's typed columns in, who breaks which rule out. Nothing is looked at row by row.
+"""Rules about single rows: a chunk's typed columns in, the rows that break each rule out. There is no loop over rows.
 
-A null breaks no rule but `required`; rows that delete their key are not asked."""
+A null breaks the rule `required` alone. Rows that delete their key are not checked."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """`faults` are those of rules that reject; `rows` says of every rule which rows of the chunk break it."""
+    """`faults` are those of rules that reject. `rows`: for each rule the rows of the chunk that break it."""
 
     faults: list[RowFault] = field(default_factory=list)
     rows: dict[str, Rows] = field(default_factory=dict)
@@ -43,7 +43,7 @@ def check_rows(
     deleted: Flags | None,
     faults: list[RowFault],
 ) -> Broken:
-    """`version` is the chunk's: the only clock there is."""
+    """`version` is the chunk's version. It is the only clock, so that the result never changes."""
     rules = [rule for rule in definition.rules if rule.kind in OF_ROWS]
     if not rules or not parsed.columns or not len(parsed.columns[0]):
         return Broken()
@@ -70,7 +70,7 @@ def _asked(parsed: Parsed, deleted: Flags | None) -> Flags:
 
 
 def _unread(parsed: Parsed, faults: list[RowFault]) -> Flags:
-    """Entries that have a null where something stood that could not be read: that is their reason, not that it is missing."""
+    """Entries that are null because their cell could not be read. That fault is their reason, not a missing value."""
     bad = np.zeros(parsed.rows, np.bool_)
     for fault in faults:
         bad[fault.rows] = True
@@ -78,7 +78,7 @@ def _unread(parsed: Parsed, faults: list[RowFault]) -> Flags:
 
 
 def _kept(rule: Rule, by_name: Mapping[str, Column], columns: Columns, version: int) -> pa.Array:
-    """True where the rule is kept, null where it cannot be told."""
+    """True where the row keeps the rule, null where it is unknown."""
     if rule.kind == "check":
         kept = evaluate(_parsed(rule.settings["expression"]), columns)
         size = len(next(iter(columns.values())))
@@ -128,7 +128,7 @@ def _length(rule: Rule, column: Column, values: pa.Array) -> pa.Array:
 
 
 def _fresh(rule: Rule, values: pa.Array, version: int) -> pa.Array:
-    """A date is its first moment; in its own unit, so that the farthest one cannot overflow."""
+    """A date counts as its first moment. It stays in its own unit, so that the farthest date cannot overflow."""
     is_date = pa.types.is_date(values.type)
     unit = _DAY_US if is_date else 1
     units = values.cast(pa.int32()) if is_date else values.cast(pa.int64())
@@ -166,7 +166,7 @@ def _shown(cells: pa.Array) -> pa.Array:
 
 
 def wording(rule: Rule) -> str:
-    """What a row that breaks the rule did."""
+    """The message of a row that breaks the rule."""
     settings = rule.settings
     low, high = settings.get("min"), settings.get("max")
     match rule.kind:

@@ -1,6 +1,6 @@
-"""The text of a column's cells in, its typed values out; a cell that is none becomes null and a fault.
+"""The text of a column's cells in, its typed values out. A cell that is no value of the type becomes null and a fault.
 
-Every cell is judged by itself, by one engine per type, so its neighbours never matter. What counts as a value:
+Each cell is judged on its own, by one engine per type: other cells never matter. What counts as a value:
 int, long   digits with an optional sign            boolean  true/false, t/f, yes/no, y/n, 1/0 in any case
 float, double  digits, point, exponent, inf, nan    decimal  exact: never rounded, trailing zeros may be dropped
 enum        one of the symbols                      fixed    exactly `size` bytes
@@ -42,7 +42,7 @@ _CALLED = {
 
 
 def meaning(column: Column) -> str:
-    """What decides how a column's cells are read: its logical type, else its kind."""
+    """The name that decides how cells are read: the column's logical type, else its kind."""
     return column.logical or column.kind
 
 
@@ -56,14 +56,14 @@ def called(name: str) -> str:
 
 
 def lost(text: pa.Array, values: pa.Array) -> Rows:
-    """Cells that had text and have no value."""
+    """The cells that have text and got no value."""
     if values.null_count == text.null_count:
         return np.empty(0, np.int64)
     return indices(pc.and_(pc.is_valid(text), pc.is_null(values)))
 
 
 def _trimming(parse: Callable[[pa.Array], pa.Array], text: pa.Array) -> tuple[pa.Array, Rows]:
-    """Values, and the cells that are none even without the spaces around them."""
+    """The values, and the cells that are no values even without the spaces around them."""
     values = parse(text)
     bad = lost(text, values)
     if not len(bad):
@@ -92,7 +92,7 @@ def _none_of(column: Column, text: pa.Array, bad: Rows) -> list[RowFault]:
 
 
 def _unfit(column: Column, text: pa.Array, bad: Rows, shape: str, limits: str) -> list[RowFault]:
-    """Bad cells that look like a number are too big, the others are none."""
+    """Faults of bad cells: those that look like a number are out of range, the others are no numbers."""
     if not len(bad):
         return []
     cells = text.take(pa.array(bad))
@@ -106,7 +106,7 @@ def _unfit(column: Column, text: pa.Array, bad: Rows, shape: str, limits: str) -
 
 
 def _all_plain(text: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """The whole column by Arrow's cast, which is the faster one and, but for 0x…, takes no cell that polars would refuse."""
+    """Casts the whole column with Arrow, which is faster. Apart from 0x…, Arrow takes no cell that polars would refuse."""
     data = text.buffers()[2]
     letters = data.to_pybytes() if data is not None else b""
     if b"x" in letters or b"X" in letters:

@@ -11,7 +11,7 @@ from millrace.api.deps import CallerDep, PrivateTargetsDep, StoreDep
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError, Unavailable
 from millrace.model.names import new_id
-from millrace.notify.attempt import send_event, told
+from millrace.notify.attempt import answer_text, send_event
 from millrace.notify.subscription import EVERYTHING, IN_ORDER, moment
 from millrace.notify.subscriptions import Subscriptions, Wanted
 from millrace.outbound.addresses import parse_target, permitted
@@ -120,7 +120,7 @@ async def send_test(
         answer = await send_event(subscription, _test_event(tenant, name), private_targets)
         status = answer.status
         if not answer.is_success:
-            error = {"code": "answered", "message": told(answer)}
+            error = {"code": "answered", "message": answer_text(answer)}
     except MillraceError as failed:
         error = {"code": failed.code, "message": failed.message}
     seconds = round(time.monotonic() - begun, 3)
