@@ -33,7 +33,15 @@ def target(platform: RunningPlatform) -> str:
 
 
 def plain_below(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and MARK.encode() in path.read_bytes()]
+    return [path for path in folder.rglob("*") if path.is_file() and MARK.encode() in _content(path)]
+
+
+def _content(path: Path) -> bytes:
+    """Nothing of a file that the platform has just removed."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def records(platform: RunningPlatform, topic: str) -> list[bytes]:
@@ -42,9 +50,18 @@ def records(platform: RunningPlatform, topic: str) -> list[bytes]:
     ends = end_offsets(cluster, topic)
     reader = LogReader(cluster, topic, {number: low for number, (low, _) in ends.items()}, may_have_gaps=True)
     found: list[bytes] = []
+    read = {number: low for number, (low, _) in ends.items()}
+
+    def is_read() -> bool:
+        """Up to where the topic ended; what was trimmed meanwhile does not come."""
+        for one in reader.poll(1000, 0.5):
+            found.append(one.value)
+            read[one.partition] = one.offset + 1
+        lows = {number: low for number, (low, _) in end_offsets(cluster, topic).items()}
+        return all(max(read[number], lows[number]) >= end for number, (_, end) in ends.items())
+
     try:
-        while more := reader.poll(1000, 2.0):
-            found += [one.value for one in more]
+        wait_until(is_read, 60, f"the records of {topic}")
     finally:
         reader.close()
     return found

@@ -9,12 +9,19 @@ import polars as pl
 import pytest
 
 from millrace.client import Submission
-from tests.support.platform import RunningPlatform, record
+from tests.support.platform import RunningPlatform, record, running_platform
 from tests.support.waiting import wait_until
 
 ROWS = 400_000
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> Iterator[RunningPlatform]:
+    """One of its own: its lake loses the small disk at the end."""
+    with running_platform(tmp_path / "home") as started:
+        yield started
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(mount)], check=True, timeout=30)
 
 
-def test_a_full_disk_delays_and_corrupts_nothing(platform: RunningPlatform, small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_delays_and_corrupts_nothing(small_disk: Path, platform: RunningPlatform, tmp_path: Path) -> None:
     platform.home.lake.mkdir(exist_ok=True)
     (platform.home.lake / "crowded").symlink_to(small_disk)
     platform.declare("crowded", record("numbers", ("id", "long"), ("text", "string"), key=("id",)))
