@@ -1,5 +1,6 @@
-"""The test run itself: a test that hangs costs itself alone, and child processes end within a bound."""
+"""The test run itself: every promise has a test, a test that hangs costs itself alone, child processes end in time."""
 
+import re
 import subprocess
 import sys
 import time
@@ -35,6 +36,21 @@ def test_hangs():
 def test_passes():
     pass
 """
+
+
+def promises() -> list[str]:
+    """The rows of the README's table."""
+    _, _, behind = (ROOT / "README.md").read_text().partition("## What you can rely on\n")
+    lines = behind.partition("\n## ")[0].splitlines()
+    return [line for line in lines if line.startswith("| ") and "---" not in line][1:]
+
+
+@pytest.mark.parametrize("promise", promises(), ids=lambda row: row.split("|")[1].strip()[:40])
+def test_make_test_runs_a_test_of_every_promise(promise: str) -> None:
+    modules = [ROOT / path for path in re.findall(r"`(tests/[^`]+)`", promise)]
+    assert modules
+    for module in modules:
+        assert "pytestmark" not in module.read_text(), f"{module} is not for make test"
 
 
 def is_gone(pid: int) -> bool:
