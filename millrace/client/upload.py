@@ -10,12 +10,13 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from millrace.client.connection import Connection, path_part
+from millrace.client.connection import Connection
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import Problem, Unreachable
 from millrace.client.file_body import PIECE_BYTES, Content, Progress, send_range
 from millrace.client.file_options import AS_DECLARED, FileOptions
 from millrace.client.patience import PATIENCE_SECONDS, Patience
+from millrace.client.resource import at
 
 SMALL_FILE_BYTES = 1 << 20
 _TUS = {"Tus-Resumable": "1.0.0"}
@@ -50,7 +51,7 @@ class Submission:
         return {name: value for name, value in wanted.items() if value is not None}
 
     def route(self, last: str) -> str:
-        return f"/v1/tenants/{path_part(self.tenant)}/tables/{path_part(self.table)}/{last}"
+        return at("tenants", self.tenant, "tables", self.table, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class PendingUpload:
     patience: float
 
     def send(self, progress: Progress = nobody) -> ImportDocument:
-        """Sends what is missing, from where the platform says, until it has all or takes no more."""
+        """Sends the missing bytes, from the platform's offset on, until it has all or takes no more."""
         patience, offset = Patience(self.patience), self.offset
         while offset < self.length:
             patience.progressed_to(offset)
@@ -80,10 +81,10 @@ class PendingUpload:
         return self._document(patience)
 
     def _document(self, patience: Patience) -> ImportDocument:
-        """The platform has everything: that it is away for a moment now is no failure of the upload."""
+        """The platform has everything, so a platform that is away for a moment is no failure of the upload."""
         while True:
             try:
-                return cast(ImportDocument, self.connection.json("GET", f"/v1/imports/{path_part(self.import_id)}"))
+                return cast(ImportDocument, self.connection.json("GET", at("imports", self.import_id)))
             except (Problem, Unreachable) as failed:
                 patience.pause_after(failed)
 
@@ -91,7 +92,7 @@ class PendingUpload:
         """The platform's own offset; the end of the file when the import takes no more."""
         while True:
             try:
-                response = self.connection.ok("HEAD", f"/v1/uploads/{path_part(self.import_id)}", headers=_TUS)
+                response = self.connection.ok("HEAD", at("uploads", self.import_id), headers=_TUS)
             except (Problem, Unreachable) as failed:
                 if _is_closed(failed):
                     return self.length
@@ -101,7 +102,7 @@ class PendingUpload:
 
 
 def _is_closed(failed: Problem | Unreachable) -> bool:
-    """Whether the import is over, however it ended; its document says how."""
+    """Whether the import is over, however it ended."""
     return isinstance(failed, Problem) and (failed.code == "not_open" or failed.status in _GONE)
 
 
@@ -145,7 +146,7 @@ def upload_file(
 def upload_stream(
     connection: Connection, stream: BinaryIO, submission: Submission, progress: Progress = nobody
 ) -> ImportDocument:
-    """What cannot be read twice goes in one request, and fails if that breaks."""
+    """Sends what can be read only once in one request; fails if that breaks."""
     query = {**submission.options.as_query(), **submission.admission()}
     return _post(connection, submission, _pieces(stream, progress), query)
 

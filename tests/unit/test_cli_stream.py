@@ -63,7 +63,7 @@ def test_exit_codes(server: FakeServer) -> None:
     assert "cannot be reached" in err
 
 
-def test_a_named_stream_begun_again_passes_over_what_is_in(server: FakeServer) -> None:
+def test_a_named_sender_begun_again_passes_over_what_is_in(server: FakeServer) -> None:
     rows = [b'{"id": %d}\n' % number for number in range(30_000)]
     assert run(server, b"".join(rows[:12_345]), "--stream", "mine")[0] == 0
     code, out, err = run(server, b"".join(rows), "--sender", "mine", "--json")
