@@ -34,7 +34,7 @@ def test_the_first_line_of_help_is_the_one_of_the_table(name: str) -> None:
     assert (loaded(name).help or "").partition("\n\n")[0] == TABLE[name].help
 
 
-@pytest.mark.parametrize("module", {entry.module for entry in TABLE.values()})
+@pytest.mark.parametrize("module", sorted({entry.module for entry in TABLE.values()}))
 def test_every_command_of_a_module_is_in_the_table(module: str) -> None:
     listed = {name for name, entry in TABLE.items() if entry.module == module}
     group = get_group(import_module(f"millrace.cli.{module}").app)
