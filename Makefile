@@ -78,6 +78,7 @@ lint:
 reference:
 	@$(BIN)/python -m millrace.sink.reference docs/sinks
 	@for name in table agreement; do $(BIN)/millrace schema $$name > schemas/$$name.json; done
+	@$(BIN)/python -m millrace.api.endpoints > docs/endpoints.md
 
 bench: setup
 	@$(ALONE) $(BIN)/python -m bench $(BENCH)

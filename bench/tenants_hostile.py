@@ -8,7 +8,7 @@ import httpx2
 
 from bench.figure import Figure, at_most
 from bench.platform import Bench, bench_platform
-from millrace.auth.access import ACCESS
+from millrace.api.endpoints import endpoints
 from millrace.model.roles import LIMITABLE, OPERATOR, ROLES, may
 from tests.support.hostile import NAME_RULE, attempts, body_of, got_through, in_path, names
 
@@ -68,7 +68,7 @@ def _roles(bench: Bench) -> Figure:
     tokens[OPERATOR] = bench.connection.endpoint.token
     wrong, cells = 0, 0
     with httpx2.Client(base_url=bench.connection.endpoint.url, trust_env=False) as client:
-        for endpoint, access in ACCESS.items():
+        for endpoint, access in endpoints().items():
             if endpoint.startswith("WS") or access.least is None:
                 continue
             for held, token in tokens.items():

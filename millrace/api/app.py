@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from fastapi import Depends, FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from millrace.api.deps import within_quota
+from millrace.api.deps import guard
 from millrace.api.problems import add_problems
 from millrace.api.routes import (
     agreements,
@@ -33,6 +33,7 @@ from millrace.api.routes import (
     whatif,
 )
 from millrace.api.services import Services
+from millrace.auth.access import access_table, public
 from millrace.auth.audit import Audited
 from millrace.observe import seconds
 
@@ -47,6 +48,8 @@ def make_app(running: Callable[[], AbstractAsyncContextManager[Services]]) -> Fa
             yield
 
     app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
+    for page in app.routes:
+        public(page.endpoint)  # type: ignore[attr-defined]
     add_problems(app)
     for routes in (
         agreements,
@@ -71,8 +74,10 @@ def make_app(running: Callable[[], AbstractAsyncContextManager[Services]]) -> Fa
         erasing,
         keys,
     ):
-        app.include_router(routes.router, dependencies=[Depends(within_quota)])
+        app.include_router(routes.router, dependencies=[Depends(guard)])
 
+    # An endpoint that declares no access stops the server here.
+    access_table(app.routes)
     app.add_middleware(Audited)
     app.add_middleware(Measure)
     return app

@@ -16,7 +16,7 @@ from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
 from millrace.api.uploads.sessions import Sessions
 from millrace.api.watch import Watch
-from millrace.auth.access import ACCESS, caller_of, endpoint_of
+from millrace.auth.access import PUBLIC, access_of, caller_of
 from millrace.auth.audit import Audit
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Caller, Tokens
@@ -85,10 +85,11 @@ async def _imports(caller: CallerDep, store: StoreDep) -> VisibleImports:
 ImportsDep = Annotated[VisibleImports, Depends(_imports)]
 
 
-async def within_quota(connection: HTTPConnection, tokens: TokensDep, quotas: QuotasDep) -> None:
-    """Refuses a tenant's request when it made as many in this second as were agreed. An operator's are not counted."""
-    access = ACCESS.get(endpoint_of(connection))
-    if access is None or access.least is None or connection.scope["type"] != "http":
+async def guard(connection: HTTPConnection, tokens: TokensDep, quotas: QuotasDep) -> None:
+    """Before every endpoint: refuses callers who may not call it, and a tenant that asks more often than was agreed.
+
+    An operator's requests are not counted. A WebSocket's endpoint does this itself, because it refuses in its own way."""
+    if access_of(connection) is PUBLIC or connection.scope["type"] != "http":
         return
     caller = caller_of(connection, tokens)
     if caller.tenant is not None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from millrace.auth.access import ACCESS, Access, endpoint_of
+from millrace.auth.access import PUBLIC, access_of, endpoint_of
 from millrace.auth.tokens import Caller
 from millrace.model.moments import iso
 from millrace.model.names import is_import_id, new_id
@@ -118,7 +118,7 @@ def _status_of(message: Message) -> int | None:
 async def _note(scope: Scope, status: int, request_id: str) -> None:
     connection = HTTPConnection(scope)
     caller: Caller | None = getattr(connection.state, "caller", None)
-    if caller is None or not ACCESS.get(endpoint_of(connection), Access(None)).audited:
+    if caller is None or not (access_of(connection) or PUBLIC).audited:
         return
     log: Audit = scope["app"].state.services.audit
     try:

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
 from millrace.api.admission import Admission
@@ -28,7 +27,7 @@ from millrace.auth.audit import Audit
 from millrace.exchange.queues import Queues
 from tests.support.small_server import TOKEN, SmallPlatform
 
-__all__ = ["TOKEN", "AppPlatform", "endpoints", "whole_app"]
+__all__ = ["TOKEN", "AppPlatform", "whole_app"]
 
 
 class AppPlatform(SmallPlatform):
@@ -96,14 +95,3 @@ def whole_app(root: Path, kind: type[AppPlatform] = AppPlatform) -> Iterator[tup
             yield platform, client
     finally:
         platform.store.close()
-
-
-def endpoints(routes: list[BaseRoute]) -> Iterator[str]:
-    """Each route as METHOD PATH, those of included routers too."""
-    for route in routes:
-        included = getattr(route, "original_router", None)
-        if included is not None:
-            yield from endpoints(included.routes)
-            continue
-        for method in getattr(route, "methods", None) or ("WS",):
-            yield f"{method} {route.path}"  # type: ignore[attr-defined]

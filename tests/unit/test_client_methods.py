@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from starlette.routing import BaseRoute, Match, Mount
 
+from millrace.auth.access import access_table
 from millrace.client import Millrace, Submission, Unreachable
 from millrace.client.errors import Problem
 from millrace.client.resource import ResourceClient
 from millrace.client.upload import SMALL_FILE_BYTES
-from tests.support.whole_app import endpoints, whole_app
+from tests.support.whole_app import whole_app
 
 WITHOUT_METHOD = {
     "DELETE /v1/uploads/{import_id}": "tus asks for it; the SDK cancels the import",
@@ -33,7 +34,7 @@ OVER = {"ops": "applied", "spans": "ended"}
 
 
 def expected(routes: list[BaseRoute]) -> set[str]:
-    return {each for each in endpoints(routes) if not each.split()[1].startswith(DOCUMENTATION)}
+    return {each for each in access_table(routes) if not each.split()[1].startswith(DOCUMENTATION)}
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from millrace.api.declaring import read_agreement
 from millrace.api.deps import CallerDep, OpLogDep, StoreDep
 from millrace.api.documents import tables_of
 from millrace.api.routes.declarations import answer_to
+from millrace.auth.access import allows, public
 from millrace.declare.json_schemas import SCHEMAS
 from millrace.model.agreement_document import document_of
 from millrace.model.change_words import words_changed
@@ -16,6 +17,7 @@ from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Invalid, Missing, Refused
 from millrace.model.names import checked_name
 from millrace.model.ops.tenants import DeleteTenant, RestoreTenant
+from millrace.model.roles import OPERATOR, VIEWER
 from millrace.model.table_document import table_document_of
 from millrace.sink.json_schemas import schema_named
 from millrace.store import tables as t
@@ -27,6 +29,7 @@ MOST_GRACE_DAYS = 365
 
 
 @router.post("/tenants/{tenant}/diff")
+@allows(VIEWER)
 def diff_tenant(
     tenant: str, caller: CallerDep, store: StoreDep, document: dict[str, Any] = Body(), strict: bool = False
 ) -> dict[str, Any]:
@@ -62,6 +65,7 @@ def _stored(connection: Connection, tenant: str) -> tuple[dict[str, Any] | None,
 
 
 @router.get("/tenants/{tenant}/export")
+@allows(VIEWER)
 def export_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """What runs, as documents that can be applied again without changing anything: the agreement, then the tables."""
     caller.must_see(tenant)
@@ -74,6 +78,7 @@ def export_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, 
 
 
 @router.delete("/tenants/{tenant}")
+@allows(OPERATOR, audited=True)
 async def delete_tenant(
     tenant: str,
     caller: CallerDep,
@@ -96,6 +101,7 @@ async def delete_tenant(
 
 
 @router.post("/tenants/{tenant}/restore")
+@allows(OPERATOR, audited=True)
 async def restore_tenant(tenant: str, caller: CallerDep, op_log: OpLogDep, response: Response) -> dict[str, Any]:
     caller.must_be_admin()
     checked_name("tenant", tenant)
@@ -103,11 +109,13 @@ async def restore_tenant(tenant: str, caller: CallerDep, op_log: OpLogDep, respo
 
 
 @router.get("/schemas")
+@public
 def list_schemas() -> dict[str, Any]:
     return {"items": [{"name": name, "href": f"/v1/schemas/{name}"} for name in SCHEMAS]}
 
 
 @router.get("/schemas/{name}")
+@public
 def show_schema(name: str) -> dict[str, Any]:
     """The JSON Schema of a document, for editors; needs no token."""
     return schema_named(name)

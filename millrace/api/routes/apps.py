@@ -7,9 +7,11 @@ from fastapi.responses import StreamingResponse
 
 from millrace.api.client_apps import agreement_with_app, last_report, runs_here, tenants_with_apps
 from millrace.api.deps import AppBoardDep, AppFolders, AppFoldersDep, CallerDep, KubernetesDep, SealingDep, StoreDep
+from millrace.auth.access import allows
 from millrace.auth.tokens import Caller
 from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Clash
+from millrace.model.roles import OPERATOR, READER, VIEWER, WRITER
 from millrace.staging.runs import run_folder, run_folders
 
 router = APIRouter(prefix="/v1", tags=["client apps"])
@@ -20,6 +22,7 @@ _BACKEND = ("at", "confinement", "limits", "watching")
 
 
 @router.get("/apps")
+@allows(OPERATOR)
 def list_apps(caller: CallerDep, store: StoreDep, apps: AppBoardDep, k8s: KubernetesDep) -> dict[str, Any]:
     """Every tenant with a client app, as the ingestion managers read it, and how apps run on this machine."""
     caller.must_be_admin()
@@ -33,6 +36,7 @@ def list_apps(caller: CallerDep, store: StoreDep, apps: AppBoardDep, k8s: Kubern
 
 
 @router.get("/tenants/{tenant}/app")
+@allows(VIEWER)
 def show_app(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
     caller.must_see(tenant)
     with store.read() as connection:
@@ -50,6 +54,7 @@ def show_app(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardDep)
 
 
 @router.post("/tenants/{tenant}/app/run", status_code=202)
+@allows(WRITER, audited=True)
 def ask_for_run(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
     """Asks for a run of a batch app beside its schedule: as soon as none is under way."""
     caller.must_see(tenant)
@@ -67,6 +72,7 @@ def ask_for_run(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardD
 
 
 @router.get("/tenants/{tenant}/app/runs")
+@allows(VIEWER)
 def list_runs(
     tenant: str, caller: CallerDep, app_folders: AppFoldersDep, limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20
 ) -> dict[str, Any]:
@@ -76,18 +82,21 @@ def list_runs(
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}")
+@allows(VIEWER)
 def show_run(tenant: str, run: str, caller: CallerDep, app_folders: AppFoldersDep) -> dict[str, Any]:
     folder = run_folder(_staging(app_folders, tenant, caller), run)
     return {**folder.document(), "logs": folder.logs()}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}/files")
+@allows(READER)
 def list_files(tenant: str, run: str, caller: CallerDep, app_folders: AppFoldersDep) -> dict[str, Any]:
     """What became of the last files of the run, in the order in which they ended."""
     return {"items": run_folder(_staging(app_folders, tenant, caller), run).reports()[-MOST_FILES:]}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}/log")
+@allows(READER)
 def show_log(
     tenant: str,
     run: str,

@@ -10,7 +10,9 @@ from pydantic import BaseModel, Field
 from millrace.api.deps import CallerDep, QuerySettingsDep, SinkContextDep, StoreDep
 from millrace.api.documents import tables_of
 from millrace.arrow.types import stored_schema
+from millrace.auth.access import allows
 from millrace.auth.tokens import Caller
+from millrace.model.roles import READER
 from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_query
 from millrace.settings import QuerySettings
 from millrace.sink.context import SinkContext
@@ -26,6 +28,7 @@ class Question(BaseModel):
 
 
 @router.post("/query")
+@allows(READER, by_table=True)
 async def query(
     question: Question, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep, limits: QuerySettingsDep
 ) -> dict[str, Any]:

@@ -6,11 +6,14 @@ from fastapi import APIRouter, Query
 
 from millrace.api.deps import AuditDep, CallerDep
 from millrace.api.uploads.options import MOST_STORED
+from millrace.auth.access import allows
+from millrace.model.roles import ADMIN
 
 router = APIRouter(prefix="/v1", tags=["audit"])
 
 
 @router.get("/audit")
+@allows(ADMIN)
 def list_audit(
     caller: CallerDep,
     audit: AuditDep,

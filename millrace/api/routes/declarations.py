@@ -15,6 +15,7 @@ from millrace.api.op_log import raise_refusal
 from millrace.api.routes.subscriptions import check_url
 from millrace.api.sink_checking import sinks_to_try, try_sinks
 from millrace.arrow.types import arrow_type
+from millrace.auth.access import allows
 from millrace.model.agreement_document import document_of
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing
@@ -22,6 +23,7 @@ from millrace.model.names import checked_name
 from millrace.model.ops import Applied
 from millrace.model.ops.tables import DefineTable, DropTable, RestoreTable, TruncateTable
 from millrace.model.ops.tenants import DefineTenant
+from millrace.model.roles import ADMIN, OPERATOR, VIEWER
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.tenancy_tables import departures
@@ -41,6 +43,7 @@ def answer_to(outcome: Applied | str, response: Response) -> dict[str, Any]:
 
 
 @router.put("/tenants/{tenant}")
+@allows(OPERATOR, audited=True)
 async def define_tenant(
     tenant: str,
     caller: CallerDep,
@@ -67,6 +70,7 @@ async def define_tenant(
 
 
 @router.get("/tenants")
+@allows(VIEWER, by_table=True)
 def list_tenants(caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     with store.read() as connection:
         rows = list(connection.execute(_TENANTS.order_by(t.tenants.c.name)))
@@ -81,6 +85,7 @@ def _tenant(row: Any) -> dict[str, Any]:
 
 
 @router.get("/tenants/{tenant}")
+@allows(VIEWER)
 def show_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     caller.must_see(tenant)
     with store.read() as connection:
@@ -92,6 +97,7 @@ def show_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, An
 
 
 @router.put("/tenants/{tenant}/tables/{table}")
+@allows(ADMIN, audited=True)
 async def define_table(
     tenant: str,
     table: str,
@@ -124,6 +130,7 @@ async def define_table(
 
 
 @router.post("/tenants/{tenant}/tables/{table}/truncate")
+@allows(ADMIN, audited=True)
 async def truncate_table(
     tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response, wait_turn: bool = True
 ) -> dict[str, Any]:
@@ -133,6 +140,7 @@ async def truncate_table(
 
 
 @router.delete("/tenants/{tenant}/tables/{table}")
+@allows(ADMIN, audited=True)
 async def drop_table(
     tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response, wait_turn: bool = True
 ) -> dict[str, Any]:
@@ -142,6 +150,7 @@ async def drop_table(
 
 
 @router.post("/tenants/{tenant}/tables/{table}/restore")
+@allows(ADMIN, audited=True)
 async def restore_table(
     tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response
 ) -> dict[str, Any]:
@@ -150,6 +159,7 @@ async def restore_table(
 
 
 @router.get("/tenants/{tenant}/tables/{table}/revisions")
+@allows(VIEWER, by_table=True)
 def table_history(tenant: str, table: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """Every definition the table ever had, the newest first."""
     caller.must_see(tenant)
@@ -168,6 +178,7 @@ def _revision(row: Any) -> dict[str, Any]:
 
 
 @router.get("/tenants/{tenant}/tables")
+@allows(VIEWER, by_table=True)
 def list_tables(tenant: str, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep) -> dict[str, Any]:
     caller.must_see(tenant)
     with store.read() as connection:
@@ -176,6 +187,7 @@ def list_tables(tenant: str, caller: CallerDep, store: StoreDep, sink_context: S
 
 
 @router.get("/tenants/{tenant}/tables/{table}")
+@allows(VIEWER, by_table=True)
 def show_table(
     tenant: str, table: str, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep
 ) -> dict[str, Any]:
@@ -185,6 +197,7 @@ def show_table(
 
 
 @router.get("/ops/{op_id}")
+@allows(VIEWER)
 def show_op(op_id: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     with store.read() as connection:
         row = connection.execute(select(t.requests).where(t.requests.c.id == op_id)).first()

@@ -9,11 +9,13 @@ from millrace.api.declaring import read_table
 from millrace.api.deps import CallerDep, SinkContextDep, StoreDep
 from millrace.api.documents import find_table
 from millrace.api.sink_checking import sinks_to_try, try_sinks
+from millrace.auth.access import allows
 from millrace.lake.ddl_words import delta_ddl
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing, Refused
 from millrace.model.evolution import check, describe, settings_changed
 from millrace.model.names import checked_name
+from millrace.model.roles import ADMIN
 from millrace.model.table import Definition, TableDeclaration, define
 from millrace.read.catalogue import table_status
 from millrace.sink.delta.places import table_store
@@ -24,6 +26,7 @@ router = APIRouter(prefix="/v1", tags=["declarations"])
 
 
 @router.post("/tenants/{tenant}/tables/{table}/diff")
+@allows(ADMIN)
 def diff_table(
     tenant: str,
     table: str,

@@ -7,14 +7,17 @@ from fastapi import APIRouter, Query
 
 from millrace.api.deps import CallerDep, EraserDep, StoreDep
 from millrace.api.jobs.erasing import receipt_of
+from millrace.auth.access import allows
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
+from millrace.model.roles import OPERATOR
 
 router = APIRouter(prefix="/v1", tags=["declarations"])
 LONGEST_WAIT_SECONDS = 600.0
 
 
 @router.post("/tenants/{tenant}/erase")
+@allows(OPERATOR, audited=True)
 async def erase_tenant(
     tenant: str,
     caller: CallerDep,
@@ -34,6 +37,7 @@ async def erase_tenant(
 
 
 @router.get("/erasures/{tenant}")
+@allows(OPERATOR)
 async def show_erasure(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """The receipt of a tenant that was erased."""
     caller.must_be_admin()

@@ -11,8 +11,10 @@ from millrace.api.deps import ImportsDep, ReplaysDep, SealingDep, SessionsDep
 from millrace.api.jobs.rejected_rows import Choice
 from millrace.api.routes.imports import MOST_LISTED, receive_whole
 from millrace.api.uploads.options import OptionsDep
+from millrace.auth.access import allows
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_span
+from millrace.model.roles import READER, WRITER
 from millrace.read.error_pages import page
 from millrace.read.export import export
 from millrace.read.reasons import count_by_reason
@@ -34,6 +36,7 @@ class Chosen(BaseModel):
 
 
 @router.get("/imports/{import_id}/errors")
+@allows(READER, by_table=True)
 def list_errors(
     import_id: str,
     imports: ImportsDep,
@@ -50,6 +53,7 @@ def list_errors(
 
 
 @router.get("/imports/{import_id}/errors/reasons")
+@allows(READER, by_table=True)
 def count_errors(import_id: str, imports: ImportsDep, sealing: SealingDep) -> dict[str, Any]:
     document = imports.find(import_id)
     found = count_by_reason(sealing.errors(document["tenant"], document["table"]), import_id)
@@ -59,6 +63,7 @@ def count_errors(import_id: str, imports: ImportsDep, sealing: SealingDep) -> di
 
 
 @router.get("/imports/{import_id}/errors/export")
+@allows(READER, by_table=True)
 def export_errors(import_id: str, imports: ImportsDep, sealing: SealingDep, format: str = "csv") -> Response:
     document = imports.find(import_id)
     if format not in ("csv", "jsonl"):
@@ -73,6 +78,7 @@ def export_errors(import_id: str, imports: ImportsDep, sealing: SealingDep, form
 
 
 @router.post("/imports/{import_id}/errors/replay", status_code=202)
+@allows(WRITER, by_table=True, audited=True)
 async def replay_errors(import_id: str, chosen: Chosen, imports: ImportsDep, replays: ReplaysDep) -> dict[str, Any]:
     """Judges the rows again by the table's present definition. They keep their versions: newer rows stay."""
     await asyncio.to_thread(imports.find, import_id)
@@ -81,6 +87,7 @@ async def replay_errors(import_id: str, chosen: Chosen, imports: ImportsDep, rep
 
 
 @router.post("/imports/{import_id}/errors/discard")
+@allows(WRITER, by_table=True, audited=True)
 async def discard_errors(import_id: str, chosen: Chosen, imports: ImportsDep, replays: ReplaysDep) -> dict[str, Any]:
     """Gives the rows up. They can still be read until their retention is over."""
     await asyncio.to_thread(imports.find, import_id)
@@ -88,6 +95,7 @@ async def discard_errors(import_id: str, chosen: Chosen, imports: ImportsDep, re
 
 
 @router.post("/imports/{import_id}/errors/amend", status_code=202)
+@allows(WRITER, by_table=True, audited=True)
 async def amend_errors(
     import_id: str,
     request: Request,

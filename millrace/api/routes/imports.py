@@ -10,8 +10,10 @@ from millrace.api.documents import VisibleImports, import_documents
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
 from millrace.api.uploads.sessions import Sessions
+from millrace.auth.access import allows
 from millrace.model.imports import HELD, TERMINAL
 from millrace.model.ops.imports import CancelImport
+from millrace.model.roles import VIEWER, WRITER
 
 router = APIRouter(prefix="/v1", tags=["imports"])
 LONGEST_WAIT_SECONDS = 30.0
@@ -19,6 +21,7 @@ MOST_LISTED = 1000
 
 
 @router.post("/tenants/{tenant}/tables/{table}/imports", status_code=202)
+@allows(WRITER, by_table=True, audited=True)
 async def import_file(
     tenant: str,
     table: str,
@@ -60,6 +63,7 @@ async def receive_whole(
 
 
 @router.get("/imports")
+@allows(VIEWER, by_table=True)
 def list_imports(
     caller: CallerDep,
     store: StoreDep,
@@ -88,6 +92,7 @@ def list_imports(
 
 
 @router.get("/imports/{import_id}")
+@allows(VIEWER, by_table=True)
 async def show_import(
     import_id: str,
     request: Request,
@@ -110,6 +115,7 @@ async def show_import(
 
 
 @router.post("/imports/{import_id}/cancel")
+@allows(WRITER, by_table=True, audited=True)
 async def cancel_import(import_id: str, op_log: OpLogDep, imports: ImportsDep) -> dict[str, Any]:
     document = await asyncio.to_thread(imports.find, import_id)
     await op_log.applied(CancelImport(document["tenant"], import_id))

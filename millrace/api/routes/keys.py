@@ -8,8 +8,10 @@ from sqlalchemy import select
 
 from millrace.api.deps import CallerDep, SealingDep, StoreDep
 from millrace.api.sealing import Sealing
+from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.imports import TERMINAL
+from millrace.model.roles import ADMIN, OPERATOR
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
@@ -17,18 +19,21 @@ router = APIRouter(prefix="/v1", tags=["declarations"])
 
 
 @router.get("/tenants/{tenant}/key")
+@allows(ADMIN)
 async def show_key(tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
     """Who keeps it, its version, and how many data keys it wraps; never the key itself."""
     return await asyncio.to_thread(_shown, store, sealing, tenant)
 
 
 @router.post("/tenants/{tenant}/key/rotate")
+@allows(ADMIN, audited=True)
 async def rotate_key(tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
     """A new version of the key; every data key is wrapped by it, and nothing that they sealed is touched."""
     return await asyncio.to_thread(_rotated, store, sealing, tenant)
 
 
 @router.delete("/tenants/{tenant}/key")
+@allows(OPERATOR, audited=True)
 async def destroy_key(
     tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep, confirm: str = ""
 ) -> dict[str, Any]:

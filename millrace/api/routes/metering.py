@@ -6,8 +6,10 @@ from fastapi import APIRouter, Query
 
 from millrace.api.deps import CallerDep, QuotasDep, StoreDep
 from millrace.api.jobs.metering import lag_of, quotas_document, usage_of, usage_of_all
+from millrace.auth.access import allows
 from millrace.model.errors import Missing
 from millrace.model.names import checked_name
+from millrace.model.roles import OPERATOR, VIEWER
 from millrace.store.agreements import agreement_of
 
 router = APIRouter(prefix="/v1", tags=["usage"])
@@ -16,6 +18,7 @@ DAY = r"^\d{4}-\d{2}-\d{2}$"
 
 
 @router.get("/tenants/{tenant}/usage")
+@allows(VIEWER)
 def show_usage(
     tenant: str,
     caller: CallerDep,
@@ -35,6 +38,7 @@ def show_usage(
 
 
 @router.get("/usage")
+@allows(OPERATOR)
 def list_usage(caller: CallerDep, store: StoreDep, day: Annotated[str, Query(pattern=DAY)]) -> dict[str, Any]:
     """What every tenant used on a day."""
     caller.must_be_admin()

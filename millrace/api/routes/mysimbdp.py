@@ -12,10 +12,12 @@ from starlette.types import Message
 from millrace.api.deps import AppFolders, AppFoldersDep, CallerDep, ImportsDep, SealingDep, SessionsDep, StoreDep
 from millrace.api.documents import import_documents, tables_of
 from millrace.api.uploads.session import PIECE_BYTES, Session
+from millrace.auth.access import allows
 from millrace.control.rules.imports import DEFAULT_MAX_BYTES
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Invalid, Missing, TooLarge
 from millrace.model.names import checked_name
+from millrace.model.roles import VIEWER, WRITER
 from millrace.seal.keyring import Keyring
 from millrace.staging.arrivals import Arrival, waiting_files
 from millrace.staging.users import owner_of
@@ -42,6 +44,7 @@ FORM = {
 
 # The form is no parameter: the framework would read all of it before anybody has looked at the token.
 @router.post("/upload-file/{tenant_id}", status_code=202, openapi_extra={"requestBody": FORM})
+@allows(WRITER, audited=True)
 async def upload_file(
     tenant_id: str,
     request: Request,
@@ -129,6 +132,7 @@ async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
 
 
 @router.get("/tenant/{tenant_id}")
+@allows(VIEWER)
 def list_files(tenant_id: str, caller: CallerDep, store: StoreDep, app_folders: AppFoldersDep) -> dict[str, Any]:
     """The tenant's files and what became of each; in `in` those that its client app has not taken yet."""
     caller.must_see(tenant_id)

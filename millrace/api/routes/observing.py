@@ -13,7 +13,9 @@ from sqlalchemy import select
 
 from millrace.api.deps import CallerDep, HealthDep, StoreDep, WatchDep
 from millrace.api.uploads.options import MOST_STORED
+from millrace.auth.access import allows, public
 from millrace.auth.tokens import Caller
+from millrace.model.roles import VIEWER
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
@@ -23,6 +25,7 @@ HEARTBEAT_SECONDS = 15.0
 
 
 @router.get("/v1/health")
+@public
 async def health(health: HealthDep) -> JSONResponse:
     parts = await asyncio.to_thread(health.parts)
     well = all(state == "ok" for state in parts.values())
@@ -30,11 +33,13 @@ async def health(health: HealthDep) -> JSONResponse:
 
 
 @router.get("/metrics")
+@public
 def metrics() -> Response:
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/metrics/stream")
+@public
 def stream_metrics(health: HealthDep) -> Response:
     return Response(health.data_plane_metrics(), media_type=CONTENT_TYPE_LATEST)
 
@@ -59,6 +64,7 @@ def _events(
 
 
 @router.get("/v1/events")
+@allows(VIEWER)
 def list_events(
     caller: CallerDep,
     store: StoreDep,
@@ -73,6 +79,7 @@ def list_events(
 
 
 @router.get("/v1/events/stream")
+@allows(VIEWER)
 async def follow_events(
     request: Request,
     caller: CallerDep,

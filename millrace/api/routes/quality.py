@@ -9,10 +9,12 @@ from millrace.account.quality import quality_of
 from millrace.api.deps import CallerDep, DefinitionsDep, ExchangeDep, ImportsDep, OpLogDep, StoreDep
 from millrace.api.documents import find_table
 from millrace.api.trend import past_reports, trend
+from millrace.auth.access import allows
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.mailboxes import Exchange
 from millrace.model.errors import Missing
 from millrace.model.ops.imports import ReleaseImport
+from millrace.model.roles import ADMIN, VIEWER
 from millrace.store.engine import Store
 from millrace.store.records import find_import
 
@@ -21,6 +23,7 @@ MOST_PAST = 500
 
 
 @router.get("/imports/{import_id}/quality")
+@allows(VIEWER, by_table=True)
 def show_quality(
     import_id: str, store: StoreDep, exchange: ExchangeDep, definitions: DefinitionsDep, imports: ImportsDep
 ) -> dict[str, Any]:
@@ -41,6 +44,7 @@ def _report(store: Store, exchange: Exchange, definitions: DefinitionStore, impo
 
 
 @router.post("/imports/{import_id}/release")
+@allows(ADMIN, audited=True)
 async def release_import(import_id: str, caller: CallerDep, op_log: OpLogDep, imports: ImportsDep) -> dict[str, Any]:
     """Lets a held import end as if its rules had been kept."""
     document = await asyncio.to_thread(imports.find, import_id)
@@ -49,6 +53,7 @@ async def release_import(import_id: str, caller: CallerDep, op_log: OpLogDep, im
 
 
 @router.get("/tenants/{tenant}/tables/{table}/quality")
+@allows(VIEWER, by_table=True)
 def show_trend(
     tenant: str,
     table: str,

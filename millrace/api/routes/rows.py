@@ -10,10 +10,11 @@ from millrace.api.documents import find_table
 from millrace.api.problems import problem_of
 from millrace.api.rows.row_request import post_rows
 from millrace.api.rows.sender_session import SenderSession
-from millrace.auth.access import endpoint_of, refuse_unless_may
+from millrace.auth.access import access_of, allows, refuse_unless_may
 from millrace.model.errors import MillraceError, TooLarge
 from millrace.model.frames import MAX_FRAME_BYTES, checked_sender, rows_of_body
 from millrace.model.names import checked_name, checked_span, new_id
+from millrace.model.roles import WRITER
 from millrace.store.engine import Store
 from millrace.upload.batch import AppendKey
 
@@ -21,6 +22,7 @@ router = APIRouter(prefix="/v1", tags=["streamed rows"])
 
 
 @router.post("/tenants/{tenant}/tables/{table}/rows", status_code=202)
+@allows(WRITER, by_table=True)
 async def send_rows(
     tenant: str,
     table: str,
@@ -44,6 +46,7 @@ async def send_rows(
 
 
 @router.websocket("/tenants/{tenant}/tables/{table}/stream")
+@allows(WRITER, by_table=True, audited=True)
 async def stream_rows(
     socket: WebSocket,
     tenant: str,
@@ -58,7 +61,7 @@ async def stream_rows(
 
     def check_token() -> None:
         socket.state.caller = caller = tokens.caller(socket.headers.get("authorization"))
-        refuse_unless_may(caller, endpoint_of(socket), socket.path_params)
+        refuse_unless_may(caller, access_of(socket), socket.path_params)
 
     def admit() -> AppendKey:
         check_token()

@@ -10,10 +10,12 @@ from fastapi import APIRouter
 from millrace.api.deps import CallerDep, OpLogDep, QueuesDep, SinkContextDep, StoreDep
 from millrace.api.documents import find_table
 from millrace.api.sink_checking import try_sinks
+from millrace.auth.access import allows
 from millrace.exchange.queues import Backlog, QueueRecord, Queues
 from millrace.model.errors import Missing
 from millrace.model.ops.tables import WaiveSink
 from millrace.model.queues import QueueKey
+from millrace.model.roles import ADMIN, VIEWER
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.store.engine import Store
 
@@ -25,6 +27,7 @@ NOTHING_WAITS = {
 
 
 @router.get("")
+@allows(VIEWER, by_table=True)
 def list_sinks(tenant: str, table: str, caller: CallerDep, store: StoreDep, queues: QueuesDep) -> dict[str, Any]:
     """Each target: what waits for it, since when and why it takes nothing, the last version it has. Those that were taken
     from the table are there until they are drained."""
@@ -37,6 +40,7 @@ def list_sinks(tenant: str, table: str, caller: CallerDep, store: StoreDep, queu
 
 
 @router.post("/{sink}/resume")
+@allows(ADMIN, audited=True)
 def resume_sink(
     tenant: str, table: str, sink: str, caller: CallerDep, store: StoreDep, queues: QueuesDep
 ) -> dict[str, Any]:
@@ -50,6 +54,7 @@ def resume_sink(
 
 
 @router.post("/{sink}/waive")
+@allows(ADMIN, audited=True)
 async def waive_sink(
     tenant: str, table: str, sink: str, caller: CallerDep, store: StoreDep, queues: QueuesDep, op_log: OpLogDep
 ) -> dict[str, Any]:
@@ -64,6 +69,7 @@ async def waive_sink(
 
 
 @router.post("/{sink}/check")
+@allows(ADMIN)
 def check_sink(
     tenant: str,
     table: str,

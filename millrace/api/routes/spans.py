@@ -10,9 +10,11 @@ from sqlalchemy import select, update
 
 from millrace.api.deps import CallerDep, OpLogDep, StoreDep, WatchDep
 from millrace.api.documents import iso
+from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.names import checked_name, checked_span, span_lineage
 from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan
+from millrace.model.roles import VIEWER, WRITER
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
@@ -36,6 +38,7 @@ class Ending(BaseModel):
 
 
 @router.get("")
+@allows(VIEWER)
 def list_spans(
     tenant: str,
     caller: CallerDep,
@@ -58,6 +61,7 @@ def list_spans(
 
 
 @router.get("/{name:path}")
+@allows(VIEWER)
 async def show_span(
     tenant: str,
     name: str,
@@ -84,6 +88,7 @@ async def show_span(
 
 
 @router.post("/{name:path}/end")
+@allows(WRITER, audited=True)
 async def end_span(tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep) -> dict[str, Any]:
     """Nothing more joins; the span ends when everything in it has ended."""
     caller.must_see(tenant)
@@ -92,6 +97,7 @@ async def end_span(tenant: str, name: str, caller: CallerDep, store: StoreDep, o
 
 
 @router.post("/{name:path}/abort")
+@allows(WRITER, audited=True)
 async def abort_span(
     tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep, ending: Ending | None = None
 ) -> dict[str, Any]:
@@ -103,6 +109,7 @@ async def abort_span(
 
 
 @router.post("/{name:path}/touch")
+@allows(WRITER)
 def touch_span(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """Renews the lease of the span and of those above it."""
     caller.must_see(tenant)
@@ -118,6 +125,7 @@ def touch_span(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> di
 
 
 @router.post("/{name:path}", status_code=201)
+@allows(WRITER, audited=True)
 async def begin_span(
     tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep, beginning: Beginning | None = None
 ) -> dict[str, Any]:

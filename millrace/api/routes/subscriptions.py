@@ -8,9 +8,11 @@ from fastapi import APIRouter, Body
 from pydantic import BaseModel
 
 from millrace.api.deps import CallerDep, PrivateTargetsDep, StoreDep
+from millrace.auth.access import allows
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError, Unavailable
 from millrace.model.names import new_id
+from millrace.model.roles import ADMIN
 from millrace.notify.attempt import answer_text, send_event
 from millrace.notify.subscription import EVERYTHING, IN_ORDER, moment
 from millrace.notify.subscriptions import Subscriptions, Wanted
@@ -39,6 +41,7 @@ class Changes(BaseModel):
 
 
 @router.post("", status_code=201)
+@allows(ADMIN, audited=True)
 async def add_subscription(
     tenant: str, wanted: NewSubscription, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
 ) -> dict[str, Any]:
@@ -61,12 +64,14 @@ async def check_url(private_targets: Networks, url: str) -> None:
 
 
 @router.get("")
+@allows(ADMIN)
 def list_subscriptions(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     caller.must_see(tenant)
     return {"items": Subscriptions(store).documents(tenant)}
 
 
 @router.get("/{name}")
+@allows(ADMIN)
 def show_subscription(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
     """How it is doing: what arrived last, what went wrong last, how much waits and for how long."""
     caller.must_see(tenant)
@@ -74,6 +79,7 @@ def show_subscription(tenant: str, name: str, caller: CallerDep, store: StoreDep
 
 
 @router.patch("/{name}")
+@allows(ADMIN, audited=True)
 async def change_subscription(
     tenant: str, name: str, changes: Changes, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
 ) -> dict[str, Any]:
@@ -87,12 +93,14 @@ async def change_subscription(
 
 
 @router.delete("/{name}", status_code=204)
+@allows(ADMIN, audited=True)
 def remove_subscription(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> None:
     caller.must_see(tenant)
     Subscriptions(store).remove(tenant, name)
 
 
 @router.post("/{name}/rotate")
+@allows(ADMIN, audited=True)
 def rotate_secret(
     tenant: str,
     name: str,
@@ -108,6 +116,7 @@ def rotate_secret(
 
 
 @router.post("/{name}/test")
+@allows(ADMIN, audited=True)
 async def send_test(
     tenant: str, name: str, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
 ) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 
 from millrace.api.deps import CallerDep, StoreDep, TokensDep
+from millrace.auth.access import allows
 from millrace.model.errors import Missing
 from millrace.model.moments import iso
 from millrace.model.names import checked_name
-from millrace.model.roles import checked_role
+from millrace.model.roles import ADMIN, checked_role
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
@@ -33,6 +34,7 @@ class NewToken(BaseModel):
 
 
 @router.post("", status_code=201)
+@allows(ADMIN, audited=True)
 def make_token(
     wanted: NewToken, request: Request, caller: CallerDep, store: StoreDep, tokens: TokensDep
 ) -> dict[str, Any]:
@@ -61,6 +63,7 @@ def _tenant(store: Store, caller: CallerDep, wanted: str | None) -> str | None:
 
 
 @router.get("")
+@allows(ADMIN)
 def list_tokens(caller: CallerDep, tokens: TokensDep, tenant: str | None = None) -> dict[str, Any]:
     """Their roles, expiry and last use; never the tokens themselves."""
     if tenant is not None:
@@ -69,6 +72,7 @@ def list_tokens(caller: CallerDep, tokens: TokensDep, tenant: str | None = None)
 
 
 @router.delete("/{name}", status_code=204)
+@allows(ADMIN, audited=True)
 def revoke_token(name: str, request: Request, caller: CallerDep, tokens: TokensDep, tenant: str | None = None) -> None:
     if tenant is not None:
         caller.must_see(tenant)

@@ -14,9 +14,11 @@ from millrace.api.deps import CallerDep, ImportsDep, OpLogDep, SessionsDep, Stor
 from millrace.api.problems import problem
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
+from millrace.auth.access import allows, public
 from millrace.model.errors import Clash, Invalid, TooLarge
 from millrace.model.imports import ADMITTED, RECEIVING
 from millrace.model.ops.imports import CancelImport
+from millrace.model.roles import WRITER
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import find_import
@@ -50,11 +52,13 @@ _lengths: dict[str, int] = {}
 
 
 @router.options("/tenants/{tenant}/tables/{table}/uploads")
+@public
 def abilities() -> Response:
     return Response(status_code=204, headers=ABILITIES)
 
 
 @router.post("/tenants/{tenant}/tables/{table}/uploads")
+@allows(WRITER, by_table=True, audited=True)
 async def create_upload(
     tenant: str,
     table: str,
@@ -83,6 +87,7 @@ async def create_upload(
 
 
 @router.head("/uploads/{import_id}")
+@allows(WRITER, by_table=True)
 async def upload_state(import_id: str, store: StoreDep, imports: ImportsDep, sessions: SessionsDep) -> Response:
     """Where to go on; behind the end of an upload that was received whole. One that broke off for good is gone."""
     state = imports.find(import_id)["state"]
@@ -108,6 +113,7 @@ def _whole_length(store: Store, import_id: str) -> int | None:
 
 
 @router.patch("/uploads/{import_id}")
+@allows(WRITER, by_table=True)
 async def continue_upload(
     import_id: str,
     request: Request,
@@ -137,6 +143,7 @@ async def continue_upload(
 
 
 @router.delete("/uploads/{import_id}")
+@allows(WRITER, by_table=True, audited=True)
 async def terminate_upload(import_id: str, op_log: OpLogDep, imports: ImportsDep) -> Response:
     document = imports.find(import_id)
     await op_log.applied(CancelImport(document["tenant"], import_id))

@@ -15,10 +15,12 @@ from millrace.api.deps import CallerDep, ClusterDep, PlacesDep, SealingDep, Stor
 from millrace.api.documents import find_table
 from millrace.api.sealing import Sealing
 from millrace.api.uploads.options import OptionsDep
+from millrace.auth.access import allows
 from millrace.declare.table import parse_table
 from millrace.infer.apart import WORK_SECONDS, Apart, what_if
 from millrace.model.errors import Invalid, MillraceError
 from millrace.model.names import checked_name
+from millrace.model.roles import WRITER
 from millrace.model.table import Definition, define
 from millrace.store import tables as t
 from millrace.store.engine import Store
@@ -37,6 +39,7 @@ CLOCK_SLACK_MS = 60_000
 
 
 @router.post("/tenants/{tenant}/tables/{table}/validate")
+@allows(WRITER, by_table=True)
 async def validate_file(
     tenant: str,
     table: str,
