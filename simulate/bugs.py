@@ -81,9 +81,9 @@ _admit = admitting.admit
 
 def _admit_without_turn(state: State, op: TableOp[Any], imp: Import, last_version: int) -> Any:
     after, effects = _admit(state, op, imp, last_version)
-    held = after.table
-    assert held is not None
-    return replace(after, table=replace(held, open_imports=held.open_imports - 1)), effects
+    table = after.table
+    assert table is not None
+    return replace(after, table=replace(table, open_imports=table.open_imports - 1)), effects
 
 
 def _admit_without_key(state: State, op: TableOp[Any], imp: Import, last_version: int) -> Any:

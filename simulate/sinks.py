@@ -23,7 +23,7 @@ class Stored(NamedTuple):
 class TableSink:
     def __init__(self, definition_of: Callable[[str], Definition]) -> None:
         self._definition_of = definition_of
-        self._held: dict[str, dict[int, tuple[Chunk, Judgement, bool]]] = {}
+        self._unpublished: dict[str, dict[int, tuple[Chunk, Judgement, bool]]] = {}
         self._published: set[str] = set()
         self._chunks: set[tuple[str, int]] = set()
         self.stored: dict[Any, Stored] = {}
@@ -45,11 +45,11 @@ class TableSink:
             self._raise(chunk.version)
         elif chunk.kind == PUBLISH:
             self._published.add(chunk.import_id)
-            for held in self._held.pop(chunk.import_id, {}).values():
-                self._show(*held)
+            for unpublished in self._unpublished.pop(chunk.import_id, {}).values():
+                self._show(*unpublished)
         elif chunk.kind == ROWS and chunk.publish == "atomic" and chunk.import_id not in self._published:
             if found.accepted:
-                self._held.setdefault(chunk.import_id, {})[chunk.number] = chunk, found, keyed
+                self._unpublished.setdefault(chunk.import_id, {})[chunk.number] = chunk, found, keyed
         elif chunk.kind == ROWS and found.accepted:
             self._show(chunk, found, keyed)
 

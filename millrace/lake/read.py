@@ -88,9 +88,9 @@ def _projected(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    held = set(table.column_names)
+    present = set(table.column_names)
     columns = [
-        table[field.name].cast(field.type) if field.name in held else pa.nulls(table.num_rows, field.type)
+        table[field.name].cast(field.type) if field.name in present else pa.nulls(table.num_rows, field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)

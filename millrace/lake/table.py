@@ -11,7 +11,6 @@ from pathlib import Path
 from millrace.lake.batch import DefinedFile, Definitions, WriteBatch
 from millrace.lake.compact import plan, run
 from millrace.lake.decide import Decision
-from millrace.lake.held import release_settled
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
 from millrace.lake.plan import Handle, Planner
@@ -22,6 +21,7 @@ from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
 from millrace.lake.target import Lineage
 from millrace.lake.tombstones import Tombstones
+from millrace.lake.unpublished import forget_settled
 from millrace.model.errors import Unavailable
 from millrace.model.table import Definition
 
@@ -126,7 +126,7 @@ class LakeTable:
             with self._lock:
                 self._handle.index.reopen()
         purge(self.store, spec, safe_version)
-        release_settled(self.store, safe_version)
+        forget_settled(self.store, safe_version)
 
     def _after_commit(self) -> None:
         spec = self._handle.spec

@@ -60,8 +60,8 @@ class JudgeChunks:
                 if header.kind != ROWS:
                     yield ChunkGroup(exchange, keyring, definition).pass_on(header)
                     continue
-                # Rows of an atomic import are held until it is whole: they share no file with rows of another import. Neither
-                # do rows that are sealed by different data keys.
+                # Rows of an atomic import await its publication, so they share no file with rows of another import.
+                # Rows that are sealed by different data keys share none either.
                 key = header.definition, header.import_id if header.publish == "atomic" else "", header.key
                 group = groups.setdefault(key, ChunkGroup(exchange, keyring, definition, header.publish, header.key))
                 group.add(_judge(header, payload, definition, stops, cautious, keyring))

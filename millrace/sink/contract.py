@@ -1,8 +1,8 @@
 """The sink contract. A sink gets groups of judged chunks, some of them again, in any order, and makes their rows durable.
 
 Not guaranteed to it: that a group comes once, that versions or revisions rise, that a batch is cut the same way after a
-restart. Guaranteed by it: after `write` returns, the rows of every group are durable and, unless they are held, the greatest
-version of each key is read."""
+restart. Guaranteed by it: after `write` returns, the rows of every group are durable and the greatest version of each key is
+read, unless it awaits publication."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class StagedGroup:
     """The chunks of one table that were judged together; `file` is None when none of their rows was accepted.
 
     Kinds other than `rows` have no file and one chunk, whose version is `version`: `prepare` brings the table to the
-    definition, `truncate` takes its rows up to that version, `publish` shows what is held of the chunk's import. With
-    `publish` = `atomic` the file is held until then, and all chunks are of one import."""
+    definition, `truncate` takes its rows up to that version, `publish` shows the rows of the chunk's import. With
+    `publish` = `atomic` the file awaits that publication, and all chunks are of one import."""
 
     tenant: str
     table: str

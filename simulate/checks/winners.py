@@ -1,4 +1,4 @@
-"""I3: the sinks hold what a plain replay in version order leaves. Nothing of a held import shows before it may."""
+"""I3: the sinks have what a plain replay in version order leaves. No row of an atomic import shows before its publication."""
 
 from collections.abc import Iterator
 from itertools import product

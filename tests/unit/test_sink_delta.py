@@ -157,7 +157,7 @@ def test_an_atomic_import_is_seen_whole_or_not_at_all(lake: Lake) -> None:
     assert lake.store.list("_millrace/held") == []
 
 
-@pytest.mark.parametrize("step", ["hold", "release"])
+@pytest.mark.parametrize("step", ["keep_unpublished", "forget_published"])
 def test_a_sink_that_dies_while_publishing_starts_again(lake: Lake, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     table = lake.define(ID, TEXT)
     groups = [lake.rows(table, 1, {"id": 1}, publish="atomic"), lake.control(table, "publish", 2, "imp1")]

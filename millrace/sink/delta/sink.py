@@ -10,11 +10,11 @@ from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.places import Places
 from millrace.lake.batch import DefinedFile, Definitions, Publication, WriteBatch
 from millrace.lake.checkpoint import LOG_FOLDER
-from millrace.lake.held import held_files, hold, release
 from millrace.lake.schema import TableSpec, spec_of
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
+from millrace.lake.unpublished import forget_published, keep_unpublished, unpublished_files
 from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
 from millrace.model.errors import KeyGone
 from millrace.model.imports import ERROR_STORE
@@ -43,8 +43,8 @@ class DeltaSink:
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
-        """1. Hold what is to be seen as a whole. 2. Unseal the rest, and what is published now. 3. Commit it at once.
-        4. Let go what was held. Each step may happen again."""
+        """1. Keep files that await publication. 2. Unseal the others, and those that are published now. 3. Commit these.
+        4. Forget what was published. Each step may happen again."""
         groups = [group for group in groups if _is_kept_here(self._definition(group.definition))]
         if not groups:
             return groups
@@ -52,19 +52,19 @@ class DeltaSink:
         root = self._places.table(newest.tenant, newest.table.name)
         table = self._tables.get(root, spec_of(newest), self._definition)
         publications = tuple(Publication(group.import_id, group.version) for group in groups if group.kind == PUBLISH)
-        visible = self._hold(table, [group for group in groups if group.kind == ROWS])  # 1
+        visible = self._visible(table, [group for group in groups if group.kind == ROWS])  # 1
         for publication in publications:
-            visible += held_files(table.store, publication.import_id, self._definition)
+            visible += unpublished_files(table.store, publication.import_id, self._definition)
         sealed = [delivery for delivery in visible if not self._is_open(delivery, newest, table)]  # 2
         floor = max((group.version for group in groups if group.kind == TRUNCATE), default=NO_FLOOR)
         readable = tuple(delivery for delivery in visible if delivery not in sealed)
         self._tables.write(root, WriteBatch(readable, floor, newest, publications))  # 3
         for publication in publications:
-            release(table.store, publication.import_id)  # 4
+            forget_published(table.store, publication.import_id)  # 4
         return _without(groups, sealed)
 
-    def _hold(self, table: LakeTable, groups: Iterable[StagedGroup]) -> list[DefinedFile]:
-        """The files that need not be held, those of imports that were published before among them."""
+    def _visible(self, table: LakeTable, groups: Iterable[StagedGroup]) -> list[DefinedFile]:
+        """The files that need not await a publication. The others are kept beside the table."""
         visible, published = [], None
         for group in groups:
             if group.file is None:
@@ -73,7 +73,7 @@ class DeltaSink:
             if group.publish == "atomic":
                 published = table.snapshot().transactions if published is None else published
                 if Publication(group.import_id, 0).transaction_id not in published:
-                    hold(table.store, group.import_id, delivery)
+                    keep_unpublished(table.store, group.import_id, delivery)
                     continue
             visible.append(delivery)
         return visible

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from millrace.exchange.places import Places
 from millrace.exchange.safe_version import SafeVersion
-from millrace.lake.held import held_names
 from millrace.lake.schema import TableSpec
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
+from millrace.lake.unpublished import unpublished_names
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.imports import REPLAYABLE_US
 from millrace.seal.keyring import Keyring
@@ -112,10 +112,10 @@ def drop_delivered(places: Places, settled: int) -> None:
     """Sealed rows of all tables that every sink has by now: they are old, and so are all imports that are under way."""
     before = time.time() - STAGED_FILES_KEPT.total_seconds()
     for named in places.staged_tables():
-        held, staged = held_names(places.table_store(*named)), places.staged(*named)
+        unpublished, staged = unpublished_names(places.table_store(*named)), places.staged(*named)
         for path in staged.rglob("*"):
             is_old = path.is_file() and path.stat().st_mtime < min(before, settled / 1e6)
-            if is_old and str(path.relative_to(staged)) not in held:
+            if is_old and str(path.relative_to(staged)) not in unpublished:
                 path.unlink(missing_ok=True)
 
 

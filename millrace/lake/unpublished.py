@@ -1,6 +1,6 @@
-"""Files of atomic imports: held beside the table, with one small record each, until their import is published. A record's
-name follows from its content, so holding the same file again changes nothing. Readers ignore the folder.
-"""
+"""Files of atomic imports that await publication: beside the table there is one small record for each.
+
+A record is named by its content, so keeping the same file again changes nothing. Readers ignore the folder."""
 
 import hashlib
 from collections.abc import Iterator
@@ -11,46 +11,46 @@ from millrace.lake.batch import DefinedFile, Definitions
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.store import Store
 
-HELD_FOLDER = "_millrace/held"
+FOLDER = "_millrace/held"
 
 
-def hold(store: Store, import_id: str, delivery: DefinedFile) -> None:
+def keep_unpublished(store: Store, import_id: str, delivery: DefinedFile) -> None:
     definition = delivery.definition.fingerprint if delivery.definition else None
     record = {"definition": definition, "file": delivery.file.to_dict()}
     body = orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
     digest = hashlib.blake2b(body, digest_size=12).hexdigest()
-    store.write(f"{HELD_FOLDER}/{import_id}.{digest}.json", body)
+    store.write(f"{FOLDER}/{import_id}.{digest}.json", body)
 
 
-def held_files(store: Store, import_id: str, definitions: Definitions) -> list[DefinedFile]:
-    """The held files of an import, in any order."""
+def unpublished_files(store: Store, import_id: str, definitions: Definitions) -> list[DefinedFile]:
+    """The files of an import, in any order."""
     return [
         DefinedFile(file, None if fingerprint is None else definitions(fingerprint))
         for _, fingerprint, file in _records(store, import_id)
     ]
 
 
-def release(store: Store, import_id: str) -> None:
-    """Deletes the records of an import. Its files belong to the table, or the vacuum deletes them."""
+def forget_published(store: Store, import_id: str) -> None:
+    """Deletes the records of an import. The files themselves belong to the table, or the vacuum deletes them."""
     for name, _, _ in _records(store, import_id):
         store.delete(name)
 
 
-def release_settled(store: Store, safe_version: int) -> None:
-    """Deletes the records of imports that ended without being published: none at or below the safe version is still open."""
+def forget_settled(store: Store, safe_version: int) -> None:
+    """Forgets imports that are over and were never published: none at or below the safe version is still under way."""
     for name, _, file in _records(store):
         if file.chunks and max(chunk.version for chunk in file.chunks) <= safe_version:
             store.delete(name)
 
 
-def held_names(store: Store) -> set[str]:
-    """The held files of all imports."""
+def unpublished_names(store: Store) -> set[str]:
+    """The names of the files of all imports that await publication."""
     files = [file for _, _, file in _records(store)]
     return {name for file in files for name in file.parts}
 
 
 def _records(store: Store, import_id: str | None = None) -> Iterator[tuple[str, str | None, StagedFile]]:
-    for entry in store.list(HELD_FOLDER):
-        if import_id is None or entry.name.removeprefix(f"{HELD_FOLDER}/").rsplit(".", 2)[0] == import_id:
+    for entry in store.list(FOLDER):
+        if import_id is None or entry.name.removeprefix(f"{FOLDER}/").rsplit(".", 2)[0] == import_id:
             record = orjson.loads(store.read(entry.name))
             yield entry.name, record["definition"], StagedFile.from_dict(record["file"])
