@@ -13,7 +13,6 @@ from millrace.exchange.home import Home
 class AgedVersions(Protocol):
     def last(self, tenant: str, table: str) -> int:
         """0 if the sinks were never asked."""
-        ...
 
     def note(self, tenant: str, table: str, version: int) -> None: ...
 

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from millrace.exchange.home import Home
+from millrace.exchange.home import Below, Home
 
 PRIVATE, PASSABLE, SHARED_WITH_GROUP = 0o700, 0o711, 0o750
 
@@ -18,67 +18,37 @@ class Staging:
     home: Home
     tenant: str
 
+    # The program's own. `root` is {SOURCE_PATH}/{CLIENT_ID}; the program may write log files to `log`.
+    inbox = Below("in")
+    outbox = Below("out")
+    log = Below("log")
+    # Sealed uploads that no program has seen yet, if the agreement asks for encryption; those that were opened and are about
+    # to appear in `in`; files that a run left there and that are about to be sealed.
+    arrived = Below("arrived", base="handled")
+    given = Below("given", base="handled")
+    returned = Below("returned", base="handled")
+    # Files on their way into their tables, a folder each, and what became of them.
+    taken = Below("taken", base="handled")
+    done = Below("done", base="handled")
+    failed = Below("failed", base="handled")
+    runs = Below("runs", base="handled")
+    # Holds the moment up to which the schedule was followed.
+    schedule = Below("schedule.json", base="handled")
+
     @property
     def root(self) -> Path:
-        """{SOURCE_PATH}/{CLIENT_ID}"""
         return self.home.source(self.tenant)
 
     @property
-    def inbox(self) -> Path:
-        return self.root / "in"
-
-    @property
-    def outbox(self) -> Path:
-        return self.root / "out"
-
-    @property
-    def log(self) -> Path:
-        """Where the program may write log files of its own."""
-        return self.root / "log"
-
-    @property
-    def arrived(self) -> Path:
-        """Sealed uploads that no program has seen yet, if the agreement asks for encryption."""
-        return self.home.handled(self.tenant) / "arrived"
-
-    @property
-    def given(self) -> Path:
-        """Uploads that were opened and are about to appear in `in`."""
-        return self.home.handled(self.tenant) / "given"
-
-    @property
-    def returned(self) -> Path:
-        """Files that a run left in `in` and that are about to be sealed."""
-        return self.home.handled(self.tenant) / "returned"
-
-    @property
-    def taken(self) -> Path:
-        """Files on their way into their tables, a folder each."""
-        return self.home.handled(self.tenant) / "taken"
-
-    @property
-    def done(self) -> Path:
-        return self.home.handled(self.tenant) / "done"
-
-    @property
-    def failed(self) -> Path:
-        return self.home.handled(self.tenant) / "failed"
-
-    @property
-    def runs(self) -> Path:
-        return self.home.handled(self.tenant) / "runs"
-
-    @property
-    def schedule(self) -> Path:
-        """Holds the moment up to which the schedule was followed."""
-        return self.home.handled(self.tenant) / "schedule.json"
+    def handled(self) -> Path:
+        return self.home.handled(self.tenant)
 
     def make(self, owner: int | None = None) -> None:
         """Makes what is missing. With an owner, the program's folders are that user's alone."""
         self.home.sources.mkdir(parents=True, exist_ok=True)
         self.home.sources.chmod(PASSABLE)
-        self.home.handled(self.tenant).mkdir(parents=True, exist_ok=True)
-        self.home.handled(self.tenant).parent.chmod(PRIVATE)
+        self.handled.mkdir(parents=True, exist_ok=True)
+        self.handled.parent.chmod(PRIVATE)
         for folder in (self.taken, self.done, self.failed, self.runs):
             folder.mkdir(exist_ok=True)
         self.root.mkdir(exist_ok=True)

@@ -37,15 +37,12 @@ class AppBoard(Protocol):
 
     def withdraw(self) -> None:
         """The managers are not there any more."""
-        ...
 
     def ask(self, tenant: str) -> None:
         """For a run of the tenant's app. Asked twice before it begins, it runs once."""
-        ...
 
     def asked(self) -> set[str]:
         """The tenants for whose apps a run is asked."""
-        ...
 
     def is_asked(self, tenant: str) -> bool: ...
 

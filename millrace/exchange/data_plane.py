@@ -24,11 +24,9 @@ class Jvm:
 class DataPlaneNotes(Protocol):
     def announce(self, metrics_port: int) -> None:
         """The data plane is ready."""
-        ...
 
     def metrics_port(self) -> int | None:
         """None while the data plane has not said that it is ready."""
-        ...
 
     def withdraw(self) -> None: ...
 

@@ -19,15 +19,12 @@ MOST_CACHED = 4096
 class DefinitionStore(Protocol):
     def publish(self, definition: Definition) -> None:
         """Every process can read it when this returns."""
-        ...
 
     def read(self, fingerprint: str) -> Definition:
         """Raises FileNotFoundError where nobody published it. Cached in each process."""
-        ...
 
     def forget(self, fingerprint: str) -> None:
         """Other processes may read it from their caches for as long as they live."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

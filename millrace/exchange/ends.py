@@ -38,11 +38,9 @@ Notice = ImportEnded | RowsAged
 class EndBox(Protocol):
     def put(self, notice: Notice) -> None:
         """Put again, a notice stays the same one."""
-        ...
 
     def take(self) -> Iterator[Notice]:
         """Each notice is gone when the next one is asked for: a reader that fails finds it again."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,16 @@ from millrace.model.names import checked_name
 _KEY_FOLDER = len("imp_") + 5
 
 
-class _Below:
-    """A path that is the same in every home."""
+class Below:
+    """An attribute: the path of these parts below another path of the same object."""
 
-    def __init__(self, *parts: str) -> None:
+    def __init__(self, *parts: str, base: str = "root") -> None:
         self._parts = parts
+        self._base = base
 
-    def __get__(self, home: "Home", owner: type) -> Path:
-        return home.root.joinpath(*self._parts)
+    def __get__(self, found: object, kind: type) -> Path:
+        base: Path = getattr(found, self._base)
+        return base.joinpath(*self._parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +30,34 @@ class Home:
     root: Path
 
     # Tables, and what is on its way into them and other sinks.
-    lake = _Below("lake")
-    errors = _Below("errors")
-    remote = _Below("remote")
-    all_staged = _Below("staged")
-    parked = _Below("parked")
-    quality = _Below("quality")
-    staging = _Below("staging")
-    checkpoints = _Below("checkpoints")
+    lake = Below("lake")
+    errors = Below("errors")
+    remote = Below("remote")
+    all_staged = Below("staged")
+    parked = Below("parked")
+    quality = Below("quality")
+    staging = Below("staging")
+    checkpoints = Below("checkpoints")
     # What processes read of each other.
-    store = _Below("control.db")
-    client = _Below("client.json")
-    definitions = _Below("definitions")
-    stops = _Below("stops")
-    ends = _Below("run", "ends")
-    used_sinks = _Below("run", "sinks")
-    safe_version = _Below("run", "safe-version")
-    data_plane = _Below("run", "stream.json")
-    jvm = _Below("run", "spark-jvm.json")
-    apps = _Below("run", "apps.json")
-    app_requests = _Below("run", "apps-asked")
+    store = Below("control.db")
+    client = Below("client.json")
+    definitions = Below("definitions")
+    stops = Below("stops")
+    ends = Below("run", "ends")
+    used_sinks = Below("run", "sinks")
+    safe_version = Below("run", "safe-version")
+    data_plane = Below("run", "stream.json")
+    jvm = Below("run", "spark-jvm.json")
+    apps = Below("run", "apps.json")
+    app_requests = Below("run", "apps-asked")
     # SOURCE_PATH of the client apps, and what the operator lets them run.
-    sources = _Below("sources")
-    programs = _Below("programs")
+    sources = Below("sources")
+    programs = Below("programs")
     # Of the machine.
-    logs = _Below("logs")
-    broker = _Below("kafka")
-    kms = _Below("kms")
-    scratch = _Below("scratch")
+    logs = Below("logs")
+    broker = Below("kafka")
+    kms = Below("kms")
+    scratch = Below("scratch")
 
     def queue(self, kind: str, tenant: str, table: str, target: str) -> Path:
         parts = (("sink", kind), ("tenant", tenant), ("table", table), ("sink", target))

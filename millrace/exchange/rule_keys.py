@@ -21,15 +21,12 @@ Hashes = npt.NDArray[np.uint64]
 class RuleKeys(Protocol):
     def keep(self, import_id: str, chunk: int, keys: Mapping[str, Hashes]) -> None:
         """Kept again, the keys of a chunk are the same."""
-        ...
 
     def hashes(self, import_id: str, name: str) -> list[Hashes]:
         """What each chunk left under this name, in the order of the chunks."""
-        ...
 
     def imports(self) -> list[str]:
         """The imports that left some."""
-        ...
 
     def forget(self, import_id: str) -> None: ...
 

@@ -15,11 +15,9 @@ from millrace.exchange.home import Home
 class StopList(Protocol):
     def stop(self, import_id: str) -> None:
         """A stop is final: asked again it keeps its first moment, by which batches have been judged."""
-        ...
 
     def stopped_ms(self, import_id: str) -> int | None:
         """When the import was stopped, in milliseconds since 1970; None if it was not."""
-        ...
 
     def forget_older_than(self, age: timedelta) -> None: ...
 

@@ -82,24 +82,18 @@ class Cutter(Protocol):
 
     def feed(self, piece: bytes) -> Iterator[Cut]:
         """The pieces completed by these bytes."""
-        ...
 
     def finish(self) -> Iterator[Cut]:
         """The last pieces. An upload without rows gives one piece without rows."""
-        ...
 
     def drain(self) -> Iterator[Cut]:
         """The complete rows that are left, after the upload broke off."""
-        ...
 
     def resume_point(self) -> ResumePoint | None:
         """The state behind the last piece, as JSON values. A cutter opened with it continues at its `offset`."""
-        ...
 
     def rows_cut(self) -> int:
         """The rows in all pieces so far."""
-        ...
 
     def close(self) -> None:
         """Releases files on disk. May be called at any time, more than once."""
-        ...

@@ -13,7 +13,6 @@ class Stage(Protocol):
     @property
     def transparent(self) -> bool:
         """Whether the bytes pass unchanged. Then an offset behind the stage is also an offset before it."""
-        ...
 
     def feed(self, piece: bytes) -> Iterator[bytes]: ...
 

@@ -33,23 +33,18 @@ class RowRule(Protocol):
 
     def whole_rows(self, window: bytes, limit: int) -> RowTally | None:
         """Up to the last row end at or before the limit."""
-        ...
 
     def first_row(self, window: bytes, limit: int) -> RowTally | None:
         """Up to the first row end at or before the limit."""
-        ...
 
     def all_rows(self, body: bytes) -> RowTally:
         """All rows. The last row needs no line end."""
-        ...
 
     def first_line(self, window: bytes) -> int | None:
         """The position behind the first line end, whether it ends a row or not."""
-        ...
 
     def open_lines(self, body: bytes, most: int) -> list[tuple[int, int]]:
         """Start and end of the first lines whose row never ends in the text. Reading continues behind each."""
-        ...
 
 
 class TextCutter:

@@ -40,7 +40,6 @@ class WrappedKeys(Protocol):
     @property
     def kms_folder(self) -> Path:
         """For the tenants' own keys, if the operator keeps them on this machine and names no other folder."""
-        ...
 
     def has_any(self, tenant: str) -> bool: ...
 
@@ -48,11 +47,9 @@ class WrappedKeys(Protocol):
 
     def read(self, tenant: str, key: str) -> bytes:
         """Raises FileNotFoundError where there is none."""
-        ...
 
     def create(self, tenant: str, key: str, wrapped: bytes) -> bool:
         """Of many callers exactly one gets True."""
-        ...
 
     def replace(self, tenant: str, key: str, wrapped: bytes) -> None: ...
 
@@ -62,11 +59,9 @@ class WrappedKeys(Protocol):
 
     def mark_destroyed(self, tenant: str) -> None:
         """The tenant's key is destroyed: what any process unwrapped before this moment counts no more."""
-        ...
 
     def destroyed_at(self, tenant: str) -> float:
         """When the tenant's key was last destroyed; 0 if never."""
-        ...
 
 
 class Keyring:

@@ -14,25 +14,20 @@ class Kms(Protocol):
     def wrap(self, tenant: str, secret: bytes, context: str, *, is_first: bool = True) -> bytes:
         """By the newest version of the tenant's key. A missing key is made, unless this is not the first time and the keeper
         cannot tell whether the key was destroyed or is out of reach."""
-        ...
 
     def unwrap(self, tenant: str, wrapped: bytes, context: str) -> bytes: ...
 
     def rewrap(self, tenant: str, wrapped: bytes, context: str) -> bytes:
         """The same secret by the newest version of the key."""
-        ...
 
     def rotate(self, tenant: str) -> None:
         """A new version of the key; what older ones wrapped can still be unwrapped."""
-        ...
 
     def destroy(self, tenant: str) -> str:
         """Nothing that the key wrapped can be unwrapped any more. Returns when that is certain."""
-        ...
 
     def describe(self, tenant: str) -> dict[str, Any] | None:
         """What the keeper calls the key, and its newest version; None if the tenant has none."""
-        ...
 
 
 def open_kms(settings: KmsSettings, folder: Path) -> Kms:

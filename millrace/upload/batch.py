@@ -36,7 +36,6 @@ class Source(Protocol):
 
     def failed(self, error: MillraceError) -> None:
         """Nothing of this source waits any more. What was sent last may or may not be in the log."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
