@@ -33,7 +33,7 @@ LOOK_SECONDS = 0.5
 
 
 @dataclass
-class Round:
+class WatchedQueue:
     """A queue that holds something, and whether a courier is at it."""
 
     queue: Queue
@@ -53,65 +53,66 @@ class Courier:
     probe: Probe
     kms: KmsSettings
 
-    def work(self, one: Round) -> bool:
+    def work(self, watched: WatchedQueue) -> bool:
         """True when nothing is left to do."""
         try:
-            return self._work(one)
+            return self._work(watched)
         except Exception as error:
-            self._put_off(one.queue, Delivered("sink", f"{type(error).__name__}: {error}"[:1000]))
+            self._put_off(watched.queue, Delivered("sink", f"{type(error).__name__}: {error}"[:1000]))
             return False
 
-    def _work(self, one: Round) -> bool:
-        record = self.queues.get(one.queue.key)
+    def _work(self, watched: WatchedQueue) -> bool:
+        record = self.queues.get(watched.queue.key)
         if record is None:
             return True
-        one.queue.state = record.state
-        left = give_up(self.exchange.safe_version, one.queue, record.waiver)
+        watched.queue.state = record.state
+        left = give_up(self.exchange.safe_version, watched.queue, record.waiver)
         is_catching_up = record.member is not None and record.member.is_catching_up
-        is_caught_up = not is_catching_up or self.backfiller.step(one.queue, record)
-        items = one.queue.items() if is_catching_up else deliverable(left)
-        portion = next_portion(items, one.queue.state.most_rows)
+        is_caught_up = not is_catching_up or self.backfiller.step(watched.queue, record)
+        items = watched.queue.items() if is_catching_up else deliverable(left)
+        portion = next_portion(items, watched.queue.state.most_rows)
         if portion:
-            return self._visit(one, portion, record.member) and is_caught_up and len(portion) == len(items)
+            return self._visit(watched, portion, record.member) and is_caught_up and len(portion) == len(items)
         if not is_caught_up:
-            one.queue.state = replace(one.queue.state, next_try=time.time() + LOOK_SECONDS)
+            watched.queue.state = replace(watched.queue.state, next_try=time.time() + LOOK_SECONDS)
         return is_caught_up
 
-    def _visit(self, one: Round, items: list[Item], member: Member | None) -> bool:
+    def _visit(self, watched: WatchedQueue, items: list[Item], member: Member | None) -> bool:
         """Whether the target has the items now."""
-        state = one.queue.state
-        failure = self.probe.failure(one.target) if state.fault == "sink" else None
+        state = watched.queue.state
+        failure = self.probe.failure(watched.target) if state.fault == "sink" else None
         if failure is not None:
-            self._put_off(one.queue, Delivered("sink", failure))
+            self._put_off(watched.queue, Delivered("sink", failure))
             return False
-        outcome = self._deliver(one, items, member)
+        outcome = self._deliver(watched, items, member)
         if outcome.fault is not None:
-            self._put_off(one.queue, outcome, items)
+            self._put_off(watched.queue, outcome, items)
             return False
-        self.facts.write_refused(one.target.name, items, outcome.refused)
+        self.facts.write_refused(watched.target.name, items, outcome.refused)
         counted = (item.group.chunks for item in items if not item.awaits_publish and item.group.kind != END)
-        self.facts.write_durable(one.target.name, tuple(chain.from_iterable(counted)))
+        self.facts.write_durable(watched.target.name, tuple(chain.from_iterable(counted)))
         if state.parked_since is not None:
-            log("sink_resumed", sink=one.target.name, table=str(one.queue.key))
-        one.queue.done(items, after_success(state, items, len(outcome.refused)))
-        if one.target.kind == REMOTE_DELTA_KIND:
-            self._note_wear(one.target, items)
+            log("sink_resumed", sink=watched.target.name, table=str(watched.queue.key))
+        watched.queue.done(items, after_success(state, items, len(outcome.refused)))
+        if watched.target.kind == REMOTE_DELTA_KIND:
+            self._note_wear(watched.target, items)
         return True
 
-    def _deliver(self, one: Round, items: list[Item], member: Member | None) -> Delivered:
-        order = Order(one.queue.pins, one.target, tuple(items))
-        if one.queue.state.budget_seconds is not None:
-            order = replace(order, budget_seconds=one.queue.state.budget_seconds)
+    def _deliver(self, watched: WatchedQueue, items: list[Item], member: Member | None) -> Delivered:
+        order = Order(watched.queue.pins, watched.target, tuple(items))
+        if watched.queue.state.budget_seconds is not None:
+            order = replace(order, budget_seconds=watched.queue.state.budget_seconds)
         if member is not None and member.is_active:
             order = replace(order, definition=member.definition, added=member.added)
         spark = self.spark.sparkContext
-        spark.setLocalProperty("spark.scheduler.pool", f"sink-{one.target.kind}")
+        spark.setLocalProperty("spark.scheduler.pool", f"sink-{watched.target.kind}")
         work = partial(deliver, exchange=self.exchange, context=self.context, kms=self.kms)
         outcome: Delivered = spark.parallelize([order], 1).map(work).collect()[0]
         return outcome
 
     def _note_wear(self, target: SinkTarget, items: list[Item]) -> None:
-        newest = max((self.exchange.definitions.read(item.group.definition) for item in items), key=lambda one: one.age)
+        definitions = (self.exchange.definitions.read(item.group.definition) for item in items)
+        newest = max(definitions, key=lambda definition: definition.age)
         place = DeltaRemoteSettings.of(target)
         root = copies_of(self.context, place, newest.tenant, newest.table.name)
         self.upkeep.note(root, spec_of(newest), sum(item.rows for item in items), place)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql import SparkSession
 
 from millrace.deliver.backfill import Backfiller
-from millrace.deliver.courier import LOOK_SECONDS, Courier, Round
+from millrace.deliver.courier import LOOK_SECONDS, Courier, WatchedQueue
 from millrace.deliver.ends import Ends
 from millrace.deliver.fact_writer import FactWriter
 from millrace.deliver.probe import Probe
@@ -56,7 +56,7 @@ class Couriers:
         self._courier = Courier(
             spark, exchange, context, queues, self._facts, self._backfiller, upkeep, Probe(context), kms
         )
-        self._rounds: dict[QueueKey, Round] = {}
+        self._watched: dict[QueueKey, WatchedQueue] = {}
         self._lock = threading.Lock()
         self._news = threading.Event()
         self._taken_up = 0.0
@@ -83,7 +83,7 @@ class Couriers:
             return record.member.target
         items = Queue(self._places, self._queues, record.key).waiting()
         named = self._definitions(items[-1].group.definition).table.targets if items else ()
-        return next((one for one in named if one.name == record.key.target), None)
+        return next((target for target in named if target.name == record.key.target), None)
 
     def park(self, kind: str, groups: Sequence[StagedGroup]) -> None:
         """Durable on their way to every target of the kind that is to have them: one transaction for all of them."""
@@ -115,10 +115,10 @@ class Couriers:
 
     def _watch(self, key: QueueKey, target: SinkTarget, state: QueueState | None = None) -> None:
         with self._lock:
-            if key in self._rounds:
-                self._rounds[key].target = target
+            if key in self._watched:
+                self._watched[key].target = target
             else:
-                self._rounds[key] = Round(Queue(self._places, self._queues, key, state), target)
+                self._watched[key] = WatchedQueue(Queue(self._places, self._queues, key, state), target)
 
     def _run(self) -> None:
         while True:
@@ -136,32 +136,33 @@ class Couriers:
         if time.monotonic() - self._taken_up > TAKE_UP_SECONDS:
             self._take_up()
         with self._lock:
-            idle = [one for one in self._rounds.values() if not one.busy]
-        due = [one for one in idle if one.queue.state.next_try <= time.time()]
-        if len(due) < len(idle):
-            asked = self._queues.take_resumes()
-            due += [one for one in idle if one not in due and one.queue.key in asked]
-        for one in due:
-            one.busy = True
-            pool = self._failing if one.queue.state.tries else self._healthy
-            pool.submit(self._round, one)
+            idle = [watched for watched in self._watched.values() if not watched.busy]
+        is_due = {watched.queue.key: watched.queue.state.next_try <= time.time() for watched in idle}
+        asked = set() if all(is_due.values()) else self._queues.take_resumes()
+        due = [watched for watched in idle if is_due[watched.queue.key] or watched.queue.key in asked]
+        for watched in due:
+            watched.busy = True
+            pool = self._failing if watched.queue.state.tries else self._healthy
+            pool.submit(self._round, watched)
 
-    def _round(self, one: Round) -> None:
+    def _round(self, watched: WatchedQueue) -> None:
         try:
-            if self._courier.work(one):
-                self._leave(one)
+            if self._courier.work(watched):
+                self._leave(watched)
         except Exception as error:
             # Not even the failure could be written: the store is away.
-            observe("trouble", kind="sink", queue=str(one.queue.key), error=f"{type(error).__name__}: {error}"[:1000])
+            observe(
+                "trouble", kind="sink", queue=str(watched.queue.key), error=f"{type(error).__name__}: {error}"[:1000]
+            )
         finally:
-            one.busy = False
+            watched.busy = False
             self._news.set()
 
-    def _leave(self, one: Round) -> None:
+    def _leave(self, watched: WatchedQueue) -> None:
         with self._lock:
             # Looked at again under the lock: what is parked meanwhile is watched, or still here.
-            if not one.queue.items() and self._rounds.get(one.queue.key) is one:
-                del self._rounds[one.queue.key]
+            if not watched.queue.items() and self._watched.get(watched.queue.key) is watched:
+                del self._watched[watched.queue.key]
 
 
 def _is_empty(group: StagedGroup) -> bool:

@@ -82,15 +82,15 @@ def deliver(order: Order, exchange: Exchange, context: SinkContext, kms: KmsSett
 def _bring(order: Order, sink: Connector, exchange: Exchange, kms: KmsSettings) -> list[RefusedRow]:
     known = exchange.definitions.read
     named = {item.group.definition for item in order.items} | ({order.definition} if order.definition else set())
-    newest = max((known(fingerprint) for fingerprint in named), key=lambda one: one.age)
+    newest = max((known(fingerprint) for fingerprint in named), key=lambda definition: definition.age)
     floor = max((item.version for item in order.items if item.group.kind == TRUNCATE), default=0)
     floor = max(floor, newest.floor, *(item.floor for item in order.items))
     parked = ParkedRows(exchange.places, exchange.keyring(kms), order.pins, newest, known, order.added)
     rows = [
-        one
+        part
         for item in order.items
         if item.group.file is not None and known(item.group.definition).generation == newest.generation
-        for one in parked.of(item)
+        for part in parked.of(item)
     ]
     sink.prepare(newest, known)
     return _write(sink, Work(newest, rows, floor, _ended(order.items, newest, known)))

@@ -55,7 +55,7 @@ class Roster:
     def _learn(self, definition: Definition, members: Members) -> Members:
         newest = max((member.newest for member in members.values()), default=(0, 0))
         lineage = lineage_of(definition, self._definitions, newest)
-        named = {target.name for one in lineage for target in targets_of(one, self._kind)}
+        named = {target.name for ancestor in lineage for target in targets_of(ancestor, self._kind)}
         found = {name: learned(members.get(name), self._kind, name, lineage) for name in sorted(named | members.keys())}
         return {name: member for name, member in found.items() if member is not None}
 
@@ -68,7 +68,7 @@ def learned(member: Member | None, kind: str, name: str, lineage: Sequence[Defin
     """The member after a table's definitions, oldest first; those it knows already change nothing."""
     for definition in lineage:
         if member is None or definition.age > member.newest:
-            target = next((one for one in targets_of(definition, kind) if one.name == name), None)
+            target = next((target for target in targets_of(definition, kind) if target.name == name), None)
             member = _next(member, target, definition)
     return member
 

@@ -189,7 +189,8 @@ class Queues:
         with self._store.write() as connection:
             insert_new(connection, queues, [{**_key_values(record.key), **orders, "changed_us": 0}])
             restored = update(queues).where(_is(queues), queues.c.member.is_(None))
-            connection.execute(restored.values(**known, announced=_json(record.announced)), _bound(record.key))
+            changed = restored.values(**known, announced=_json(record.announced), changed_us=bindparam("b_now"))
+            connection.execute(changed, _bound(record.key) | _now())
             insert_new(connection, parked, [_parked_values(row) for row in rows])
 
 

@@ -127,7 +127,7 @@ def test_a_group_is_not_given_up_for_the_older_of_its_imports(world: World) -> N
 def test_who_waives_gives_up_what_is_held_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.couriers.start()
     world.hold(EARLIER, 100)
-    wait_until(lambda: not world.couriers._rounds, 20, "nobody delivers from the queue")
+    wait_until(lambda: not world.couriers._watched, 20, "nobody delivers from the queue")
     world.queues.waive(world.queue.key, 500)
     monkeypatch.setattr(couriers, "TAKE_UP_SECONDS", 0.0)
     wait_until(lambda: not world.queue.waiting(), 20, "nothing is held")
