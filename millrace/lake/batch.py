@@ -1,5 +1,5 @@
-"""What one commit is to bring to a table, as values: staged files with the definition each was written under, a definition
-to prepare the table for, a version to truncate it at, and imports that become visible with it.
+"""The contents of one commit, as values: staged files with their definitions, a definition to prepare the table for, a
+version to truncate it at, and imports that become visible.
 """
 
 from collections.abc import Callable
@@ -10,12 +10,12 @@ from millrace.lake.state import NO_FLOOR
 from millrace.model.table import Definition
 
 Definitions = Callable[[str], Definition]
-"""The definition of a fingerprint."""
+"""A fingerprint in, its definition out."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefinedFile:
-    """A staged file and the definition its rows have the shape of; None for a table that knows no definitions."""
+    """A staged file and the definition that its rows were written under; None for a table without definitions."""
 
     file: StagedFile
     definition: Definition | None = None
@@ -23,7 +23,7 @@ class DefinedFile:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """An atomic import whose files become visible together, and the version of the chunk that says so."""
+    """An atomic import whose files become visible together, and the version of that order."""
 
     import_id: str
     version: int
@@ -35,8 +35,8 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class WriteBatch:
-    """Rows up to version `floor` go, and later ones at or below it are beaten. The table takes the shape of `definition`
-    if that is newer than the one it has."""
+    """Rows up to version `floor` are removed, and late rows at or below it are dropped. The table takes the shape of
+    `definition` if it is newer than the table's own."""
 
     files: tuple[DefinedFile, ...] = ()
     floor: int = NO_FLOOR

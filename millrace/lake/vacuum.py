@@ -1,5 +1,5 @@
-"""Deletes files that nothing refers to any more: those seen unreferenced for longer than the retention and older than
-the grace. What the caller still needs (staged, not yet committed) it names in `keep`.
+"""Deletes files that nothing references: those seen unreferenced for longer than the retention and older than the grace.
+`keep` names files that the caller still needs (staged, not yet committed).
 """
 
 from collections.abc import Container
@@ -17,14 +17,14 @@ from millrace.lake.tombstones import TOMBSTONES_FOLDER
 from millrace.lake.unpublished import unpublished_names
 from millrace.outbound.objects import Entry
 
-# When each file was first seen unreferenced: the log's own removes would have to be kept for every marked row.
+# When each file was first seen unreferenced. The log's removes do not serve: there would be one for each marked row.
 RECORD = "_millrace/unreferenced.json"
 
 
 def vacuum(store: Store, retention: timedelta, grace: timedelta, keep: Container[str] = ()) -> list[str]:
-    """Deletes and returns the names. Readers that started within the retention still find every file."""
-    # Files are listed before the log is read, so what was committed by then is seen as referenced. Unpublished files are
-    # read in between: an import that is published meanwhile is still among them, or committed.
+    """Deletes files and returns their names. Readers that started within the retention still find all their files."""
+    # First list files, then unpublished files, then read the log. So files committed meanwhile are referenced, and an import
+    # that is published meanwhile is either still unpublished or already committed.
     data, sidecars, runs = _data_files(store), store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
     unpublished = unpublished_names(store)
     snapshot = load(store)
