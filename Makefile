@@ -15,6 +15,8 @@ ALONE := scripts/alone $(CACHE)/machine.lock
 # A test that hangs ends its process; the others then run in a new one.
 PYTEST := $(BIN)/pytest --durations=10
 PARALLEL := -n 2 --max-worker-restart=4
+# Both processes must collect the same tests in the same order, also where a test is made for each member of a set.
+test test-all unit: export PYTHONHASHSEED := 0
 
 .PHONY: setup demo test test-all coverage bigquery hdfs faults soak simulate pod unit lint reference bench bench-log bench-sinks bench-tenants clean
 
