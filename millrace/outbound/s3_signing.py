@@ -34,13 +34,13 @@ def signed(
 ) -> dict[str, str]:
     """The headers to send the request with. `digest` is the SHA-256 of its body; `url` holds its query as `query_of`."""
     parts, stamp = urlsplit(url), now.strftime("%Y%m%dT%H%M%SZ")
-    told = {name.lower(): value for name, value in headers.items()}
-    told |= {"host": parts.netloc, "x-amz-content-sha256": digest, "x-amz-date": stamp}
+    sent = {name.lower(): value for name, value in headers.items()}
+    sent |= {"host": parts.netloc, "x-amz-content-sha256": digest, "x-amz-date": stamp}
     if keys.session_token:
-        told["x-amz-security-token"] = keys.session_token
-    names = ";".join(sorted(told))
+        sent["x-amz-security-token"] = keys.session_token
+    names = ";".join(sorted(sent))
     canonical = "\n".join(
-        [method, parts.path, parts.query, *(f"{name}:{told[name].strip()}" for name in sorted(told)), "", names, digest]
+        [method, parts.path, parts.query, *(f"{name}:{sent[name].strip()}" for name in sorted(sent)), "", names, digest]
     )
     scope = f"{stamp[:8]}/{region}/s3/aws4_request"
     to_sign = "\n".join([_ALGORITHM, stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
@@ -49,5 +49,5 @@ def signed(
         key = hmac.digest(key, part.encode(), "sha256")
     signature = hmac.digest(key, to_sign.encode(), "sha256").hex()
     credential = f"Credential={keys.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
-    del told["host"]
-    return {**told, "authorization": f"{_ALGORITHM} {credential}"}
+    del sent["host"]
+    return {**sent, "authorization": f"{_ALGORITHM} {credential}"}

@@ -38,8 +38,8 @@ class StagedGroup:
         staged = None if data["file"] is None else StagedFile.from_dict(data["file"])
         chunks = tuple((import_id, number) for import_id, number in data["chunks"])
         # Records from before a field existed are still in the log.
-        told = {name: data[name] for name in ("kind", "version", "publish") if name in data}
-        return StagedGroup(data["tenant"], data["table"], data["definition"], staged, chunks, **told)
+        optional = {name: data[name] for name in ("kind", "version", "publish") if name in data}
+        return StagedGroup(data["tenant"], data["table"], data["definition"], staged, chunks, **optional)
 
     @property
     def is_ageing(self) -> bool:

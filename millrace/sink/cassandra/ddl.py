@@ -30,9 +30,9 @@ OWN = ("_version", "_import", "_row")
 
 def keyspace(tenant: str, key_space: str | None) -> str:
     """Of the tenant alone: two tenants that name the same key space get different ones."""
-    said = f"{tenant}/{key_space or 'default'}"
-    readable = re.sub(r"[^a-z0-9_]", "_", said.lower().replace("/", "_"))
-    return f"{readable[: MOST_NAME - 11]}_{hashlib.blake2b(said.encode(), digest_size=5).hexdigest()}"
+    named = f"{tenant}/{key_space or 'default'}"
+    readable = re.sub(r"[^a-z0-9_]", "_", named.lower().replace("/", "_"))
+    return f"{readable[: MOST_NAME - 11]}_{hashlib.blake2b(named.encode(), digest_size=5).hexdigest()}"
 
 
 def table_name(table: str) -> str:

@@ -33,8 +33,8 @@ class Stretches:
 
 def container(table: pa.Table, name: str, sync: bytes) -> Iterator[bytes]:
     """The file's bytes, block by block. `sync` is 16 bytes that follow from what the file holds."""
-    said = json.dumps(avro_schema(table.schema, name), separators=(",", ":")).encode()
-    entries = [(b"avro.codec", b"deflate"), (b"avro.schema", said)]
+    schema = json.dumps(avro_schema(table.schema, name), separators=(",", ":")).encode()
+    entries = [(b"avro.codec", b"deflate"), (b"avro.schema", schema)]
     header = b"".join(_text(key) + _text(value) for key, value in entries)
     yield _MAGIC + _long(len(entries)) + header + _long(0) + sync
     for batch in table.to_batches(BLOCK_ROWS):
@@ -70,9 +70,9 @@ def _fields(fields: Sequence[pa.Field], inside: str) -> list[dict[str, Any]]:
 
 
 def _type(kind: pa.DataType, inside: str) -> Any:
-    for is_it, said in _PLAIN:
+    for is_it, avro_type in _PLAIN:
         if is_it(kind):
-            return said
+            return avro_type
     if pa.types.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if pa.types.is_map(kind):
@@ -145,10 +145,10 @@ def _blocks(column: pa.Array, items: Any) -> Stretches:
     at = np.asarray(column.offsets).astype(np.int64)
     inner = items(int(at[0]), int(at[-1] - at[0]))
     counts = np.diff(at)
-    told = _longs(counts)
-    told = Stretches(told.data[np.repeat(counts > 0, told.lengths)], _offsets(np.where(counts > 0, told.lengths, 0)))
+    sizes = _longs(counts)
+    sizes = Stretches(sizes.data[np.repeat(counts > 0, sizes.lengths)], _offsets(np.where(counts > 0, sizes.lengths, 0)))
     ends = _equally_long(np.zeros(len(counts), np.uint8), 1)
-    return _joined([told, Stretches(inner.data, inner.offsets[at - at[0]]), ends], len(counts))
+    return _joined([sizes, Stretches(inner.data, inner.offsets[at - at[0]]), ends], len(counts))
 
 
 def _texts(column: pa.Array) -> Stretches:

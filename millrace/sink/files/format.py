@@ -78,9 +78,9 @@ def _json_texts(column: pa.Array) -> pl.Series:
 def _numbers(cells: pl.Series) -> pl.Series:
     number = pl.col("x")
     words = pl.when(number.is_nan()).then(pl.lit('"NaN"')).when(number > 0)
-    told = words.then(pl.lit('"Infinity"')).otherwise(pl.lit('"-Infinity"'))
+    infinite = words.then(pl.lit('"Infinity"')).otherwise(pl.lit('"-Infinity"'))
     chosen = pl.when(number.is_finite()).then(number.cast(pl.String)).when(number.is_null()).then(pl.lit("null"))
-    return pl.DataFrame({"x": cells}).select(chosen.otherwise(told)).to_series()
+    return pl.DataFrame({"x": cells}).select(chosen.otherwise(infinite)).to_series()
 
 
 def _quoted(cells: pl.Series) -> pl.Series:

@@ -14,8 +14,8 @@ def table_of(definition: Definition, names: Sequence[str], rows: Sequence[tuple[
     """The last of the names says which numbers were not finite, and goes."""
     *shown, marked = names
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
-    for at, told in enumerate(columns[marked]):
-        for name, text in orjson.loads(told).items() if told else ():
+    for at, marks in enumerate(columns[marked]):
+        for name, text in orjson.loads(marks).items() if marks else ():
             columns[name][at] = float(text)
     for column in definition.columns:
         if pa.types.is_boolean(arrow_type(column)):

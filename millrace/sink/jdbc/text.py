@@ -52,13 +52,13 @@ def not_finite(batch: pa.RecordBatch, key: tuple[str, ...]) -> pa.Array:
         if pc.any(is_odd).as_py():
             if name in key:
                 raise Invalid(f"A key ({name!r}) is not a finite number, which MySQL cannot keep.")
-            said = pc.binary_join_element_wise(orjson.dumps(name).decode() + ':"', column.cast(pa.string()), '",', "")
-            parts.append(pc.if_else(is_odd, said, ""))
+            member = pc.binary_join_element_wise(orjson.dumps(name).decode() + ':"', column.cast(pa.string()), '",', "")
+            parts.append(pc.if_else(is_odd, member, ""))
     if not parts:
         return pa.nulls(batch.num_rows, pa.string())
     joined = pc.utf8_rtrim(pc.binary_join_element_wise(*parts, ""), ",")
-    told = pc.binary_join_element_wise("{", joined, "}", "")
-    return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), told)
+    written = pc.binary_join_element_wise("{", joined, "}", "")
+    return pc.if_else(pc.equal(joined, ""), pa.scalar(None, pa.string()), written)
 
 
 def to_text(batch: pa.RecordBatch) -> bytes:

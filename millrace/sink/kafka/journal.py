@@ -64,8 +64,8 @@ class Journal:
         if value is None:
             return
         if key == _STATE:
-            told = orjson.loads(value)
-            self.state = State(**{**told, "key": tuple(told["key"])})
+            state = orjson.loads(value)
+            self.state = State(**{**state, "key": tuple(state["key"])})
         elif key.startswith(_KEYS):
             self.versions.remember(Written.from_bytes(zstandard.decompress(value)))
         elif key.startswith(_CHUNKS):
@@ -95,9 +95,9 @@ class Journal:
             number += 1
         if chunks:
             self.chunks.update(chunks)
-            told = orjson.dumps(sorted(chunks))
-            name = _CHUNKS + hashlib.blake2b(told, digest_size=12).hexdigest().encode()
-            yield self._record(name, zstandard.compress(told))
+            listed = orjson.dumps(sorted(chunks))
+            name = _CHUNKS + hashlib.blake2b(listed, digest_size=12).hexdigest().encode()
+            yield self._record(name, zstandard.compress(listed))
         self.state = replace(state, horizon=self.versions.horizon, first_entry=first, next_entry=number)
         yield self._record(_STATE, orjson.dumps(asdict(self.state)))
 
