@@ -9,14 +9,14 @@ from millrace.model.errors import Invalid, MillraceError
 from millrace.model.names import checked_name
 
 DELTA_KIND = "delta"
-# Declared as `delta` with a location: reached like any server that may be away.
+# Declared as `delta` with a location: a remote table, delivered by couriers.
 REMOTE_DELTA_KIND = "delta-remote"
 SECRET_SCHEMES = ("env", "file", "k8s")
 
 
 @dataclass(frozen=True, slots=True)
 class SinkTarget:
-    """One place: the kind of sink, and where it is. `settings` hold no secret, only references to them."""
+    """One sink of a table. `settings` hold references to secrets, never a secret."""
 
     name: str
     kind: str
@@ -71,7 +71,7 @@ class Abilities:
     nested_types: bool = False
     exactly_once_append: bool = False
     every_text: bool = True
-    """Else rows whose text holds U+0000 are refused, row by row."""
+    """If not, rows whose text holds U+0000 are refused."""
     survives: str = "process"
     """What durable means there: `process` (a killed process) or `power` (a power cut)."""
     takes_ends: bool = False
@@ -91,7 +91,7 @@ class Fault(Enum):
 
 
 class SinkFailed(MillraceError):
-    """A write that did not happen. `fault` says whom it concerns."""
+    """A write that failed. `fault` says how far the failure reaches."""
 
     def __init__(self, message: str, fault: Fault, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy, code=f"{fault.value}_fault")

@@ -71,7 +71,7 @@ class OperatorObjects:
                     obstore.put(self._store, self._path(name), bytes(data), mode="create", use_multipart=False)
                     return True
                 except AlreadyExistsError:
-                    # Also said when another claim is under way, which may still fail.
+                    # S3 also answers so while another claim is in progress, which may still fail.
                     with suppress(FileNotFoundError):
                         self.size(name)
                         return False
@@ -98,11 +98,11 @@ class OperatorObjects:
 
 @lru_cache(maxsize=16)
 def s3_store(bucket: str, keys: S3Keys, endpoint: str | None, region: str) -> S3Store:
-    """One for all tables in the bucket: each store has a client, with connections, of its own."""
+    """One store for all tables in the bucket: each store has its own client and connections."""
     place = endpoint or f"https://s3.{region}.amazonaws.com"
     return S3Store(
         bucket,
-        # All that the environment could say otherwise: it may hold settings of another client, the one of the KMS.
+        # Given explicitly, because AWS_ variables in the environment may belong to the KMS client.
         config={
             "endpoint": place,
             "region": region,

@@ -26,7 +26,7 @@ class S3Objects:
         self, bucket: str, prefix: str, keys: S3Keys, addresses: Addresses, endpoint: str | None, region: str
     ) -> None:
         self.url = f"s3://{bucket}/{prefix}"
-        # The bucket in the path, not in the host: then there is one host, and it was judged.
+        # The bucket is in the path, not in the host name: so there is one host, and it was judged.
         self._base = f"{(endpoint or f'https://s3.{region}.amazonaws.com').rstrip('/')}/{bucket}"
         self._prefix = prefix.strip("/")
         self._keys = keys
@@ -62,7 +62,7 @@ class S3Objects:
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         taken = (HTTPStatus.PRECONDITION_FAILED,)
-        # Two at the same moment: S3 asks the loser to try again, so that it sees who won.
+        # Two claims at the same moment: S3 asks the loser to try again, and then answers that the name is taken.
         request = self._request("PUT", name, {"if-none-match": "*"}, data)
         return self._http.send(request, taken, retried=(HTTPStatus.CONFLICT,)).status == HTTPStatus.OK
 
@@ -70,7 +70,7 @@ class S3Objects:
         return int(self._send("HEAD", name).headers["content-length"])
 
     def list(self, folder: str, is_deep: bool = False) -> Sequence[Entry]:
-        """With `is_deep` also what lies in folders below."""
+        """With `is_deep` also the objects in folders below."""
         within = self._key(f"{folder}/" if folder else "")
         asked = {"list-type": "2", "prefix": within} | ({} if is_deep else {"delimiter": "/"})
         found, more = [], True
@@ -96,7 +96,7 @@ class S3Objects:
             parts.append(f"<Part><PartNumber>{len(parts) + 1}</PartNumber><ETag>{tag}</ETag></Part>")
         whole = f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>".encode()
         answered = self._send("POST", name, body=whole, query={"uploadId": upload}).body
-        # It may answer 200 first, and only then find out that it cannot.
+        # S3 may answer 200 and report an error in the body.
         if b"<Error>" in answered:
             raise OSError(f"{name}: {answered[:300].decode(errors='replace')}")
 

@@ -1,4 +1,4 @@
-"""AWS' signature, version 4, for S3: a request's parts in, its headers out. Pure but for the clock it is given."""
+"""AWS signature version 4 for S3: a request's parts and the time in, its headers out."""
 
 import hashlib
 import hmac
@@ -22,7 +22,7 @@ class S3Keys:
 
 
 def query_of(parameters: Mapping[str, str]) -> str:
-    """As it is signed and sent: sorted, every reserved sign escaped."""
+    """As it is signed and sent: sorted, with every reserved character escaped."""
     escaped = sorted(
         (quote(name, safe=UNRESERVED), quote(value, safe=UNRESERVED)) for name, value in parameters.items()
     )

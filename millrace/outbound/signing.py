@@ -21,7 +21,7 @@ def signature(secret: str, event_id: str, timestamp: int, body: bytes) -> str:
 
 
 def signed_headers(valid: Sequence[str], event_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """One signature per secret that is valid now: whoever knows any of them can check."""
+    """One signature per valid secret: a receiver that knows one of them can check."""
     return {
         "webhook-id": event_id,
         "webhook-timestamp": str(timestamp),

@@ -12,7 +12,7 @@ import orjson
 from millrace.outbound.http import Answer, Http, Request
 from millrace.outbound.pinning import Addresses
 
-# Where a name node answers HTTP, if nothing else is said.
+# The default HTTP ports of name nodes.
 NAME_NODE_PORTS = {"hdfs": 9870, "webhdfs": 9870, "swebhdfs": 9871}
 
 
@@ -25,7 +25,7 @@ def name_node(place: SplitResult) -> str:
 
 
 def identity(user: str | None, token: str | None) -> dict[str, str]:
-    """The parameters that say who asks: a delegation token, or a user where the cluster believes what it is told."""
+    """The parameters that say who asks: a delegation token, or a user name if the cluster does not authenticate."""
     if token is not None:
         return {"delegation": token}
     return {"user.name": user} if user else {}

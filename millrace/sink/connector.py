@@ -1,7 +1,7 @@
-"""The contract of every sink but Delta's own: rows as Arrow batches in the table's present shape, the last version winning.
+"""The contract of every connector. A connector gets rows as Arrow batches in the table's present shape.
 
-Not guaranteed to a sink: that rows come once, that versions rise, that a batch is cut the same way again. Guaranteed by it:
-after `write` returns, the rows are durable there and of each key the greatest version is read; a delete is one, too."""
+Rows may come more than once, in any order of versions, and a batch may be cut differently the next time. After `write`
+returns, the rows are durable in the target, and readers see the greatest version of each key. A delete is a version, too."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ Definitions = Callable[[str], Definition]
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The accepted rows of some chunks: declared columns of `Work.definition`, then `_version`, `_import`, `_row` and
-    `_deleted` (of a delete only the key and the platform's own columns are filled). Within it no key occurs twice.
-    `versions` are those of `chunks`. `staged` is a Parquet file of these very rows and none of them a delete, if there is one
-    that is of the definition's shape."""
+    `_deleted`. A delete has values only in the key and in the platform's own columns. No key occurs twice. `versions` are
+    those of `chunks`. `staged` is a Parquet file of exactly these rows, if one exists that has the definition's shape and
+    holds no delete."""
 
     chunks: tuple[str, ...]
     versions: tuple[int, ...]
@@ -33,10 +33,10 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is to be made durable in one target for one table, as one transaction where the sink has such a thing.
+    """What is to be made durable in one target for one table, as one transaction where the target has transactions.
 
-    `floor`: rows of versions up to it go, and stay away. `ended`: imports that have, each with its chunks that hold rows, for
-    sinks that tell their readers what is complete; some of these chunks may still be on their way."""
+    `floor`: rows of versions up to it are deleted, and are not taken later. `ended`: imports that have ended, each with its
+    chunks that hold rows, for sinks that announce complete imports. Some of these chunks may arrive later."""
 
     definition: Definition
     rows: Sequence[Rows]
@@ -45,28 +45,28 @@ class Work:
 
 
 class Connector(Protocol):
-    """Made for one target, in a process that may write for several; connections live as long as the sink. What can be set
-    and what the kind can do is declared by its `ConnectorSettings`."""
+    """Made for one target. Its connections live as long as it does. Its `ConnectorSettings` declare what can be set and what
+    it can do."""
 
     def __init__(self, settings: Any, context: SinkContext) -> None:
-        """`settings` are of the connector's own model; hosts are reached as `context.permitted` says."""
+        """`settings` are an instance of its own model. It connects only to addresses that `context.permitted` returns."""
 
-    # Optional: `plan(before, after) -> list[str]`, a static method. The statements that `prepare` would run; `before` is None
-    # where the table is new there.
+    # Optional: `plan(before, after) -> list[str]`, a static method: the statements that `prepare` would run. `before` is None
+    # if the target does not have the table yet.
 
     def check(self) -> None:
-        """Does what a write will do, without leaving a trace; raises what a write would meet."""
+        """Does what a write will do and leaves no trace. Raises what a write would raise."""
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
-        """Brings the target's table to the definition, from whatever it was prepared for before. Idempotent."""
+        """Brings the target's table to the definition, whatever definition it had before. Idempotent."""
 
     def write(self, work: Work) -> None:
         """Makes the rows durable. Raises whatever the target raised; `classify` says how far it reaches."""
 
     def classify(self, error: BaseException) -> Fault:
-        """Every error has a reach: a row, the table, or the target."""
+        """How far the error reaches: a row, the table, or the target."""
 
     def read_back(self, definition: Definition) -> pa.Table:
-        """What a reader sees there, for checks: declared columns and `_version`."""
+        """What a reader of the target sees, for checks: declared columns and `_version`."""
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
-"""The sink contract. A sink gets groups of judged chunks, some of them again, in any order, and makes their rows durable.
+"""The contract of the sinks inside the data plane: groups of judged chunks in, durable rows out.
 
-Not guaranteed to it: that a group comes once, that versions or revisions rise, that a batch is cut the same way after a
-restart. Guaranteed by it: after `write` returns, the rows of every group are durable and the greatest version of each key is
-read, unless it awaits publication."""
+A group may come more than once, in any order of versions and revisions, and a batch may be cut differently after a restart.
+After `write` returns, the rows of every group are durable, and readers see the greatest version of each key, except for rows
+that await publication."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from millrace.lake.sidecar import StagedFile
 from millrace.model.chunk import ROWS, TRUNCATE
 
-# Of a group that carries no rows and is of no record: the import has ended, and its chunks are those that hold rows, behind
-# one that stands for the end itself.
+# The kind of a group without rows: its import has ended. Its chunks are END_NUMBER, then those of the import that hold rows.
 END, END_NUMBER = "end", -1
 
 
@@ -21,7 +20,7 @@ class StagedGroup:
     """The chunks of one table that were judged together; `file` is None when none of their rows was accepted.
 
     Kinds other than `rows` have no file and one chunk, whose version is `version`: `prepare` brings the table to the
-    definition, `truncate` takes its rows up to that version, `publish` shows the rows of the chunk's import. With
+    definition, `truncate` deletes its rows up to that version, `publish` shows the rows of the chunk's import. With
     `publish` = `atomic` the file awaits that publication, and all chunks are of one import."""
 
     tenant: str
@@ -43,7 +42,7 @@ class StagedGroup:
 
     @property
     def is_ageing(self) -> bool:
-        """Rows may go because of their age: of no import, so nobody waits for it."""
+        """Asks to delete rows because of their age. It belongs to no import, so nobody waits for it."""
         return self.kind == TRUNCATE and not self.chunks
 
     @property
@@ -55,11 +54,11 @@ class Sink(Protocol):
     name: str
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
-        """Makes the groups, all of one table, durable; returns those that are its own. The others are other sinks'."""
+        """Makes the groups durable, which are all of one table. Returns those that this sink stores."""
 
 
 def by_table(groups: Iterable[StagedGroup]) -> list[list[StagedGroup]]:
-    """The groups of each table together, small tables first: what is quickly done should not wait for what is not."""
+    """The groups of each table together, small tables first: quick work does not wait for slow work."""
     found: dict[tuple[str, str], list[StagedGroup]] = {}
     for group in groups:
         found.setdefault((group.tenant, group.table), []).append(group)

@@ -1,6 +1,6 @@
-"""A tenant's own service account at Google: its key file in, credentials out that sign their tokens here.
+"""A tenant's own service account at Google: its key file in, credentials out that sign tokens in this process.
 
-Nothing in the key file makes us connect anywhere, and the platform's own account is never used."""
+Nothing in the key file makes us connect anywhere. The platform's own account is never used."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ def service_account(key: str, scopes: tuple[str, ...]) -> Any:
     try:
         account = Credentials.from_service_account_info(json.loads(key), scopes=scopes)  # type: ignore[no-untyped-call]
     except (ValueError, TypeError):
-        # Its own words could repeat the key.
+        # The error text of the library could repeat the key.
         raise Invalid(
             "The credentials are no service account's key file.", remedy="Give the JSON as Google hands it out."
         ) from None

@@ -1,4 +1,4 @@
-"""What a change of a table means for its foreign sinks, before anything is done: two definitions in, lines for people out."""
+"""What a change of a table would do in its connectors: two definitions in, lines for people out."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ MOST_SHOWN = 300
 
 
 def sink_plans(before: Definition | None, after: Definition) -> list[str]:
-    """Each line begins with the sink's name. A kind that tells no statements makes its change in its own way."""
+    """Each line begins with the sink's name. Some kinds cannot list statements; they are named without any."""
     foreign = [target for target in after.table.targets if target.kind != DELTA_KIND]
     gone = [f"{target.name}: drained, then left as it is" for target in _gone(before, after)]
     return [*(line for target in foreign for line in _of(target, before, after)), *gone]

@@ -1,5 +1,5 @@
-"""Secrets by reference: `env:NAME`, `file:NAME` or `k8s:NAME/KEY`. The reference is declared; what it stands for is read
-where it is used, and is never stored, logged or sent on."""
+"""Secrets by reference: `env:NAME`, `file:NAME` or `k8s:NAME/KEY`. A declaration holds the reference.
+The secret itself is read where it is used, and is never stored, logged or passed on."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from millrace.model.errors import Invalid, Missing
 
 # Where Kubernetes mounts the secrets that the platform's pods were given.
 MOUNTED = Path("/var/run/secrets/millrace")
-# Only variables and files meant for sinks can be named: a tenant's declaration must not reach the platform's own secrets.
+# A declaration can name only variables and files that are meant for sinks, never the platform's own secrets.
 ENV_PREFIX = "MILLRACE_SECRET_"
 FOLDER_VARIABLE = "MILLRACE_SECRET_FOLDER"
 

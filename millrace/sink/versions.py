@@ -1,7 +1,7 @@
-"""Which version of each key was written last: hashes of keys and versions in, what is known of others out.
+"""Which version of each key was written last, in memory: sorted runs, 25 bytes per key.
 
-Sorted runs in memory, 25 bytes a key. Beyond a limit the lowest versions are forgotten, all but those of deletes; `horizon`
-is the greatest version of what was forgotten: a key that is unknown here has no version above it."""
+Beyond a limit the lowest versions are forgotten, except those of deletes. `horizon` is the greatest forgotten version: a key
+that is unknown here has no version above it."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 UNKNOWN = -1
-# A run this small is looked through beside the large one; larger ones are merged.
+# A run up to this size stays beside the large one; a larger one is merged into it.
 SMALL_RUN = 50_000
 
 
@@ -80,12 +80,12 @@ class Versions:
             self._large, self._small = _newest(joined([self._large, self._small])), nothing()
 
     def raise_floor(self, floor: int) -> None:
-        """What lies at or below the floor is beaten by it, known or not."""
+        """Forgets versions at or below the floor: the floor decides about them."""
         self._large = self._large.taken(self._large.version > floor)
         self._small = self._small.taken(self._small.version > floor)
 
     def forget(self, most: int) -> Written | None:
-        """Down to the newest `most` keys and all deletes; what is left, or None if nothing had to go."""
+        """Keeps the newest `most` keys and all deletes. Returns what is left, or None if nothing was forgotten."""
         whole = _newest(joined([self._large, self._small]))
         if len(whole) <= most:
             return None
@@ -106,7 +106,7 @@ def _found(run: Written, first: U64, second: U64) -> I64:
         open_, places = open_[run.first[places] == first[open_]], places[run.first[places] == first[open_]]
         is_it = run.second[places] == second[open_]
         versions[open_[is_it]] = run.version[places[is_it]]
-        # The same first lane with another second one: the next entry may be it.
+        # The first lane matches and the second does not: look at the next entry.
         open_ = open_[~is_it]
         at[open_] += 1
         open_ = open_[at[open_] < len(run)]

@@ -1,7 +1,7 @@
-"""Rows to a URL: requests of JSON lines, signed as events are, each under an id that stays the same when it is sent again.
+"""Rows to a URL, as signed requests of JSON lines. A request that is sent again has the same id.
 
-The receiver keeps the rules of docs/sinks.md: of each key the greatest `_version`, nothing at or below the greatest
-`millrace-floor` it was told, no id twice. An answer of 2xx means that the rows are durable there."""
+The receiver follows the rules of docs/sinks.md: it keeps the greatest `_version` of each key, drops rows at or below the
+greatest `millrace-floor`, and ignores an id that it has seen. An answer of 2xx means that the rows are durable there."""
 
 import asyncio
 import hashlib
@@ -34,7 +34,7 @@ CONTENT_TYPE = "application/x-ndjson; charset=utf-8"
 REQUESTS_AT_ONCE = 4
 REQUEST_BYTES, REQUEST_ROWS = 1 << 20, 5000
 REQUEST_SECONDS = 60.0
-# Answers that ask for another try; every other 4xx will be the same next time.
+# These answers ask for another try. Any other 4xx would be the same next time.
 _LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 
 
@@ -43,12 +43,12 @@ class WebhookSettings(ConnectorSettings):
     connector: ClassVar[str] = "millrace.sink.webhook:WebhookSink"
     abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True)
 
-    url: Uri = Field(description="Where rows are sent to; redirects are not followed.")
+    url: Uri = Field(description="Rows are sent to this address. Redirects are not followed.")
     secret: SecretReference = Field(
         description="A reference to the secret that requests are signed with: env:…, file:… or k8s:…."
     )
     read_url: Uri | None = Field(
-        None, description="Where the receiver shows the rows it has, as JSON lines; for checks alone."
+        None, description="The receiver shows its rows here, as JSON lines. Used only for checks."
     )
 
 
@@ -71,7 +71,7 @@ class WebhookSink:
         asyncio.run(self._send_all(work))
 
     def _tell_floor(self, definition: Definition, floor: int) -> None:
-        """A request without rows; it may come again in another process, which changes nothing."""
+        """Sends a request without rows. Another process may send it again, which changes nothing."""
         name = f"{definition.tenant}/{definition.table.name}"
         if floor > self._floors.get(name, 0):
             asyncio.run(self._send(f"floor_{_digest(name, floor, b'')}", _described(definition, floor), b""))
@@ -124,8 +124,8 @@ class WebhookSink:
 
 
 def fault_of(answer: Answer) -> Fault:
-    """422: the receiver will never take one of the rows. Other 4xx, and redirects: it will not take the table like this.
-    Everything else: it has trouble of its own."""
+    """422: the receiver refuses a row for good. Other 4xx and redirects: it does not take the table. Everything else: the
+    receiver itself is in trouble."""
     if answer.status == HTTPStatus.UNPROCESSABLE_ENTITY:
         return Fault.ROW
     if answer.status in _LATER or not 300 <= answer.status < 500:
@@ -149,7 +149,7 @@ def _described(definition: Definition, floor: int) -> dict[str, str]:
 
 
 def _requests(work: Work, floor: int) -> Iterator[tuple[str, bytes]]:
-    """Ids and bodies. A request holds rows of one chunk only, and its id follows from which rows these are."""
+    """Ids and bodies. A request holds rows of one chunk, and its id is derived from these rows."""
     name = f"{work.definition.tenant}/{work.definition.table.name}"
     columns = [column.name for column in work.definition.columns] + ["_version", "_import", "_row", DELETED_COLUMN]
     for rows in work.rows:

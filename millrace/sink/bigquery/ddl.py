@@ -1,7 +1,7 @@
-"""A table's definition in BigQuery's words: names, types, and the statements that make, change and fill the table.
+"""A table's definition for BigQuery: names, types, and the statements that create, change and fill the table.
 
-Names of tenants and tables have passed the one name rule; those of columns are quoted, and replaced where BigQuery has no
-room for them. Values never become part of a statement but as literals made here."""
+Names of tenants and tables have passed the name rule. Names of columns are quoted, and replaced if BigQuery does not allow
+them. Values become part of a statement only as literals made here."""
 
 import hashlib
 import json
@@ -39,13 +39,13 @@ _CLUSTERABLE = ("BOOL", "INT64", "STRING", "DATE", "TIMESTAMP")
 
 
 def dataset_name(prefix: str, tenant: str) -> str:
-    """A dataset of the tenant's own. BigQuery has no dashes there: such a tenant is told apart by a digest."""
+    """The tenant's own dataset. BigQuery allows no dashes there, so such a tenant's name gets a digest."""
     name = checked_name("tenant", tenant)
     return f"{prefix}_{name}" if "-" not in name else f"{prefix}_{name.replace('-', '_')}_{_digest(name)}"
 
 
 def table_name(table: str) -> str:
-    """Where the rows are, deleted ones too. No declared name begins with an underscore."""
+    """The table with all rows, deleted ones included. No declared name begins with an underscore."""
     return f"_millrace_{checked_name('table', table)}"
 
 
@@ -71,13 +71,13 @@ def type_of(kind: pa.DataType) -> str:
 
 
 def staged_type(kind: pa.DataType) -> str:
-    """What a load job writes: what it has no type for comes as text and is read by the merge."""
+    """The type in the staging table. What a load job has no type for is loaded as text and converted by the MERGE."""
     wanted = type_of(kind).partition("(")[0]
     return "STRING" if wanted in ("JSON", "BIGNUMERIC") else wanted
 
 
 def key_of(definition: Definition) -> Sequence[str]:
-    """What a row is known by; without a primary key, by where it came from."""
+    """What identifies a row. Without a primary key, it is where the row came from."""
     return definition.table.primary_key or ("_import", "_version", "_row")
 
 
@@ -97,7 +97,7 @@ def create_view(view: str, place: str, definition: Definition) -> str:
 
 
 def alter(place: str, there: Iterable[str], changes: Iterable[Change]) -> Iterable[str]:
-    """The changes that the columns `there` have not seen yet: a try that was interrupted is taken up where it ended."""
+    """The changes that the columns `there` do not have yet: an interrupted attempt continues where it ended."""
     names = {name.lower() for name in there}
     for change in changes:
         match change:
@@ -113,7 +113,7 @@ def alter(place: str, there: Iterable[str], changes: Iterable[Change]) -> Iterab
 
 
 def _filled(place: str, column: Column) -> Iterable[str]:
-    """Rows that are there get the default; those that came meanwhile under the new definition have a value, or null."""
+    """Existing rows get the default. Rows that came in the meantime under the new definition have a value or null."""
     default = stored_default(column)
     if default is not None:
         text = (
@@ -134,7 +134,7 @@ def _literal(text: str, column: Column) -> str:
 
 
 def merge(place: str, staging: str, definition: Definition) -> str:
-    """The guard: a row takes the place of another only if its version is greater, deleted or not."""
+    """The guard: a row replaces another only if its version is greater, deleted or not."""
     kinds = {column.name: type_of(arrow_type(column)) for column in definition.columns} | dict(OWN)
     key = key_of(definition)
     values = {name: _value(f"new.{quoted(name)}", kind) for name, kind in kinds.items()}

@@ -1,7 +1,7 @@
 """BigQuery: a load job into a staging table and one guarded MERGE, so that the greatest version of each key stays.
 
-A dataset per tenant. Deleted keys stay as rows marked so in the table; readers have a view without them. What the table was
-prepared for and its floor are labels of the table."""
+Each tenant has a dataset. Deleted keys stay in the table as marked rows; readers have a view without them. The table's labels
+hold its definition and its floor."""
 
 from typing import ClassVar, Self
 
@@ -25,15 +25,15 @@ class BigQuerySettings(ConnectorSettings):
     )
     dataset: str = Field(
         "millrace",
-        description="How the tenant's dataset begins: its name is this, an underscore and the tenant's name.",
+        description="The prefix of datasets: a tenant's dataset is this, an underscore and the tenant's name.",
     )
-    location: str = Field("US", description="Where the dataset is made.")
+    location: str = Field("US", description="Where datasets are created.")
     credentials: SecretReference | None = Field(
         None,
-        description="A reference to a service account's key file (env:…, file:… or k8s:…). The account may make "
-        "datasets and tables, and run jobs. Needed but with an endpoint of your own.",
+        description="A reference to a service account's key file (env:…, file:… or k8s:…). The account must be able "
+        "to create datasets and tables and to run jobs. Required unless you set an endpoint.",
     )
-    endpoint: Uri | None = Field(None, description="An address that speaks BigQuery's protocol, if not Google's own.")
+    endpoint: Uri | None = Field(None, description="Another address that speaks BigQuery's protocol.")
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
@@ -43,7 +43,7 @@ class BigQuerySettings(ConnectorSettings):
                 remedy="Use letters, digits and '_'.",
                 code="bad_sink",
             )
-        # Only an address of the tenant's own may do without; else the library would look for the platform's account.
+        # Without credentials the library would use the platform's account, except at an address of the tenant's own.
         if self.credentials is None and self.endpoint is None:
             raise Invalid(
                 "A BigQuery sink needs credentials.",

@@ -1,4 +1,4 @@
-"""BigQuery as a connector: load jobs, guarded MERGE statements, labels that say how far a table was brought."""
+"""The BigQuery connector: load jobs, guarded MERGE statements, and labels that say which definition a table has."""
 
 import uuid
 from collections.abc import Mapping
@@ -90,7 +90,7 @@ class BigQuerySink:
         self._prepared[known] = definition.fingerprint
 
     def _prepared_for(self, there: bigquery.Table, definitions: Definitions) -> Definition | None:
-        """None for a table whose making was interrupted."""
+        """None if the creation of the table was interrupted."""
         if DEFINITION_LABEL in there.labels:
             return definitions(there.labels[DEFINITION_LABEL])
         if there.num_rows:
@@ -115,7 +115,7 @@ class BigQuerySink:
         self._client.delete_table(staging, not_found_ok=True, retry=AGAIN, timeout=REQUEST_SECONDS)
 
     def _raise_floor(self, place: str, floor: int) -> int:
-        """The table's floor from now on. The rows go before the label says so: what is interrupted is done again."""
+        """The table's floor from now on. Rows are deleted before the label changes, so an interrupted attempt is repeated."""
         there = self._found(place)
         if there is None:
             raise SinkFailed(f"The table {place} is gone.", Fault.TABLE, remedy="Declare a new generation.")
@@ -173,7 +173,7 @@ class BigQuerySink:
         self._ask(statement)
 
     def _ask(self, statement: str) -> list[Any]:
-        # An id by chance: what a statement does once more changes nothing, but one that did nothing must run again.
+        # A random id: a statement may run twice, but one that did not run must run again.
         job = self._client.query(
             statement, job_id_prefix="millrace-", retry=AGAIN, job_retry=None, timeout=REQUEST_SECONDS
         )
@@ -181,7 +181,7 @@ class BigQuerySink:
 
 
 def _credentials(settings: BigQuerySettings, context: SinkContext) -> Any:
-    """The tenant's own service account, never the platform's. Its tokens are signed here: nothing is asked for them."""
+    """The tenant's own service account, never the platform's. Tokens are signed in this process, without a request."""
     if settings.credentials is not None:
         return service_account(context.secret(settings.credentials), SCOPES)
     return AnonymousCredentials()  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""Rows into a staging table of BigQuery: a table of rows in, the name of a table that holds them out.
+"""Rows into a staging table of BigQuery: a table of rows in, the name of a staging table out.
 
-The staging table and the job that loads it are named by the bytes that are loaded. A load whose answer was lost is not made
-again; one whose table is gone since, or that failed, is."""
+The staging table and its load job are named by a digest of the loaded bytes. A load whose answer was lost is not repeated. A
+load that failed, or whose table is gone, is repeated."""
 
 import hashlib
 import io
@@ -26,12 +26,12 @@ from millrace.sink.encoders.json_cells import json_text
 REQUEST_SECONDS, JOB_SECONDS = 30.0, 600.0
 STAGING_KEPT = timedelta(days=1)
 LOOK_SECONDS = 0.5
-# The library would go on trying for ten minutes; a courier knows better when to come again.
+# The library would retry for ten minutes. The courier decides better when to try again.
 AGAIN = bigquery.DEFAULT_RETRY.with_timeout(10.0)
 
 
 def newest(table: pa.Table, definition: Definition, floor: int) -> pa.Table:
-    """Of each key the row of the greatest version: a MERGE takes one row for each."""
+    """The row with the greatest version of each key: a MERGE takes one row per key."""
     table = table.filter(pc.greater(table["_version"], floor))
     key = list(key_of(definition))
     numbered = pl.from_arrow(table.select(list(dict.fromkeys([*key, "_version"])))).with_row_index("_place")  # type: ignore[union-attr]
@@ -69,7 +69,7 @@ def _is_loaded(
     try:
         job = client.load_table_from_file(body, place, job_id=job_id, job_config=config, timeout=REQUEST_SECONDS)
     except Conflict:
-        # A try before this one made the job; its table may be gone since, or the job have failed.
+        # An earlier attempt created the job. The job may have failed, or its table may be gone.
         before = client.get_job(job_id, retry=AGAIN, timeout=REQUEST_SECONDS)
         found = find_table(client, place) if _has_succeeded(before) else None
         return found is not None and int(found.num_rows or 0) == rows

@@ -1,4 +1,4 @@
-"""A table's definition in Cassandra's words: keyspace, types, the statement that makes it, cells as its driver takes them."""
+"""A table's definition for Cassandra: keyspace, types, the CREATE statement, and cells as its driver takes them."""
 
 import hashlib
 import re
@@ -14,7 +14,7 @@ from millrace.sink.encoders.json_cells import json_text
 
 MOST_NAME = 48
 META = "millrace_tables"
-# Wide enough that a column can be widened as Avro allows without changing its type, which Cassandra cannot do.
+# Wide enough for every widening that Avro allows: Cassandra cannot change the type of a column.
 _TYPES = {
     pa.bool_(): "boolean",
     pa.int32(): "bigint",
@@ -29,7 +29,7 @@ OWN = ("_version", "_import", "_row")
 
 
 def keyspace(tenant: str, key_space: str | None) -> str:
-    """Of the tenant alone: two tenants that name the same key space get different ones."""
+    """The tenant's own keyspace: two tenants that choose the same name get different keyspaces."""
     named = f"{tenant}/{key_space or 'default'}"
     readable = re.sub(r"[^a-z0-9_]", "_", named.lower().replace("/", "_"))
     return f"{readable[: MOST_NAME - 11]}_{hashlib.blake2b(named.encode(), digest_size=5).hexdigest()}"
@@ -55,13 +55,13 @@ def type_of(column: Column) -> str:
     if arrow_type(column) in _TYPES:
         return _TYPES[arrow_type(column)]
     if pa.types.is_timestamp(arrow_type(column)):
-        # Cassandra's timestamp has milliseconds; finer ones stay whole as microseconds since 1970.
+        # Cassandra's timestamp has milliseconds. Finer ones are stored as microseconds since 1970.
         return "timestamp" if column.logical == "timestamp-millis" else "bigint"
     return "decimal" if pa.types.is_decimal(arrow_type(column)) else "text"
 
 
 def key_of(definition: Definition) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Partition and clustering columns; rows without a key are told apart by their place in their import."""
+    """Partition and clustering columns. Rows without a key are identified by their place in their import."""
     table = definition.table
     if not table.primary_key:
         return ("_import", "_version"), ("_row",)
@@ -79,7 +79,7 @@ def create(definition: Definition) -> str:
 
 
 def alterations(definition: Definition, changes: Iterable[Change]) -> list[str]:
-    """What becomes of the table, without the rows that are filled in on the way."""
+    """The statements that change the table, without those that fill new columns."""
     table, columns = f"ALTER TABLE {place(definition)}", {column.name: column for column in definition.columns}
     made = []
     for change in changes:

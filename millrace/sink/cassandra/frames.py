@@ -27,7 +27,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """A column as bytes on the wire: cells of one `width`, or one after the other in `data` by `lengths`. Null is -1."""
+    """A column as bytes on the wire: cells of one `width`, or cells in `data` with `lengths`, -1 for null."""
 
     lengths: Numbers
     data: Bytes
@@ -35,7 +35,7 @@ class Cells:
 
 
 def cells_of(column: pa.Array) -> Cells:
-    """Numbers are wide, as the table's columns are; text and bytes as they are; decimals as a scale and a whole number."""
+    """Numbers have the width of the table's columns, text and bytes stay as they are, decimals are a scale and an integer."""
     kind = column.type
     if pa.types.is_decimal(kind):
         column, kind = _decimals(column), pa.binary()
@@ -71,7 +71,7 @@ def _variable(column: pa.Array) -> Cells:
     data = np.frombuffer(buffer, dtype=np.uint8) if buffer is not None and buffer.size else np.empty(0, np.uint8)
     lengths = np.diff(offsets)
     if column.null_count:
-        # What lies behind a null is nobody's.
+        # The bytes behind a null have no meaning.
         filled = column.fill_null(b"")
         return Cells(np.where(column.is_null().to_numpy(zero_copy_only=False), -1, lengths), _variable(filled).data)
     return Cells(lengths, data[offsets[0] : offsets[-1]])
@@ -89,7 +89,7 @@ def _whole(cell: Any, scale: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows one after the other, each as a query of a batch; `starts` has one entry more than there are rows."""
+    """Rows one after the other, each as a query of a batch. `starts` has one entry more than there are rows."""
 
     data: Bytes
     starts: Numbers

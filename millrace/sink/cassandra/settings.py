@@ -1,6 +1,6 @@
-"""Cassandra: every mutation carries its version as its timestamp, and every column, so that the last one wins whole.
+"""Cassandra: every mutation carries all columns and its version as the timestamp, so the last version wins as a whole row.
 
-Rows of one partition travel in one unlogged batch; a window of batches is under way at a time."""
+Rows of one partition travel in one unlogged batch. A window of batches is in flight at a time."""
 
 from typing import Any, ClassVar, Literal
 
@@ -14,19 +14,19 @@ class CassandraSettings(ConnectorSettings):
     kind: ClassVar[str] = "cassandra"
     connector: ClassVar[str] = "millrace.sink.cassandra.sink:CassandraSink"
     extra: ClassVar[str | None] = "cassandra"
-    # Rows that are too old go by themselves: each carries its time to live.
+    # Rows that are too old expire: each carries its time to live.
     abilities: ClassVar[Abilities] = Abilities(nested_types=True, exactly_once_append=True, keeps_table=True)
 
     hosts: list[Host] = Field(min_length=1, description="Some of the cluster's nodes.")
-    port: int = Field(9042, description="Of the native protocol.")
-    user: str | None = Field(None, description="Who writes; needs CREATE, ALTER, SELECT and MODIFY.")
+    port: int = Field(9042, description="The port of the native protocol.")
+    user: str | None = Field(None, description="The user that writes. It needs CREATE, ALTER, SELECT and MODIFY.")
     password: SecretReference | None = Field(None, description=PASSWORD)
-    local_dc: str = Field("", description="The data centre to write to; else the first node's.")
+    local_dc: str = Field("", description="The data centre to write to. Without it, that of the first node.")
     consistency: Literal["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"] = Field(
         "LOCAL_QUORUM", description="How many replicas must have a write before it counts as durable."
     )
     replication: dict[str, Any] = Field(
         {"class": "SimpleStrategy", "replication_factor": 1},
-        description="Of the keyspaces that are made, as Cassandra writes it.",
+        description="The replication of keyspaces that are created, as Cassandra writes it.",
     )
-    sink_retention_days: int | None = Field(None, description="Rows live so long, counted from their version.")
+    sink_retention_days: int | None = Field(None, description="Rows expire so many days after their version.")

@@ -1,4 +1,4 @@
-"""Cassandra as a connector: tables that are reshaped in place, and a window of batches under way."""
+"""The Cassandra connector: changes tables in place and writes batches through a window."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ class CassandraSink:
         profile = ExecutionProfile(
             consistency_level=getattr(ConsistencyLevel, settings.consistency),
             request_timeout=REQUEST_SECONDS,
-            # Nodes that the cluster names itself are judged as those that the tenant named.
+            # Nodes that the cluster reports are judged like those that the tenant named.
             load_balancing_policy=HostFilterPolicy(
                 TokenAwarePolicy(DCAwareRoundRobinPolicy(settings.local_dc)),
                 lambda host: permitted.is_allowed(str(host.address)),
@@ -135,7 +135,7 @@ class CassandraSink:
     def _fill(
         self, definition: Definition, name: str, value: Callable[[dict[str, Any]], Any], also: str | None = None
     ) -> None:
-        """Gives the rows that are there a cell of the new column, under their own versions."""
+        """Gives existing rows a cell of the new column, under their own versions."""
         partition, clustering = key_of(definition)
         keys = [*partition, *clustering]
         wanted = list(dict.fromkeys([*keys, "_version", *([also] if also else [])]))
@@ -150,7 +150,7 @@ class CassandraSink:
         window.finish()
 
     def _raise_floor(self, definition: Definition, floor: int) -> int:
-        """The table's floor from now on; rows at or below a raised one go, partition by partition."""
+        """The table's floor from now on. If it is raised, rows at or below it are deleted, partition by partition."""
         space = quoted(keyspace(definition.tenant, definition.table.key_space))
         found = self._ask(f"SELECT floor FROM {space}.{META} WHERE name = %s", [definition.table.name])
         known = int(found[0].floor or 0) if found else 0
@@ -215,7 +215,7 @@ class CassandraSink:
         try:
             return self._connected().prepare(text)
         except InvalidRequest as error:
-            # No row was looked at yet: it is the table that is not as it should be.
+            # No row was sent yet, so the table is the problem.
             raise SinkFailed(f"{error}", Fault.TABLE) from error
 
     def classify(self, error: BaseException) -> Fault:

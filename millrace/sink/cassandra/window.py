@@ -1,4 +1,4 @@
-"""Batches to Cassandra without waiting for each answer, but never more than a window's worth ahead."""
+"""Sends batches to Cassandra without waiting for each answer, at most a window of them at a time."""
 
 from collections.abc import Sequence
 from threading import Semaphore
@@ -15,7 +15,7 @@ REQUEST_SECONDS = 30
 
 
 class Window:
-    """The first failure stops it. Each batch goes to a replica of its partition."""
+    """The first failure stops the window. Each batch goes to a replica of its partition."""
 
     def __init__(self, session: Session, keyspace: str) -> None:
         self._session = session
@@ -24,7 +24,7 @@ class Window:
         self._failed: Exception | None = None
 
     def send(self, query_id: bytes, cells: Sequence[Cells], partitions: Numbers, key: Sequence[int]) -> None:
-        """Rows in the order of their partitions; `key` are the places of the partition's columns among the cells."""
+        """Rows in the order of their partitions. `key` are the positions of the partition columns among the cells."""
         rows = lay_out(query_id, cells)
         parts = [_Part(cells[place]) for place in key]
         for cut in cuts(partitions, rows.starts):
@@ -52,7 +52,7 @@ class Window:
 
     def _send(self, rows: int, body: bytes, routing: bytes) -> None:
         self._wait_for_room()
-        # What the driver makes of a statement, but for its message: that one is laid out already.
+        # What the driver makes of a statement, except that its message is already encoded.
         statement = BatchStatement(BatchType.UNLOGGED)
         statement.routing_key, statement.keyspace = routing, self._keyspace
         future = self._session._create_response_future(statement, None, False, None, REQUEST_SECONDS)

@@ -1,5 +1,5 @@
-"""Rejected rows once more, as Delta tables in the operator's bucket or HDFS: for readers of their own, and should this disk
-be lost. What is sealed stays where its keys are."""
+"""Copies of rejected rows, as Delta tables in the operator's bucket or HDFS: for other readers, and in case this disk is
+lost. Sealed rows are not copied."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ OPEN_TABLES = 256
 
 
 def copies_of_errors(context: SinkContext, tenant: str, table: str) -> RemoteStore | None:
-    """None if the operator keeps no copies, or there is none of this table."""
+    """None if the operator keeps no copies, or this table has none."""
     if context.lake.errors_location is None:
         return None
     store = remote_store(context, ERRORS_PLACE, tenant, table)
@@ -33,7 +33,7 @@ def delete_copies(context: SinkContext, tenant: str, table: str) -> None:
     store = copies_of_errors(context, tenant, table)
     if store is None:
         return
-    # The log last: whoever breaks off finds the table again.
+    # The log goes last: after an interruption the table is found again.
     for folder in ("", TEMPORARY_FOLDER, LOG_FOLDER):
         for entry in store.list(folder):
             store.delete(entry.name)
@@ -47,7 +47,7 @@ class ErrorCopies:
         self._tables: OrderedDict[tuple[str, str], LakeTable] = OrderedDict()
 
     def write(self, here: SealedStore, tenant: str, table: str, files: Sequence[StagedFile]) -> None:
-        """Adds what is not there yet. Done again it changes nothing."""
+        """Adds what is missing. Idempotent."""
         copied = self._table(tenant, table)
         store = copied.store
         assert isinstance(store, RemoteStore)
@@ -72,6 +72,6 @@ def _is_taken(here: SealedStore, store: RemoteStore, name: str) -> bool:
             return False
         store.adopt(name, Path(here.path(name)))
     except FileNotFoundError:
-        # Merged into another long ago, here and there.
+        # Both here and in the copy, it was merged into another file.
         return False
     return True

@@ -1,7 +1,7 @@
 """Where a Delta table lives: a target's settings in, the table's objects or its store out.
 
-`location: platform` stands for the place that the operator set (MILLRACE_LAKE__…). A place that a tenant names is reached
-with the tenant's own keys, and its hosts are judged as a webhook's are; names below it follow the one rule: TENANT/TABLE."""
+`location: platform` is the place that the operator set (MILLRACE_LAKE__…). A place that a tenant names is reached with the
+tenant's own keys, and its hosts are judged like those of webhooks. Below the place, a table is at TENANT/TABLE."""
 
 import hashlib
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ _SHARED = ("endpoint", "region", "access_key", "secret_key", "session_token", "u
 
 
 def table_url(context: SinkContext, place: DeltaRemoteSettings, tenant: str, table: str) -> str:
-    """As readers name it."""
+    """The address that readers use."""
     location = _resolved(context, place)[0].location.rstrip("/")
     return f"{location}/{checked_name('tenant', tenant)}/{checked_name('table', table)}"
 
@@ -46,7 +46,7 @@ def table_objects(context: SinkContext, place: DeltaRemoteSettings, tenant: str,
     token = context.secret(given.session_token) if given.session_token else None
     keys = S3Keys(context.secret(given.access_key or ""), context.secret(given.secret_key or ""), token)
     if place.location in _OPERATORS:
-        # Loaded only where the operator has a bucket: every worker pays for it.
+        # Loaded only if the operator has a bucket: every worker pays for it.
         from millrace.outbound.operator_objects import OperatorObjects, s3_store  # noqa: PLC0415
 
         return OperatorObjects(url, s3_store(parts.netloc, keys, given.endpoint, given.region), parts.path)
@@ -54,7 +54,7 @@ def table_objects(context: SinkContext, place: DeltaRemoteSettings, tenant: str,
 
 
 def copies_of(context: SinkContext, place: DeltaRemoteSettings, tenant: str, table: str) -> Path:
-    """The folder through which the table is read; another place is another folder."""
+    """The folder that caches the table. Each place has its own folder."""
     named = f"{table_url(context, place, tenant, table)}\n{_resolved(context, place)[0].endpoint}"
     return context.places.copies(tenant, table, hashlib.blake2b(named.encode(), digest_size=8).hexdigest())
 
@@ -65,13 +65,13 @@ def remote_store(context: SinkContext, place: DeltaRemoteSettings, tenant: str, 
 
 
 def table_store(context: SinkContext, definition: Definition) -> Store:
-    """Where the table's rows are read: on this machine if they are, else in the first place that it names."""
+    """Where the table's rows are read: on this machine if it has a local sink, else in its first remote place."""
     place, named = _remote_place(definition), (definition.tenant, definition.table.name)
     return context.places.table_store(*named) if place is None else remote_store(context, place, *named)
 
 
 def location_of(context: SinkContext, definition: Definition) -> str:
-    """The same for people, and for readers of their own."""
+    """The same place, for people and other readers."""
     place, named = _remote_place(definition), (definition.tenant, definition.table.name)
     if place is None:
         return str(context.places.table(*named))
@@ -89,8 +89,8 @@ def _remote_place(definition: Definition) -> DeltaRemoteSettings | None:
 
 
 def placed(context: SinkContext, table: TableDeclaration, before: Sequence[SinkTarget]) -> TableDeclaration:
-    """The declaration with every `delta` where it belongs: where it is already, else where the operator wants new tables.
-    Refuses to move a table: what it holds would stay behind."""
+    """The declaration with a place for every `delta` sink: where it is already, else where the operator wants new tables.
+    Refuses to move a table, because its rows would stay behind."""
     known = {target.name: target for target in before}
     is_remote = context.lake.location is not None
     targets = tuple(_placed(table, target, known.get(target.name), is_remote) for target in table.targets)
@@ -119,7 +119,7 @@ def _where(target: SinkTarget) -> str:
 
 
 def _resolved(context: SinkContext, place: DeltaRemoteSettings) -> tuple[DeltaRemoteSettings, Addresses]:
-    """The settings themselves, and how hosts are looked up: the operator's own need no judging."""
+    """The effective settings, and how hosts are looked up. The operator's own hosts are not judged."""
     if place.location not in _OPERATORS:
         return place, context.permitted
     named = _OPERATORS[place.location]

@@ -1,4 +1,4 @@
-"""Delta tables in a bucket or in HDFS as a connector: one commit per delivery."""
+"""The connector for Delta tables in a bucket or in HDFS: one commit per delivery."""
 
 import uuid
 from collections import OrderedDict
@@ -68,7 +68,7 @@ class DeltaRemoteSink:
         with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
             staged = list(pool.map(lambda rows: _stage(table, work.definition, rows), work.rows))
         files = tuple(DefinedFile(file, work.definition) for file in staged if file is not None)
-        # The floor of a definition comes with every delivery; what is at or below the table's own has gone already.
+        # Every delivery carries the definition's floor. Rows at or below the table's own floor are already deleted.
         is_raised = work.floor > 0 and work.floor > TableState.of(table.snapshot().metadata).floor
         table.write(WriteBatch(files, work.floor if is_raised else NO_FLOOR, work.definition))
 
@@ -140,7 +140,7 @@ def _store(table: LakeTable) -> RemoteStore:
 
 
 def _by_chunk(content: pa.Table, rows: Rows) -> tuple[pa.Table, list[StagedChunk]]:
-    """Rows without a key are told apart by their chunks; each chunk has a version of its own."""
+    """Rows without a key are identified by their chunks. Each chunk has its own version."""
     versions = content[VERSION_COLUMN].to_numpy()
     if (versions[1:] < versions[:-1]).any():
         content = content.take(pa.array(np.argsort(versions, kind="stable")))

@@ -1,5 +1,5 @@
-"""Delta tables in a bucket or in HDFS: the rows that couriers bring become data files there, one commit per delivery, the
-last version winning. The same tables as on this machine's disk, for readers that know nothing of ours."""
+"""Delta tables in a bucket or in HDFS. Each delivery is one commit, and the last version wins. The tables are the same as on
+the platform's own disk; any reader of Delta can read them."""
 
 from dataclasses import replace
 from typing import ClassVar, Self
@@ -31,10 +31,10 @@ class DeltaRemoteSettings(ConnectorSettings):
     )
     endpoint: Uri | None = Field(
         None,
-        description="S3: an address that speaks its protocol and honours If-None-Match, if not Amazon's own. "
-        "HDFS: where the name node answers HTTP, if not http://HOST:9870.",
+        description="S3: another address that speaks its protocol and honours If-None-Match. "
+        "HDFS: where the name node answers HTTP, if not at http://HOST:9870.",
     )
-    region: str = Field("us-east-1", description="S3: of the bucket.")
+    region: str = Field("us-east-1", description="S3: the region of the bucket.")
     access_key: SecretReference | None = Field(
         None, description="S3: a reference to the key's name: env:…, file:… or k8s:…."
     )
@@ -42,7 +42,7 @@ class DeltaRemoteSettings(ConnectorSettings):
     session_token: SecretReference | None = Field(
         None, description="S3: a reference to the token that goes with temporary keys."
     )
-    user: str | None = Field(None, description="HDFS: who writes, where the cluster believes what it is told.")
+    user: str | None = Field(None, description="HDFS: the user that writes, if the cluster does not authenticate.")
     token: SecretReference | None = Field(None, description="HDFS: a reference to a delegation token.")
 
     @model_validator(mode="after")
@@ -66,7 +66,7 @@ class DeltaRemoteSettings(ConnectorSettings):
         return self
 
     def abilities_for(self, table: TableDeclaration, name: str, context: SinkContext) -> Abilities:
-        # HDFS answers when its data nodes have the bytes in memory.
+        # HDFS answers as soon as its data nodes have the bytes in memory.
         return replace(self.abilities, survives="power" if self.location.startswith("s3:") else "process")
 
 
@@ -75,5 +75,5 @@ def _is_plain(parts: SplitResult) -> bool:
     return bool(parts.netloc) and not is_ambiguous
 
 
-# Where the operator keeps rejected rows. No tenant can declare it: it is no valid location.
+# Where the operator keeps rejected rows. No tenant can declare it, because validation refuses the location.
 ERRORS_PLACE = DeltaRemoteSettings.model_construct({"location"}, location="platform-errors")

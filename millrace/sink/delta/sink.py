@@ -1,4 +1,4 @@
-"""The Delta sink: staged files become part of their tables, one commit per batch and table, the last version winning."""
+"""The Delta sink: staged files become part of their tables, one commit per batch and table. The last version wins."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -79,8 +79,8 @@ class DeltaSink:
         return visible
 
     def _is_open(self, delivery: DefinedFile, newest: Definition, table: LakeTable) -> bool:
-        """Whether its rows can be read, now that they are unsealed. The platform destroys a key only when all imports are
-        over; if somebody else did, nobody is told that the rows are durable."""
+        """Unseals the rows. False if their key is gone: the platform destroys a key only after all imports are over, but the
+        owner of the KMS may do so earlier. Then nobody is told that the rows are durable."""
         if delivery.file.sealed_by is None:
             return True
         staged = self._places.staging_store(self._keyring, newest.tenant, newest.table.name)
@@ -116,7 +116,7 @@ class ErrorStore:
 
 
 class OpenTables:
-    """Handles on the tables written last; a handle holds its table's log position, so a commit costs what it adds."""
+    """Handles on the tables written last. A handle knows its table's log position, so a commit costs only what it adds."""
 
     def __init__(self, upkeep: Upkeep) -> None:
         self._upkeep = upkeep
@@ -127,7 +127,7 @@ class OpenTables:
     ) -> LakeTable:
         table = self._open.pop(root, None)
         if table is None or not (root / LOG_FOLDER).is_dir():
-            # Also one that was erased meanwhile: what its handle remembers is of the table that is gone.
+            # Also if the table was erased in the meantime: its handle remembers the old table.
             table = LakeTable(store or Store(root), spec, definitions=definitions)
         self._open[root] = table
         if len(self._open) > OPEN_TABLES:
@@ -142,7 +142,7 @@ class OpenTables:
 
 
 def _without(groups: Sequence[StagedGroup], sealed: Sequence[DefinedFile]) -> Sequence[StagedGroup]:
-    """The groups of other imports than those whose rows nobody can read."""
+    """The groups without those of imports whose rows cannot be read."""
     lost = {chunk.chunk_id.partition("/")[0] for delivery in sealed for chunk in delivery.file.chunks}
     return [group for group in groups if lost.isdisjoint(import_id for import_id, _ in group.chunks)]
 

@@ -1,5 +1,4 @@
-"""Which tables have had so many commits that merging their small files and key files pays, and the merging itself.
-Roots and specs of written tables in, the ones that are due out."""
+"""Upkeep of tables: which have had so many commits that merging small files and key files pays, and the merging itself."""
 
 import threading
 import time
@@ -24,18 +23,18 @@ from millrace.sink.delta.settings import DeltaRemoteSettings
 
 COMMITS = 20
 ROWS = 2_000_000
-# Merging while a large file loads takes a quarter of the cores from it: wait for a pause, but not for ever.
+# Merging takes a quarter of the cores from a large load. So it waits for a pause, but not for ever.
 LARGE_COMMIT_ROWS = 50_000
 PAUSE_SECONDS = 10.0
 LONGEST_WAIT_SECONDS = 600.0
 # A reader may still hold a version this old.
 REMOVED_FILES_KEPT = timedelta(days=1)
-# A staged file this old belongs to no batch that could still be tried again.
+# No batch that could be retried needs a staged file this old.
 STAGED_FILES_KEPT = timedelta(days=7)
-# A replay keeps the versions of days ago: what would beat it must not be forgotten, nor the floor be above it.
+# A replay has versions that are days old. Newer versions must be remembered, and the floor must stay below it.
 REPLAYED_WITHIN = timedelta(microseconds=REPLAYABLE_US) + timedelta(days=1)
 VACUUM_SECONDS = 600.0
-# A copy of a file that lives elsewhere.
+# A cached file of a remote table.
 COPIES_KEPT = timedelta(days=7)
 
 
@@ -61,7 +60,7 @@ class _Wear:
 
 
 class Upkeep:
-    """Told of every commit by the sinks; asked by the data plane, from another thread, what is due."""
+    """Sinks report every commit here. The data plane asks, from another thread, which tables are due."""
 
     def __init__(self) -> None:
         self._worn: dict[Path, _Wear] = {}
@@ -91,8 +90,8 @@ class Upkeep:
 
 
 def tidy(due: Due, context: SinkContext, keyring: Keyring, settled: int) -> None:
-    """Merges the table's small files and key files, forgets what late writes can no longer need, and deletes what no reader
-    and no retry can want. Writers go on. `settled` is the safe version."""
+    """Merges the table's small files and key files, forgets what no late write can need, and deletes files that no reader
+    and no retry can need. Writers are not blocked. `settled` is the safe version."""
     if due.place is not None:
         _tidy_remote(due, due.place, context, settled)
         return
@@ -109,7 +108,7 @@ def _store(root: Path, places: Places, keyring: Keyring) -> Store:
 
 
 def drop_delivered(places: Places, settled: int) -> None:
-    """Sealed rows of all tables that every sink has by now: they are old, and so are all imports that are under way."""
+    """Deletes sealed rows that every sink has by now: they are older than every open import."""
     before = time.time() - STAGED_FILES_KEPT.total_seconds()
     for named in places.staged_tables():
         unpublished, staged = unpublished_names(places.table_store(*named)), places.staged(*named)
@@ -120,7 +119,7 @@ def drop_delivered(places: Places, settled: int) -> None:
 
 
 def _tidy_remote(due: Due, place: DeltaRemoteSettings, context: SinkContext, settled: int) -> None:
-    """Of such a table, copies are here, in a folder TENANT/TABLE.PLACE, and what was staged for it."""
+    """This machine has cached files of the table, in a folder TENANT/TABLE.PLACE, and files staged for it."""
     tenant, table = due.root.parent.name, due.root.name.rpartition(".")[0]
     store = remote_store(context, place, tenant, table)
     LakeTable(store, due.spec).maintain(settled)
@@ -131,7 +130,7 @@ def _tidy_remote(due: Due, place: DeltaRemoteSettings, context: SinkContext, set
 
 
 def settled_version(safe_version: SafeVersion) -> int:
-    """What the accountant says, and at most the time before which rejected rows are not replayed: versions are
+    """The accountant's safe version, but not above the age up to which rejected rows are replayed. Versions are
     microseconds."""
     replayed_since = (time.time_ns() // 1000) - REPLAYED_WITHIN // timedelta(microseconds=1)
     known = safe_version.read()
@@ -139,7 +138,7 @@ def settled_version(safe_version: SafeVersion) -> int:
 
 
 def _is_vacuum_due(root: Path) -> bool:
-    """Listing a busy table's folder costs more than a few minutes' files are worth."""
+    """Listing a busy table's folder costs more than the files of a few minutes are worth."""
     try:
         return (root / RECORD).stat().st_mtime <= time.time() - VACUUM_SECONDS
     except FileNotFoundError:

@@ -10,7 +10,7 @@ _OPTIONS = pcsv.WriteOptions(include_header=False, quoting_style="needed")
 
 
 def to_csv(batch: pa.RecordBatch) -> memoryview:
-    """Bytes as \\x and hexadecimal digits, nested values as JSON."""
+    """Bytes become \\x and hexadecimal digits, nested values become JSON."""
     columns = [_plain(column) for column in batch.columns]
     sink = pa.BufferOutputStream()
     pcsv.write_csv(pa.RecordBatch.from_arrays(columns, names=batch.schema.names), sink, _OPTIONS)

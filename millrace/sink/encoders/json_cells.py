@@ -1,7 +1,7 @@
 """Arrow columns as JSON: one text per cell, one object per row.
 
-Bytes are hexadecimal digits, decimals text, moments ISO 8601 in UTC, maps objects; a number that is not finite is the text
-NaN, Infinity or -Infinity. Only nested cells, and numbers that are not finite, become Python values."""
+Bytes become hexadecimal digits, decimals become text, timestamps ISO 8601 in UTC, maps objects. A number that is not finite
+becomes the text NaN, Infinity or -Infinity. Only nested cells and such numbers become Python values."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def json_text(column: pa.Array) -> pa.Array:
 
 
 def json_rows(batch: pa.RecordBatch) -> list[bytes]:
-    """Each row as one JSON object, its columns in the batch's order as far as they are flat, the others behind them."""
+    """Each row as one JSON object: first its flat columns in the batch's order, then the nested ones."""
     flat, deep = {}, {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_nested(column.type) or _has_odd_numbers(column):

@@ -1,4 +1,4 @@
-"""Rows in the order of their key, as far as memory goes: a server that keeps an index writes neighbours at once."""
+"""Rows sorted by key, as far as memory allows: a server with an index writes neighbours together."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,6 +1,6 @@
-"""Arrow tables as Avro container files, a column at a time: a table in, the same bytes out whenever it is the same table.
+"""Arrow tables as Avro container files, encoded column by column. The same table always gives the same bytes.
 
-Every value becomes a stretch of bytes; a record is its fields' stretches put one behind the other, for all rows at once."""
+Every value becomes a stretch of bytes. A record is the concatenation of its fields' stretches, for all rows at once."""
 
 import json
 import re
@@ -32,7 +32,7 @@ class Stretches:
 
 
 def container(table: pa.Table, name: str, sync: bytes) -> Iterator[bytes]:
-    """The file's bytes, block by block. `sync` is 16 bytes that follow from what the file holds."""
+    """The file's bytes, block by block. `sync` are 16 bytes derived from the content."""
     schema = json.dumps(avro_schema(table.schema, name), separators=(",", ":")).encode()
     entries = [(b"avro.codec", b"deflate"), (b"avro.schema", schema)]
     header = b"".join(_text(key) + _text(value) for key, value in entries)
@@ -49,7 +49,7 @@ def avro_schema(schema: pa.Schema, name: str) -> dict[str, Any]:
 
 
 def avro_names(names: Sequence[str]) -> list[str]:
-    """As Avro allows them; names that would be the same are told apart by a number."""
+    """Names that Avro allows. Names that would become equal get a number."""
     found: list[str] = []
     for name in names:
         plain = name if _NAME.fullmatch(name) else "_" + re.sub(r"[^A-Za-z0-9_]", "_", name, flags=re.ASCII)
@@ -112,7 +112,7 @@ def _nullable(column: pa.Array) -> Stretches:
 
 
 def _values(column: pa.Array) -> Stretches:
-    """Of a column without nulls."""
+    """The values of a column without nulls."""
     kind = column.type
     if pa.types.is_nested(kind):
         return _nested(column)
@@ -141,12 +141,14 @@ def _entries(column: pa.Array, first: int, count: int) -> Stretches:
 
 
 def _blocks(column: pa.Array, items: Any) -> Stretches:
-    """How many items, the items, and the zero that ends them; an empty one is the zero alone."""
+    """The number of items, the items, and a closing zero. An empty list is only the zero."""
     at = np.asarray(column.offsets).astype(np.int64)
     inner = items(int(at[0]), int(at[-1] - at[0]))
     counts = np.diff(at)
     sizes = _longs(counts)
-    sizes = Stretches(sizes.data[np.repeat(counts > 0, sizes.lengths)], _offsets(np.where(counts > 0, sizes.lengths, 0)))
+    sizes = Stretches(
+        sizes.data[np.repeat(counts > 0, sizes.lengths)], _offsets(np.where(counts > 0, sizes.lengths, 0))
+    )
     ends = _equally_long(np.zeros(len(counts), np.uint8), 1)
     return _joined([sizes, Stretches(inner.data, inner.offsets[at - at[0]]), ends], len(counts))
 
@@ -159,7 +161,7 @@ def _texts(column: pa.Array) -> Stretches:
 
 
 def _decimals(column: pa.Array) -> Stretches:
-    """Sixteen bytes each, the greatest first: Avro allows more of them than a number needs."""
+    """Sixteen bytes each, big-endian: Avro allows more bytes than a number needs."""
     wide = column.cast(pa.decimal128(38, column.type.scale))
     cells = np.frombuffer(wide.buffers()[1] or b"", np.uint8).reshape(-1, 16)[wide.offset : wide.offset + len(wide)]
     return _equally_long(np.ascontiguousarray(cells[:, ::-1]).reshape(-1), 16)
@@ -186,7 +188,7 @@ def _longs(values: npt.NDArray[Any]) -> Stretches:
 
 
 def _joined(parts: Sequence[Stretches], rows: int) -> Stretches:
-    """Row by row, one part's stretch behind the other's."""
+    """Concatenates the parts' stretches row by row."""
     offsets = _offsets(sum((part.lengths for part in parts), np.zeros(rows, np.int64)))
     data = np.empty(int(offsets[-1]), np.uint8)
     start = offsets[:-1].copy()
@@ -207,7 +209,7 @@ def _offsets(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def _deflated(data: npt.NDArray[np.uint8]) -> bytes:
-    """As Avro has it: without the frame that zlib puts around."""
+    """Raw deflate, as Avro wants it: without the frame of zlib."""
     packer = zlib.compressobj(1, wbits=-15)
     return packer.compress(data.tobytes()) + packer.flush()
 

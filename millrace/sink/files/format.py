@@ -1,7 +1,7 @@
-"""Rows as files of one of four formats: a table and a format in, a file out whose bytes follow from the rows alone; and back.
+"""Rows as files of one of four formats, and back. The same rows always give the same bytes.
 
-Text formats: bytes are hexadecimal digits (CSV: after \\x), decimals and moments are text, nested values JSON; null is in CSV
-an empty cell without quotes. JSON has no NaN and no infinity: they are text."""
+In text formats bytes are hexadecimal digits (CSV: after \\x), decimals and timestamps are text, nested values are JSON. Null
+in CSV is an empty cell without quotes. NaN and infinities are text in JSON."""
 
 import csv
 import hashlib
@@ -60,7 +60,7 @@ def _json_lines(table: pa.Table) -> Iterator[bytes]:
 
 
 def _json_texts(column: pa.Array) -> pl.Series:
-    """Each cell as JSON has it."""
+    """Each cell as JSON text."""
     kind = column.type
     if pa.types.is_nested(kind):
         return pl.Series(json_text(column)).fill_null("null")
@@ -89,7 +89,7 @@ def _quoted(cells: pl.Series) -> pl.Series:
 
 
 def decode(body: bytes, form: str, schema: pa.Schema) -> pa.Table:
-    """The rows of a file, for checks: row by row where the format is."""
+    """The rows of a file, for checks. Row formats are read row by row."""
     match form:
         case "parquet":
             return pq.read_table(pa.BufferReader(body)).select(schema.names).cast(schema)

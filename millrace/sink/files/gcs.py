@@ -1,6 +1,6 @@
 """Google Cloud Storage with a tenant's own service account: its key file in, a pyarrow file system out.
 
-The token is signed here: nothing in the key file makes us connect anywhere. It lives an hour, and is renewed before."""
+The token is signed in this process: nothing in the key file makes us connect anywhere. It is renewed in time."""
 
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
@@ -44,7 +44,7 @@ class GoogleFiles:
 
 
 def access_token(key: str) -> tuple[str, datetime]:
-    """A token that the service account's own key signs, and until when it is good."""
+    """A token signed by the service account's own key, and when it expires."""
     account = service_account(key, SCOPES)
     account.refresh(None)
     return str(account.token), account.expiry.replace(tzinfo=UTC)

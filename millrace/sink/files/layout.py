@@ -1,7 +1,7 @@
 """Which folder a row's file is in: a table of rows in, one table per folder out.
 
-By import, or by the window of time in which the import was admitted; below that, a level for each partition column. Values
-become names only after everything but letters, digits and a few signs is escaped, as Hive does it."""
+Folders are by import, or by the window of time in which the import was admitted. Below that is a level for each partition
+column. In values everything except letters, digits and a few signs is escaped, as Hive does it."""
 
 import hashlib
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ class Layout:
             return
         values = [table[name].cast(pa.string()) for name in self.columns]
         frame = pl.DataFrame({str(place): pl.Series(value) for place, value in enumerate(values)})
-        # In the order of the values: the same rows make the same files in the same order.
+        # Sorted by value, so that the same rows give the same files in the same order.
         groups = frame.with_row_index("at").group_by(frame.columns).agg(pl.col("at")).sort(frame.columns)
         for *found, places in groups.iter_rows():
             partition = dict(zip(self.columns, found, strict=True))

@@ -1,7 +1,7 @@
-"""What a table's files hold: for each import the parts that were written, and when all of it is there its manifest.
+"""What a table's files hold: the parts of each import, and a manifest when the import is complete.
 
-A part is some chunks of one import. Its record is written before its files, so a chunk is there if a record names it and
-every file of that record is there, whole: whatever comes twice, or cut differently, is written once."""
+A part is some chunks of one import. Its record is written before its files. A chunk is stored if a record names it and every
+file of that record is whole. So chunks that come twice, or in other groups, are written once."""
 
 import hashlib
 import io
@@ -16,7 +16,7 @@ from millrace.model.names import checked_name
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.sink.files.store import FileStore
 
-# Readers of folders pass over names that begin with an underscore.
+# Readers of folders ignore names that begin with an underscore.
 OWN, MANIFESTS = "_millrace", "_manifests"
 IMPORTS_REMEMBERED = 64
 BACKFILL = "backfill"
@@ -25,7 +25,7 @@ _END = "end.json"
 
 @dataclass(frozen=True, slots=True)
 class KeptFile:
-    """One file as its readers find it; `path` is relative to the table's folder."""
+    """One file as readers find it. `path` is relative to the table's folder."""
 
     path: str
     rows: int
@@ -36,7 +36,7 @@ class KeptFile:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some chunks of one import; `definition` is the shape of the rows, whose versions lie between the first and the last."""
+    """Some chunks of one import. `definition` is the shape of the rows; versions lie between the first and the last."""
 
     import_id: str
     chunks: tuple[str, ...]
@@ -59,7 +59,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the table was prepared for last; rows at or below `floor` are gone for good."""
+    """The definition the table was prepared for last. Rows at or below `floor` are deleted for good."""
 
     definition: str
     generation: int
@@ -72,7 +72,7 @@ class Ledger:
         self._store = store
         parts = (checked_name("tenant", tenant), below, checked_name("table", table))
         self.folder = "/".join(part for part in parts if part)
-        # Records never change: those of the imports under way need not be read again.
+        # Records never change, so those of open imports are cached.
         self._records: OrderedDict[str, dict[str, Part]] = OrderedDict()
         self._ended: set[str] = set()
 
@@ -84,12 +84,12 @@ class Ledger:
         self._put(f"{OWN}/table.json", asdict(shape))
 
     def imports(self) -> list[str]:
-        """Those that have left something here."""
+        """The imports that have a record here."""
         below = f"{self.folder}/{OWN}/parts/"
         return sorted({name.removeprefix(below).partition("/")[0] for name in self._store.list(below.rstrip("/"))})
 
     def parts(self, import_id: str) -> list[Part]:
-        """Also those that are not whole."""
+        """Includes parts that are not whole."""
         names = self._store.list(f"{self.folder}/{OWN}/parts/{import_id}")
         if any(name.endswith(_END) for name in names):
             self._ended.add(import_id)
@@ -114,19 +114,19 @@ class Ledger:
         self._put(_place(part), asdict(part))
 
     def forget(self, part: Part) -> None:
-        """The files first: as long as one may be there, the record is."""
+        """Deletes the files first: the record stays as long as a file may exist."""
         self._store.delete(self._manifest(part.import_id))
         for file in part.files:
             self._store.delete(f"{self.folder}/{file.path}")
         self._store.delete(f"{self.folder}/{_place(part)}")
 
     def end(self, import_id: str, chunks: Sequence[str]) -> None:
-        """The import has ended, and these are the chunks of it that hold rows."""
+        """Records that the import has ended, and which of its chunks hold rows."""
         self._put(f"{OWN}/parts/{import_id}/{_END}", {"chunks": list(chunks)})
         self._ended.add(import_id)
 
     def conclude(self, import_id: str) -> None:
-        """Writes the import's manifest if it has ended and everything of it is here."""
+        """Writes the import's manifest if the import has ended and all its chunks are here."""
         body = self._store.read(f"{self.folder}/{OWN}/parts/{import_id}/{_END}") if import_id in self._ended else None
         if body is None:
             return
@@ -162,13 +162,13 @@ def manifest(import_id: str, parts: Iterable[Part]) -> dict[str, Any]:
 
 
 def part_name(first_version: int, chunks: Sequence[str]) -> str:
-    """The same rows of the same chunks, the same name; names are in the order of versions."""
+    """The same rows of the same chunks give the same name. Names sort by version."""
     digest = hashlib.blake2b("\n".join(sorted(chunks)).encode(), digest_size=10).hexdigest()
     return f"{first_version:020d}-{digest}"
 
 
 def import_of(chunk: str) -> str:
-    """The import a chunk is of, as part of a path; what was there before the sink was is of none."""
+    """The chunk's import, as part of a path. Rows that are older than the sink belong to no import."""
     import_id = chunk.rpartition("/")[0] or BACKFILL
     if not import_id.replace("_", "").replace("-", "").isalnum() or not import_id.isascii():
         raise SinkFailed(f"{chunk!r:.60} is not the name of a chunk.", Fault.TABLE)

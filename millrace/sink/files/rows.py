@@ -1,4 +1,4 @@
-"""Rows of a sink's work as one table: to which chunk each belongs, and which of them count."""
+"""Rows of a delivery as one table: to which chunk each belongs, and which of them count."""
 
 import polars as pl
 import pyarrow as pa
@@ -13,8 +13,8 @@ CHUNK = "_chunk"
 
 
 def with_chunks(rows: Rows, definition: Definition) -> pa.Table:
-    """Each row with its chunk: that of its import and version; else, for rows that were there before the sink was, that of
-    its version, or the only one there is. No row is without."""
+    """Each row with its chunk, found by import and version. Rows that are older than the sink have the chunk of their
+    version, or the only chunk. Every row gets one."""
     batches = list(rows.open())
     empty = pa.schema([*stored_schema(definition.columns), pa.field(DELETED_COLUMN, pa.bool_())]).empty_table()
     table = pa.Table.from_batches(batches) if batches else empty
@@ -32,7 +32,7 @@ def with_chunks(rows: Rows, definition: Definition) -> pa.Table:
 
 
 def latest(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """Of each key the row of the greatest version, unless that is a delete."""
+    """The row with the greatest version of each key, unless it is a delete."""
     if not key:
         return table
     numbered = pl.from_arrow(table.select([*key, "_version"])).with_row_index("_place")  # type: ignore[union-attr]

@@ -1,7 +1,7 @@
-"""Files: Parquet, Avro, JSON Lines or CSV in a folder, a bucket or HDFS; each chunk once, and a manifest of each import.
+"""Files: Parquet, Avro, JSON Lines or CSV in a folder, a bucket or HDFS. Chunks are written once; imports have a manifest.
 
-Files are only added. A table with a key must say `mode: changelog`: older versions of a row stay beside newer ones, deletes
-are rows whose `_deleted` is true, and of each key the row with the greatest `_version` is the one that counts."""
+Files are only added. A table with a key must say `mode: changelog`. Then older versions of a row stay beside newer ones, and
+deletes are rows whose `_deleted` is true. For each key, the row with the greatest `_version` counts."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -28,27 +28,27 @@ class FilesSettings(ConnectorSettings):
     path: Uri = Field(
         examples=["file:///srv/exports/daily"],
         description="s3://BUCKET/PATH, gs://BUCKET/PATH, webhdfs://HOST:PORT/PATH (swebhdfs: TLS), or file:///PATH "
-        "below the folder that the operator allows. Tenant and table are folders in it; of a local path the tenant's "
+        "below the folder that the operator allows. Tenant and table are folders in it. In a local path the tenant's "
         "folder comes first.",
     )
-    format: Literal["parquet", "avro", "jsonl", "csv"] = Field("parquet", description="Of the files.")
+    format: Literal["parquet", "avro", "jsonl", "csv"] = Field("parquet", description="The format of the files.")
     layout: Literal["import", "time"] = Field(
-        "import", description="A folder per import, or one per window of time, by when the import was admitted."
+        "import", description="A folder per import, or per window of time in which the import was admitted."
     )
     window: Literal["hour", "day", "month"] = Field(
-        "day", description="How long a window is, with `layout: time`; in UTC."
+        "day", description="The length of a window with `layout: time`, in UTC."
     )
     partition_by: list[str] = Field(
-        [], description="Columns whose values become folders NAME=VALUE; they stay in the files, too."
+        [], description="Columns whose values become folders NAME=VALUE. The files keep these columns."
     )
     mode: Literal["plain", "changelog"] = Field(
         "plain",
-        description="Files are only added, so a table with a primary key needs `changelog`: older versions of "
-        "a row stay; of each key the greatest `_version` counts, unless its `_deleted` is true.",
+        description="Files are only added, so a table with a primary key needs `changelog`: older versions of a row stay. "
+        "For each key the greatest `_version` counts, unless its `_deleted` is true.",
     )
-    region: str = Field("us-east-1", description="Of the S3 bucket.")
+    region: str = Field("us-east-1", description="The region of the S3 bucket.")
     endpoint: Uri | None = Field(
-        None, description="An address that speaks S3's (or Google's) protocol, if not the cloud's own."
+        None, description="Another address that speaks the protocol of S3 or of Google Cloud Storage."
     )
     access_key: SecretReference | None = Field(
         None, description="S3: a reference to the key's name: env:…, file:… or k8s:…."
@@ -57,7 +57,7 @@ class FilesSettings(ConnectorSettings):
     credentials: SecretReference | None = Field(
         None, description="Google: a reference to a service account's key file."
     )
-    user: str | None = Field(None, description="HDFS: who writes, where the cluster believes what it is told.")
+    user: str | None = Field(None, description="HDFS: the user that writes, if the cluster does not authenticate.")
     token: SecretReference | None = Field(None, description="HDFS: a reference to a delegation token.")
 
     @property
@@ -65,7 +65,7 @@ class FilesSettings(ConnectorSettings):
         return self.mode == CHANGELOG
 
     def abilities_for(self, table: TableDeclaration, name: str, context: SinkContext) -> Abilities:
-        # Imported here: the layout needs polars, which not every process that asks for abilities has loaded.
+        # Not at the top: the layout needs polars, which not every process that asks for abilities has loaded.
         from millrace.sink.files.layout import Layout  # noqa: PLC0415
         from millrace.sink.files.store import check_path  # noqa: PLC0415
 

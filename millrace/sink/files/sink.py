@@ -1,4 +1,4 @@
-"""Files as a connector: chunks become parts of imports, and a ledger records which of them are whole."""
+"""The file connector: chunks become parts of imports, and a ledger records which parts are whole."""
 
 import hashlib
 import io
@@ -75,7 +75,7 @@ class FilesSink:
         return max(floor, shape.floor)
 
     def _cut(self, ledger: Ledger, floor: int) -> None:
-        """Rows of versions up to the floor go: whole files, but for those that hold newer rows, too."""
+        """Deletes rows up to the floor: whole files, and rewrites those that also hold newer rows."""
         imports = ledger.imports() if floor else []
         for part in [part for import_id in imports for part in ledger.parts(import_id)]:
             if part.first_version > floor:
@@ -88,7 +88,7 @@ class FilesSink:
             ledger.forget(part)
 
     def _add(self, ledger: Ledger, definition: Definition, rows: Rows, floor: int) -> list[str]:
-        """Writes what is not there yet of each import's chunks; the imports."""
+        """Writes the chunks that are missing. Returns the imports."""
         of_import: dict[str, Pairs] = {}
         for chunk, version in zip(rows.chunks, rows.versions, strict=True):
             of_import.setdefault(import_of(chunk), []).append((chunk, version))
@@ -104,7 +104,7 @@ class FilesSink:
         return list(of_import)
 
     def _missing(self, ledger: Ledger, import_id: str, pairs: Pairs) -> Pairs:
-        """The chunks that are not there; what an interrupted write left of them is cleared away."""
+        """The chunks that are missing. What an interrupted write left of them is deleted."""
         asked = {chunk for chunk, _ in pairs}
         there: set[str] = set()
         for part in ledger.parts(import_id):
@@ -119,7 +119,7 @@ class FilesSink:
     def _write_part(
         self, ledger: Ledger, definition: Definition, import_id: str, pairs: Pairs, table: pa.Table
     ) -> None:
-        """1. The files, here. 2. The record of what will be there. 3. The files, there."""
+        """1. Encode the files here. 2. Write the record of them. 3. Upload the files."""
         chunks, versions = tuple(chunk for chunk, _ in pairs), tuple(version for _, version in pairs)
         found = (
             pc.min_max(table["_version"]).as_py() if table.num_rows else {"min": min(versions), "max": max(versions)}
@@ -149,13 +149,13 @@ class FilesSink:
                 return Fault.SINK
             case pa.ArrowException():
                 return Fault.TABLE
-            # What pyarrow, HDFS and the file system say of a place that does not take a file.
+            # What pyarrow, HDFS, S3 and the file system raise when a file cannot be written.
             case OSError() | MemoryError():
                 return Fault.SINK
         return Fault.SINK if type(error).__module__.startswith("google.") else Fault.TABLE
 
     def read_back(self, definition: Definition) -> pa.Table:
-        """What a reader of the changelog sees, as it is meant to be read."""
+        """What a reader sees who reads the changelog as intended."""
         ledger = self._ledger(definition)
         lineage = Lineage(self._definitions)
         found = []
@@ -193,17 +193,17 @@ class FilesSink:
 
 
 def _unknown(fingerprint: str) -> Definition:
-    raise SinkFailed(f"Nobody has told of the definition {fingerprint}.", Fault.TABLE)
+    raise SinkFailed(f"The definition {fingerprint} is unknown: the table was not prepared.", Fault.TABLE)
 
 
 def _above(pairs: Pairs, floor: int) -> Pairs:
-    """A chunk without a version of its own is one of rows that were there before the sink was."""
+    """Chunks without a version hold rows that are older than the sink. They are kept."""
     return [(chunk, version) for chunk, version in pairs if version > floor or version == 0]
 
 
 @contextmanager
 def _spools() -> Iterator[Callable[[], IO[bytes]]]:
-    """Temporary files, in memory while they are small, that go together."""
+    """Temporary files that are deleted together. Small ones stay in memory."""
     opened: list[IO[bytes]] = []
 
     def spool() -> IO[bytes]:

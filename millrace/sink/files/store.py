@@ -1,7 +1,7 @@
-"""Where a tenant's files are put: a path the tenant declared in, a place for whole files out.
+"""Where a tenant's files are put: the declared path in, a `FileStore` out.
 
-Local paths must lie below the folder that the operator allows (MILLRACE_FILES_ROOT); buckets are reached with the tenant's
-own keys, never with those of the platform; every host is judged as a webhook's is."""
+Local paths must lie below the folder that the operator allows (MILLRACE_FILES_ROOT). Buckets are reached with the tenant's
+own keys, never with those of the platform. Every host is judged like that of a webhook."""
 
 import os
 import uuid
@@ -32,7 +32,7 @@ class FileStore(Protocol):
     """Names are relative to the store's root, parts joined by '/'."""
 
     def put(self, name: str, body: IO[bytes], size: int) -> None:
-        """The file is there whole when it returns, or as it was before; replaces."""
+        """Creates or replaces a file. A failure leaves it as it was before."""
 
     def read(self, name: str) -> bytes | None:
         """None if there is no such file."""
@@ -43,13 +43,13 @@ class FileStore(Protocol):
         """Every file below the folder, with its size."""
 
     def delete(self, name: str) -> None:
-        """Nothing happens if it is not there."""
+        """A file that does not exist counts as deleted."""
 
     def close(self) -> None: ...
 
 
 class ArrowStore:
-    """A file system that pyarrow knows. Where a file could be seen half written, it is written beside and renamed."""
+    """A file system of pyarrow. Where a file could be seen half written, it is written under another name and renamed."""
 
     def __init__(self, opened: Callable[[], pafs.FileSystem], root: str, renames: bool = False) -> None:
         self._opened = opened
@@ -65,7 +65,7 @@ class ArrowStore:
         written = f"{os.path.dirname(place)}/.{uuid.uuid4().hex}.partial" if self._renames else place
         if self._renames:
             self._files.create_dir(os.path.dirname(place), recursive=True)
-        # Not a `with`: leaving it by an error would close the stream, which completes an upload that is not whole.
+        # No `with`: leaving it with an error would close the stream and complete a partial upload.
         out = self._files.open_output_stream(written)
         while piece := body.read(COPY_BYTES):
             out.write(piece)
@@ -103,8 +103,8 @@ class ArrowStore:
 
 
 def below_tenant(settings: FilesSettings, context: SinkContext) -> str:
-    """Where, in a tenant's folder, its tables are. Tenants share the operator's folder and have one each right in it, so that
-    no path leads into another's; a bucket is the tenant's own, and its path is in front."""
+    """Where the tables are within a tenant's folder. In the operator's folder each tenant has one folder at the top, so no
+    path leads into another tenant's. In a bucket, which is the tenant's own, the path comes first."""
     parts = urlsplit(settings.path)
     if parts.scheme != "file":
         return ""

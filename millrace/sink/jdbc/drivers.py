@@ -1,4 +1,4 @@
-"""Which drivers there are: ours for MariaDB and MySQL, and those that the operator registered by name."""
+"""Which drivers exist: ours for MariaDB and MySQL, and those that the operator registered by name."""
 
 from collections.abc import Callable, Mapping
 

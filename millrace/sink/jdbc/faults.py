@@ -1,4 +1,4 @@
-"""How far a failure of a MySQL-like database reaches: whatever was raised in; ROW, TABLE or SINK out."""
+"""How far a failure of a MySQL-like database reaches: an exception in; ROW, TABLE or SINK out."""
 
 import pymysql.err as driver
 

@@ -1,6 +1,6 @@
 """A link through a JDBC driver that the operator registered, in a JVM inside this process.
 
-A row never becomes a Java object: batches are written as INSERT statements of a megabyte of text, a call each."""
+A row never becomes a Java object: batches are sent as INSERT statements of a megabyte of text, one call each."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ class JvmLink:
         given = {"user": login.user, "password": login.password, **_tls(driver, login.tls)}
         for name, value in given.items():
             properties.setProperty(name, value)
-        # With a certificate the name proves who answers; else the address that was judged is the one that is used.
+        # With `verify` the certificate proves who answers. Otherwise the driver gets the address that was judged.
         addresses = login.permitted(login.host)
         host = login.host if login.tls == "verify" else addresses[0]
         url = driver.url.format(host=f"[{host}]" if ":" in host else host, port=login.port)
@@ -76,7 +76,7 @@ class JvmLink:
     def _statement(self) -> Iterator[Any]:
         made = self._connection.createStatement()
         try:
-            # Braces and question marks in a text are no JDBC.
+            # Braces and question marks in a text must not be read as JDBC escapes.
             made.setEscapeProcessing(False)
             made.setQueryTimeout(STATEMENT_SECONDS)
             yield made
@@ -110,7 +110,7 @@ def _cell(found: Any, at: int, kind: int) -> Any:
 
 
 def _start_jvm() -> None:
-    """The JVM lives as long as this process, leaves its signals alone, and is as small as statements allow."""
+    """The JVM lives as long as this process and does not touch its signals. A small heap is enough for statements."""
     if not jpype.isJVMStarted():
         library = next(find_java().executable.resolve().parent.parent.rglob("libjvm.so"))
         jpype.startJVM(str(library), "-Xrs", f"-Xmx{HEAP_MB}m", "-XX:+UseSerialGC", convertStrings=False)
@@ -128,7 +128,7 @@ def _driver(jars: tuple[Path, ...], class_name: str) -> Any:
 
 
 class _translated:
-    """What the driver raises as ours: with the vendor's code and the SQLSTATE where it has them."""
+    """Translates the driver's exceptions into ours, with the vendor's code and the SQLSTATE if they have them."""
 
     def __enter__(self) -> None: ...
 

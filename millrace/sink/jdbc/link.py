@@ -1,4 +1,4 @@
-"""A connection to a database as the JDBC sink uses it, whatever driver is behind: statements in, rows out, batches loaded.
+"""A connection to a database as the JDBC sink uses it, with any driver: statements in, rows out, batches loaded.
 
 `MysqlLink` speaks the protocol of MySQL and MariaDB itself: rows go out as one LOAD DATA stream."""
 
@@ -26,7 +26,7 @@ PACKET_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Where and as whom. `tls`: disable, prefer, require or verify."""
+    """Where to connect, and as which user. `tls`: disable, prefer, require or verify."""
 
     host: str
     port: int
@@ -42,7 +42,7 @@ class Link(Protocol):
     def ask(self, statement: str) -> list[tuple[Any, ...]]: ...
 
     def load(self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]) -> None:
-        """Appends plain batches to the table; `columns` say what their cells were."""
+        """Appends plain batches to the table. `columns` are the original types of the cells."""
 
     def commit(self) -> None: ...
 
@@ -54,7 +54,7 @@ class Link(Protocol):
 
 @contextmanager
 def committed(link: Link) -> Iterator[None]:
-    """All of it, or nothing: after a failure the link is closed, which takes everything back."""
+    """All or nothing: after a failure the link is closed, which rolls everything back."""
     try:
         yield
         link.commit()
@@ -66,7 +66,7 @@ def committed(link: Link) -> Iterator[None]:
 def insert(
     link: Link, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]
 ) -> None:
-    """What any driver can do: statements of a megabyte, many rows each."""
+    """Works with any driver: statements of a megabyte, many rows each."""
     head = f"INSERT INTO {table} ({mysql.listed(name for name, _ in columns)}) VALUES "
     is_coded = [pa.types.is_binary(kind) for _, kind in columns]
     for batch in batches:
@@ -113,7 +113,7 @@ class MysqlLink:
             return
         warnings = self._connection.load(mysql.load(table, columns), map(to_text, batches))
         if warnings:
-            # Of a file it cannot ask back, the server bends what does not fit, and warns.
+            # During LOAD DATA the server changes values that do not fit, and only warns.
             _, code, message = self.ask("SHOW WARNINGS")[0]
             raise pymysql.err.DataError(code, f"{message} ({warnings} such cells)")
 
@@ -130,7 +130,7 @@ class MysqlLink:
 
 
 class _Connection(Connection):
-    """A server may answer any statement by asking for a file of ours: it gets the rows that are being loaded, or nothing."""
+    """A server may answer any statement by asking for a file of ours. It gets the rows that are being loaded, or nothing."""
 
     outgoing: Iterator[bytes] | None = None
 
@@ -170,7 +170,7 @@ class _Result(MySQLResult):
 
 
 def _connect(login: Login) -> socket.socket:
-    """To an address that was judged; TLS is made out to the host's name, whatever its address."""
+    """To an address that was judged. TLS checks the host's name, not the address."""
     failed: OSError | None = None
     for address in login.permitted(login.host):
         try:
@@ -184,7 +184,7 @@ def _connect(login: Login) -> socket.socket:
 
 
 def _tls(wish: str) -> ssl.SSLContext | None:
-    """What makes the driver refuse a server that does not encrypt; without it, it encrypts where it can."""
+    """With a context the driver refuses a server that does not encrypt. Without one it encrypts if the server can."""
     if wish not in ("require", "verify"):
         return None
     context = ssl.create_default_context()

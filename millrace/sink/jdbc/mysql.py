@@ -1,4 +1,4 @@
-"""A table's definition in the words of MySQL and MariaDB: names, types, and the statements that make, change and fill it.
+"""A table's definition for MySQL and MariaDB: names, types, and the statements that create, change and fill it.
 
 Every session is in the modes of `SESSION`: names in double quotes, no backslash escapes, nothing cut to fit."""
 
@@ -30,7 +30,7 @@ _TYPES = {
     pa.bool_(): "BOOLEAN",
     pa.int32(): "INT",
     pa.int64(): "BIGINT",
-    # FLOAT is shown with six digits; a DOUBLE gives back what it was given.
+    # FLOAT is printed with six digits. A DOUBLE returns what it was given.
     pa.float32(): "DOUBLE",
     pa.float64(): "DOUBLE",
     pa.string(): "LONGTEXT",
@@ -40,7 +40,7 @@ _TYPES = {
 
 
 def physical(name: str) -> str:
-    """The name as the server can keep it: what is too long, ends in a space or lies beyond its alphabet gets a digest."""
+    """The name as the server can keep it. A name that is too long, ends in a space or has other characters gets a digest."""
     if len(name) <= MOST_NAME and not name.endswith(" ") and all(letter <= "\uffff" for letter in name):
         return name
     kept = "".join(letter for letter in name if letter <= "\uffff").rstrip()
@@ -56,12 +56,12 @@ def literal(text: str) -> str:
 
 
 def database(base: str, tenant: str) -> str:
-    """Of one tenant, whatever others name: a tenant's name has no dollar sign."""
+    """The tenant's own database: a tenant's name has no dollar sign, so no other tenant can have it."""
     return physical(f"{base}${tenant}")
 
 
 def collation(version: str) -> str:
-    """Texts are the same if their letters are, trailing spaces too."""
+    """Texts are equal only if every character is equal, trailing spaces included."""
     return f"CHARACTER SET utf8mb4 COLLATE {'utf8mb4_nopad_bin' if 'MariaDB' in version else 'utf8mb4_0900_bin'}"
 
 
@@ -98,7 +98,7 @@ def type_of(column: Column, definition: Definition) -> str:
 
 
 def _key_width(definition: Definition) -> int:
-    """How many bytes each text or bytes column of the key may have: together they must fit into an index."""
+    """How many bytes each text or bytes column of the key may have. Together they must fit into an index."""
     kinds = [arrow_type(column) for column in definition.columns if column.name in definition.table.primary_key]
     wide = len([kind for kind in kinds if pa.types.is_string(kind) or pa.types.is_binary(kind)])
     return (MOST_KEY_BYTES - FIXED_KEY_BYTES * (len(kinds) - wide)) // wide
@@ -127,8 +127,8 @@ def create_staging(place: Place, columns: dict[str, str]) -> str:
 
 
 def alteration(change: Change, definition: Definition, columns: Iterable[str]) -> str | None:
-    """The change as part of an ALTER TABLE, where it concerns one of the columns; rows that are there get the default
-    of an added column."""
+    """The change as part of an ALTER TABLE, if it concerns one of the columns. Existing rows get the default of an added
+    column."""
     match change:
         case AddColumn(column) if column.name in columns:
             return f"ADD COLUMN {quoted(column.name)} {type_of(column, definition)}{_default(column)}"
@@ -169,7 +169,7 @@ def load(table: str, columns: Sequence[tuple[str, pa.DataType]]) -> str:
 def upsert(place: Place, definition: Definition) -> str:
     names, key = list(stored_columns(definition)), definition.table.primary_key
     is_newer = f'new."_version" > {place.rows}."_version"'
-    # Assigned from left to right: the version last, because the others look at it.
+    # Assignments run from left to right. The version comes last, because the others compare it.
     changed = [name for name in names if name not in key and name != "_version"] + ["_version"]
     given = [f"{quoted(name)} = IF({is_newer}, new.{quoted(name)}, {place.rows}.{quoted(name)})" for name in changed]
     return (

@@ -11,7 +11,7 @@ from millrace.model.table import Definition
 
 
 def table_of(definition: Definition, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> pa.Table:
-    """The last of the names says which numbers were not finite, and goes."""
+    """The last column says which numbers were not finite. It is left out of the result."""
     *shown, marked = names
     columns = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     for at, marks in enumerate(columns[marked]):

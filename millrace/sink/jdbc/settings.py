@@ -1,8 +1,8 @@
 """Databases behind drivers that the operator registered, in the dialect of MySQL and MariaDB: bulk load into a staging table
 and one guarded insert, so that the greatest version of each key stays.
 
-A database per tenant. Deleted keys stay as tombstones in a table beside. DDL cannot be taken back there, so each table says
-in its comment how far it was brought, in the same statement that brings it: whoever comes next goes on from there."""
+Each tenant has a database. Deleted keys stay as tombstones in a second table. DDL cannot be rolled back there, so each ALTER
+also records its step in the table's comment: the next attempt continues from there."""
 
 import re
 from typing import ClassVar, Literal, Self
@@ -14,7 +14,7 @@ from millrace.model.sinks import Abilities
 from millrace.sink.settings import PASSWORD, ConnectorSettings, Host, SecretReference
 
 DEFAULT_DRIVER = "mariadb"
-# Host and database go into an address: checked letter by letter, so that nobody can add a property to it.
+# Host and database become part of an address. They are checked so that nobody can add a property to it.
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+:[0-9A-Fa-f:.]*", re.ASCII)
 _DATABASE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}", re.ASCII)
 
@@ -30,15 +30,15 @@ class JdbcSinkSettings(ConnectorSettings):
 
     driver: str = Field(
         DEFAULT_DRIVER,
-        description="mariadb speaks to MariaDB and MySQL itself; others are those that the operator registered.",
+        description="mariadb works with MariaDB and MySQL. Other drivers are those that the operator registered.",
     )
     host: Host = Field(description="The server's name or address.")
-    port: int = Field(3306, description="Its port.")
-    database: str = Field(description="What databases are called: each tenant gets one of its own, DATABASE$TENANT.")
-    user: str = Field(description="Who writes; needs all privileges on those databases.")
+    port: int = Field(3306, description="The server's port.")
+    database: str = Field(description="How databases are named: each tenant gets one of its own, DATABASE$TENANT.")
+    user: str = Field(description="The user that writes. It needs all privileges on those databases.")
     password: SecretReference | None = Field(None, description=PASSWORD)
     tls: Literal["disable", "prefer", "require", "verify"] = Field(
-        "prefer", description="Whether to encrypt; verify also checks the server's certificate against its name."
+        "prefer", description="Whether to encrypt. verify also checks the server's certificate against its name."
     )
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
-"""A tenant's database and its tables brought to a definition, from whatever they were prepared for before.
+"""Brings a tenant's database and its tables to a definition, whatever definition they had before.
 
-MySQL cannot take DDL back, so each table says in its comment which definition it has, or which it is on its way to and how
-many steps are done: in the same statement that does the step."""
+MySQL cannot roll DDL back. So the comment of each table says which definition it has, or which one it is changing to and how
+many steps are done. The statement that does a step also writes the comment."""
 
 from collections.abc import Callable, Sequence
 
@@ -41,7 +41,7 @@ def _bring(
     definition: Definition,
     definitions: Definitions,
 ) -> None:
-    """One table to the definition, from wherever its comment says that it is."""
+    """Brings one table to the definition, from the state that its comment names."""
     table = place.of(name)
     found = link.ask(
         "SELECT table_comment FROM information_schema.tables WHERE "

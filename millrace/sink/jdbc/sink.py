@@ -1,4 +1,4 @@
-"""Databases of MySQL's and MariaDB's dialect as a connector, whatever driver is behind the link."""
+"""The JDBC connector: databases that speak the dialect of MySQL and MariaDB, with any driver."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,21 +103,21 @@ class JdbcSink:
 
     @contextmanager
     def _alone(self, link: Link) -> Iterator[None]:
-        """Two platforms, or two workers, changing tables of one server take turns."""
+        """Two platforms or workers that change tables of one server take turns."""
         name = mysql.literal(f"{MARK} {self._base}"[: mysql.MOST_NAME])
         if link.ask(f"SELECT GET_LOCK({name}, {mysql.LOCK_SECONDS})")[0][0] != 1:
             raise SinkFailed("Somebody else is changing tables there.", Fault.SINK)
         try:
             yield
         except BaseException:
-            # Which also gives the lock back.
+            # Closing the link releases the lock, too.
             link.close()
             raise
         link.run(f"DO RELEASE_LOCK({name})")
 
 
 def _raise_floor(link: Link, place: mysql.Place, work: Work) -> int:
-    """The table's floor from now on; what lies at or below a raised one goes."""
+    """The table's floor from now on. If it is raised, rows at or below it are deleted."""
     name = mysql.literal(place.name)
     known = int(link.ask(f"SELECT floor FROM {place.meta} WHERE name = {name} FOR UPDATE")[0][0])
     if work.floor <= known:
@@ -141,7 +141,7 @@ def _upsert(link: Link, place: mysql.Place, definition: Definition, rows: Rows, 
 
 
 def _append(link: Link, place: mysql.Place, definition: Definition, rows: Rows, floor: int) -> None:
-    """Each chunk once: the chunks that are there are recorded with their rows."""
+    """Each chunk once: a chunk is recorded in the transaction that writes its rows."""
     if not rows.chunks:
         return
     name, wanted = mysql.literal(place.name), ", ".join(map(mysql.literal, rows.chunks))

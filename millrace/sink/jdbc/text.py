@@ -1,6 +1,6 @@
 """Arrow batches as the text that LOAD DATA and INSERT read: null is the word NULL without quotes, other text is quoted.
 
-MySQL's numbers know neither NaN nor infinities: such a cell is null, and one more column says what it was."""
+MySQL has neither NaN nor infinities: such a cell is null, and an extra column says what it was."""
 
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ STATEMENT_BYTES = 1 << 20
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The cells as numbers or text: bytes as hexadecimal digits, moments in UTC, nested values as JSON."""
+    """The cells as numbers or text: bytes as hexadecimal digits, timestamps in UTC, nested values as JSON."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_string(kind):
         return column
@@ -43,7 +43,7 @@ _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Arra
 
 
 def not_finite(batch: pa.RecordBatch, key: tuple[str, ...]) -> pa.Array:
-    """What the cells were that `plain` makes null, as JSON; null where there are none."""
+    """The numbers that `plain` makes null, as JSON by column; null if a row has none."""
     parts = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if not pa.types.is_floating(column.type):
@@ -70,7 +70,7 @@ def to_text(batch: pa.RecordBatch) -> bytes:
 
 
 def to_values(batch: pa.RecordBatch, is_coded: Sequence[bool], most_bytes: int = STATEMENT_BYTES) -> Iterator[str]:
-    """Rows as VALUES writes them, in pieces; the cells must be `plain`, and `is_coded` says which are hexadecimal digits."""
+    """Rows as VALUES writes them, in pieces. The cells must be `plain`; `is_coded` says which are hexadecimal digits."""
     cells = [_literals(column, coded) for column, coded in zip(batch.columns, is_coded, strict=True)]
     rows = pc.binary_join_element_wise("(", pc.binary_join_element_wise(*cells, ","), ")", "")
     ends = np.cumsum(pc.binary_length(rows).to_numpy())

@@ -1,7 +1,7 @@
-"""What was written to a topic, in a compacted topic beside it: the state of the table, the versions of its keys or chunks,
-the schemas of its values. Written in the transaction that writes the rows, so that the two cannot differ.
+"""The journal of a topic, in a compacted topic beside it: the state of the table, the versions of its keys or chunks, and the
+schemas of its values. It is written in the transaction that writes the rows, so the two cannot differ.
 
-Whoever opens it reads it to its end; whoever has it open reads on from where it was."""
+A process that opens the journal reads it to its end. Later it reads only what is new."""
 
 import hashlib
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _STATE, _KEYS, _CHUNKS, _SCHEMA = b"state", b"keys/", b"chunks/", b"schema/"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`entries`: those that count are numbered from `first_entry` up to, not including, `next_entry`."""
+    """Valid entries are numbered from `first_entry` up to, but not including, `next_entry`."""
 
     table: str
     definition: str
@@ -79,8 +79,8 @@ class Journal:
             yield self._record(_SCHEMA + schema_id.encode(), orjson.dumps(schema))
 
     def entries(self, state: State, written: list[Written], chunks: list[str]) -> Iterator[OutRecord]:
-        """What was written (and is remembered), and the state that follows. Too many keys: the lowest versions are
-        forgotten, and what is left is written again in the place of all former entries."""
+        """Records for what was written, and for the new state. If there are too many keys, the lowest versions are forgotten
+        and the rest replaces all former entries."""
         first = state.first_entry
         remembered = joined(written)
         if len(self.versions) > MOST_KEYS:

@@ -1,4 +1,4 @@
-"""One topic of a tenant's with its journal: works in, transactions out, in which no record follows a newer one of its key."""
+"""One topic of a tenant with its journal: work in, transactions out. No record follows a newer one of its key."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +25,7 @@ VERSION, FLOOR = "_version", "_floor"
 
 
 class Line:
-    """One topic, with its journal, under the one producer that may write to it."""
+    """One topic with its journal, and the only producer that may write to it."""
 
     def __init__(self, cluster: OutwardCluster, topic: str, form: str) -> None:
         self._cluster = cluster
@@ -67,7 +67,7 @@ class Line:
         if self._producer is None or self._journal.is_behind():
             if self._producer is not None:
                 self._producer.close()
-            # First the others are displaced, then what they wrote is read: nothing can come between.
+            # The new producer fences off the others first. Then what they wrote is read, and nothing can come in between.
             self._producer = OutwardProducer(self._cluster, self._topic, MOST_RECORD_BYTES)
             self._journal.catch_up()
         table = f"{definition.tenant}/{definition.table.name}"
@@ -85,7 +85,7 @@ class Line:
             self._cluster.settle(self._topic)
             self._journal.seen()
         except BaseException:
-            # What is remembered may be more than what was written.
+            # The journal may remember more than was written.
             self.close()
             raise
 
@@ -112,7 +112,7 @@ class Line:
         yield from self._journal.entries(state, written, chunks)
 
     def _beaten(self, definition: Definition, floor: int) -> Iterator[OutRecord]:
-        """Every row up to a raised floor goes: by a tombstone, or, where there are no keys, by a word to readers."""
+        """Deletes rows up to a raised floor: by tombstones, or without keys by a record that tells readers the floor."""
         headers = ((VERSION, b"%d" % floor), (FLOOR, b"%d" % floor))
         if not definition.table.primary_key:
             yield OutRecord(self._topic, None, None, headers, partition=0)
@@ -180,7 +180,7 @@ class Line:
         return as_read([row for row in rows if row["_version"] > floor], definition)
 
     def _version(self, record: InRecord) -> int:
-        """Tombstones have it beside them, rows within."""
+        """Tombstones carry the version in a header, rows in their value."""
         if record.value is None:
             return int(record.headers.get(VERSION, b"0"))
         return int(decoded(record.value, self._journal.schemas)["_version"])

@@ -67,7 +67,7 @@ class Encoder:
 
 
 def avro_name(name: str) -> str:
-    """As Avro allows it: letters, digits and underscores stay; a name that had others gets a digest."""
+    """A name that Avro allows: letters, digits and underscores stay. A name with other characters gets a digest."""
     if _NAME.fullmatch(name):
         return name
     digest = hashlib.blake2b(name.encode(), digest_size=3).hexdigest()
@@ -88,7 +88,7 @@ def _avro_schema(definition: Definition) -> dict[str, Any]:
 
 
 def decoded(value: bytes, schemas: Mapping[str, Any]) -> dict[str, Any]:
-    """`schemas` by their fingerprint. Names are as they were written."""
+    """`schemas` by their fingerprint. Names are those that were written."""
     if not value.startswith(_MARK):
         found: dict[str, Any] = orjson.loads(value)
         return found
@@ -98,7 +98,7 @@ def decoded(value: bytes, schemas: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_read(rows: list[dict[str, Any]], definition: Definition) -> pa.Table:
-    """Rows as a reader of the definition resolves them: former names count, what is missing takes its default."""
+    """Rows as a reader of the definition resolves them: former names are accepted, missing values get the default."""
     columns = {column.name: [_cell(row, column) for row in rows] for column in definition.columns}
     return pa.table({**columns, "_version": pa.array([row["_version"] for row in rows], pa.int64())})
 

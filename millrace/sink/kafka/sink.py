@@ -1,4 +1,4 @@
-"""Kafka as a connector: one line per topic, each with its journal and its transactional producer."""
+"""The Kafka connector: one line per topic, each with its journal and its transactional producer."""
 
 import secrets
 
@@ -63,7 +63,7 @@ class KafkaSink:
         except NotTaken as failed:
             if not failed.is_displaced:
                 raise
-            # Another worker wrote to the topic meanwhile: go on from where it left.
+            # Another worker wrote to the topic in the meantime. Continue after its records.
             self._line(work.definition).write(work)
 
     def classify(self, error: BaseException) -> Fault:
@@ -105,11 +105,11 @@ class KafkaSink:
         return line
 
     def _connected(self) -> OutwardCluster:
-        """Judges the brokers we were told, and those that they tell us of, each time: a cluster can name new ones."""
+        """Judges the configured brokers and those that the cluster reports, each time: a cluster can report new ones."""
         port, has_tls = self._settings.port, self._settings.tls
         judged = {host: self._permitted(host) for host in self._settings.hosts}
         if self._cluster is None:
-            # A certificate is made out to a name; without one, the address that was judged is the one that is used.
+            # TLS needs the name for the certificate. Without TLS, the client gets the addresses that were judged.
             hosts = list(judged) if has_tls else [address for found in judged.values() for address in found]
             protocol = f"{'SASL_' if self._sasl else ''}{'SSL' if has_tls else 'PLAINTEXT'}"
             listed = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts)

@@ -30,7 +30,7 @@ _TYPES = {
 
 
 def physical(name: str) -> str:
-    """The name as PostgreSQL keeps it: a longer one is cut, and told apart by a digest."""
+    """The name as PostgreSQL keeps it. A longer name is cut and gets a digest."""
     if len(name.encode()) <= MOST_NAME_BYTES:
         return name
     digest = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
@@ -78,7 +78,7 @@ def drop(schema: str, table: str) -> list[sql.Composed]:
 
 
 def alter(schema: str, definition: Definition, changes: Iterable[Change]) -> list[sql.Composed]:
-    """Rows that are there get the default of an added column; later ones bring their own value."""
+    """Existing rows get the default of an added column. Later rows bring their own value."""
     name, key = definition.table.name, definition.table.primary_key
     table, made = _table(schema, name), []
     for change in changes:

@@ -1,4 +1,4 @@
-"""Rows into a PostgreSQL table, in a transaction of the caller: appended once, or by key, the greatest version staying."""
+"""Rows into a PostgreSQL table, in the caller's transaction: appended once, or by key if their version is greater."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Connection = psycopg.Connection[Any]
 
 class RowWriter:
     def __init__(self) -> None:
-        # Tables in which a key came again: there, a row is looked for before it is written.
+        # Tables in which a key came again. There, an existing row is looked up before one is written.
         self._met_twice: set[tuple[str, str]] = set()
 
     def write(self, connection: Connection, schema: str, definition: Definition, rows: Rows, floor: int) -> None:
@@ -50,8 +50,8 @@ class RowWriter:
         floor: int,
         deleted: list[pa.RecordBatch],
     ) -> bool:
-        """Straight into the table, as long as it has met no key twice and nothing was deleted from it. False if it has now:
-        then nothing happened."""
+        """Copies straight into the table, as long as no key came twice and nothing was deleted. Returns False, and changes
+        nothing, if a key came again."""
         has_graves = sql.SQL("SELECT 1 FROM {} LIMIT 1").format(place.graves)
         if name in self._met_twice or connection.execute(has_graves).fetchone() is not None:
             return False
@@ -66,7 +66,7 @@ class RowWriter:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A table with a key, and the one beside it that remembers what was deleted."""
+    """A table with a key, and the table beside it that holds tombstones."""
 
     table: sql.Identifier
     graves: sql.Identifier
@@ -118,7 +118,7 @@ def _delete(connection: Connection, place: _Place, deletes: list[pa.RecordBatch]
 
 
 def _append(connection: Connection, schema: str, definition: Definition, rows: Rows, floor: int) -> None:
-    """Each chunk once: the chunks that are there are recorded with their rows."""
+    """Each chunk once: a chunk is recorded in the transaction that writes its rows."""
     chunks, name = sql.Identifier(schema, CHUNKS), definition.table.name
     question = sql.SQL("SELECT chunk FROM {} WHERE name = %s AND chunk = ANY(%s)").format(chunks)
     known = {row[0] for row in connection.execute(question, [name, list(rows.chunks)])}
@@ -160,7 +160,7 @@ def _upserts(batch: pa.RecordBatch, floor: int) -> pa.RecordBatch:
 
 
 def _split(rows: Rows, floor: int, deleted: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows that are to be there; those that are to go are put aside on the way."""
+    """Yields the rows to write, and sets the deletes aside."""
     for batch in rows.open():
         gone = batch.filter(pc.and_(batch[DELETED_COLUMN], pc.greater(batch["_version"], floor)))
         if gone.num_rows:

@@ -1,7 +1,7 @@
 """PostgreSQL: COPY into a staging table and one guarded insert, so that the greatest version of each key stays.
 
-As long as every key is new to the table, COPY goes straight into it. A schema per tenant. Deleted keys stay as tombstones in
-a table beside, which readers need not know."""
+As long as every key is new to the table, COPY goes straight into it. Each tenant has a schema. Deleted keys stay as
+tombstones in a second table, which readers can ignore."""
 
 from typing import ClassVar, Literal
 
@@ -20,10 +20,10 @@ class PostgresSettings(ConnectorSettings):
     )  # fmt: skip
 
     host: Host = Field(description="The server's name or address.")
-    port: int = Field(5432, description="Its port.")
-    database: str = Field(description="The database; each tenant gets a schema of its own in it.")
-    user: str = Field(description="Who writes; needs CREATE on the database.")
+    port: int = Field(5432, description="The server's port.")
+    database: str = Field(description="The database. Each tenant gets a schema of its own in it.")
+    user: str = Field(description="The user that writes. It needs CREATE on the database.")
     password: SecretReference | None = Field(None, description=PASSWORD)
     sslmode: Literal["disable", "prefer", "require", "verify-ca", "verify-full"] = Field(
-        "prefer", description="As libpq knows it."
+        "prefer", description="As libpq defines it."
     )

@@ -20,7 +20,7 @@ from millrace.sink.postgres.settings import PostgresSettings
 
 CONNECT_SECONDS = 10
 STATEMENT_MS = 600_000
-# Two platforms, or two workers, preparing the same table take turns.
+# Two platforms or workers that prepare the same table take turns.
 LOCK = 0x6D696C6C
 
 
@@ -99,7 +99,7 @@ class PostgresSink:
                 self._rows.write(self._connected(), schema, work.definition, rows, floor)
 
     def _raise_floor(self, schema: str, definition: Definition, floor: int) -> int:
-        """The table's floor from now on; what lies at or below a raised one goes, deletes included."""
+        """The table's floor from now on. If it is raised, rows and tombstones at or below it are deleted."""
         meta, table = sql.Identifier(schema, META), definition.table.name
         known: int = self._ask(sql.SQL("SELECT floor FROM {} WHERE name = %s FOR UPDATE").format(meta), [table])[0][0]
         if floor > known:
@@ -142,7 +142,7 @@ class PostgresSink:
         return self._connection
 
     def _judged(self) -> dict[str, Any]:
-        """The very addresses that were judged, under the name that certificates are checked against."""
+        """The addresses that were judged, and the name that the certificate must have."""
         addresses = self._permitted(self._host)
         return {"host": ",".join([self._host] * len(addresses)), "hostaddr": ",".join(addresses)}
 
