@@ -5,19 +5,7 @@ A rule raises Refused for what is not allowed. A refused op changes nothing but 
 from dataclasses import replace
 from typing import Any
 
-from millrace.control.rules import (
-    RULES,
-    Rule,
-    erasing,
-    errors,
-    holding,
-    imports,
-    senders,
-    sinks,
-    spans,
-    tables,
-    tenants,
-)
+from millrace.control.rules import RULES, Rule, spans
 from millrace.control.state import Outcome, State
 from millrace.model.errors import Clash, Invalid, Refused
 from millrace.model.ops import Applied, Op
@@ -26,8 +14,6 @@ from millrace.model.ops.results import Refusal, Waiting
 from millrace.model.ops.rows import Append, OpenSender
 
 MOST_WAITING = 1000
-# The modules whose rules are in RULES because they were imported.
-RULE_MODULES = (erasing, errors, holding, imports, senders, sinks, spans, tables, tenants)
 
 
 def step(state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:

@@ -2,6 +2,8 @@
 result). The decorator `rule` binds it to its kind of op; there is no other list."""
 
 from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 from millrace.control.state import State, Step
@@ -19,3 +21,8 @@ def rule(kind: type[AnyOp]) -> Callable[[Rule[AnyOp]], Rule[AnyOp]]:
         return function
 
     return bind
+
+
+# Importing a module binds its rules.
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
