@@ -31,7 +31,10 @@ OWN_COLUMNS = pa.schema(
 
 def arrow_type(column: Column) -> pa.DataType:
     """How the column's values are held in Arrow, Parquet and Delta."""
-    return arrow_of(column.stored)
+    stored = column.stored
+    # Asked for each column of each chunk: most types need no hash of the stored type.
+    plain = _PLAIN.get(stored.kind)
+    return arrow_of(stored) if plain is None else plain
 
 
 @lru_cache(maxsize=4096)

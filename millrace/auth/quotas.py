@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import bindparam, select
 
-from millrace.model.agreement import Agreement
-from millrace.model.agreement import Quotas as AgreedQuotas
+from millrace.model.agreement import Agreement, QuotaLimits
 from millrace.model.bucket import Bucket
 from millrace.model.errors import Exceeded
 from millrace.model.imports import ADMITTED, HELD, PROCESSING, PUBLISHING, STOPPING
@@ -24,7 +23,7 @@ from millrace.upload.flight import weight_of
 
 # A changed agreement, and rows counted elsewhere, are known so soon.
 KNOWN_SECONDS = 2.0
-_UNBOUNDED = AgreedQuotas()
+_UNBOUNDED = QuotaLimits()
 _UNDER_WAY = select(t.imports.c.counts).where(
     t.imports.c.state.in_((ADMITTED, PROCESSING, PUBLISHING, STOPPING, HELD)),
     t.imports.c.tenant == bindparam("of_tenant"),

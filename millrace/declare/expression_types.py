@@ -69,9 +69,9 @@ def _kind_of_call(what: str, parts: tuple[Expression, ...], kinds: Mapping[str, 
 
 
 def _all_are(kind: str, what: str, found: list[str]) -> str:
-    for one in found:
-        if one not in (kind, NULL):
-            raise Invalid(f"{what!r} is asked of a {one}.", remedy=f"It takes a {kind}.")
+    for other in found:
+        if other not in (kind, NULL):
+            raise Invalid(f"{what!r} is asked of a {other}.", remedy=f"It takes a {kind}.")
     return kind
 
 

@@ -8,8 +8,8 @@ from millrace.formats.avro_container import (
     MAX_HEADER_BYTES,
     SYNC_BYTES,
     ContainerHeader,
+    NeedsMoreBytes,
     Reader,
-    Short,
     inflate,
     read_header,
 )
@@ -61,7 +61,7 @@ class BlockReader:
         reader = Reader(self._buffer)
         try:
             header = read_header(reader)
-        except Short:
+        except NeedsMoreBytes:
             if len(self._buffer) > MAX_HEADER_BYTES:
                 raise Invalid(f"{self._what} has an Avro header of more than {MAX_HEADER_BYTES >> 20} MiB.") from None
             return
@@ -85,7 +85,7 @@ class BlockReader:
             plain = inflate(header.codec, data)
             if rows > max(1, len(plain)) and rows > _STEP:
                 raise Invalid(f"It claims {rows} rows in {len(plain)} bytes.")
-        except Short:
+        except NeedsMoreBytes:
             return None
         except Refused as refused:
             message = f"{self._what} is damaged in Avro block {self._number + 1}. {refused.message}"

@@ -20,7 +20,7 @@ _MAX_LONG_BYTES = 10
 _CRC_BYTES = 4
 
 
-class Short(Exception):
+class NeedsMoreBytes(Exception):
     """More bytes are needed. Only this package raises and catches it."""
 
 
@@ -42,14 +42,14 @@ class ContainerHeader:
 
 @dataclass(slots=True)
 class Reader:
-    """Reads Avro's basic parts from the start of a buffer. Raises Short where the buffer ends too early."""
+    """Reads Avro's basic parts from the start of a buffer. Raises NeedsMoreBytes where the buffer ends too early."""
 
     buffer: bytearray
     at: int = 0
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= len(self.buffer) - self.at:
-            raise Short
+            raise NeedsMoreBytes
         self.at += size
         return bytes(memoryview(self.buffer)[self.at - size : self.at])
 
@@ -123,7 +123,7 @@ def inflate(codec: str, data: bytes) -> bytes:
     """A decompressed block. Refuses a block of more than MAX_BLOCK_BYTES without decompressing all of it."""
     try:
         plain = _inflate(codec, data)
-    except (zlib.error, zstandard.ZstdError, pa.ArrowInvalid, OSError, Short) as error:
+    except (zlib.error, zstandard.ZstdError, pa.ArrowInvalid, OSError, NeedsMoreBytes) as error:
         raise Invalid(f"It cannot be decompressed ({codec}): {error}.") from error
     if len(plain) > MAX_BLOCK_BYTES:
         raise _too_long()

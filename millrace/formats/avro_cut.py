@@ -11,7 +11,7 @@ from millrace.formats.avro_blocks import Block, BlockReader
 from millrace.formats.avro_container import SYNC_BYTES, ContainerHeader
 from millrace.formats.avro_match import refuse_unresolvable
 from millrace.formats.avro_types import without_logical_types
-from millrace.formats.pieces import Cut, Opening, ResumePoint
+from millrace.formats.pieces import CutPiece, Opening, ResumePoint
 from millrace.model.chunk import Oversize
 from millrace.model.errors import Invalid, TooLarge
 
@@ -34,7 +34,7 @@ class AvroCutter:
             self._offset, self._row = resume["offset"], resume["row"]
             self._blocks, self._plain_bytes = resume["blocks"], resume["plain_bytes"]
 
-    def feed(self, piece: bytes) -> Iterator[Cut]:
+    def feed(self, piece: bytes) -> Iterator[CutPiece]:
         for block in self._reader.feed(piece):
             waiting = sum(len(other.plain) for other in self._waiting)
             self._refuse_too_much(self._plain_bytes + waiting + len(block.plain))
@@ -45,13 +45,13 @@ class AvroCutter:
             else:
                 self._waiting.append(block)
 
-    def finish(self) -> Iterator[Cut]:
+    def finish(self) -> Iterator[CutPiece]:
         yield from self.drain()
         self._reader.finish()
         if not self._yielded:
             yield self._cut([])
 
-    def drain(self) -> Iterator[Cut]:
+    def drain(self) -> Iterator[CutPiece]:
         blocks, self._waiting = self._waiting, []
         if not blocks:
             return
@@ -77,7 +77,7 @@ class AvroCutter:
         self._blocks += len(blocks)
         self._plain_bytes += sum(len(block.plain) for block in blocks)
 
-    def _cut(self, parts: list[tuple[int, bytes]], oversize: Oversize | None = None) -> Cut:
+    def _cut(self, parts: list[tuple[int, bytes]], oversize: Oversize | None = None) -> CutPiece:
         header = self._reader.header or self._empty
         rows = sum(rows for rows, _ in parts)
         body = header.framed(self._empty.schema.get("name", "row")) + b"".join(
@@ -86,9 +86,9 @@ class AvroCutter:
         if oversize:
             body = parts[0][1][: self._limits.kept_bytes]
         first_row, self._row, self._yielded = self._row, self._row + rows, True
-        return Cut(body, "oversize" if oversize else "avro", first_row, 0, rows, None, oversize, self._offset)
+        return CutPiece(body, "oversize" if oversize else "avro", first_row, 0, rows, None, oversize, self._offset)
 
-    def _split(self, block: Block) -> Iterator[Cut]:
+    def _split(self, block: Block) -> Iterator[CutPiece]:
         """Splits a block that is too long for one piece. An upload cannot be resumed between the parts of a block."""
         bounds = [0, *self._row_ends(block)]
         self._leave_behind([block])

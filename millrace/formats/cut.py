@@ -4,14 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from millrace.formats.decompress import Decompress
-from millrace.formats.pieces import Cut, Cutter, Opening, PieceLimits, ResumePoint, UploadOptions
+from millrace.formats.pieces import CutPiece, Cutter, Opening, PieceLimits, ResumePoint, UploadOptions
 from millrace.formats.pipeline import Meter, Pipeline, Stage
 from millrace.formats.transcode import Transcode
 from millrace.model.errors import Invalid
 from millrace.model.formats import ENCODINGS, Format, every_format, file_types, format_named, load
 from millrace.model.table import CsvDialect, Definition
 
-__all__ = ["Cut", "Cutter", "PieceLimits", "ResumePoint", "UploadOptions", "open_cutter"]
+__all__ = ["CutPiece", "Cutter", "PieceLimits", "ResumePoint", "UploadOptions", "open_cutter"]
 
 # The first upload of a format should not wait for imports.
 for _each in every_format():

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from millrace.arrow.types import arrow_schema, arrow_type
 from millrace.formats.arrow_match import suits
 from millrace.formats.matching import readable_columns, refuse_mismatch, unknown
-from millrace.formats.pieces import Cut, Opening, ResumePoint
+from millrace.formats.pieces import CutPiece, Opening, ResumePoint
 from millrace.formats.spool import Spool
 from millrace.model.chunk import Oversize
 from millrace.model.columns import DELETED_COLUMN
@@ -33,7 +33,7 @@ class ParquetCutter:
         self._row = 1
         self._plain_bytes = 0
 
-    def feed(self, piece: bytes) -> Iterator[Cut]:
+    def feed(self, piece: bytes) -> Iterator[CutPiece]:
         try:
             self._spool.write(piece)
         except OSError as error:
@@ -41,7 +41,7 @@ class ParquetCutter:
             raise Unavailable(f"{self._options.what} cannot be kept: {error.strerror}.", remedy=remedy) from error
         yield from ()
 
-    def finish(self) -> Iterator[Cut]:
+    def finish(self) -> Iterator[CutPiece]:
         try:
             if self._spool.size:
                 yield from self._read()
@@ -55,7 +55,7 @@ class ParquetCutter:
         finally:
             self.close()
 
-    def drain(self) -> Iterator[Cut]:
+    def drain(self) -> Iterator[CutPiece]:
         """Gives nothing: a Parquet file can only be read when all of it has arrived."""
         yield from ()
 
@@ -68,7 +68,7 @@ class ParquetCutter:
     def close(self) -> None:
         self._spool.close()
 
-    def _read(self) -> Iterator[Cut]:
+    def _read(self) -> Iterator[CutPiece]:
         with pq.ParquetFile(self._spool.whole(), pre_buffer=False, buffer_size=_READ_BUFFER) as file:
             names = self._checked_names(file.schema_arrow)
             joined: list[pa.RecordBatch] = []
@@ -123,7 +123,7 @@ class ParquetCutter:
     def _rescues(self) -> bool:
         return self._definition.table.unknown_fields == "rescue" and not self._options.deletes
 
-    def _cut(self, schema: pa.Schema, batches: list[pa.RecordBatch]) -> Cut:
+    def _cut(self, schema: pa.Schema, batches: list[pa.RecordBatch]) -> CutPiece:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema) as stream:
             for batch in batches:
@@ -132,13 +132,13 @@ class ParquetCutter:
         self._refuse_too_much(len(body))
         rows = sum(batch.num_rows for batch in batches)
         self._row += rows
-        return Cut(body, "arrow", self._row - rows, 0, rows)
+        return CutPiece(body, "arrow", self._row - rows, 0, rows)
 
-    def _oversize(self, batch: pa.RecordBatch) -> Cut:
+    def _oversize(self, batch: pa.RecordBatch) -> CutPiece:
         reason = Oversize("row_too_long", f"Row {self._row} is longer than {self._limits.row_text}")
         body = json.dumps(_shown(batch), default=str, ensure_ascii=False).encode(errors="replace")
         self._row += 1
-        return Cut(body[: self._limits.kept_bytes], "oversize", self._row - 1, 0, 1, None, reason)
+        return CutPiece(body[: self._limits.kept_bytes], "oversize", self._row - 1, 0, 1, None, reason)
 
     def _refuse_too_much(self, size: int) -> None:
         self._plain_bytes += size

@@ -12,7 +12,7 @@ ResumePoint = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutPiece:
     """A row-aligned piece of an upload that can be read without its neighbours.
 
     `encoding` is a format's chunk encoding, or oversize. Rows and lines count from 1; `first_line` is 0 for formats without
@@ -80,13 +80,13 @@ class Opening:
 class Cutter(Protocol):
     """Cuts one upload, at points that depend on its bytes alone. Each iterator must be exhausted before the next call."""
 
-    def feed(self, piece: bytes) -> Iterator[Cut]:
+    def feed(self, piece: bytes) -> Iterator[CutPiece]:
         """The pieces completed by these bytes."""
 
-    def finish(self) -> Iterator[Cut]:
+    def finish(self) -> Iterator[CutPiece]:
         """The last pieces. An upload without rows gives one piece without rows."""
 
-    def drain(self) -> Iterator[Cut]:
+    def drain(self) -> Iterator[CutPiece]:
         """The complete rows that are left, after the upload broke off."""
 
     def resume_point(self) -> ResumePoint | None:

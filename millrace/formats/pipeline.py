@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from millrace.formats.decompress import BrokenOff
-from millrace.formats.pieces import Cut, Cutter, ResumePoint
+from millrace.formats.pieces import CutPiece, Cutter, ResumePoint
 from millrace.model.errors import Invalid, MillraceError, TooLarge
 
 
@@ -50,13 +50,13 @@ class Pipeline:
         self._cutter = cutter
         self._what = what
 
-    def feed(self, piece: bytes) -> Iterator[Cut]:
+    def feed(self, piece: bytes) -> Iterator[CutPiece]:
         return self._read(map(self._placed, self._through(piece, 0)))
 
-    def finish(self) -> Iterator[Cut]:
+    def finish(self) -> Iterator[CutPiece]:
         return self._read(self._finish())
 
-    def _read(self, cuts: Iterator[Cut]) -> Iterator[Cut]:
+    def _read(self, cuts: Iterator[CutPiece]) -> Iterator[CutPiece]:
         try:
             yield from cuts
         except (MillraceError, OSError, MemoryError):
@@ -70,7 +70,7 @@ class Pipeline:
                 remedy="Is it whole, and is its type the one that was named?",
             ) from error
 
-    def _finish(self) -> Iterator[Cut]:
+    def _finish(self) -> Iterator[CutPiece]:
         for number, stage in enumerate(self._stages, 1):
             try:
                 for piece in stage.finish():
@@ -80,7 +80,7 @@ class Pipeline:
                 raise self._broken_off(broken.kind) from broken
         yield from map(self._placed, self._cutter.finish())
 
-    def drain(self) -> Iterator[Cut]:
+    def drain(self) -> Iterator[CutPiece]:
         return map(self._placed, self._cutter.drain())
 
     def resume_point(self) -> ResumePoint | None:
@@ -92,7 +92,7 @@ class Pipeline:
     def close(self) -> None:
         self._cutter.close()
 
-    def _through(self, piece: bytes, number: int) -> Iterator[Cut]:
+    def _through(self, piece: bytes, number: int) -> Iterator[CutPiece]:
         if number == len(self._stages):
             yield from self._cutter.feed(piece)
             return
@@ -102,7 +102,7 @@ class Pipeline:
     def _transparent(self) -> bool:
         return all(stage.transparent for stage in self._stages)
 
-    def _placed(self, cut: Cut) -> Cut:
+    def _placed(self, cut: CutPiece) -> CutPiece:
         return cut if self._transparent() else replace(cut, source_end=None)
 
     def _broken_off(self, kind: str) -> Invalid:

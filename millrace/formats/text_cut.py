@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from millrace.formats.pieces import Cut, PieceLimits, ResumePoint
+from millrace.formats.pieces import CutPiece, PieceLimits, ResumePoint
 from millrace.model.chunk import Oversize, TextLayout
 from millrace.model.errors import Invalid
 
@@ -77,18 +77,18 @@ class TextCutter:
             self._offset, self._row = resume["offset"], resume["row"]
             self._line, self._unclosed = resume["line"], resume["unclosed"]
 
-    def feed(self, piece: bytes) -> Iterator[Cut]:
+    def feed(self, piece: bytes) -> Iterator[CutPiece]:
         view = memoryview(piece)
         for start in range(0, len(view), STEP_BYTES):
             self._buffer += view[start : start + STEP_BYTES]
             yield from self._advance(last=False)
 
-    def finish(self) -> Iterator[Cut]:
+    def finish(self) -> Iterator[CutPiece]:
         yield from self._advance(last=True)
         if not self._yielded:
             yield self._cut(b"", 0)
 
-    def drain(self) -> Iterator[Cut]:
+    def drain(self) -> Iterator[CutPiece]:
         end = None if self._long_row is not None else self._rule.whole_rows(bytes(self._buffer), len(self._buffer))
         del self._buffer[end.end if end else 0 :]
         if end:
@@ -106,7 +106,7 @@ class TextCutter:
     def close(self) -> None:
         self._buffer.clear()
 
-    def _advance(self, *, last: bool) -> Iterator[Cut]:
+    def _advance(self, *, last: bool) -> Iterator[CutPiece]:
         while len(self._buffer) > self._wanted or (last and self._buffer) or self._long_row is not None:
             if not self._started:
                 self._start()
@@ -159,7 +159,7 @@ class TextCutter:
             size -= 1
         return RowTally(size, 0, self._rule.all_rows(window[:size]).lines)
 
-    def _take(self, tally: RowTally) -> Iterator[Cut]:
+    def _take(self, tally: RowTally) -> Iterator[CutPiece]:
         body = self._drop(tally.end)
         if self._read_head is not None:
             if tally.rows:
@@ -171,7 +171,7 @@ class TextCutter:
         else:
             self._line += tally.lines
 
-    def _rows_cut(self, body: bytes, tally: RowTally) -> Cut:
+    def _rows_cut(self, body: bytes, tally: RowTally) -> CutPiece:
         line = self._line
         self._line += tally.lines
         if body.startswith(_BOM) and self._layout:
@@ -179,10 +179,10 @@ class TextCutter:
             return self._cut(b"\n" + body, tally.rows, line - 1)
         return self._cut(body, tally.rows, line)
 
-    def _cut(self, body: bytes, rows: int, line: int | None = None, oversize: Oversize | None = None) -> Cut:
+    def _cut(self, body: bytes, rows: int, line: int | None = None, oversize: Oversize | None = None) -> CutPiece:
         first_row, self._row, self._yielded = self._row, self._row + rows, True
         encoding = "oversize" if oversize else self._rule.encoding
-        return Cut(body, encoding, first_row, line or self._line, rows, self._layout, oversize, self._offset)
+        return CutPiece(body, encoding, first_row, line or self._line, rows, self._layout, oversize, self._offset)
 
     def _drop(self, size: int) -> bytes:
         body = bytes(memoryview(self._buffer)[:size])
@@ -190,7 +190,7 @@ class TextCutter:
         self._offset += size
         return body
 
-    def _break_long_row(self) -> Iterator[Cut]:
+    def _break_long_row(self) -> Iterator[CutPiece]:
         """Called when the buffer holds more than the row limit and no row end."""
         if self._read_head is not None:
             raise Invalid(
@@ -203,7 +203,7 @@ class TextCutter:
             return
         yield self._cut_open_line(end, f"does not close within {self._limits.row_text}")
 
-    def _cut_open_line(self, size: int, what: str) -> Cut:
+    def _cut_open_line(self, size: int, what: str) -> CutPiece:
         self._unclosed += 1
         if self._unclosed > MAX_UNCLOSED:
             raise Invalid(
@@ -226,7 +226,7 @@ class TextCutter:
         self._drop(len(self._buffer) - at_edge)
         return last
 
-    def _finish_long_row(self) -> Cut:
+    def _finish_long_row(self) -> CutPiece:
         body, self._long_row = self._long_row or b"", None
         self._wanted = self._limits.piece_bytes
         line = self._line

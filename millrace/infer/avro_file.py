@@ -13,8 +13,8 @@ from fastavro.schema import expand_schema
 from millrace.formats.avro_blocks import Block, BlockReader
 from millrace.formats.avro_container import ContainerHeader
 from millrace.infer.column_names import unusable
-from millrace.infer.draft import Draft, Looked, with_key
-from millrace.infer.keys import KeyWatch, may_be_key
+from millrace.infer.draft import Draft, Drafted, with_key
+from millrace.infer.keys import KeyFinder, may_be_key
 from millrace.infer.sampling import plain_bytes
 from millrace.model.columns import Column, logical_type, parse_columns
 from millrace.model.errors import Invalid
@@ -25,9 +25,9 @@ _HEAD_ROWS = 100_000
 _BLOCKS_PER_STRIDE = 16
 
 
-def draft_avro(path: Path, table: str) -> Looked:
+def draft_avro(path: Path, table: str) -> Drafted:
     reader = BlockReader(f"The file {path.name!r:.120}", lambda header: None)
-    watch, rows = KeyWatch(), 0
+    watch, rows = KeyFinder(), 0
     for block in _spaced(_blocks(path, reader)):
         assert reader.header is not None
         keyable = [column for column in _columns(reader.header)[0] if may_be_key(column.avro)]
@@ -36,7 +36,7 @@ def draft_avro(path: Path, table: str) -> Looked:
     if reader.header is None:
         raise Invalid(f"{path.name} ends inside its Avro header.", remedy="Get the whole file.")
     columns, left_out = _columns(reader.header)
-    return Looked(with_key(Draft(table, "avro", columns, left_out=left_out), watch), rows)
+    return Drafted(with_key(Draft(table, "avro", columns, left_out=left_out), watch), rows)
 
 
 def _blocks(path: Path, reader: BlockReader) -> Iterator[Block]:

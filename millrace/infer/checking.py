@@ -21,7 +21,7 @@ _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedDraft:
     """`rows`: how many were judged. `reasons`: the remaining faults. `is_whole`: the whole file was judged."""
 
     draft: Draft
@@ -31,7 +31,7 @@ class Checked:
     reasons: tuple[ReasonCount, ...]
 
 
-def checked(path: Path, draft: Draft, most_bytes: int = CHECKED_BYTES) -> Checked:
+def checked(path: Path, draft: Draft, most_bytes: int = CHECKED_BYTES) -> CheckedDraft:
     bounds = Bounds(bytes=most_bytes, seconds=CHECK_SECONDS)
     # Most drafts pass at once. The expensive search for fitting types runs only for the others.
     trial = _tried(path, draft, bounds, advising=False)
@@ -46,7 +46,7 @@ def checked(path: Path, draft: Draft, most_bytes: int = CHECKED_BYTES) -> Checke
         refuse_empty(draft, path)
         trial = _tried(path, draft, bounds, advising=False)
     reasons = tuple(trial.tally.reasons)
-    return Checked(draft, trial.tally.read, trial.tally.failed, trial.stopped_by is None, reasons)
+    return CheckedDraft(draft, trial.tally.read, trial.tally.failed, trial.stopped_by is None, reasons)
 
 
 def refuse_empty(draft: Draft, path: Path) -> None:

@@ -8,10 +8,10 @@ from millrace.formats.csv_rows import row_spans
 from millrace.infer.column_names import unusable
 from millrace.infer.csv_dialect import CsvGuess, cells_of, layout_of, null_text_of, whole_lines, written_as
 from millrace.infer.csv_heading import is_heading
-from millrace.infer.draft import Draft, Looked, proposed, with_key
+from millrace.infer.draft import Draft, Drafted, proposed, with_key
 from millrace.infer.encodings import LATIN1, UTF8, as_utf8, encoding_of
 from millrace.infer.evidence import NOTHING, Evidence, bytes_evidence
-from millrace.infer.keys import KeyWatch
+from millrace.infer.keys import KeyFinder
 from millrace.infer.sampling import FileSample
 from millrace.model.chunk import TextLayout
 from millrace.model.columns import MAX_COLUMNS
@@ -23,7 +23,7 @@ from millrace.validate.csv_cells import CsvCells
 _AT_ONCE = 1 << 20
 
 
-def draft_csv(sample: FileSample, table: str) -> Looked:
+def draft_csv(sample: FileSample, table: str) -> Drafted:
     encoding = encoding_of(sample)
     text = as_utf8(sample, encoding)
     written = written_as(_start(text.head))
@@ -98,9 +98,9 @@ def _strays(body: bytes, layout: TextLayout) -> int:
 
 def _drawn(
     table: str, dialect: CsvDialect, names: Sequence[str], layout: TextLayout, bodies: Sequence[bytes]
-) -> Looked:
+) -> Drafted:
     shown: dict[str, Evidence] = dict.fromkeys(layout.columns, NOTHING)
-    watch, rows = KeyWatch(), 0
+    watch, rows = KeyFinder(), 0
     for body in bodies:
         cells = cells_of(body, layout)
         if cells is None:
@@ -113,7 +113,7 @@ def _drawn(
     pairs = zip(names, shown.values(), strict=True)
     columns = [proposed(name, evidence) for name, evidence in pairs if name not in refused]
     draft = Draft(table, "csv", tuple(filter(None, columns)), csv=dialect, left_out=refused)
-    return Looked(with_key(draft, watch), rows)
+    return Drafted(with_key(draft, watch), rows)
 
 
 def _by_name(cells: CsvCells, names: Sequence[str]) -> dict[str, pa.Array]:

@@ -7,7 +7,7 @@ from millrace.declare.table import parse_table
 from millrace.infer.choose import fitting
 from millrace.infer.column_names import avro_name
 from millrace.infer.evidence import Evidence
-from millrace.infer.keys import KeyWatch, may_be_key
+from millrace.infer.keys import KeyFinder, may_be_key
 from millrace.model.columns import Column, column_of
 from millrace.model.formats import format_named
 from millrace.model.stored_types import Avro
@@ -61,14 +61,14 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Drafted:
     """A draft, and the number of rows it is based on."""
 
     draft: Draft
     rows: int
 
 
-def with_key(draft: Draft, watch: KeyWatch) -> Draft:
+def with_key(draft: Draft, watch: KeyFinder) -> Draft:
     """The draft with the primary key that its rows suggest. Columns of a key are never null."""
     key = watch.likely(draft.table, [column for column in draft.columns if may_be_key(column.avro)])
     columns = (replace(column, nullable=column.nullable and column.name not in key) for column in draft.columns)

@@ -6,10 +6,10 @@ import orjson
 import pyarrow as pa
 
 from millrace.infer.column_names import avro_name, unusable
-from millrace.infer.draft import Draft, Looked, proposed, with_key
+from millrace.infer.draft import Draft, Drafted, proposed, with_key
 from millrace.infer.encodings import UTF8, UTF16, as_utf8, encoding_of
 from millrace.infer.json_shape import JsonShape, LongNumber, Object, object_shape, objects_of
-from millrace.infer.keys import KeyWatch
+from millrace.infer.keys import KeyFinder
 from millrace.infer.sampling import FileSample
 from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid
@@ -40,17 +40,17 @@ def is_json(name: str, text: bytes) -> bool:
         return len(line) == len(text) and line.startswith((b'{"', b"{ "))
 
 
-def draft_json(sample: FileSample, table: str) -> Looked:
+def draft_json(sample: FileSample, table: str) -> Drafted:
     encoding = encoding_of(sample)
     # JSON is UTF-8, unless a byte order mark at the start says otherwise.
     text = as_utf8(sample, UTF16 if encoding == UTF16 else UTF8)
-    shape, watch, rows = JsonShape(), KeyWatch(), 0
+    shape, watch, rows = JsonShape(), KeyFinder(), 0
     for body in _bodies(text):
         objects, shown = _looked_at(body)
         shape = shape.merged(shown)
         watch.add(_keyable(objects, shown), len(objects))
         rows += len(objects)
-    return Looked(with_key(_drawn(table, shape), watch), rows)
+    return Drafted(with_key(_drawn(table, shape), watch), rows)
 
 
 def _bodies(text: FileSample) -> Iterator[bytes]:

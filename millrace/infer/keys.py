@@ -31,7 +31,7 @@ _ENDINGS = ("id", "key", "uuid", "guid", "_no", "number", "code", "_nr")
 Hashes = npt.NDArray[np.uint64]
 
 
-class KeyWatch:
+class KeyFinder:
     """Collects hashes of the columns that may be part of a key: never null, short, whole numbers, text, dates or times."""
 
     def __init__(self) -> None:

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from millrace.infer.arrow_types import avro_of_arrow
 from millrace.infer.column_names import avro_name, unusable
-from millrace.infer.draft import Draft, Looked, with_key
-from millrace.infer.keys import KeyWatch, may_be_key
+from millrace.infer.draft import Draft, Drafted, with_key
+from millrace.infer.keys import KeyFinder, may_be_key
 from millrace.infer.sampling import compression_of, plain_bytes
 from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid
@@ -20,17 +20,17 @@ _GROUPS = 16
 _ROWS_PER_GROUP = 50_000
 
 
-def draft_parquet(path: Path, table: str) -> Looked:
+def draft_parquet(path: Path, table: str) -> Drafted:
     try:
         with _plain_file(path) as plain, pq.ParquetFile(plain, pre_buffer=False) as file:
             columns, left_out = _columns(file)
             keyable = [column.name for column in columns if may_be_key(column.avro)]
-            watch, rows = KeyWatch(), 0
+            watch, rows = KeyFinder(), 0
             for batch in _spaced(file, keyable) if keyable else ():
                 watch.add({name: batch.column(name) for name in keyable}, batch.num_rows)
                 rows += batch.num_rows
             draft = Draft(table, "parquet", columns, left_out=left_out)
-            return Looked(with_key(draft, watch), rows)
+            return Drafted(with_key(draft, watch), rows)
     except (pa.ArrowException, OSError) as error:
         raise Invalid(f"{path.name} cannot be read as Parquet: {error}"[:400], remedy="Get the whole file.") from error
 

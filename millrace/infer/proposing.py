@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millrace.infer.checking import Checked, checked, refuse_empty
+from millrace.infer.checking import CheckedDraft, checked, refuse_empty
 from millrace.infer.column_names import table_name
-from millrace.infer.draft import Looked
+from millrace.infer.draft import Drafted
 from millrace.infer.encodings import as_utf8, encoding_of
 from millrace.infer.json_file import SPACES
 from millrace.infer.sampling import FileSample, compression_of, plain_bytes, sample_of
@@ -24,7 +24,7 @@ class Proposal:
     document: dict[str, Any]
     compression: str | None
     looked_at: int
-    checked: Checked
+    checked: CheckedDraft
 
 
 def propose(path: Path, name: str | None = None) -> Proposal:
@@ -36,7 +36,7 @@ def propose(path: Path, name: str | None = None) -> Proposal:
     return Proposal(result.draft.document(), compression_of(path), looked.rows, result)
 
 
-def _looked_at(path: Path, table: str) -> Looked:
+def _looked_at(path: Path, table: str) -> Drafted:
     start = _start(path)
     found = next((each for each in every_format() if each.magic and start.startswith(each.magic)), None)
     if found is None:
@@ -44,7 +44,7 @@ def _looked_at(path: Path, table: str) -> Looked:
         if not text:
             raise Invalid(f"{path.name} is empty.", remedy="Give a file with rows.")
         found = _text_format(path, text)
-    looked: Looked = load(found.drafter)(sample_of(path) if found.is_text else path, table)
+    looked: Drafted = load(found.drafter)(sample_of(path) if found.is_text else path, table)
     return looked
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from millrace.formats.cut import Cut, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, UploadOptions, open_cutter
 from millrace.formats.matching import refuse_mismatch
 from millrace.infer.advice import Advice, advise
 from millrace.infer.avro import shown_type
@@ -126,7 +126,7 @@ def try_file(
 
 def _cuts(
     pieces: Iterable[bytes], definition: Definition, options: UploadOptions, spool_dir: Path | None
-) -> Iterator[Cut]:
+) -> Iterator[CutPiece]:
     cutter = open_cutter(definition, options, spool_dir=spool_dir)
     try:
         for piece in pieces:
@@ -136,7 +136,7 @@ def _cuts(
         cutter.close()
 
 
-def _stamp(cut: Cut, number: int, definition: Definition) -> ChunkHeader:
+def _stamp(cut: CutPiece, number: int, definition: Definition) -> ChunkHeader:
     return ChunkHeader(
         import_id=_NO_IMPORT,
         number=number,

@@ -26,7 +26,7 @@ REWRITTEN_PREFIX = "rewritten"
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
+class Rewrites:
     """Live files that must be rewritten in any case, and the new shape of their rows. `written` keeps the files of an attempt
     for the next."""
 
@@ -42,10 +42,10 @@ def file_actions(
     added: Sequence[AddFile],
     dead: Mapping[str, Dead],
     data_change: bool = True,
-    anew: Anew | None = None,
+    anew: Rewrites | None = None,
 ) -> list[Action]:
     """Adds files without their losing rows, and removes losing rows from live files. Files without live rows disappear."""
-    anew = anew or Anew()
+    anew = anew or Rewrites()
     touched = {path: snapshot.files[path] for path in (*dead, *anew.paths) if path in snapshot.files}
     actions = [remove_action(file, data_change) for file in touched.values()]
     marked: dict[str, BitMap] = {}
@@ -114,7 +114,7 @@ def _rows(store: Store, file: AddFile) -> int:
     return file.rows if file.rows >= 0 else pq.read_metadata(store.source(file.name)).num_rows
 
 
-def _rewritten(store: Store, spec: TableSpec, file: AddFile, gone: BitMap, anew: Anew) -> AddFile:
+def _rewritten(store: Store, spec: TableSpec, file: AddFile, gone: BitMap, anew: Rewrites) -> AddFile:
     this = file.path, bytes(gone.serialize())
     if this not in anew.written:
         groups = read_live_groups(store, file, gone)

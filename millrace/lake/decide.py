@@ -46,7 +46,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class TableContents:
     """What a decision reads: the table's live rows, its deleted keys, and its floor."""
 
     store: Store
@@ -97,7 +97,7 @@ class _NewRows:
         )
 
 
-def decide_keyed(known: Known, staged: Sequence[StagedFile]) -> Decision:
+def decide_keyed(known: TableContents, staged: Sequence[StagedFile]) -> Decision:
     """For each key, the row or delete of the greatest version wins, among staged and live ones."""
     files = [file for file in _distinct(staged) if file.path not in known.snapshot.files and file.rows]
     graves = [name for name in dict.fromkeys(file.tombstones for file in staged) if name and name not in known.listed]

@@ -14,7 +14,7 @@ from millrace.lake.actions import AddFile
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.keys import RUNS_FOLDER, KeyFile, merge_keys, read_keys, sidecar_name, write_keys
 from millrace.lake.log import Snapshot
-from millrace.lake.matching import Sought
+from millrace.lake.matching import WantedHashes
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.sidecar import sorted_keys
 from millrace.lake.store import Store
@@ -69,7 +69,7 @@ class KeyIndex:
         self, snapshot: Snapshot, h1: npt.NDArray[np.uint64], h2: npt.NDArray[np.uint64]
     ) -> tuple[list[str], Hits]:
         """The snapshot's paths, and its rows with these keys (sorted by h1), deleted rows included."""
-        selection, sought = self._select(snapshot), Sought(h1)
+        selection, sought = self._select(snapshot), WantedHashes(h1)
         return selection.paths, _joined([_probe(source, sought, h2) for source in selection.sources])
 
     def sidecar(self, file: AddFile) -> KeyFile:
@@ -150,7 +150,7 @@ def make_sidecar(store: Store, file: AddFile, key: Sequence[str]) -> KeyFile:
     return keys
 
 
-def _probe(source: _Source, sought: Sought, h2: npt.NDArray[np.uint64]) -> Hits:
+def _probe(source: _Source, sought: WantedHashes, h2: npt.NDArray[np.uint64]) -> Hits:
     keys = source.keys
     key, row = sought.pairs(keys.h1)
     same = keys.h2[row] == h2[key]

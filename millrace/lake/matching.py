@@ -19,7 +19,7 @@ MOST_PLACES = 1 << 24
 SIFTED_AT_ONCE = 1 << 18
 
 
-class Sought:
+class WantedHashes:
     """Sorted hashes, possibly repeated, to look for in several lists."""
 
     def __init__(self, hashes: Hashes) -> None:

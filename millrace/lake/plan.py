@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from millrace.lake.actions import Action, Transaction, now_ms, remove_action
 from millrace.lake.batch import DefinedFile, WriteBatch
-from millrace.lake.changes import Anew, declaration, file_actions
-from millrace.lake.decide import Decision, Known, as_add, decide_keyed, decide_keyless
+from millrace.lake.changes import Rewrites, declaration, file_actions
+from millrace.lake.decide import Decision, TableContents, as_add, decide_keyed, decide_keyless
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Snapshot
 from millrace.lake.reshape import Reshape
@@ -54,10 +54,10 @@ class Planner:
         self._store = store
         self._batch = batch
         named = (batch.definition, *(delivery.definition for delivery in batch.files))
-        self._wanted = max((one for one in named if one is not None), key=lambda one: one.age, default=None)
+        self._wanted = max((known for known in named if known is not None), key=lambda known: known.age, default=None)
         self._lineage = lineage
         self._aligned: dict[tuple[str, str], StagedFile] = {}
-        self._anew: dict[tuple[str | None, str], Anew] = {}
+        self._anew: dict[tuple[str | None, str], Rewrites] = {}
 
     def plan(self, snapshot: Snapshot, handle: Handle) -> Plan:
         state = TableState.of(snapshot.metadata)
@@ -70,7 +70,7 @@ class Planner:
         elif target.spec.key != handle.spec.key:
             following = replace(following, index=KeyIndex(self._store, target.spec.key))
         floor = max(state.floor, self._batch.floor, target.floor)
-        known = Known(self._store, base, handle.index, handle.tombstones, state.tombstones, floor)
+        known = TableContents(self._store, base, handle.index, handle.tombstones, state.tombstones, floor)
         decision = self._decide(known, target)
         actions = [remove_action(file) for file in snapshot.files.values()] if target.begins else []
         actions += self._file_actions(known, target, decision)
@@ -85,7 +85,7 @@ class Planner:
         declared = declaration(snapshot, target.spec, actions, state, target.schema_json)
         return Plan([*declared, *actions], decision, following)
 
-    def _decide(self, known: Known, target: TableTarget) -> Decision:
+    def _decide(self, known: TableContents, target: TableTarget) -> Decision:
         files = [file for delivery in self._batch.files if (file := self._fitting(delivery, target)) is not None]
         keyed = bool(target.spec.key)
         decision = decide_keyed(known, files) if keyed else decide_keyless(known.snapshot, files, known.floor)
@@ -138,12 +138,12 @@ class Planner:
                 remedy="Stage its chunks again.",
             )
 
-    def _file_actions(self, known: Known, target: TableTarget, decision: Decision) -> list[Action]:
+    def _file_actions(self, known: TableContents, target: TableTarget, decision: Decision) -> list[Action]:
         anew = None
         if target.reshape is not None and target.definition is not None:
             # Another writer may have changed the table's shape since the last attempt. Then earlier rewrites are useless.
             way = TableState.of(known.snapshot.metadata).definition, target.definition.fingerprint
-            anew = self._anew.setdefault(way, Anew(rows=target.reshape.rows))
+            anew = self._anew.setdefault(way, Rewrites(rows=target.reshape.rows))
             anew = replace(anew, paths=self._misshapen(known.snapshot, target.reshape))
         added = [as_add(file) for file in decision.added]
         return file_actions(self._store, known.snapshot, target.spec, added, decision.dead, anew=anew)
@@ -152,7 +152,7 @@ class Planner:
         schemas = {path: pq.read_schema(self._store.source(file.name)) for path, file in snapshot.files.items()}
         return frozenset(path for path, schema in schemas.items() if reshape.is_needed(schema))
 
-    def _tombstones(self, known: Known, decision: Decision) -> tuple[str, ...]:
+    def _tombstones(self, known: TableContents, decision: Decision) -> tuple[str, ...]:
         """The tombstone files to list from now on. Many small files are merged into one."""
         names = tuple(chain(known.listed, decision.tombstones))
         while decision.tombstones and (together := due(known.tombstones.listed(names), INLINE_MERGE_ROWS)):

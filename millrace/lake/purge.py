@@ -5,13 +5,13 @@ late write can meet any more. The floor rises to their versions. It is a commit 
 from dataclasses import replace
 
 from millrace.lake.changes import declaration
-from millrace.lake.decide import Known
+from millrace.lake.decide import TableContents
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
 from millrace.lake.schema import TableSpec
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
-from millrace.lake.tombstones import MOST_MERGED_ROWS, Merged, Tombstones, due, merge
+from millrace.lake.tombstones import MOST_MERGED_ROWS, MergedTombstones, Tombstones, due, merge
 
 MOST_ATTEMPTS = 100
 # This many chunk ids cost nearly nothing. Dropping some would cost a commit.
@@ -21,12 +21,12 @@ MOST_CHUNK_IDS = 20_000
 def purge(store: Store, spec: TableSpec, safe_version: int = NO_FLOOR) -> None:
     """Purges until nothing is worth a commit. No write at or below the safe version can still come."""
     snapshot, index, tombstones = Snapshot(), KeyIndex(store, spec.key), Tombstones(store)
-    merged: dict[tuple[str, ...], Merged] = {}
+    merged: dict[tuple[str, ...], MergedTombstones] = {}
     for _ in range(MOST_ATTEMPTS):
         snapshot = refresh(store, snapshot)
         before = TableState.of(snapshot.metadata)
         if spec.key:
-            known = Known(store, snapshot, index, tombstones, before.tombstones, before.floor)
+            known = TableContents(store, snapshot, index, tombstones, before.tombstones, before.floor)
             state = _fewer_tombstones(known, before, safe_version, merged)
         else:
             state = _fewer_chunk_ids(snapshot, before, safe_version)
@@ -40,7 +40,7 @@ def purge(store: Store, spec: TableSpec, safe_version: int = NO_FLOOR) -> None:
 
 
 def _fewer_tombstones(
-    known: Known, state: TableState, safe_version: int, merged: dict[tuple[str, ...], Merged]
+    known: TableContents, state: TableState, safe_version: int, merged: dict[tuple[str, ...], MergedTombstones]
 ) -> TableState:
     limit = max(safe_version, state.floor)
     together = due(known.tombstones.listed(state.tombstones), MOST_MERGED_ROWS, limit)

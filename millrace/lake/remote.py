@@ -150,7 +150,7 @@ class RemoteStore(Store):
         """Drops copies that were not used for some time, and the oldest beyond a size. Copies in recent use stay."""
         now, kept = time.time(), 0
         copies = [entry for folder in ("", *self._copied_folders()) for entry in Store.list(self, folder)]
-        for entry in sorted(copies, key=lambda one: one.modified_at, reverse=True):
+        for entry in sorted(copies, key=lambda copy: copy.modified_at, reverse=True):
             age = now - entry.modified_at
             kept += entry.size
             if age > unused_for.total_seconds() or (kept > most_bytes and age > JUST_USED.total_seconds()):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millrace.lake.keys import KeyFile, hash_ranges, read_keys, write_keys
-from millrace.lake.matching import Sought
+from millrace.lake.matching import WantedHashes
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 
@@ -30,7 +30,7 @@ IsUseless = Callable[[Hashes, Hashes, Versions], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedTombstones:
     """The file that replaces others, None if nothing is left, and the greatest purged version."""
 
     name: str | None
@@ -47,7 +47,7 @@ class Tombstones:
     def versions(self, names: Sequence[str], h1: Hashes, h2: Hashes) -> Versions:
         """For each key, in h1 order, the version of its last delete."""
         deleted_at = np.full(len(h1), NEVER_DELETED, dtype=np.int64)
-        sought = Sought(h1)
+        sought = WantedHashes(h1)
         for keys in self.listed(names):
             ours, theirs = sought.pairs(keys.h1)
             same = keys.h2[theirs] == h2[ours]
@@ -91,7 +91,7 @@ def due(files: Sequence[KeyFile], most_rows: int, safe_version: int = NEVER_DELE
     return [file for file in files if (file.version <= safe_version).sum() > WORN_SHARE * len(file)][:1]
 
 
-def merge(store: Store, sources: Sequence[KeyFile], safe_version: int, is_useless: IsUseless) -> Merged:
+def merge(store: Store, sources: Sequence[KeyFile], safe_version: int, is_useless: IsUseless) -> MergedTombstones:
     """One file with the last delete of each key, without useless deletes and those at or below the safe version."""
     parts, purged = [], NEVER_DELETED
     for h1, h2, version in _blocks(sources):
@@ -101,7 +101,7 @@ def merge(store: Store, sources: Sequence[KeyFile], safe_version: int, is_useles
         keep[keep] = ~is_useless(h1[keep], h2[keep], version[keep])
         parts.append((h1[keep], h2[keep], version[keep]))
     h1, h2, version = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Merged(write_tombstones(store, "merged", h1, h2, version) if len(h1) else None, purged)
+    return MergedTombstones(write_tombstones(store, "merged", h1, h2, version) if len(h1) else None, purged)
 
 
 def _blocks(sources: Sequence[KeyFile]) -> Iterator[tuple[Hashes, Hashes, Versions]]:

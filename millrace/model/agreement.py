@@ -68,7 +68,7 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class Quotas:
+class QuotaLimits:
     """None: the platform's own limit."""
 
     bytes_per_second: int | None = None
@@ -90,7 +90,7 @@ class Agreement:
     schedule: Schedule | None = None
     app: App | None = None
     resources: Resources = Resources()
-    quotas: Quotas = Quotas()
+    quotas: QuotaLimits = QuotaLimits()
     encryption: bool = False
     priority: int = 0
     notifications: tuple[dict[str, Any], ...] = ()
@@ -217,16 +217,16 @@ def _amounts(what: str, given: object) -> Amounts:
     )
 
 
-def _quotas(given: object) -> Quotas:
+def _quotas(given: object) -> QuotaLimits:
     if given is None:
-        return Quotas()
+        return QuotaLimits()
     words = mapping("quotas", given, QUOTAS)
     amounts = {name: parse_quantity(f"quotas.{name}", value) for name, value in words.items() if value is not None}
-    return Quotas(**{name: in_units(amount, Fraction(1)) for name, amount in amounts.items()})
+    return QuotaLimits(**{name: in_units(amount, Fraction(1)) for name, amount in amounts.items()})
 
 
 def _notifications(given: object) -> tuple[dict[str, Any], ...]:
-    found = () if given is None else tuple(_notification(one) for one in listed("notifications", given))
+    found = () if given is None else tuple(_notification(each) for each in listed("notifications", given))
     if len(found) > MOST_NOTIFICATIONS:
         raise Invalid(f"notifications has {len(found)} targets.", remedy=f"Give at most {MOST_NOTIFICATIONS}.")
     return found
@@ -237,6 +237,8 @@ def _notification(given: object) -> dict[str, Any]:
     url = text("notifications.url", words.get("url"), 2000)
     if not url.startswith(("http://", "https://")):
         raise Invalid(f"notifications.url is {url!r:.60}.", remedy="Give an http or https address.")
-    events = [text("notifications.events", one) for one in listed("notifications.events", words.get("events", ["*"]))]
+    events = [
+        text("notifications.events", event) for event in listed("notifications.events", words.get("events", ["*"]))
+    ]
     named = {} if words.get("name") is None else {"name": checked_name("notification", words["name"])}
     return {"url": url, "events": events, **named}

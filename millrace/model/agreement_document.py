@@ -28,7 +28,7 @@ def document_of(agreement: Agreement) -> dict[str, Any]:
         "quotas": {name: amount for name, amount in quotas.items() if amount is not None},
         "encryption": agreement.encryption,
         "priority": agreement.priority,
-        "notifications": [dict(one) for one in agreement.notifications],
+        "notifications": [dict(each) for each in agreement.notifications],
         "sinks": [target_document(target) for target in agreement.sinks],
         "rules": [rule_document(rule) for rule in agreement.rules],
     }

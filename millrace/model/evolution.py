@@ -80,8 +80,8 @@ def check(before: Definition, history: Sequence[Definition], after: TableDeclara
     _refuse_shared_aliases(candidate)
     _refuse_without_generation(before, candidate)
     policy = after.compatibility
-    others = [one for one in history if one.generation == before.generation and one.fingerprint != before.fingerprint]
-    earlier = sorted(others, key=lambda one: -one.revision) if policy.endswith("_transitive") else []
+    others = [old for old in history if old.generation == before.generation and old.fingerprint != before.fingerprint]
+    earlier = sorted(others, key=lambda old: -old.revision) if policy.endswith("_transitive") else []
     for known in (before, *earlier):
         found = list(_incompatibilities(policy, known, candidate))
         if found:

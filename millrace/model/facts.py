@@ -55,6 +55,8 @@ def from_dict(data: dict[str, Any]) -> Fact:
         case "Durable":
             return Durable(data["sink"], tuple((import_id, number) for import_id, number in data["chunks"]))
         case "Refused":
-            return RowsRefused(data["sink"], tuple((one[0], one[1], one[2]) for one in data["chunks"]))
+            return RowsRefused(
+                data["sink"], tuple((import_id, number, rows) for import_id, number, rows in data["chunks"])
+            )
         case _:
             return Checkpointed(data["query"], data["ends"], data["starts"])

@@ -14,7 +14,7 @@ ENCODINGS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin-1")
 @dataclass(frozen=True, slots=True)
 class Format:
     """`cutter`: an Opening in, a Cutter out (`formats/pieces.py`). `parser`: a chunk in, Parsed out (`validate/parsed.py`).
-    `drafter`: a FileSample of a text file, or else the path, and the table's name in, Looked out (`infer/draft.py`).
+    `drafter`: a FileSample of a text file, or else the path, and the table's name in, Drafted out (`infer/draft.py`).
 
     `infer` recognises a file by its `magic` bytes, else by the `recogniser` of its first text, else by its suffix.
     `observer`: finds the types that would fit rejected cells; without one there is no advice."""

@@ -54,7 +54,7 @@ def report(rules: Sequence[Rule], totals: Totals, measured: Measured) -> dict[st
     """Rows of senders and replayed rows are never held: whoever sends them waits for their end."""
     judged = [_judged(rule, totals, measured) for rule in rules]
     may_hold = measured.past_rows is not None
-    held = [one["name"] for one in judged if may_hold and one["verdict"] == BROKEN and one["action"] == HOLD]
+    held = [rule["name"] for rule in judged if may_hold and rule["verdict"] == BROKEN and rule["action"] == HOLD]
     return {"rows": totals.rows, "bytes": measured.octets, "rules": judged, "held": held}
 
 

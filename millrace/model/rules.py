@@ -56,7 +56,7 @@ WORDS = ("name", "column", "action", "description", *(word for words in KINDS.va
 
 
 def parse_rules(given: object) -> tuple[Rule, ...]:
-    rules = tuple(_rule(one) for one in listed("rules", given))
+    rules = tuple(_rule(each) for each in listed("rules", given))
     if len(rules) > MOST_RULES:
         raise Invalid(f"There are {len(rules)} rules.", remedy=f"Declare at most {MOST_RULES}.")
     names = [rule.name.lower() for rule in rules]

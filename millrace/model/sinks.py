@@ -34,7 +34,7 @@ def parse_targets(given: object) -> tuple[SinkTarget, ...]:
     """`[delta, {kind: postgres, name: warehouse, required: false, host: …}]`."""
     if not isinstance(given, list) or not given:
         raise Invalid(f"sinks is {given!r:.60}.", remedy="Name at least one, for example [delta].")
-    targets = tuple(_target(one) for one in given)
+    targets = tuple(_target(each) for each in given)
     names = [target.name for target in targets]
     for name in names:
         if names.count(name) > 1:

@@ -24,11 +24,11 @@ def seconds_left_of_day(now: datetime) -> float:
 def summed(used: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """One for each tenant and day."""
     sums: dict[tuple[str, str], dict[str, Any]] = {}
-    for one in used:
-        key = one["tenant"], one["day"]
+    for usage in used:
+        key = usage["tenant"], usage["day"]
         known = sums.get(key, {})
         sums[key] = {
-            name: value if name in ("tenant", "day") else value + known.get(name, 0) for name, value in one.items()
+            name: value if name in ("tenant", "day") else value + known.get(name, 0) for name, value in usage.items()
         }
     return list(sums.values())
 

@@ -9,8 +9,8 @@ import orjson
 
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError
-from millrace.notify.pace import Pace
 from millrace.notify.queue import EventDelivered, EventDelivery, EventFailed, Outcome
+from millrace.notify.retry import RetryPolicy
 from millrace.notify.subscription import Subscription, moment
 from millrace.outbound.addresses import Target
 from millrace.outbound.http import Answer, post
@@ -23,7 +23,7 @@ Post = Callable[[Target, Mapping[str, str], bytes, Networks], Awaitable[Answer]]
 
 
 async def attempt(
-    subscription: Subscription, delivery: EventDelivery, pace: Pace, allowed: Networks, send: Post = post
+    subscription: Subscription, delivery: EventDelivery, pace: RetryPolicy, allowed: Networks, send: Post = post
 ) -> Outcome:
     if delivery.event is None:
         return _failed(subscription, delivery, {"message": "The event is no longer kept."}, None)
@@ -55,7 +55,11 @@ def answer_text(answer: Answer) -> str:
 
 
 def _later(
-    subscription: Subscription, delivery: EventDelivery, pace: Pace, error: dict[str, Any], retry_after: float | None
+    subscription: Subscription,
+    delivery: EventDelivery,
+    pace: RetryPolicy,
+    error: dict[str, Any],
+    retry_after: float | None,
 ) -> EventFailed:
     now = time.time_ns() // 1000
     next_us = now + int(pace.pause(delivery.attempts + 1, retry_after) * 1e6)

@@ -16,8 +16,8 @@ from typing import TypeVar
 from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post
 from millrace.notify.outcomes import Outcomes
-from millrace.notify.pace import Pace
-from millrace.notify.queue import WINDOW, EventQueue, Filled
+from millrace.notify.queue import WINDOW, EventQueue, QueuedEvents
+from millrace.notify.retry import RetryPolicy
 from millrace.notify.subscription import Subscription
 from millrace.notify.subscription_sender import Shared, SubscriptionSender
 from millrace.observe import gauge
@@ -33,10 +33,10 @@ T = TypeVar("T")
 class Notifier:
     """`wake` may be called from any thread when there may be new events."""
 
-    def __init__(self, store: Store, allowed: Networks, pace: Pace | None = None, send: Post = post) -> None:
+    def __init__(self, store: Store, allowed: Networks, pace: RetryPolicy | None = None, send: Post = post) -> None:
         self._queue = EventQueue(store)
         self._allowed = allowed
-        self._pace = pace or Pace()
+        self._pace = pace or RetryPolicy()
         self._send = send
         self._wake: Callable[[], object] = _nobody
 
@@ -132,7 +132,7 @@ class SubscriptionSenders:
                 for key in listening:
                     self._take_in(key, filled.get(key))
 
-    def _take_in(self, key: str, filled: Filled | None) -> None:
+    def _take_in(self, key: str, filled: QueuedEvents | None) -> None:
         if filled is None:  # It was disabled or removed meanwhile.
             self._close(key)
             return

@@ -75,7 +75,7 @@ class EventQueue:
         with self._store.read() as connection:
             return {row[0]: row[1] for row in connection.execute(found.group_by(t.events.c.tenant))}
 
-    def fill(self, tenant: str, newest: int, listening: Mapping[str, Subscription]) -> dict[str, "Filled"]:
+    def fill(self, tenant: str, newest: int, listening: Mapping[str, Subscription]) -> dict[str, "QueuedEvents"]:
         """Queues the tenant's next events for its subscriptions that have room and want them."""
         with self._store.write() as connection:
             wanted = select(subscriptions.c.id, subscriptions.c.position).where(
@@ -116,7 +116,7 @@ class EventQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class QueuedEvents:
     position: int
     rows: list[dict[str, Any]]
 
@@ -166,7 +166,7 @@ def _events_after(connection: Connection, tenant: str, position: int) -> list[An
     return list(connection.execute(wanted))
 
 
-def _take(subscription: Subscription, page: list[Any], position: int, read_to: int) -> Filled:
+def _take(subscription: Subscription, page: list[Any], position: int, read_to: int) -> QueuedEvents:
     rows = [
         {
             "subscription": subscription.id,
@@ -178,7 +178,7 @@ def _take(subscription: Subscription, page: list[Any], position: int, read_to: i
         for row in page
         if row.number > position and subscription.wants(row.event["type"])
     ]
-    return Filled(max(position, read_to), rows)
+    return QueuedEvents(max(position, read_to), rows)
 
 
 def _settle(connection: Connection, key: str, outcomes: list[Outcome]) -> None:

@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post, attempt
 from millrace.notify.outcomes import Outcomes
-from millrace.notify.pace import Pace
 from millrace.notify.queue import EventDelivered, EventDelivery, EventQueue, Outcome
+from millrace.notify.retry import RetryPolicy
 from millrace.notify.subscription import IN_ORDER, Subscription
 from millrace.observe import log, observe
 from millrace.outbound.http import post
@@ -35,7 +35,7 @@ class Shared:
     queue: EventQueue
     outcomes: Outcomes
     in_store: InStore
-    pace: Pace
+    pace: RetryPolicy
     allowed: Networks
     send: Post = post
     healthy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HEALTHY_CONNECTIONS))

@@ -26,7 +26,7 @@ MOST_COUNTED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SubscriptionRequest:
     """A subscription to make. Its address has been checked."""
 
     name: str
@@ -40,7 +40,7 @@ class Subscriptions:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def add(self, tenant: str, wanted: Wanted) -> str:
+    def add(self, tenant: str, wanted: SubscriptionRequest) -> str:
         """Makes a subscription to all later events. Returns the secret that signs them."""
         secrets = first_secret()
         row = {

@@ -36,4 +36,4 @@ def _counted(reasons: pa.Array) -> dict[tuple[str | None, str, str], int]:
     )
     once = reasons.group_by(["row", "column", "rule"]).aggregate([("message", "min")])
     grouped = once.group_by(["column", "rule"]).aggregate([("row", "count"), ("message_min", "min")])
-    return {(one["column"], one["rule"], one["message_min_min"]): one["row_count"] for one in grouped.to_pylist()}
+    return {(row["column"], row["rule"], row["message_min_min"]): row["row_count"] for row in grouped.to_pylist()}

@@ -50,7 +50,7 @@ BEGINNING = RowPlace(-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedBatch:
     """Some rejected rows of one chunk, in order, with the columns SHOWN_COLUMNS."""
 
     chunk: int
@@ -66,7 +66,7 @@ class _Run:
     positions: Positions = field(compare=False)
 
 
-def rejected_rows(store: Store, import_id: str, after: RowPlace = BEGINNING) -> Iterator[Rejected]:
+def rejected_rows(store: Store, import_id: str, after: RowPlace = BEGINNING) -> Iterator[RejectedBatch]:
     """The rejected rows behind a place, as the error store holds them now."""
     files = {file.name: file for file in load(store).files.values() if _may_hold(file, import_id)}
     spans = {name: _chunk_span(store, name, import_id) for name in files}
@@ -83,7 +83,7 @@ def rejected_rows(store: Store, import_id: str, after: RowPlace = BEGINNING) -> 
         if runs:
             run = heapq.heappop(runs)
             for rows in readers.read(run.name, run.positions):
-                yield from (Rejected(run.first.chunk, piece) for piece in _in_pieces(rows))
+                yield from (RejectedBatch(run.first.chunk, piece) for piece in _in_pieces(rows))
 
 
 def _may_hold(file: AddFile, import_id: str) -> bool:

@@ -42,7 +42,7 @@ class _AliasTaken(Unavailable):
     pass
 
 
-class _NotTurned(Unavailable):
+class _NotRotated(Unavailable):
     """KMS rotates this key no more, or cannot rotate its kind."""
 
 
@@ -53,8 +53,8 @@ _KINDS: dict[str, type[MillraceError]] = {
     "DisabledException": Unavailable,
     "KMSInvalidStateException": KeyGone,
     "AlreadyExistsException": _AliasTaken,
-    "LimitExceededException": _NotTurned,
-    "UnsupportedOperationException": _NotTurned,
+    "LimitExceededException": _NotRotated,
+    "UnsupportedOperationException": _NotRotated,
 }
 
 
@@ -105,7 +105,7 @@ class AwsKms:
             self._ask("rotate_key_on_demand", KeyId=self._key(alias))
         except _NoKey:
             self._make(tenant, alias)
-        except _NotTurned:
+        except _NotRotated:
             self._move_on(tenant, alias)
 
     def destroy(self, tenant: str) -> str:

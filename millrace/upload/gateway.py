@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from millrace.failpoint import reach
-from millrace.formats.cut import Cut, Cutter
+from millrace.formats.cut import CutPiece, Cutter
 from millrace.model.chunk import ChunkHeader
 from millrace.model.errors import Clash, TooLarge
 from millrace.model.imports import DELETE, Import
@@ -62,12 +62,12 @@ class Upload:
         self._quick = quick_partitions()
         self._is_closed = is_closed
         self._seal = seal
-        self._first: tuple[Cut, dict[str, Any] | None] | None = None
+        self._first: tuple[CutPiece, dict[str, Any] | None] | None = None
         self._pending: deque[tuple[Future[Appended], Resume]] = deque()
         self._sent = resume or Resume()
         self.confirmed = resume or Resume()
         self.written: dict[str, Any] | None = None
-        self._rest: Iterator[Cut] | None = None
+        self._rest: Iterator[CutPiece] | None = None
         self.received = int((self.confirmed.cutter or {}).get("offset", 0))
 
     def feed(self, piece: bytes) -> None:
@@ -104,7 +104,7 @@ class Upload:
             self._confirm_oldest()
         return self._sent
 
-    def _take(self, cut: Cut, resume: dict[str, Any] | None) -> None:
+    def _take(self, cut: CutPiece, resume: dict[str, Any] | None) -> None:
         """Keeps the first chunk until it is known whether it is the only one: a small import takes the quick lane."""
         if self._sent.chunks == 0 and self._first is None:
             self._first = cut, resume
@@ -114,10 +114,10 @@ class Upload:
             self._send_bulk(*first)
         self._send_bulk(cut, resume)
 
-    def _send_bulk(self, cut: Cut, resume: dict[str, Any] | None) -> None:
+    def _send_bulk(self, cut: CutPiece, resume: dict[str, Any] | None) -> None:
         self._send(cut, resume, chunk_partition(self._imp.id, self._sent.chunks, self._bulk), "bulk")
 
-    def _send(self, cut: Cut, resume: dict[str, Any] | None, partition: int, lane: str) -> None:
+    def _send(self, cut: CutPiece, resume: dict[str, Any] | None, partition: int, lane: str) -> None:
         number = self._sent.chunks
         # The last version of the block is for the chunk that shows an atomic import.
         if number >= self._imp.versions - 1:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
-from millrace.validate.faults import Found, RowFault, Rows, indices, listed, lossy, same
+from millrace.validate.faults import CellFault, RowFault, Rows, indices, listed, lossy, same
 from millrace.validate.json_values import Misfit, as_text, fit
 from millrace.validate.text import Outcome, typed_text
 
@@ -90,11 +90,11 @@ def _json(cell: str) -> object:
 def one_by_one(column: Column, given: Sequence[Any], read: Callable[[Any], object]) -> Outcome:
     """Values of a type that is nested too deep to be read as a column: each is read on its own."""
     values: list[object] = []
-    bad: list[Found] = []
+    bad: list[CellFault] = []
     for row, value in enumerate(given):
         try:
             values.append(None if value is None else read(value))
         except Misfit as misfit:
             values.append(None)
-            bad.append(Found(row, column.name, misfit.rule, misfit.message, as_text(value)))
+            bad.append(CellFault(row, column.name, misfit.rule, misfit.message, as_text(value)))
     return pa.array(values, arrow_type(column)), listed(bad)

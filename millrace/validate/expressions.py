@@ -55,8 +55,8 @@ def literal(value: Any) -> pa.Scalar:
 def _call(what: str, given: list[Any], parts: tuple[Expression, ...]) -> Any:
     if what in ("and", "or"):
         joined = given[0]
-        for one in given[1:]:
-            joined = (pc.and_kleene if what == "and" else pc.or_kleene)(_truth(joined), _truth(one))
+        for value in given[1:]:
+            joined = (pc.and_kleene if what == "and" else pc.or_kleene)(_truth(joined), _truth(value))
         return joined
     if what in _FINDING:
         wanted = parts[1].value if isinstance(parts[1], Literal) else ""
@@ -164,7 +164,7 @@ def _signed(function: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:
 
 
 def _coalesce(given: list[Any]) -> Any:
-    if all(pa.types.is_null(one.type) for one in given):
+    if all(pa.types.is_null(value.type) for value in given):
         return given[0]
     return pc.coalesce(*comparable(*given))
 

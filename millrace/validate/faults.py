@@ -56,7 +56,7 @@ def worded(rows: Rows, column: str, rule: str, before: str, text: pa.Array, afte
     return RowFault(rows, column, rule, messages, clipped(text, MAX_VALUE))
 
 
-class Found(NamedTuple):
+class CellFault(NamedTuple):
     """One fault of one row."""
 
     row: int
@@ -66,19 +66,19 @@ class Found(NamedTuple):
     value: str | None
 
 
-def listed(found: list[Found]) -> list[RowFault]:
+def listed(found: list[CellFault]) -> list[RowFault]:
     """Single faults, gathered by column and rule."""
-    groups: dict[tuple[str | None, str], list[Found]] = {}
-    for one in found:
-        groups.setdefault((one.column, one.rule), []).append(one)
+    groups: dict[tuple[str | None, str], list[CellFault]] = {}
+    for fault in found:
+        groups.setdefault((fault.column, fault.rule), []).append(fault)
     return [_gathered(column, rule, group) for (column, rule), group in groups.items()]
 
 
-def _gathered(column: str | None, rule: str, group: list[Found]) -> RowFault:
-    rows = np.array([one.row for one in group], np.int64)
-    messages = pa.array([one.message for one in group], pa.string())
+def _gathered(column: str | None, rule: str, group: list[CellFault]) -> RowFault:
+    rows = np.array([fault.row for fault in group], np.int64)
+    messages = pa.array([fault.message for fault in group], pa.string())
     return RowFault(
-        rows, column, rule, messages, clipped(pa.array([one.value for one in group], pa.string()), MAX_VALUE)
+        rows, column, rule, messages, clipped(pa.array([fault.value for fault in group], pa.string()), MAX_VALUE)
     )
 
 

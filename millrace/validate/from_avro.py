@@ -16,7 +16,7 @@ from millrace.model.errors import Invalid
 from millrace.model.fields import assigned
 from millrace.model.stored_types import Avro
 from millrace.validate.avro_values import ESCAPED, array_of, readable, spoken
-from millrace.validate.faults import Found, RowFault, listed
+from millrace.validate.faults import CellFault, RowFault, listed
 from millrace.validate.from_arrow import parse_table
 from millrace.validate.json_values import as_text
 from millrace.validate.parsed import Parsed, Undecodable
@@ -86,11 +86,11 @@ def _json(name: str, values: list[Any]) -> Outcome:
 
 def _json_each(name: str, values: list[Any]) -> Outcome:
     texts: list[str | None] = []
-    bad: list[Found] = []
+    bad: list[CellFault] = []
     for row, value in enumerate(values):
         try:
             texts.append(None if value is None else written(value))
         except TypeError as error:
             texts.append(None)
-            bad.append(Found(row, name, "json", f"cannot be kept as JSON: {error}", readable(as_text(value))))
+            bad.append(CellFault(row, name, "json", f"cannot be kept as JSON: {error}", readable(as_text(value))))
     return pa.array(texts, pa.string()), listed(bad)

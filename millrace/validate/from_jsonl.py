@@ -17,7 +17,7 @@ from millrace.arrow.types import arrow_type
 from millrace.formats.line_rows import line_spans
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import Column
-from millrace.validate.faults import Found, RowFault, Rows, listed
+from millrace.validate.faults import CellFault, RowFault, Rows, listed
 from millrace.validate.json_columns import typed_values
 from millrace.validate.json_fields import Object, marks, picked, refused, renamed, rescued
 from millrace.validate.json_values import as_text
@@ -56,24 +56,24 @@ def parse_jsonl(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
 def _objects(lines: list[bytes], loads: Callable[[bytes], Any]) -> tuple[list[Object], list[RowFault]]:
     """The objects in order, and faults for lines that are no objects."""
     values: list[Any] = []
-    found: list[Found] = []
+    found: list[CellFault] = []
     rest = iter(lines)
     while len(values) + len(found) < len(lines):
         try:
             # `extend` keeps the values before a line that fails, so only bad lines cost a turn of this loop.
             values.extend(map(loads, rest))
         except orjson.JSONDecodeError as error:
-            found.append(Found(len(values) + len(found), None, "json", f"is not valid JSON: {error}", None))
+            found.append(CellFault(len(values) + len(found), None, "json", f"is not valid JSON: {error}", None))
     return _only_objects(values, found, len(lines))
 
 
-def _only_objects(values: list[Any], found: list[Found], rows: int) -> tuple[list[Object], list[RowFault]]:
+def _only_objects(values: list[Any], found: list[CellFault], rows: int) -> tuple[list[Object], list[RowFault]]:
     if set(map(type, values)) <= {dict}:
         return values, listed(found)
-    places = np.delete(np.arange(rows), [one.row for one in found])
+    places = np.delete(np.arange(rows), [fault.row for fault in found])
     for place, value in zip(places.tolist(), values, strict=True):
         if type(value) is not dict:
-            found.append(Found(place, None, "json", "is not a JSON object", as_text(value)))
+            found.append(CellFault(place, None, "json", "is not a JSON object", as_text(value)))
     return [value for value in values if type(value) is dict], listed(found)
 
 

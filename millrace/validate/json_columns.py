@@ -13,7 +13,7 @@ from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.validate.cells import blanked, is_nested, one_by_one, without_nul
 from millrace.validate.encoded import is_encoded, typed_integers
-from millrace.validate.faults import Found, RowFault, indices, listed, worded
+from millrace.validate.faults import CellFault, RowFault, indices, listed, worded
 from millrace.validate.json_values import Misfit, as_text, fit
 from millrace.validate.text import Outcome, meaning, typed_text
 
@@ -55,11 +55,11 @@ def _without_strangers(
     return kept, listed(found)
 
 
-def _stranger(column: Column, row: int, value: Any) -> Found:
+def _stranger(column: Column, row: int, value: Any) -> CellFault:
     try:
         fit(column.avro, value)
     except Misfit as misfit:
-        return Found(row, column.name, misfit.rule, misfit.message, as_text(value))
+        return CellFault(row, column.name, misfit.rule, misfit.message, as_text(value))
     raise AssertionError(f"{value!r} is accepted by itself and refused in its column")
 
 

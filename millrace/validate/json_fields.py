@@ -12,7 +12,7 @@ import pyarrow as pa
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.defaults import stored_default
 from millrace.model.fields import assigned
-from millrace.validate.faults import Found, RowFault, listed
+from millrace.validate.faults import CellFault, RowFault, listed
 from millrace.validate.json_values import as_text
 from millrace.validate.reading import Reading
 from millrace.validate.rescue import written
@@ -70,10 +70,10 @@ def refused(objects: list[Object], reading: Reading) -> list[RowFault]:
     found = []
     for row, strange in _strangers(objects, reading):
         for name, value in list(strange.items())[:MAX_UNKNOWN]:
-            found.append(Found(row, name, "unknown_field", "is no column of the table", as_text(value)))
+            found.append(CellFault(row, name, "unknown_field", "is no column of the table", as_text(value)))
         if len(strange) > MAX_UNKNOWN:
             message = f"has {len(strange) - MAX_UNKNOWN} more fields that are no columns of the table"
-            found.append(Found(row, None, "unknown_field", message, None))
+            found.append(CellFault(row, None, "unknown_field", message, None))
     return listed(found)
 
 
@@ -87,7 +87,7 @@ def rescued(objects: list[Object], reading: Reading) -> Outcome:
             texts[row] = written(kept) if kept else None
         except TypeError:
             message = "has fields unknown to the table that are nested too deep to be kept"
-            found.append(Found(row, None, "unknown_field", message, None))
+            found.append(CellFault(row, None, "unknown_field", message, None))
     return pa.array(texts, pa.string()), listed(found)
 
 

@@ -19,7 +19,7 @@ from millrace.validate.faults import RowFault, Rows, reasons_by_row, same
 from millrace.validate.parsed import Parsed, Undecodable
 from millrace.validate.quality_facts import Keys, chunk_facts
 from millrace.validate.reading import Reading, reading_of
-from millrace.validate.row_rules import Broken, check_rows
+from millrace.validate.row_rules import BrokenRules, check_rows
 
 MAX_FAILED_BYTES = 64 * 1024
 
@@ -53,7 +53,7 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> JudgedChu
         )
     faults, deleted = sort_out(parsed, reading.keys, all_delete=header.deletes)
     has_rules = bool(definition.rules) and not header.deletes
-    broken = check_rows(parsed, reading, definition, header.version, deleted, faults) if has_rules else Broken()
+    broken = check_rows(parsed, reading, definition, header.version, deleted, faults) if has_rules else BrokenRules()
     faults = faults + broken.faults
     bad, rejected = _rejected(header, parsed, faults) if faults else (None, None)
     accepted = accepted_rows(header, parsed, reading, definition, bad, deleted)

@@ -15,13 +15,13 @@ from millrace.model.rules import COUNT, REJECT, Rule
 from millrace.model.table import Definition
 from millrace.validate.accepted import numbered
 from millrace.validate.faults import Rows
-from millrace.validate.row_rules import Broken
+from millrace.validate.row_rules import BrokenRules
 
 Keys = dict[str, npt.NDArray[np.uint64]]
 
 
 def chunk_facts(
-    header: ChunkHeader, definition: Definition, accepted: pa.Table, broken: Broken, bad: Rows | None
+    header: ChunkHeader, definition: Definition, accepted: pa.Table, broken: BrokenRules, bad: Rows | None
 ) -> tuple[dict[str, Any], Keys]:
     """A rule that rejects counts all rows that break it. Other rules count only accepted rows that break them."""
     by_rule = {rule.name: rule for rule in definition.rules}

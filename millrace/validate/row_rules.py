@@ -28,7 +28,7 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenRules:
     """`faults` are those of rules that reject. `rows`: for each rule the rows of the chunk that break it."""
 
     faults: list[RowFault] = field(default_factory=list)
@@ -42,16 +42,16 @@ def check_rows(
     version: int,
     deleted: Flags | None,
     faults: list[RowFault],
-) -> Broken:
+) -> BrokenRules:
     """`version` is the chunk's version. It is the only clock, so that the result never changes."""
     rules = [rule for rule in definition.rules if rule.kind in OF_ROWS]
     if not rules or not parsed.columns or not len(parsed.columns[0]):
-        return Broken()
+        return BrokenRules()
     by_name = {column.name: column for column in reading.columns}
     columns = dict(zip(by_name, parsed.columns, strict=True))
     asked = _asked(parsed, deleted)
     unread = _unread(parsed, faults)
-    broken = Broken()
+    broken = BrokenRules()
     for rule in rules:
         kept = _kept(rule, by_name, columns, version)
         breaks = pc.invert(kept).fill_null(False).to_numpy(zero_copy_only=False) & asked

@@ -18,10 +18,10 @@ from sqlalchemy import delete, insert, select
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.notify import queue, subscription_sender
 from millrace.notify.notifier import Notifier
-from millrace.notify.pace import Pace
 from millrace.notify.queue import EventQueue
+from millrace.notify.retry import RetryPolicy
 from millrace.notify.subscription import AS_THEY_COME, IN_ORDER
-from millrace.notify.subscriptions import Subscriptions, Wanted
+from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
 from millrace.outbound.addresses import parse_target
 from millrace.outbound.http import post
 from millrace.store import tables as t
@@ -32,7 +32,7 @@ from tests.support.processes import started
 from tests.support.waiting import wait_until
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
-QUICK = Pace(first_pause=0.05, longest_pause=0.2, oldest=3600)
+QUICK = RetryPolicy(first_pause=0.05, longest_pause=0.2, oldest=3600)
 SOON = 20.0
 
 
@@ -74,7 +74,7 @@ def happen(store: Store, *types: str, tenant: str = "acme", at: float | None = N
 
 def subscribe(store: Store, url: str, name: str = "hook", *, tenant: str = "acme", **wanted: Any) -> str:
     fields = {"types": ["*"], "order": IN_ORDER, **wanted}
-    return Subscriptions(store).add(tenant, Wanted(name, url, **fields))
+    return Subscriptions(store).add(tenant, SubscriptionRequest(name, url, **fields))
 
 
 def shown(store: Store, name: str = "hook", tenant: str = "acme") -> dict[str, Any]:
@@ -82,7 +82,7 @@ def shown(store: Store, name: str = "hook", tenant: str = "acme") -> dict[str, A
 
 
 @contextmanager
-def notifying(store: Store, pace: Pace = QUICK, allowed: Any = LOOPBACK, **more: Any) -> Iterator[Notifier]:
+def notifying(store: Store, pace: RetryPolicy = QUICK, allowed: Any = LOOPBACK, **more: Any) -> Iterator[Notifier]:
     stopping, failures = threading.Event(), list[BaseException]()
     notifier = Notifier(store, allowed, pace, **more)
 
@@ -182,7 +182,7 @@ def test_as_they_come_does_not_wait_for_the_one_that_fails(store: Store, target:
     target.answers = [503]
     subscribe(store, target.url, order=AS_THEY_COME)
     ids = happen(store, *["import.completed"] * 5)
-    with notifying(store, Pace(first_pause=3600, longest_pause=3600)):
+    with notifying(store, RetryPolicy(first_pause=3600, longest_pause=3600)):
         wait_until(lambda: shown(store)["delivered"] == 4, SOON, "the others to arrive")
     document = shown(store)
     assert document["lag"]["events"] == 1
@@ -392,7 +392,7 @@ def test_a_removed_subscription_hears_nothing_more(store: Store, target: HookTar
     subscribe(store, target.url)
     target.always = 500
     (first, *_) = happen(store, *["import.completed"] * 3)
-    with notifying(store, Pace(first_pause=3600)):
+    with notifying(store, RetryPolicy(first_pause=3600)):
         wait_until(lambda: shown(store)["last_error"], SOON, "an attempt")
         Subscriptions(store).remove("acme", "hook")
         subscribe(store, target.url, "next", types=["span.*"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.formats.csv_rows import row_spans
-from millrace.formats.cut import Cut, PieceLimits, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, PieceLimits, UploadOptions, open_cutter
 from millrace.model.table import CsvDialect, Definition, TableDeclaration, define
 from tests.support.examples import examples
 
@@ -30,7 +30,7 @@ def table(*, header: bool = False) -> Definition:
     )
 
 
-def cut_all(text: bytes, steps: list[int], resume: dict[str, object] | None = None) -> list[Cut]:
+def cut_all(text: bytes, steps: list[int], resume: dict[str, object] | None = None) -> list[CutPiece]:
     cutter = open_cutter(table(), UploadOptions(), limits=SMALL, resume=resume)
     cuts, at, turn = [], 0, 0
     while at < len(text):
@@ -89,7 +89,7 @@ def test_every_piece_has_the_rows_that_pyarrow_parses(text: bytes, steps: list[i
         row += cut.rows
 
 
-def row_spans_or_one(cut: Cut) -> list[int]:
+def row_spans_or_one(cut: CutPiece) -> list[int]:
     return [0] if cut.oversize else list(row_spans(cut.body, ",", '"').starts)
 
 
@@ -133,7 +133,7 @@ def test_pieces_hold_every_row_of_the_text_once_and_in_order(text: bytes) -> Non
 @examples(250)
 def test_resuming_behind_any_piece_gives_the_remaining_pieces(text: bytes, stop: int) -> None:
     cutter = open_cutter(table(), UploadOptions(), limits=SMALL)
-    cuts: list[Cut] = []
+    cuts: list[CutPiece] = []
     points = []
     for source in (cutter.feed(text), cutter.finish()):
         for cut in source:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millrace.formats.cut import Cut, PieceLimits, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, PieceLimits, UploadOptions, open_cutter
 from millrace.formats.line_rows import line_spans
 from millrace.model.table import Definition, TableDeclaration, define
 from tests.support.examples import examples
@@ -18,7 +18,7 @@ def table() -> Definition:
     return define("t", TableDeclaration("x", schema, file_type="jsonl"), 1)
 
 
-def cut_all(text: bytes, step: int, resume: dict[str, object] | None = None) -> list[Cut]:
+def cut_all(text: bytes, step: int, resume: dict[str, object] | None = None) -> list[CutPiece]:
     cutter = open_cutter(table(), UploadOptions(), limits=SMALL, resume=resume)
     pieces = (text[at : at + step] for at in range(0, len(text), step))
     return [*(cut for piece in pieces for cut in cutter.feed(piece)), *cutter.finish()]

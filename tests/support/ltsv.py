@@ -8,9 +8,9 @@ from millrace.formats.line_cut import JsonLines
 from millrace.formats.line_rows import line_spans
 from millrace.formats.pieces import Cutter, Opening
 from millrace.formats.text_cut import TextCutter
-from millrace.infer.draft import Draft, Looked, proposed, with_key
+from millrace.infer.draft import Draft, Drafted, proposed, with_key
 from millrace.infer.evidence import bytes_evidence
-from millrace.infer.keys import KeyWatch
+from millrace.infer.keys import KeyFinder
 from millrace.infer.sampling import FileSample
 from millrace.model.chunk import ChunkHeader
 from millrace.validate.faults import Rows
@@ -36,12 +36,12 @@ def parse(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     return replace(parse_table(_table(body), reading, {}), originals=originals)
 
 
-def draft(sample: FileSample, table: str) -> Looked:
+def draft(sample: FileSample, table: str) -> Drafted:
     cells = _table(sample.head)
     columns = [proposed(name, bytes_evidence(cells[name].combine_chunks())) for name in cells.column_names]
-    watch = KeyWatch()
+    watch = KeyFinder()
     watch.add({name: cells[name].combine_chunks() for name in cells.column_names}, cells.num_rows)
-    return Looked(with_key(Draft(table, "ltsv", tuple(filter(None, columns))), watch), cells.num_rows)
+    return Drafted(with_key(Draft(table, "ltsv", tuple(filter(None, columns))), watch), cells.num_rows)
 
 
 def _table(body: bytes) -> pa.Table:

@@ -33,7 +33,7 @@ from millrace.model.names import new_id
 from millrace.model.ops import Applied, Op
 from millrace.model.ops.results import Result
 from millrace.notify.notifier import Notifier
-from millrace.notify.pace import Pace
+from millrace.notify.retry import RetryPolicy
 from millrace.settings import ApiSettings, Settings
 from millrace.sink.context import SinkContext
 from millrace.store.engine import Store
@@ -51,7 +51,7 @@ class SmallPlatform:
         self.store = Store(f"sqlite:///{root / 'control.db'}")
         self.tokens = Tokens(self.store)
         self.tokens.keep(TOKEN, "admin", None)
-        self.notifier = Notifier(self.store, self.settings.api.private_targets, Pace(first_pause=0.05))
+        self.notifier = Notifier(self.store, self.settings.api.private_targets, RetryPolicy(first_pause=0.05))
         self.quotas = Quotas(self.store)
         self.sealing = Sealing(self.exchange, self.settings.kms, self.quotas)
         self.sink_context = SinkContext.of(self.settings, self.exchange.places)

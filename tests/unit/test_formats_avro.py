@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from millrace.formats.avro_container import ContainerHeader, write_long
-from millrace.formats.cut import Cut, PieceLimits, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, PieceLimits, UploadOptions, open_cutter
 from millrace.model.errors import Invalid, Refused, TooLarge
 from millrace.model.table import Definition, TableDeclaration, define
 
@@ -47,13 +47,13 @@ def container(codec: str = "null", schema: Any = None, rows: Any = None, interva
     return out.getvalue()
 
 
-def cut(data: bytes, step: int = 65_536, limits: PieceLimits = SMALL, **options: Any) -> list[Cut]:
+def cut(data: bytes, step: int = 65_536, limits: PieceLimits = SMALL, **options: Any) -> list[CutPiece]:
     cutter = open_cutter(table(), UploadOptions(**options), limits=limits)
     pieces = (data[at : at + step] for at in range(0, len(data), step))
     return [*(found for piece in pieces for found in cutter.feed(piece)), *cutter.finish()]
 
 
-def rows_of(cuts: list[Cut]) -> list[Any]:
+def rows_of(cuts: list[CutPiece]) -> list[Any]:
     return [row for piece in cuts for row in fastavro.reader(io.BytesIO(piece.body))]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from millrace.formats.cut import Cut, Cutter, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, Cutter, UploadOptions, open_cutter
 from millrace.model.errors import Invalid, TooLarge
 from millrace.model.table import CsvDialect, Definition, TableDeclaration, define
 
@@ -24,7 +24,7 @@ def cutter(**options: Any) -> Cutter:
     return open_cutter(table(), UploadOptions(**options))
 
 
-def cut(data: bytes, step: int = 65536, **options: Any) -> list[Cut]:
+def cut(data: bytes, step: int = 65536, **options: Any) -> list[CutPiece]:
     opened = cutter(**options)
     pieces = (data[at : at + step] for at in range(0, len(data), step))
     return [*(found for piece in pieces for found in opened.feed(piece)), *opened.finish()]

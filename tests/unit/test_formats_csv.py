@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from millrace.formats.csv_rows import row_spans
-from millrace.formats.cut import Cut, PieceLimits, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, PieceLimits, UploadOptions, open_cutter
 from millrace.formats.text_cut import MAX_UNCLOSED
 from millrace.model.errors import Invalid, TooLarge
 from millrace.model.table import CsvDialect, Definition, TableDeclaration, define
@@ -31,11 +31,11 @@ def table(header: bool = True, **changes: Any) -> Definition:
     return define("t", TableDeclaration("x", schema, csv=dialect, **changes), 1)
 
 
-def cut(text: bytes, definition: Definition | None = None, **options: Any) -> list[Cut]:
+def cut(text: bytes, definition: Definition | None = None, **options: Any) -> list[CutPiece]:
     return cut_pieces([text], definition, **options)
 
 
-def cut_pieces(pieces: Iterable[bytes], definition: Definition | None = None, **options: Any) -> list[Cut]:
+def cut_pieces(pieces: Iterable[bytes], definition: Definition | None = None, **options: Any) -> list[CutPiece]:
     limits = options.pop("limits", None)
     cutter = open_cutter(definition or table(), UploadOptions(**options), limits=limits)
     return [*(found for piece in pieces for found in cutter.feed(piece)), *cutter.finish()]

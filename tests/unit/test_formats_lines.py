@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from millrace.formats.cut import Cut, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, UploadOptions, open_cutter
 from millrace.formats.line_rows import line_spans
 from millrace.model.errors import Invalid
 from millrace.model.table import TableDeclaration, define
@@ -12,7 +12,7 @@ from millrace.model.table import TableDeclaration, define
 MIB = 1 << 20
 
 
-def cut(text: bytes, **options: Any) -> list[Cut]:
+def cut(text: bytes, **options: Any) -> list[CutPiece]:
     schema = {"type": "record", "name": "x", "fields": [{"name": "a", "type": "int"}]}
     cutter = open_cutter(define("t", TableDeclaration("x", schema), 1), UploadOptions(file_type="jsonl", **options))
     return [*cutter.feed(text), *cutter.finish()]

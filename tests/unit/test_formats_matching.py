@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millrace.formats.cut import Cut, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, UploadOptions, open_cutter
 from millrace.model.errors import Invalid
 from millrace.model.table import Definition
 from tests.support.chunks import column, table
@@ -23,7 +23,7 @@ def keyed(*more: dict[str, Any], **settings: Any) -> Definition:
     return table(*FIELDS, *more, key=("id",), **settings)
 
 
-def cut(definition: Definition, body: bytes, file_type: str, **options: Any) -> list[Cut]:
+def cut(definition: Definition, body: bytes, file_type: str, **options: Any) -> list[CutPiece]:
     cutter = open_cutter(definition, UploadOptions(file_type=file_type, **options), spool_dir=Path(gettempdir()))
     return [*cutter.feed(body), *cutter.finish()]
 
@@ -46,7 +46,7 @@ def container(*fields: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def arrow_names(found: list[Cut]) -> list[str]:
+def arrow_names(found: list[CutPiece]) -> list[str]:
     return list(pa.ipc.open_stream(found[0].body).schema.names)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from millrace.formats.cut import Cut, Cutter, PieceLimits, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, Cutter, PieceLimits, UploadOptions, open_cutter
 from millrace.model.errors import Invalid, Refused, TooLarge
 from millrace.model.table import Definition, TableDeclaration, define
 
@@ -46,13 +46,13 @@ def opened(
     return open_cutter(definition or table(), UploadOptions(**options), spool_dir=spool, limits=limits)
 
 
-def cut(data: bytes, spool: Path, definition: Definition | None = None, **options: Any) -> list[Cut]:
+def cut(data: bytes, spool: Path, definition: Definition | None = None, **options: Any) -> list[CutPiece]:
     cutter = opened(spool, definition, **options)
     pieces = (data[at : at + 100_000] for at in range(0, len(data), 100_000))
     return [*(found for piece in pieces for found in cutter.feed(piece)), *cutter.finish()]
 
 
-def rows_of(cuts: list[Cut]) -> pa.Table:
+def rows_of(cuts: list[CutPiece]) -> pa.Table:
     return pa.concat_tables([pa.ipc.open_stream(piece.body).read_all() for piece in cuts])
 
 

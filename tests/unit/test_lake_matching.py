@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.lake import matching
-from millrace.lake.matching import Sought
+from millrace.lake.matching import WantedHashes
 
 # Few leading and few trailing values, so that hashes are alike at either end and still different.
 EDGES = st.sampled_from([0, 1, 2**63, 2**64 - 2, 2**64 - 1])
@@ -23,7 +23,7 @@ def every_pair(ours: np.ndarray, others: np.ndarray) -> list[tuple[int, int]]:
 
 
 def found(ours: np.ndarray, others: np.ndarray) -> list[tuple[int, int]]:
-    our, other = Sought(ours).pairs(others)
+    our, other = WantedHashes(ours).pairs(others)
     return sorted(zip(our.tolist(), other.tolist(), strict=True))
 
 
@@ -45,5 +45,5 @@ def test_short_and_long_lists_in_blocks(ratio: float, monkeypatch: pytest.Monkey
 
 
 def test_one_sought_answers_for_many_lists() -> None:
-    sought = Sought(sorted_hashes([5, 9, 2**64 - 1]))
+    sought = WantedHashes(sorted_hashes([5, 9, 2**64 - 1]))
     assert [sought.pairs(sorted_hashes([value]))[0].tolist() for value in (5, 6, 2**64 - 1, 0)] == [[0], [], [2], []]

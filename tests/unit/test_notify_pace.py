@@ -3,10 +3,10 @@
 import pytest
 
 from millrace.model.errors import Invalid
-from millrace.notify.pace import Pace
+from millrace.notify.retry import RetryPolicy
 from millrace.notify.subscription import Subscription, checked_order, checked_types
 
-PACE = Pace(first_pause=2, longest_pause=60, oldest=3600)
+PACE = RetryPolicy(first_pause=2, longest_pause=60, oldest=3600)
 
 
 def test_pauses_double_up_to_the_longest() -> None:

@@ -15,7 +15,7 @@ import pytest
 from millrace.declare.table import parse_table
 from millrace.formats.cut import UploadOptions
 from millrace.infer import tally
-from millrace.infer.apart import what_if
+from millrace.infer.process import what_if
 from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.chunk import PREPARE, ChunkHeader, TextLayout
 from millrace.model.errors import Invalid

@@ -15,7 +15,7 @@ from millrace.model.names import new_id
 from millrace.model.roles import ADMIN
 from millrace.notify.attempt import answer_text, send_event
 from millrace.notify.subscription import EVERYTHING, IN_ORDER, moment
-from millrace.notify.subscriptions import Subscriptions, Wanted
+from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
 from millrace.outbound.addresses import parse_target, permitted
 
 router = APIRouter(prefix="/v1/tenants/{tenant}/subscriptions", tags=["webhooks"])
@@ -49,7 +49,7 @@ async def add_subscription(
     caller.must_see(tenant)
     await check_url(private_targets, wanted.url)
     kept = Subscriptions(store)
-    secret = await asyncio.to_thread(kept.add, tenant, Wanted(**wanted.model_dump()))
+    secret = await asyncio.to_thread(kept.add, tenant, SubscriptionRequest(**wanted.model_dump()))
     return {**await asyncio.to_thread(kept.document, tenant, wanted.name), "secret": secret}
 
 

@@ -17,7 +17,7 @@ from millrace.api.sealing import Sealing
 from millrace.api.uploads.options import OptionsDep
 from millrace.auth.access import allows
 from millrace.declare.table import parse_table
-from millrace.infer.apart import WORK_SECONDS, Apart, what_if
+from millrace.infer.process import WORK_SECONDS, WhatIfProcess, what_if
 from millrace.model.errors import Invalid, MillraceError
 from millrace.model.names import checked_name
 from millrace.model.roles import WRITER
@@ -85,7 +85,7 @@ async def _try_body(request: Request, job: dict[str, Any]) -> dict[str, Any]:
         raise
 
 
-async def _feed(apart: Apart, pieces: AsyncIterator[bytes]) -> None:
+async def _feed(apart: WhatIfProcess, pieces: AsyncIterator[bytes]) -> None:
     wanted = True
     async for piece in pieces:
         wanted = wanted and await apart.send(piece)

@@ -23,7 +23,7 @@ _KINDS: dict[str, type[MillraceError]] = {**REFUSAL_KINDS, Unavailable.code: Una
 _slots = asyncio.Semaphore(MOST_AT_ONCE)
 
 
-class Apart:
+class WhatIfProcess:
     """A running what-if that receives bytes."""
 
     def __init__(self, process: Process) -> None:
@@ -67,7 +67,7 @@ class Apart:
 
 
 @asynccontextmanager
-async def what_if(job: dict[str, Any]) -> AsyncIterator[Apart]:
+async def what_if(job: dict[str, Any]) -> AsyncIterator[WhatIfProcess]:
     """Always kills the process at the end."""
     try:
         await asyncio.wait_for(_slots.acquire(), LONGEST_WAIT_SECONDS)
@@ -78,7 +78,7 @@ async def what_if(job: dict[str, Any]) -> AsyncIterator[Apart]:
     try:
         process = await _start()
         try:
-            apart = Apart(process)
+            apart = WhatIfProcess(process)
             await apart.send(json.dumps({**job, "lifetime_seconds": LIFETIME_SECONDS}).encode() + b"\n")
             yield apart
         finally:

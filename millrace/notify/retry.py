@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RetryPolicy:
     first_pause: float = 2.0
     longest_pause: float = 3600.0
     oldest: float = 3 * 86400.0
