@@ -1,10 +1,12 @@
-"""What routes are handed: the services they name, and the caller."""
+"""The services that routes use, and how a route gets those that it names. `server.py` makes them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from operator import attrgetter
 from typing import Annotated, Any
 
-from fastapi import Depends
+from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
 
 from millrace.api.documents import VisibleImports
@@ -33,6 +35,29 @@ from millrace.store.engine import Store
 from millrace.wire.client import Cluster
 
 AppFolders = Callable[[str], Staging]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    store: Store
+    exchange: Exchange
+    queues: Queues
+    sink_context: SinkContext
+    cluster: Cluster
+    op_log: OpLog
+    sealing: Sealing
+    tokens: Tokens
+    audit: Audit
+    quotas: Quotas
+    watch: Watch
+    sessions: Sessions
+    senders: Senders
+    replays: Replays
+    eraser: Eraser
+    health: Health
+    private_targets: Networks
+    query: QuerySettings
+    k8s: KubernetesSettings
 
 
 class _Service:
@@ -94,3 +119,8 @@ async def guard(connection: HTTPConnection, tokens: TokensDep, quotas: QuotasDep
     caller = caller_of(connection, tokens)
     if caller.tenant is not None:
         quotas.refuse_request(caller.tenant)
+
+
+def guarded_router(*, tags: list[str | Enum], **more: Any) -> APIRouter:
+    """A router whose endpoints only those may call whom the endpoint allows."""
+    return APIRouter(tags=tags, dependencies=[Depends(guard)], **more)

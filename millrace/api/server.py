@@ -7,6 +7,7 @@ from threading import Event
 
 from millrace.account.accountant import Accountant
 from millrace.api.admission import Admission
+from millrace.api.deps import Services
 from millrace.api.health import Health
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.metering import keep_measured
@@ -20,7 +21,6 @@ from millrace.api.jobs.timer import Timer, renew_leases
 from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
-from millrace.api.services import Services
 from millrace.api.threads import Threads
 from millrace.api.uploads.in_flight import InFlight
 from millrace.api.uploads.session import UploadServices

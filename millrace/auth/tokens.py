@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, delete, select, update
 
-from millrace.model.errors import Clash, Forbidden, Missing, Unauthorised
+from millrace.model.errors import Clash, Missing, Unauthorised
 from millrace.model.moments import iso
 from millrace.model.roles import ADMIN, OPERATOR, VIEWER, checked_role
 from millrace.store import tables as t
@@ -56,10 +56,6 @@ class Caller:
             raise Missing(
                 f"There is no table {tenant}/{table}.", remedy="Apply its declaration first.", code="no_table"
             )
-
-    def must_be_admin(self) -> None:
-        if not self.is_admin:
-            raise Forbidden(f"A {self.role} may not do this.", remedy="Use an operator's token.")
 
 
 class Tokens:

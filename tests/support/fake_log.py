@@ -215,6 +215,7 @@ class FakeServer:
             store=log.store,
             exchange=log.exchange,
             tokens=log.tokens,
+            quotas=log.quotas,
             op_log=log,
             watch=watch,
             senders=self.senders,

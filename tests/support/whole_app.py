@@ -11,13 +11,13 @@ from starlette.testclient import TestClient
 
 from millrace.api.admission import Admission
 from millrace.api.app import make_app
+from millrace.api.deps import Services
 from millrace.api.health import Health
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.rejected_rows import RejectedRows
 from millrace.api.jobs.replaying import Replays
 from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.api.rows.senders import Senders
-from millrace.api.services import Services
 from millrace.api.threads import Threads
 from millrace.api.uploads.in_flight import InFlight
 from millrace.api.uploads.session import UploadServices

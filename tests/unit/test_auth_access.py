@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, FastAPI
 from httpx2 import Response
 from starlette.testclient import TestClient
 
-from millrace.api.deps import guard
+from millrace.api.deps import guarded_router
 from millrace.api.endpoints import endpoints, page
 from millrace.api.problems import add_problems
 from millrace.api.routes import tokens as token_routes
@@ -76,7 +76,7 @@ def test_the_page_of_endpoints_is_what_they_declare() -> None:
 
 
 def undeclared() -> APIRouter:
-    router = APIRouter()
+    router = guarded_router(tags=[])
 
     @router.get("/v1/forgotten")
     def forgotten() -> dict[str, str]:
@@ -95,7 +95,7 @@ def test_nobody_may_call_an_endpoint_that_declares_no_access(platform: AppPlatfo
     app = FastAPI()
     add_problems(app)
     app.state.services = platform
-    app.include_router(undeclared(), dependencies=[Depends(guard)])
+    app.include_router(undeclared())
     with TestClient(app) as client:
         assert client.get("/v1/forgotten", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 404
         assert client.get("/v1/forgotten").status_code == 401

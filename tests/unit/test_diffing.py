@@ -17,6 +17,7 @@ from sqlalchemy import insert
 
 from millrace.api.problems import add_problems
 from millrace.api.routes import agreements, declarations, diffing
+from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
 from millrace.client import Millrace, Problem
 from millrace.declare.table import parse_table
@@ -51,7 +52,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         app.include_router(routes.router)
     exchange = open_exchange(root)
     app.state.services = SimpleNamespace(
-        store=store, tokens=tokens, exchange=exchange, sink_context=SinkContext(exchange.places), op_log=None
+        store=store,
+        tokens=tokens,
+        exchange=exchange,
+        sink_context=SinkContext(exchange.places),
+        op_log=None,
+        quotas=Quotas(store),
     )
     running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off"))
     thread = threading.Thread(target=running.run)

@@ -19,6 +19,7 @@ from sqlalchemy import insert
 
 from millrace.api.problems import add_problems
 from millrace.api.routes import whatif
+from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
 from millrace.client import FileOptions, Millrace, Problem
 from millrace.declare.table import parse_table
@@ -46,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     add_problems(app)
     app.include_router(whatif.router)
     app.state.services = SimpleNamespace(
-        store=store, tokens=tokens, exchange=open_exchange(root), sealing=None, cluster=None
+        store=store, tokens=tokens, exchange=open_exchange(root), sealing=None, cluster=None, quotas=Quotas(store)
     )
     config = uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off")
     running = uvicorn.Server(config)

@@ -44,9 +44,7 @@ def lag_of(connection: Connection, tenant: str, held: dict[str, float]) -> dict[
     """Of the imports under way: how long the one that waited longest was held back by what was agreed, and how long the
     platform has owed the end of the oldest that it has all of, or was not held back at all."""
     wanted = select(t.imports.c.id, t.imports.c.state, t.imports.c.begun_us).where(
-        t.imports.c.tenant == tenant,
-        t.imports.c.state.in_((ADMITTED, *_BY_PLATFORM)),
-        t.imports.c.kind != ALTER,
+        t.imports.c.tenant == tenant, t.imports.c.state.in_((ADMITTED, *_BY_PLATFORM)), t.imports.c.kind != ALTER
     )
     now_us = time.time_ns() // 1000
     rows = list(connection.execute(wanted))

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Body, Response
+from fastapi import Body, Response
 from sqlalchemy import Connection, select
 
 from millrace.api.declaring import read_agreement
-from millrace.api.deps import CallerDep, OpLogDep, StoreDep
+from millrace.api.deps import OpLogDep, StoreDep, guarded_router
 from millrace.api.documents import tables_of
 from millrace.api.routes.declarations import answer_to
 from millrace.auth.access import allows, public
@@ -23,7 +23,7 @@ from millrace.sink.json_schemas import schema_named
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
 
-router = APIRouter(prefix="/v1", tags=["declarations"])
+router = guarded_router(prefix="/v1", tags=["declarations"])
 GRACE_DAYS = 7
 MOST_GRACE_DAYS = 365
 
@@ -31,10 +31,9 @@ MOST_GRACE_DAYS = 365
 @router.post("/tenants/{tenant}/diff")
 @allows(VIEWER)
 def diff_tenant(
-    tenant: str, caller: CallerDep, store: StoreDep, document: dict[str, Any] = Body(), strict: bool = False
+    tenant: str, store: StoreDep, document: dict[str, Any] = Body(), strict: bool = False
 ) -> dict[str, Any]:
     """What applying this agreement would change, or why it would be refused."""
-    caller.must_see(tenant)
     checked_name("tenant", tenant)
     with store.read() as connection:
         before, revision = _stored(connection, tenant)
@@ -66,9 +65,8 @@ def _stored(connection: Connection, tenant: str) -> tuple[dict[str, Any] | None,
 
 @router.get("/tenants/{tenant}/export")
 @allows(VIEWER)
-def export_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
+def export_tenant(tenant: str, store: StoreDep) -> dict[str, Any]:
     """What runs, as documents that can be applied again without changing anything: the agreement, then the tables."""
-    caller.must_see(tenant)
     with store.read() as connection:
         agreement = agreement_of(connection, tenant)
         if agreement is None:
@@ -80,17 +78,11 @@ def export_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, 
 @router.delete("/tenants/{tenant}")
 @allows(OPERATOR, audited=True)
 async def delete_tenant(
-    tenant: str,
-    caller: CallerDep,
-    op_log: OpLogDep,
-    response: Response,
-    confirm: str = "",
-    grace_days: int = GRACE_DAYS,
+    tenant: str, op_log: OpLogDep, response: Response, confirm: str = "", grace_days: int = GRACE_DAYS
 ) -> dict[str, Any]:
     """The tenant takes nothing new; what it has stays until the grace is over and can be restored until then.
 
     `confirm` repeats the tenant's name."""
-    caller.must_be_admin()
     if confirm != checked_name("tenant", tenant):
         raise Invalid(
             f"Deleting {tenant!r} is not confirmed.", remedy="Send confirm with the tenant's name.", code="unconfirmed"
@@ -102,8 +94,7 @@ async def delete_tenant(
 
 @router.post("/tenants/{tenant}/restore")
 @allows(OPERATOR, audited=True)
-async def restore_tenant(tenant: str, caller: CallerDep, op_log: OpLogDep, response: Response) -> dict[str, Any]:
-    caller.must_be_admin()
+async def restore_tenant(tenant: str, op_log: OpLogDep, response: Response) -> dict[str, Any]:
     checked_name("tenant", tenant)
     return answer_to(await op_log.submit(RestoreTenant(tenant)), response)
 

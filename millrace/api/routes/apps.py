@@ -2,19 +2,17 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from millrace.api.client_apps import agreement_with_app, last_report, runs_here, tenants_with_apps
-from millrace.api.deps import AppBoardDep, AppFolders, AppFoldersDep, CallerDep, KubernetesDep, SealingDep, StoreDep
+from millrace.api.deps import AppBoardDep, AppFoldersDep, KubernetesDep, SealingDep, StoreDep, guarded_router
 from millrace.auth.access import allows
-from millrace.auth.tokens import Caller
-from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Clash
 from millrace.model.roles import OPERATOR, READER, VIEWER, WRITER
 from millrace.staging.runs import run_folder, run_folders
 
-router = APIRouter(prefix="/v1", tags=["client apps"])
+router = guarded_router(prefix="/v1", tags=["client apps"])
 MOST_RUNS = 200
 MOST_FILES = 1000
 MOST_TAIL_BYTES = 64 << 20
@@ -23,9 +21,8 @@ _BACKEND = ("at", "confinement", "limits", "watching")
 
 @router.get("/apps")
 @allows(OPERATOR)
-def list_apps(caller: CallerDep, store: StoreDep, apps: AppBoardDep, k8s: KubernetesDep) -> dict[str, Any]:
+def list_apps(store: StoreDep, apps: AppBoardDep, k8s: KubernetesDep) -> dict[str, Any]:
     """Every tenant with a client app, as the ingestion managers read it, and how apps run on this machine."""
-    caller.must_be_admin()
     with store.read() as connection:
         found = tenants_with_apps(connection, k8s)
     report = last_report(apps)
@@ -37,8 +34,7 @@ def list_apps(caller: CallerDep, store: StoreDep, apps: AppBoardDep, k8s: Kubern
 
 @router.get("/tenants/{tenant}/app")
 @allows(VIEWER)
-def show_app(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
-    caller.must_see(tenant)
+def show_app(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
     with store.read() as connection:
         agreement = agreement_with_app(connection, tenant)
     assert agreement.app is not None
@@ -55,9 +51,8 @@ def show_app(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardDep)
 
 @router.post("/tenants/{tenant}/app/run", status_code=202)
 @allows(WRITER, audited=True)
-def ask_for_run(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
+def ask_for_run(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
     """Asks for a run of a batch app beside its schedule: as soon as none is under way."""
-    caller.must_see(tenant)
     with store.read() as connection:
         agreement = agreement_with_app(connection, tenant)
     assert agreement.app is not None
@@ -74,25 +69,25 @@ def ask_for_run(tenant: str, caller: CallerDep, store: StoreDep, apps: AppBoardD
 @router.get("/tenants/{tenant}/app/runs")
 @allows(VIEWER)
 def list_runs(
-    tenant: str, caller: CallerDep, app_folders: AppFoldersDep, limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20
+    tenant: str, app_folders: AppFoldersDep, limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20
 ) -> dict[str, Any]:
     """The newest first."""
-    staging = _staging(app_folders, tenant, caller)
+    staging = app_folders(tenant)
     return {"items": [folder.document() for folder in run_folders(staging)[:limit]]}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}")
 @allows(VIEWER)
-def show_run(tenant: str, run: str, caller: CallerDep, app_folders: AppFoldersDep) -> dict[str, Any]:
-    folder = run_folder(_staging(app_folders, tenant, caller), run)
+def show_run(tenant: str, run: str, app_folders: AppFoldersDep) -> dict[str, Any]:
+    folder = run_folder(app_folders(tenant), run)
     return {**folder.document(), "logs": folder.logs()}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}/files")
 @allows(READER)
-def list_files(tenant: str, run: str, caller: CallerDep, app_folders: AppFoldersDep) -> dict[str, Any]:
+def list_files(tenant: str, run: str, app_folders: AppFoldersDep) -> dict[str, Any]:
     """What became of the last files of the run, in the order in which they ended."""
-    return {"items": run_folder(_staging(app_folders, tenant, caller), run).reports()[-MOST_FILES:]}
+    return {"items": run_folder(app_folders(tenant), run).reports()[-MOST_FILES:]}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}/log")
@@ -100,18 +95,12 @@ def list_files(tenant: str, run: str, caller: CallerDep, app_folders: AppFolders
 def show_log(
     tenant: str,
     run: str,
-    caller: CallerDep,
     app_folders: AppFoldersDep,
     sealing: SealingDep,
     name: str = "stdout.log",
     tail: Annotated[int, Query(ge=0, le=MOST_TAIL_BYTES)] = 1 << 20,
 ) -> StreamingResponse:
     """The last bytes of what the program wrote to standard output or error, or to a log file of its own."""
-    folder = run_folder(_staging(app_folders, tenant, caller), run)
+    folder = run_folder(app_folders(tenant), run)
     said = folder.log_tail(name, tail, sealing.keyring)
     return StreamingResponse(said, media_type="text/plain; charset=utf-8")
-
-
-def _staging(app_folders: AppFolders, tenant: str, caller: Caller) -> Staging:
-    caller.must_see(tenant)
-    return app_folders(tenant)

@@ -4,10 +4,9 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from millrace.api.deps import CallerDep, QuerySettingsDep, SinkContextDep, StoreDep
+from millrace.api.deps import CallerDep, QuerySettingsDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents import tables_of
 from millrace.arrow.types import stored_schema
 from millrace.auth.access import allows
@@ -19,7 +18,7 @@ from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import table_store
 from millrace.store.engine import Store
 
-router = APIRouter(prefix="/v1", tags=["query"])
+router = guarded_router(prefix="/v1", tags=["query"])
 
 
 class Question(BaseModel):

@@ -2,14 +2,14 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
-from millrace.api.deps import AuditDep, CallerDep
+from millrace.api.deps import AuditDep, CallerDep, guarded_router
 from millrace.api.uploads.options import MOST_STORED
 from millrace.auth.access import allows
 from millrace.model.roles import ADMIN
 
-router = APIRouter(prefix="/v1", tags=["audit"])
+router = guarded_router(prefix="/v1", tags=["audit"])
 
 
 @router.get("/audit")

@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter, Body, Response
+from fastapi import Body, Response
 from sqlalchemy import select
 
 from millrace.api.agreed_hooks import keep_agreed, refuse_strange_targets
 from millrace.api.client_apps import refuse_local_command
 from millrace.api.declaring import read_agreement, read_table
-from millrace.api.deps import CallerDep, OpLogDep, PrivateTargetsDep, SinkContextDep, StoreDep
+from millrace.api.deps import CallerDep, OpLogDep, PrivateTargetsDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents import find_table, iso, table_document, tables_of
 from millrace.api.op_log import raise_refusal
 from millrace.api.routes.subscriptions import check_url
@@ -28,7 +28,7 @@ from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.tenancy_tables import departures
 
-router = APIRouter(prefix="/v1", tags=["declarations"])
+router = guarded_router(prefix="/v1", tags=["declarations"])
 _TENANTS = select(t.tenants, departures.c.deleted_us, departures.c.erase_us).outerjoin(
     departures, departures.c.tenant == t.tenants.c.name
 )
@@ -55,7 +55,6 @@ async def define_tenant(
     strict: bool = False,
 ) -> dict[str, Any]:
     """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals."""
-    caller.must_be_admin()
     agreement, doubts = read_agreement(tenant, document)
     refuse_local_command(caller, agreement)
     if strict:
@@ -86,8 +85,7 @@ def _tenant(row: Any) -> dict[str, Any]:
 
 @router.get("/tenants/{tenant}")
 @allows(VIEWER)
-def show_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
-    caller.must_see(tenant)
+def show_tenant(tenant: str, store: StoreDep) -> dict[str, Any]:
     with store.read() as connection:
         row = connection.execute(_TENANTS.where(t.tenants.c.name == tenant)).first()
         if row is None:
@@ -101,7 +99,6 @@ def show_tenant(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, An
 async def define_table(
     tenant: str,
     table: str,
-    caller: CallerDep,
     store: StoreDep,
     sink_context: SinkContextDep,
     op_log: OpLogDep,
@@ -115,7 +112,6 @@ async def define_table(
     """Declares a table, or changes its declaration. A new generation may change anything, and begins empty.
 
     Values that can hardly be meant are warnings, with `strict` refusals. New sinks are tried, unless `check` is false."""
-    caller.must_see(tenant)
     checked_name("tenant", tenant)
     with store.read() as connection:
         declaration, doubts = read_table(sink_context, connection, tenant, table, document)
@@ -132,37 +128,31 @@ async def define_table(
 @router.post("/tenants/{tenant}/tables/{table}/truncate")
 @allows(ADMIN, audited=True)
 async def truncate_table(
-    tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response, wait_turn: bool = True
+    tenant: str, table: str, op_log: OpLogDep, response: Response, wait_turn: bool = True
 ) -> dict[str, Any]:
     """Empties the table: rows of every import before this go, also those still on their way."""
-    caller.must_see(tenant)
     return answer_to(await op_log.submit(TruncateTable(tenant, table, wait=wait_turn)), response)
 
 
 @router.delete("/tenants/{tenant}/tables/{table}")
 @allows(ADMIN, audited=True)
 async def drop_table(
-    tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response, wait_turn: bool = True
+    tenant: str, table: str, op_log: OpLogDep, response: Response, wait_turn: bool = True
 ) -> dict[str, Any]:
     """Drops the table. It can be restored for some days."""
-    caller.must_see(tenant)
     return answer_to(await op_log.submit(DropTable(tenant, table, wait=wait_turn)), response)
 
 
 @router.post("/tenants/{tenant}/tables/{table}/restore")
 @allows(ADMIN, audited=True)
-async def restore_table(
-    tenant: str, table: str, caller: CallerDep, op_log: OpLogDep, response: Response
-) -> dict[str, Any]:
-    caller.must_see(tenant)
+async def restore_table(tenant: str, table: str, op_log: OpLogDep, response: Response) -> dict[str, Any]:
     return answer_to(await op_log.submit(RestoreTable(tenant, table)), response)
 
 
 @router.get("/tenants/{tenant}/tables/{table}/revisions")
 @allows(VIEWER, by_table=True)
-def table_history(tenant: str, table: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
+def table_history(tenant: str, table: str, store: StoreDep) -> dict[str, Any]:
     """Every definition the table ever had, the newest first."""
-    caller.must_see(tenant)
     where = (t.revisions.c.tenant == tenant, t.revisions.c.table_name == table)
     with store.read() as connection:
         find_table(connection, tenant, table)
@@ -180,7 +170,6 @@ def _revision(row: Any) -> dict[str, Any]:
 @router.get("/tenants/{tenant}/tables")
 @allows(VIEWER, by_table=True)
 def list_tables(tenant: str, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep) -> dict[str, Any]:
-    caller.must_see(tenant)
     with store.read() as connection:
         seen = [one for one in tables_of(connection, tenant) if caller.sees_table(one.table.name)]
         return {"items": [table_document(definition, sink_context) for definition in seen]}
@@ -188,10 +177,7 @@ def list_tables(tenant: str, caller: CallerDep, store: StoreDep, sink_context: S
 
 @router.get("/tenants/{tenant}/tables/{table}")
 @allows(VIEWER, by_table=True)
-def show_table(
-    tenant: str, table: str, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep
-) -> dict[str, Any]:
-    caller.must_see(tenant)
+def show_table(tenant: str, table: str, store: StoreDep, sink_context: SinkContextDep) -> dict[str, Any]:
     with store.read() as connection:
         return table_document(find_table(connection, tenant, table), sink_context)
 

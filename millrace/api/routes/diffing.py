@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Body
+from fastapi import Body
 from sqlalchemy import Connection, select
 
 from millrace.api.declaring import read_table
-from millrace.api.deps import CallerDep, SinkContextDep, StoreDep
+from millrace.api.deps import SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents import find_table
 from millrace.api.sink_checking import sinks_to_try, try_sinks
 from millrace.auth.access import allows
@@ -22,7 +22,7 @@ from millrace.sink.delta.places import table_store
 from millrace.sink.planned import sink_plans
 from millrace.store import tables as t
 
-router = APIRouter(prefix="/v1", tags=["declarations"])
+router = guarded_router(prefix="/v1", tags=["declarations"])
 
 
 @router.post("/tenants/{tenant}/tables/{table}/diff")
@@ -30,7 +30,6 @@ router = APIRouter(prefix="/v1", tags=["declarations"])
 def diff_table(
     tenant: str,
     table: str,
-    caller: CallerDep,
     store: StoreDep,
     sink_context: SinkContextDep,
     document: dict[str, Any] = Body(),
@@ -38,7 +37,6 @@ def diff_table(
     strict: bool = False,
 ) -> dict[str, Any]:
     """What applying this declaration would do to the table and to its sinks, or why it would be refused."""
-    caller.must_see(tenant)
     checked_name("tenant", tenant)
     with store.read() as connection:
         before = _find(connection, tenant, table)

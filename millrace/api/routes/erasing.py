@@ -3,16 +3,16 @@
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
-from millrace.api.deps import CallerDep, EraserDep, StoreDep
+from millrace.api.deps import EraserDep, StoreDep, guarded_router
 from millrace.api.jobs.erasing import receipt_of
 from millrace.auth.access import allows
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 from millrace.model.roles import OPERATOR
 
-router = APIRouter(prefix="/v1", tags=["declarations"])
+router = guarded_router(prefix="/v1", tags=["declarations"])
 LONGEST_WAIT_SECONDS = 600.0
 
 
@@ -20,7 +20,6 @@ LONGEST_WAIT_SECONDS = 600.0
 @allows(OPERATOR, audited=True)
 async def erase_tenant(
     tenant: str,
-    caller: CallerDep,
     eraser: EraserDep,
     confirm: str = "",
     now: bool = False,
@@ -28,7 +27,6 @@ async def erase_tenant(
 ) -> dict[str, Any]:
     """Removes a deleted tenant everywhere: when its grace is over, or `now`. A sink that has not answered within `wait`
     seconds is given up. The answer says what went, what expires when, and what remains. `confirm` repeats the name."""
-    caller.must_be_admin()
     if confirm != checked_name("tenant", tenant):
         raise Invalid(
             f"Erasing {tenant!r} is not confirmed.", remedy="Send confirm with the tenant's name.", code="unconfirmed"
@@ -38,7 +36,6 @@ async def erase_tenant(
 
 @router.get("/erasures/{tenant}")
 @allows(OPERATOR)
-async def show_erasure(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
+async def show_erasure(tenant: str, store: StoreDep) -> dict[str, Any]:
     """The receipt of a tenant that was erased."""
-    caller.must_be_admin()
     return await asyncio.to_thread(receipt_of, store, tenant)

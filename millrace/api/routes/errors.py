@@ -3,11 +3,11 @@
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from millrace.api.deps import ImportsDep, ReplaysDep, SealingDep, SessionsDep
+from millrace.api.deps import ImportsDep, ReplaysDep, SealingDep, SessionsDep, guarded_router
 from millrace.api.jobs.rejected_rows import Choice
 from millrace.api.routes.imports import MOST_LISTED, receive_whole
 from millrace.api.uploads.options import OptionsDep
@@ -19,7 +19,7 @@ from millrace.read.error_pages import page
 from millrace.read.export import export
 from millrace.read.reasons import count_by_reason
 
-router = APIRouter(prefix="/v1", tags=["rejected rows"])
+router = guarded_router(prefix="/v1", tags=["rejected rows"])
 MOST_CHOSEN = 100_000
 
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 
-from millrace.api.deps import CallerDep, ImportsDep, OpLogDep, SessionsDep, StoreDep, WatchDep
+from millrace.api.deps import CallerDep, ImportsDep, OpLogDep, SessionsDep, StoreDep, WatchDep, guarded_router
 from millrace.api.documents import VisibleImports, import_documents
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
@@ -15,7 +15,7 @@ from millrace.model.imports import HELD, TERMINAL
 from millrace.model.ops.imports import CancelImport
 from millrace.model.roles import VIEWER, WRITER
 
-router = APIRouter(prefix="/v1", tags=["imports"])
+router = guarded_router(prefix="/v1", tags=["imports"])
 LONGEST_WAIT_SECONDS = 30.0
 MOST_LISTED = 1000
 
@@ -26,7 +26,6 @@ async def import_file(
     tenant: str,
     table: str,
     request: Request,
-    caller: CallerDep,
     imports: ImportsDep,
     sessions: SessionsDep,
     options: OptionsDep,
@@ -34,7 +33,6 @@ async def import_file(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> dict[str, Any]:
     """Imports the request's body. Answers when every byte is in Kafka; the import then goes on by itself."""
-    caller.must_see(tenant)
     return await receive_whole(request, imports, sessions, (tenant, table), options, idempotency_key, admission)
 
 
@@ -79,14 +77,7 @@ def list_imports(
     only = None if caller.tables is None else sorted(caller.tables)
     with store.read() as connection:
         found = import_documents(
-            connection,
-            tenant or caller.tenant,
-            table,
-            state,
-            limit,
-            kind=kind,
-            span=span,
-            only_tables=only,
+            connection, tenant or caller.tenant, table, state, limit, kind=kind, span=span, only_tables=only
         )
     return {"items": found}
 

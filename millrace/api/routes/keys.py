@@ -3,10 +3,9 @@
 import asyncio
 from typing import Any
 
-from fastapi import APIRouter
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, SealingDep, StoreDep
+from millrace.api.deps import SealingDep, StoreDep, guarded_router
 from millrace.api.sealing import Sealing
 from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
@@ -15,28 +14,26 @@ from millrace.model.roles import ADMIN, OPERATOR
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
-router = APIRouter(prefix="/v1", tags=["declarations"])
+router = guarded_router(prefix="/v1", tags=["declarations"])
 
 
 @router.get("/tenants/{tenant}/key")
 @allows(ADMIN)
-async def show_key(tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
+async def show_key(tenant: str, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
     """Who keeps it, its version, and how many data keys it wraps; never the key itself."""
     return await asyncio.to_thread(_shown, store, sealing, tenant)
 
 
 @router.post("/tenants/{tenant}/key/rotate")
 @allows(ADMIN, audited=True)
-async def rotate_key(tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
+async def rotate_key(tenant: str, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
     """A new version of the key; every data key is wrapped by it, and nothing that they sealed is touched."""
     return await asyncio.to_thread(_rotated, store, sealing, tenant)
 
 
 @router.delete("/tenants/{tenant}/key")
 @allows(OPERATOR, audited=True)
-async def destroy_key(
-    tenant: str, caller: CallerDep, store: StoreDep, sealing: SealingDep, confirm: str = ""
-) -> dict[str, Any]:
+async def destroy_key(tenant: str, store: StoreDep, sealing: SealingDep, confirm: str = "") -> dict[str, Any]:
     """Nobody can read again what it sealed: rejected rows, copies in Kafka, staged files. Rows in sinks stay. `confirm`
     repeats the tenant's name."""
     if confirm != tenant:

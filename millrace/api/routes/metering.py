@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
-from millrace.api.deps import CallerDep, QuotasDep, StoreDep
+from millrace.api.deps import QuotasDep, StoreDep, guarded_router
 from millrace.api.jobs.metering import lag_of, quotas_document, usage_of, usage_of_all
 from millrace.auth.access import allows
 from millrace.model.errors import Missing
@@ -12,7 +12,7 @@ from millrace.model.names import checked_name
 from millrace.model.roles import OPERATOR, VIEWER
 from millrace.store.agreements import agreement_of
 
-router = APIRouter(prefix="/v1", tags=["usage"])
+router = guarded_router(prefix="/v1", tags=["usage"])
 MOST_DAYS = 400
 DAY = r"^\d{4}-\d{2}-\d{2}$"
 
@@ -20,14 +20,9 @@ DAY = r"^\d{4}-\d{2}-\d{2}$"
 @router.get("/tenants/{tenant}/usage")
 @allows(VIEWER)
 def show_usage(
-    tenant: str,
-    caller: CallerDep,
-    store: StoreDep,
-    quotas: QuotasDep,
-    days: Annotated[int, Query(ge=1, le=MOST_DAYS)] = 30,
+    tenant: str, store: StoreDep, quotas: QuotasDep, days: Annotated[int, Query(ge=1, le=MOST_DAYS)] = 30
 ) -> dict[str, Any]:
     """Days in UTC, the newest first."""
-    caller.must_see(tenant)
     with store.read() as connection:
         agreement = agreement_of(connection, checked_name("tenant", tenant))
         if agreement is None:
@@ -39,8 +34,7 @@ def show_usage(
 
 @router.get("/usage")
 @allows(OPERATOR)
-def list_usage(caller: CallerDep, store: StoreDep, day: Annotated[str, Query(pattern=DAY)]) -> dict[str, Any]:
+def list_usage(store: StoreDep, day: Annotated[str, Query(pattern=DAY)]) -> dict[str, Any]:
     """What every tenant used on a day."""
-    caller.must_be_admin()
     with store.read() as connection:
         return {"day": day, "items": usage_of_all(connection, day)}

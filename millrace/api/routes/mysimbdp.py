@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from sqlalchemy import Connection
 from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
-from millrace.api.deps import AppFolders, AppFoldersDep, CallerDep, ImportsDep, SealingDep, SessionsDep, StoreDep
+from millrace.api.deps import AppFolders, AppFoldersDep, ImportsDep, SealingDep, SessionsDep, StoreDep, guarded_router
 from millrace.api.documents import import_documents, tables_of
 from millrace.api.uploads.session import PIECE_BYTES, Session
 from millrace.auth.access import allows
@@ -23,7 +23,7 @@ from millrace.staging.arrivals import Arrival, waiting_files
 from millrace.staging.users import owner_of
 from millrace.store.agreements import agreement_of
 
-router = APIRouter(tags=["mysimbdp"])
+router = guarded_router(tags=["mysimbdp"])
 MOST_LISTED = 1000
 MOST_FIELDS = 20
 # What a form holds beside its file.
@@ -48,7 +48,6 @@ FORM = {
 async def upload_file(
     tenant_id: str,
     request: Request,
-    caller: CallerDep,
     store: StoreDep,
     app_folders: AppFoldersDep,
     imports: ImportsDep,
@@ -57,7 +56,6 @@ async def upload_file(
 ) -> dict[str, Any]:
     """Imports a form's file into the table the form names, or into the tenant's only one; where the agreement says
     `uploads_first`, puts it into the `in` folder of the tenant's client app."""
-    caller.must_see(tenant_id)
     with store.read() as connection:
         agreement = _agreement(connection, tenant_id)
         limits = {one.table.name: one.table.max_file_bytes for one in tables_of(connection, tenant_id)}
@@ -133,9 +131,8 @@ async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
 
 @router.get("/tenant/{tenant_id}")
 @allows(VIEWER)
-def list_files(tenant_id: str, caller: CallerDep, store: StoreDep, app_folders: AppFoldersDep) -> dict[str, Any]:
+def list_files(tenant_id: str, store: StoreDep, app_folders: AppFoldersDep) -> dict[str, Any]:
     """The tenant's files and what became of each; in `in` those that its client app has not taken yet."""
-    caller.must_see(tenant_id)
     with store.read() as connection:
         _agreement(connection, tenant_id)
         found = import_documents(connection, tenant_id, None, None, MOST_LISTED)

@@ -6,12 +6,12 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, HealthDep, StoreDep, WatchDep
+from millrace.api.deps import CallerDep, HealthDep, StoreDep, WatchDep, guarded_router
 from millrace.api.uploads.options import MOST_STORED
 from millrace.auth.access import allows, public
 from millrace.auth.tokens import Caller
@@ -19,7 +19,7 @@ from millrace.model.roles import VIEWER
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
-router = APIRouter(tags=["observing"])
+router = guarded_router(tags=["observing"])
 PAGE = 200
 HEARTBEAT_SECONDS = 15.0
 

@@ -3,10 +3,10 @@
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from millrace.account.quality import quality_of
-from millrace.api.deps import CallerDep, DefinitionsDep, ExchangeDep, ImportsDep, OpLogDep, StoreDep
+from millrace.api.deps import CallerDep, DefinitionsDep, ExchangeDep, ImportsDep, OpLogDep, StoreDep, guarded_router
 from millrace.api.documents import find_table
 from millrace.api.trend import past_reports, trend
 from millrace.auth.access import allows
@@ -18,7 +18,7 @@ from millrace.model.roles import ADMIN, VIEWER
 from millrace.store.engine import Store
 from millrace.store.records import find_import
 
-router = APIRouter(prefix="/v1", tags=["quality"])
+router = guarded_router(prefix="/v1", tags=["quality"])
 MOST_PAST = 500
 
 
@@ -55,14 +55,9 @@ async def release_import(import_id: str, caller: CallerDep, op_log: OpLogDep, im
 @router.get("/tenants/{tenant}/tables/{table}/quality")
 @allows(VIEWER, by_table=True)
 def show_trend(
-    tenant: str,
-    table: str,
-    caller: CallerDep,
-    store: StoreDep,
-    last: Annotated[int, Query(ge=1, le=MOST_PAST)] = 20,
+    tenant: str, table: str, store: StoreDep, last: Annotated[int, Query(ge=1, le=MOST_PAST)] = 20
 ) -> dict[str, Any]:
     """How the table's rules fared in its last imports, the newest first, and which way each of them goes."""
-    caller.must_see(tenant)
     with store.read() as connection:
         find_table(connection, tenant, table)
         return {"tenant": tenant, "table": table, **trend(past_reports(connection, tenant, table, last))}

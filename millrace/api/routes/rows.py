@@ -3,9 +3,9 @@
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response, WebSocket
+from fastapi import Header, Query, Request, Response, WebSocket
 
-from millrace.api.deps import CallerDep, SendersDep, StoreDep, TokensDep
+from millrace.api.deps import SendersDep, StoreDep, TokensDep, guarded_router
 from millrace.api.documents import find_table
 from millrace.api.problems import problem_of
 from millrace.api.rows.row_request import post_rows
@@ -18,7 +18,7 @@ from millrace.model.roles import WRITER
 from millrace.store.engine import Store
 from millrace.upload.batch import AppendKey
 
-router = APIRouter(prefix="/v1", tags=["streamed rows"])
+router = guarded_router(prefix="/v1", tags=["streamed rows"])
 
 
 @router.post("/tenants/{tenant}/tables/{table}/rows", status_code=202)
@@ -28,7 +28,6 @@ async def send_rows(
     table: str,
     request: Request,
     response: Response,
-    caller: CallerDep,
     store: StoreDep,
     senders: SendersDep,
     span: str | None = None,
@@ -36,7 +35,6 @@ async def send_rows(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> dict[str, Any]:
     """A few rows as JSON Lines or a JSON array. Answers when they are durable in Kafka; with `wait`, when they have ended."""
-    caller.must_see(tenant)
     lane = await asyncio.to_thread(_lane, store, tenant, table, span)
     key = None if idempotency_key is None else checked_sender(idempotency_key)
     rows = rows_of_body(await _small_body(request))

@@ -5,9 +5,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
-from fastapi import APIRouter
-
-from millrace.api.deps import CallerDep, OpLogDep, QueuesDep, SinkContextDep, StoreDep
+from millrace.api.deps import OpLogDep, QueuesDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents import find_table
 from millrace.api.sink_checking import try_sinks
 from millrace.auth.access import allows
@@ -19,7 +17,7 @@ from millrace.model.roles import ADMIN, VIEWER
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.store.engine import Store
 
-router = APIRouter(prefix="/v1/tenants/{tenant}/tables/{table}/sinks", tags=["sinks"])
+router = guarded_router(prefix="/v1/tenants/{tenant}/tables/{table}/sinks", tags=["sinks"])
 NOTHING_WAITS = {
     "waiting": 0, "bytes": 0, "lag_seconds": None, "last_version": 0, "parked_since": None, "reason": None,
     "is_draining": False, "backfill": None,
@@ -28,10 +26,9 @@ NOTHING_WAITS = {
 
 @router.get("")
 @allows(VIEWER, by_table=True)
-def list_sinks(tenant: str, table: str, caller: CallerDep, store: StoreDep, queues: QueuesDep) -> dict[str, Any]:
+def list_sinks(tenant: str, table: str, store: StoreDep, queues: QueuesDep) -> dict[str, Any]:
     """Each target: what waits for it, since when and why it takes nothing, the last version it has. Those that were taken
     from the table are there until they are drained."""
-    caller.must_see(tenant)
     records = queues.of_table(tenant, table)
     backlogs = queues.backlogs(tenant, table)
     known = {record.key: _standing(record, backlogs.get(record.key, Backlog())) for record in records}
@@ -41,11 +38,8 @@ def list_sinks(tenant: str, table: str, caller: CallerDep, store: StoreDep, queu
 
 @router.post("/{sink}/resume")
 @allows(ADMIN, audited=True)
-def resume_sink(
-    tenant: str, table: str, sink: str, caller: CallerDep, store: StoreDep, queues: QueuesDep
-) -> dict[str, Any]:
+def resume_sink(tenant: str, table: str, sink: str, store: StoreDep, queues: QueuesDep) -> dict[str, Any]:
     """Tries a parked target now instead of when its pause is over."""
-    caller.must_see(tenant)
     target = _target(store, queues, tenant, table, sink)
     key = _key(tenant, table, target)
     queues.ask_to_resume(key)
@@ -56,10 +50,9 @@ def resume_sink(
 @router.post("/{sink}/waive")
 @allows(ADMIN, audited=True)
 async def waive_sink(
-    tenant: str, table: str, sink: str, caller: CallerDep, store: StoreDep, queues: QueuesDep, op_log: OpLogDep
+    tenant: str, table: str, sink: str, store: StoreDep, queues: QueuesDep, op_log: OpLogDep
 ) -> dict[str, Any]:
     """Gives up what waits for the target: imports under way end without it, and say so."""
-    caller.must_see(tenant)
     target = await asyncio.to_thread(_target, store, queues, tenant, table, sink)
     key = _key(tenant, table, target)
     is_known = await asyncio.to_thread(queues.get, key) is not None
@@ -71,16 +64,9 @@ async def waive_sink(
 @router.post("/{sink}/check")
 @allows(ADMIN)
 def check_sink(
-    tenant: str,
-    table: str,
-    sink: str,
-    caller: CallerDep,
-    store: StoreDep,
-    queues: QueuesDep,
-    sink_context: SinkContextDep,
+    tenant: str, table: str, sink: str, store: StoreDep, queues: QueuesDep, sink_context: SinkContextDep
 ) -> dict[str, Any]:
     """Does what a write will do, without leaving a trace; says what is in the way."""
-    caller.must_see(tenant)
     target = _target(store, queues, tenant, table, sink)
     if target.kind == DELTA_KIND:
         return {"sink": sink, "kind": target.kind, "ok": True, "reason": None}

@@ -4,11 +4,11 @@ import asyncio
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from pydantic import BaseModel, Field
 from sqlalchemy import select, update
 
-from millrace.api.deps import CallerDep, OpLogDep, StoreDep, WatchDep
+from millrace.api.deps import OpLogDep, StoreDep, WatchDep, guarded_router
 from millrace.api.documents import iso
 from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
@@ -18,7 +18,7 @@ from millrace.model.roles import VIEWER, WRITER
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
-router = APIRouter(prefix="/v1/tenants/{tenant}/spans", tags=["spans"])
+router = guarded_router(prefix="/v1/tenants/{tenant}/spans", tags=["spans"])
 LONGEST_WAIT_SECONDS = 30.0
 SHORTEST_LOOK_SECONDS = 0.05
 LONGEST_LOOK_SECONDS = 2.0
@@ -41,14 +41,12 @@ class Ending(BaseModel):
 @allows(VIEWER)
 def list_spans(
     tenant: str,
-    caller: CallerDep,
     store: StoreDep,
     state: str | None = None,
     prefix: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
 ) -> dict[str, Any]:
     """The newest first; with `prefix`, that span and those below it."""
-    caller.must_see(tenant)
     wanted = select(t.spans).where(t.spans.c.tenant == tenant)
     if state is not None:
         wanted = wanted.where(t.spans.c.state == state)
@@ -63,16 +61,9 @@ def list_spans(
 @router.get("/{name:path}")
 @allows(VIEWER)
 async def show_span(
-    tenant: str,
-    name: str,
-    request: Request,
-    caller: CallerDep,
-    store: StoreDep,
-    watch: WatchDep,
-    wait: Annotated[float, Query(ge=0)] = 0,
+    tenant: str, name: str, request: Request, store: StoreDep, watch: WatchDep, wait: Annotated[float, Query(ge=0)] = 0
 ) -> dict[str, Any]:
     """The span; with `wait`, as soon as it is over or the seconds have passed. Looking renews no lease."""
-    caller.must_see(tenant)
     deadline = time.monotonic() + min(wait, LONGEST_WAIT_SECONDS)
     while True:
         news = watch.news()
@@ -89,9 +80,8 @@ async def show_span(
 
 @router.post("/{name:path}/end")
 @allows(WRITER, audited=True)
-async def end_span(tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep) -> dict[str, Any]:
+async def end_span(tenant: str, name: str, store: StoreDep, op_log: OpLogDep) -> dict[str, Any]:
     """Nothing more joins; the span ends when everything in it has ended."""
-    caller.must_see(tenant)
     await op_log.applied(EndSpan(checked_name("tenant", tenant), checked_span(name)))
     return await asyncio.to_thread(_shown, store, tenant, name)
 
@@ -99,10 +89,9 @@ async def end_span(tenant: str, name: str, caller: CallerDep, store: StoreDep, o
 @router.post("/{name:path}/abort")
 @allows(WRITER, audited=True)
 async def abort_span(
-    tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep, ending: Ending | None = None
+    tenant: str, name: str, store: StoreDep, op_log: OpLogDep, ending: Ending | None = None
 ) -> dict[str, Any]:
     """The span and those above it can no longer end well. Imports in it go on."""
-    caller.must_see(tenant)
     reason = ending.reason if ending else ""
     await op_log.applied(AbortSpan(checked_name("tenant", tenant), checked_span(name), reason=reason))
     return await asyncio.to_thread(_shown, store, tenant, name)
@@ -110,9 +99,8 @@ async def abort_span(
 
 @router.post("/{name:path}/touch")
 @allows(WRITER)
-def touch_span(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
+def touch_span(tenant: str, name: str, store: StoreDep) -> dict[str, Any]:
     """Renews the lease of the span and of those above it."""
-    caller.must_see(tenant)
     document = _shown(store, tenant, name)
     if document["state"] in OVER:
         raise Clash(
@@ -127,10 +115,9 @@ def touch_span(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> di
 @router.post("/{name:path}", status_code=201)
 @allows(WRITER, audited=True)
 async def begin_span(
-    tenant: str, name: str, caller: CallerDep, store: StoreDep, op_log: OpLogDep, beginning: Beginning | None = None
+    tenant: str, name: str, store: StoreDep, op_log: OpLogDep, beginning: Beginning | None = None
 ) -> dict[str, Any]:
     """Opens the span and every level above it that is not there yet; one that is open already stays as it is."""
-    caller.must_see(tenant)
     checked_name("tenant", tenant)
     if VERBS & set(checked_span(name).split("/")):
         raise Invalid(f"{name!r} is not a span name.", remedy=f"Not a level may be one of: {', '.join(sorted(VERBS))}.")

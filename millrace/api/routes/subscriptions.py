@@ -4,10 +4,10 @@ import asyncio
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body
+from fastapi import Body
 from pydantic import BaseModel
 
-from millrace.api.deps import CallerDep, PrivateTargetsDep, StoreDep
+from millrace.api.deps import PrivateTargetsDep, StoreDep, guarded_router
 from millrace.auth.access import allows
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError, Unavailable
@@ -18,7 +18,7 @@ from millrace.notify.subscription import EVERYTHING, IN_ORDER, moment
 from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
 from millrace.outbound.addresses import parse_target, permitted
 
-router = APIRouter(prefix="/v1/tenants/{tenant}/subscriptions", tags=["webhooks"])
+router = guarded_router(prefix="/v1/tenants/{tenant}/subscriptions", tags=["webhooks"])
 LOOK_UP_SECONDS = 5.0
 LONGEST_OVERLAP_SECONDS = 30 * 86_400
 
@@ -43,10 +43,9 @@ class Changes(BaseModel):
 @router.post("", status_code=201)
 @allows(ADMIN, audited=True)
 async def add_subscription(
-    tenant: str, wanted: NewSubscription, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
+    tenant: str, wanted: NewSubscription, store: StoreDep, private_targets: PrivateTargetsDep
 ) -> dict[str, Any]:
     """Sends the tenant's events from now on; the answer holds the secret that signs them."""
-    caller.must_see(tenant)
     await check_url(private_targets, wanted.url)
     kept = Subscriptions(store)
     secret = await asyncio.to_thread(kept.add, tenant, SubscriptionRequest(**wanted.model_dump()))
@@ -65,26 +64,23 @@ async def check_url(private_targets: Networks, url: str) -> None:
 
 @router.get("")
 @allows(ADMIN)
-def list_subscriptions(tenant: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
-    caller.must_see(tenant)
+def list_subscriptions(tenant: str, store: StoreDep) -> dict[str, Any]:
     return {"items": Subscriptions(store).documents(tenant)}
 
 
 @router.get("/{name}")
 @allows(ADMIN)
-def show_subscription(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
+def show_subscription(tenant: str, name: str, store: StoreDep) -> dict[str, Any]:
     """How it is doing: what arrived last, what went wrong last, how much waits and for how long."""
-    caller.must_see(tenant)
     return Subscriptions(store).document(tenant, name)
 
 
 @router.patch("/{name}")
 @allows(ADMIN, audited=True)
 async def change_subscription(
-    tenant: str, name: str, changes: Changes, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
+    tenant: str, name: str, changes: Changes, store: StoreDep, private_targets: PrivateTargetsDep
 ) -> dict[str, Any]:
     """`enabled: false` is a pause: what happens meanwhile is sent when it is over."""
-    caller.must_see(tenant)
     if changes.url is not None:
         await check_url(private_targets, changes.url)
     kept = Subscriptions(store)
@@ -94,8 +90,7 @@ async def change_subscription(
 
 @router.delete("/{name}", status_code=204)
 @allows(ADMIN, audited=True)
-def remove_subscription(tenant: str, name: str, caller: CallerDep, store: StoreDep) -> None:
-    caller.must_see(tenant)
+def remove_subscription(tenant: str, name: str, store: StoreDep) -> None:
     Subscriptions(store).remove(tenant, name)
 
 
@@ -104,12 +99,10 @@ def remove_subscription(tenant: str, name: str, caller: CallerDep, store: StoreD
 def rotate_secret(
     tenant: str,
     name: str,
-    caller: CallerDep,
     store: StoreDep,
     overlap_seconds: Annotated[float, Body(embed=True, ge=0, le=LONGEST_OVERLAP_SECONDS)] = 86_400,
 ) -> dict[str, Any]:
     """A new secret; until the overlap is over, events are signed with the old one too."""
-    caller.must_see(tenant)
     kept = Subscriptions(store)
     secret = kept.rotate(tenant, name, overlap_seconds)
     return {**kept.document(tenant, name), "secret": secret}
@@ -117,11 +110,8 @@ def rotate_secret(
 
 @router.post("/{name}/test")
 @allows(ADMIN, audited=True)
-async def send_test(
-    tenant: str, name: str, caller: CallerDep, store: StoreDep, private_targets: PrivateTargetsDep
-) -> dict[str, Any]:
+async def send_test(tenant: str, name: str, store: StoreDep, private_targets: PrivateTargetsDep) -> dict[str, Any]:
     """Sends one signed event of type millrace.webhook.test now, whatever is queued, and says what came of it."""
-    caller.must_see(tenant)
     subscription = await asyncio.to_thread(Subscriptions(store).find, tenant, name)
     begun = time.monotonic()
     status, error = None, None

@@ -4,11 +4,11 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, StoreDep, TokensDep
+from millrace.api.deps import CallerDep, StoreDep, TokensDep, guarded_router
 from millrace.auth.access import allows
 from millrace.model.errors import Missing
 from millrace.model.moments import iso
@@ -17,7 +17,7 @@ from millrace.model.roles import ADMIN, checked_role
 from millrace.store import tables as t
 from millrace.store.engine import Store
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+router = guarded_router(prefix="/v1/tokens", tags=["tokens"])
 MOST_DAYS = 3650
 _DAY_US = timedelta(days=1) // timedelta(microseconds=1)
 

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import Header, Request, Response
 from fastapi.routing import APIRoute
 from sqlalchemy import select
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
-from millrace.api.deps import CallerDep, ImportsDep, OpLogDep, SessionsDep, StoreDep
+from millrace.api.deps import ImportsDep, OpLogDep, SessionsDep, StoreDep, guarded_router
 from millrace.api.problems import problem
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
@@ -45,7 +45,7 @@ class TusRoute(APIRoute):
         await refusal(scope, receive, naming_version)
 
 
-router = APIRouter(prefix="/v1", tags=["resumable uploads"], route_class=TusRoute)
+router = guarded_router(prefix="/v1", tags=["resumable uploads"], route_class=TusRoute)
 # Of the latest uploads that were received whole: the store forgets an upload when its import is over, which may be
 # before its sender, whose last answer was lost, asks.
 _lengths: dict[str, int] = {}
@@ -63,7 +63,6 @@ async def create_upload(
     tenant: str,
     table: str,
     request: Request,
-    caller: CallerDep,
     sessions: SessionsDep,
     options: OptionsDep,
     admission: AdmissionDep,
@@ -71,7 +70,6 @@ async def create_upload(
     upload_defer_length: Annotated[int | None, Header()] = None,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
-    caller.must_see(tenant)
     if upload_length is None and upload_defer_length != 1:
         raise Invalid("The upload has no length.", remedy="Send Upload-Length, or Upload-Defer-Length: 1.")
     begun = await sessions.begin(tenant, table, options, upload_length, idempotency_key, admission)

@@ -8,10 +8,10 @@ import zlib
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, ClusterDep, PlacesDep, SealingDep, StoreDep
+from millrace.api.deps import ClusterDep, PlacesDep, SealingDep, StoreDep, guarded_router
 from millrace.api.documents import find_table
 from millrace.api.sealing import Sealing
 from millrace.api.uploads.options import OptionsDep
@@ -27,7 +27,7 @@ from millrace.store.engine import Store
 from millrace.wire.client import Cluster
 from millrace.wire.recent import RecentChunks
 
-router = APIRouter(prefix="/v1", tags=["what-if"])
+router = guarded_router(prefix="/v1", tags=["what-if"])
 MOST_BYTES = 1 << 30
 MOST_SPOOLED_BYTES = 4 << 30
 MOST_EXAMPLES = 20
@@ -44,7 +44,6 @@ async def validate_file(
     tenant: str,
     table: str,
     request: Request,
-    caller: CallerDep,
     store: StoreDep,
     places: PlacesDep,
     sealing: SealingDep,
@@ -58,7 +57,6 @@ async def validate_file(
     """Judges the request's body as an import would; with `last`, the last so many raw chunks that the log still holds.
 
     The header Millrace-Declaration holds another declaration of the table to judge by: JSON, or base64 of deflated JSON."""
-    caller.must_see(tenant)
     definition = await asyncio.to_thread(_definition, store, tenant, table, millrace_declaration)
     bounds = {"rows": rows, "bytes": MOST_BYTES, "seconds": WORK_SECONDS, "examples": examples}
     job = {"definition": definition.to_json().decode(), "bounds": bounds, "chunks": last is not None}

@@ -25,12 +25,7 @@ class Appends:
     """Used from one event loop, except `on_applied`."""
 
     def __init__(
-        self,
-        store: Store,
-        op_log: OpLog,
-        admission: Admission,
-        sealing: Sealing,
-        on_end: Callable[[AppendKey], None],
+        self, store: Store, op_log: OpLog, admission: Admission, sealing: Sealing, on_end: Callable[[AppendKey], None]
     ) -> None:
         self._op_log = op_log
         self._admission = admission
