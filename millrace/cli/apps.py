@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,8 +10,10 @@ from millrace.cli import app_trial
 from millrace.cli.arguments import TenantName
 from millrace.cli.printing import answer, answer_all, print_json, print_table
 from millrace.cli.session import EXIT_FAILED, CommandSession
-from millrace.client.apps import AppClient
 from millrace.model.errors import Missing, Unavailable
+
+if TYPE_CHECKING:
+    from millrace.client.apps import AppClient
 
 LOOK_SECONDS = 0.2
 BEGIN_SECONDS = 60.0
@@ -64,7 +66,7 @@ def run(
     raise typer.Exit(0 if ended["state"] == "succeeded" and not ended["files"]["failed"] else EXIT_FAILED)
 
 
-def _ended(apps: AppClient, tenant: str, before: set[str]) -> dict[str, Any]:
+def _ended(apps: "AppClient", tenant: str, before: set[str]) -> dict[str, Any]:
     """The first run behind those before, once it is over."""
     begun_by, run_id = time.monotonic() + BEGIN_SECONDS, None
     while run_id is None:
@@ -146,7 +148,7 @@ def logs(
             stream.flush()
 
 
-def _latest(apps: AppClient, tenant: str) -> str:
+def _latest(apps: "AppClient", tenant: str) -> str:
     found = apps.runs(tenant, limit=1)
     if not found:
         raise Missing(f"The client app of {tenant} has not run.", remedy="See `millrace app list`.", code="no_run")

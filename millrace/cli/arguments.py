@@ -2,13 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from millrace.cli.session import EXIT_FAILED
-from millrace.client import Millrace
 from millrace.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from millrace.client import Millrace
 
 STDIN = "-"
 
@@ -51,7 +53,7 @@ def split_target(target: str) -> tuple[str, str]:
     return tenant, table
 
 
-def of_tenant(platform: Millrace, tenant: str | None) -> str:
+def of_tenant(platform: "Millrace", tenant: str | None) -> str:
     """The tenant named, else the only one the token can see."""
     if tenant is not None:
         return tenant

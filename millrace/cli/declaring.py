@@ -5,7 +5,7 @@ Refuses a table whose tenant nothing names, and a document that is neither agree
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,9 +13,11 @@ from millrace.cli.arguments import Documents, MoreDocuments, TenantName
 from millrace.cli.declarations import Declaration, read_declarations
 from millrace.cli.printing import print_json, printable
 from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, CommandSession
-from millrace.client import Millrace
 from millrace.client.documents import DeclarationResult, DeclarationWarning, Difference
 from millrace.model.errors import Refused
+
+if TYPE_CHECKING:
+    from millrace.client import Millrace
 
 OwnerOption = Annotated[str | None, typer.Option(help="Of tables whose document names none.", show_default=False)]
 NewGeneration = Annotated[
@@ -56,7 +58,7 @@ def apply(
     raise typer.Exit(EXIT_UNREACHABLE if pending else 0)
 
 
-def _refuse_doubtful(platform: Millrace, declarations: list[Declaration], new_generation: bool) -> None:
+def _refuse_doubtful(platform: "Millrace", declarations: list[Declaration], new_generation: bool) -> None:
     """Judges all of them before the first is applied."""
     for declaration in declarations:
         refusal = _difference(platform, declaration, new_generation, strict=True)["refusal"]
@@ -65,7 +67,7 @@ def _refuse_doubtful(platform: Millrace, declarations: list[Declaration], new_ge
 
 
 def apply_one(
-    platform: Millrace,
+    platform: "Millrace",
     declaration: Declaration,
     new_generation: bool = False,
     strict: bool = False,
@@ -130,7 +132,7 @@ def diff(
     raise typer.Exit(EXIT_FAILED if refused else 0)
 
 
-def _difference(platform: Millrace, declaration: Declaration, new_generation: bool, strict: bool) -> Difference:
+def _difference(platform: "Millrace", declaration: Declaration, new_generation: bool, strict: bool) -> Difference:
     """What it would change, or why it would be refused."""
     tenant, table, document = declaration.tenant, declaration.table, declaration.document
     if table is None:

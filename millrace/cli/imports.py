@@ -1,6 +1,6 @@
 """The commands about imports that are under way or over: status, cancel, quality, release."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,8 +8,11 @@ from millrace.cli.arguments import ImportId, NoWait
 from millrace.cli.following import watch_import
 from millrace.cli.printing import LEDGER, answer, answer_all, ledger_line, ledger_row, print_json, print_table
 from millrace.cli.session import EXIT_FAILED, CommandSession
-from millrace.client import Millrace, Problem
 from millrace.client.documents import ImportDocument
+from millrace.client.errors import Problem
+
+if TYPE_CHECKING:
+    from millrace.client import Millrace
 
 SHOWN_SAMPLES = 5
 app = typer.Typer()
@@ -41,7 +44,7 @@ def _latest_row(document: ImportDocument) -> tuple[object, ...]:
     return document["id"], f"{document['tenant']}/{document['table']}", *ledger_row(document)[1:]
 
 
-def _show(session: CommandSession, platform: Millrace, document: ImportDocument) -> None:
+def _show(session: CommandSession, platform: "Millrace", document: ImportDocument) -> None:
     try:
         location = platform.tables.show(document["tenant"], document["table"])["location"]
     except Problem:

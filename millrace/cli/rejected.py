@@ -4,7 +4,7 @@ import os
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,9 +12,11 @@ from millrace.atomic import replacing
 from millrace.cli.arguments import ImportId, NoWait
 from millrace.cli.printing import answer_all, print_json, printable
 from millrace.cli.session import EXIT_FAILED, CommandSession
-from millrace.client import Millrace
 from millrace.client.documents import ImportDocument, RejectedRow
 from millrace.model.errors import MillraceError
+
+if TYPE_CHECKING:
+    from millrace.client import Millrace
 
 SHOWN_ROWS = 20
 FORMATS = {".csv": "csv", ".jsonl": "jsonl"}
@@ -47,7 +49,7 @@ def errors(
             _show(platform, import_id, limit or SHOWN_ROWS)
 
 
-def _export(platform: Millrace, import_id: str, out: Path) -> None:
+def _export(platform: "Millrace", import_id: str, out: Path) -> None:
     """The file appears when it is complete."""
     format = FORMATS.get(out.suffix.lower())
     if format is None:
@@ -62,7 +64,7 @@ def _export(platform: Millrace, import_id: str, out: Path) -> None:
     print(f"Written to {out}.", file=sys.stderr)
 
 
-def _show(platform: Millrace, import_id: str, limit: int) -> None:
+def _show(platform: "Millrace", import_id: str, limit: int) -> None:
     rows = list(islice(platform.rejected.list(import_id, limit=limit), limit))
     for row in rows:
         show_rejected(row)
@@ -135,7 +137,7 @@ def discard(context: typer.Context, import_id: ImportId, rule: Rule = None) -> N
         _follow(session, platform, platform.rejected.discard(import_id, rule=rule), wait=False)
 
 
-def _follow(session: CommandSession, platform: Millrace, asked: dict[str, Any], *, wait: bool) -> None:
+def _follow(session: CommandSession, platform: "Millrace", asked: dict[str, Any], *, wait: bool) -> None:
     """Shows the import that the request made; with `wait` once it is over, and exits by how it ended."""
     made = asked["import"]
     document = platform.imports.wait(made) if wait else platform.imports.show(made)
