@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
 
-from millrace.api.documents import VisibleImports
+from millrace.api.documents.imports import VisibleImports
 from millrace.api.health import Health
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.replaying import Replays

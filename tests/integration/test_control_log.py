@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import select
 
-from millrace.api.documents import import_document
+from millrace.api.documents.imports import import_document
 from millrace.api.server import Server
 from millrace.control.controller import Controller
 from millrace.declare.table import parse_table

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from millrace.api.agreed_hooks import keep_agreed, refuse_strange_targets
+from millrace.api.declarations.agreed_hooks import keep_agreed, refuse_strange_targets
 from millrace.api.jobs.sweeping import forget_keys
 from millrace.exchange.home import Home
 from millrace.exchange.rule_keys import RuleKeyFiles

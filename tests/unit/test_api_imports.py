@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert, update
 from starlette.testclient import TestClient
 
-from millrace.api.documents import STALLED_AFTER_US
+from millrace.api.documents.imports import STALLED_AFTER_US
 from millrace.declare.table import parse_table
 from millrace.model.imports import ADMITTED, PROCESSING, RECEIVING, REQUESTED, STALLED, Counts
 from millrace.model.names import new_id

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from millrace.api.trend import trend
+from millrace.api.documents.trend import trend
 
 
 def item(broken: int | None, of: int = 100) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from millrace.api.documents import tables_of
+from millrace.api.documents.tables import tables_of
 from millrace.declare.rules_fit import applicable
 from millrace.model.columns import parse_columns
 from millrace.model.ops import Applied, Op

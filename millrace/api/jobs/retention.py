@@ -10,7 +10,7 @@ from threading import Event
 
 from sqlalchemy import Connection, func, or_, select
 
-from millrace.api.documents import tables_of
+from millrace.api.documents.tables import tables_of
 from millrace.api.jobs.ageing import DAY_US, ask_to_let_go
 from millrace.api.jobs.erasing import clear_erased
 from millrace.exchange.mailboxes import Exchange

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import Body, Response
 from sqlalchemy import Connection, select
 
-from millrace.api.declaring import read_agreement
+from millrace.api.declarations.reading import read_agreement
 from millrace.api.deps import OpLogDep, StoreDep, guarded_router
-from millrace.api.documents import tables_of
+from millrace.api.documents.tables import tables_of
 from millrace.api.routes.declarations import answer_to
 from millrace.auth.access import allows, public
 from millrace.declare.json_schemas import SCHEMAS

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 from fastapi import Query
 from fastapi.responses import StreamingResponse
 
-from millrace.api.client_apps import agreement_with_app, last_report, runs_here, tenants_with_apps
 from millrace.api.deps import AppBoardDep, AppFoldersDep, KubernetesDep, SealingDep, StoreDep, guarded_router
+from millrace.api.documents.client_apps import agreement_with_app, last_report, runs_here, tenants_with_apps
 from millrace.auth.access import allows
 from millrace.model.errors import Clash
 from millrace.model.roles import OPERATOR, READER, VIEWER, WRITER

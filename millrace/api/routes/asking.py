@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from millrace.api.deps import CallerDep, QuerySettingsDep, SinkContextDep, StoreDep, guarded_router
-from millrace.api.documents import tables_of
+from millrace.api.documents.tables import tables_of
 from millrace.arrow.types import stored_schema
 from millrace.auth.access import allows
 from millrace.auth.tokens import Caller

@@ -6,19 +6,20 @@ from typing import Any
 from fastapi import Body, Response
 from sqlalchemy import select
 
-from millrace.api.agreed_hooks import keep_agreed, refuse_strange_targets
-from millrace.api.client_apps import refuse_local_command
-from millrace.api.declaring import read_agreement, read_table
+from millrace.api.declarations.agreed_hooks import keep_agreed, refuse_strange_targets
+from millrace.api.declarations.reading import read_agreement, read_table
+from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import CallerDep, OpLogDep, PrivateTargetsDep, SinkContextDep, StoreDep, guarded_router
-from millrace.api.documents import find_table, iso, table_document, tables_of
+from millrace.api.documents.client_apps import refuse_local_command
+from millrace.api.documents.tables import find_table, table_document, tables_of
 from millrace.api.op_log import raise_refusal
 from millrace.api.routes.subscriptions import check_url
-from millrace.api.sink_checking import sinks_to_try, try_sinks
 from millrace.arrow.types import arrow_type
 from millrace.auth.access import allows
 from millrace.model.agreement_document import document_of
 from millrace.model.documents import refuse_doubts
 from millrace.model.errors import Missing
+from millrace.model.moments import iso
 from millrace.model.names import checked_name
 from millrace.model.ops import Applied
 from millrace.model.ops.tables import DefineTable, DropTable, RestoreTable, TruncateTable

@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import Body
 from sqlalchemy import Connection, select
 
-from millrace.api.declaring import read_table
+from millrace.api.declarations.reading import read_table
+from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import SinkContextDep, StoreDep, guarded_router
-from millrace.api.documents import find_table
-from millrace.api.sink_checking import sinks_to_try, try_sinks
+from millrace.api.documents.tables import find_table
 from millrace.auth.access import allows
 from millrace.lake.ddl_words import delta_ddl
 from millrace.model.documents import refuse_doubts

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request
 
 from millrace.api.deps import CallerDep, ImportsDep, OpLogDep, SessionsDep, StoreDep, WatchDep, guarded_router
-from millrace.api.documents import VisibleImports, import_documents
+from millrace.api.documents.imports import VisibleImports, import_documents
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
 from millrace.api.uploads.sessions import Sessions

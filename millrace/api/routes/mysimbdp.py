@@ -10,7 +10,8 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
 from millrace.api.deps import AppFolders, AppFoldersDep, ImportsDep, SealingDep, SessionsDep, StoreDep, guarded_router
-from millrace.api.documents import import_documents, tables_of
+from millrace.api.documents.imports import import_documents
+from millrace.api.documents.tables import tables_of
 from millrace.api.uploads.session import PIECE_BYTES, Session
 from millrace.auth.access import allows
 from millrace.control.rules.imports import DEFAULT_MAX_BYTES

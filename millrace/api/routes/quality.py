@@ -7,8 +7,8 @@ from fastapi import Query
 
 from millrace.account.quality import quality_of
 from millrace.api.deps import CallerDep, DefinitionsDep, ExchangeDep, ImportsDep, OpLogDep, StoreDep, guarded_router
-from millrace.api.documents import find_table
-from millrace.api.trend import past_reports, trend
+from millrace.api.documents.tables import find_table
+from millrace.api.documents.trend import past_reports, trend
 from millrace.auth.access import allows
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.mailboxes import Exchange

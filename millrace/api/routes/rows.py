@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request, Response, WebSocket
 
 from millrace.api.deps import SendersDep, StoreDep, TokensDep, guarded_router
-from millrace.api.documents import find_table
+from millrace.api.documents.tables import find_table
 from millrace.api.problems import problem_of
 from millrace.api.rows.row_request import post_rows
 from millrace.api.rows.sender_session import SenderSession

@@ -5,9 +5,9 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from millrace.api.declarations.sink_checks import try_sinks
 from millrace.api.deps import OpLogDep, QueuesDep, SinkContextDep, StoreDep, guarded_router
-from millrace.api.documents import find_table
-from millrace.api.sink_checking import try_sinks
+from millrace.api.documents.tables import find_table
 from millrace.auth.access import allows
 from millrace.exchange.queues import Backlog, QueueRecord, Queues
 from millrace.model.errors import Missing

@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select, update
 
 from millrace.api.deps import OpLogDep, StoreDep, WatchDep, guarded_router
-from millrace.api.documents import iso
 from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
+from millrace.model.moments import iso
 from millrace.model.names import checked_name, checked_span, span_lineage
 from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan
 from millrace.model.roles import VIEWER, WRITER

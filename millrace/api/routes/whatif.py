@@ -12,7 +12,7 @@ from fastapi import Header, Query, Request
 from sqlalchemy import select
 
 from millrace.api.deps import ClusterDep, PlacesDep, SealingDep, StoreDep, guarded_router
-from millrace.api.documents import find_table
+from millrace.api.documents.tables import find_table
 from millrace.api.sealing import Sealing
 from millrace.api.uploads.options import OptionsDep
 from millrace.auth.access import allows

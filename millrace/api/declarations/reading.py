@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from millrace.api.documents import find_table
+from millrace.api.documents.tables import find_table
 from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_document import target_document

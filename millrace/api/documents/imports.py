@@ -1,13 +1,11 @@
-"""What callers read: tenants, tables, imports and ops as JSON documents."""
+"""Imports as callers read them: JSON documents, found one by one or listed."""
 
 import time
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
 
-from millrace.api.sink_status import SinkStatus
-from millrace.arrow.types import arrow_type
+from millrace.api.documents.sink_status import SinkStatus
 from millrace.auth.tokens import Caller
 from millrace.model.errors import Missing
 from millrace.model.imports import (
@@ -21,60 +19,23 @@ from millrace.model.imports import (
     STALLED,
     Import,
 )
+from millrace.model.moments import iso
 from millrace.model.names import is_import_id
 from millrace.model.ops.imports import BeginImport
 from millrace.model.ops.results import Refusal
 from millrace.model.ops.rows import ReplayErrors
-from millrace.model.table import Definition
-from millrace.sink.context import SinkContext
-from millrace.sink.delta.places import location_of
 from millrace.store import tables as t
 from millrace.store.engine import Store
 from millrace.store.records import to_import
 
 STALLED_AFTER_US = 120_000_000
 _BEGINNING = (BeginImport.KIND, ReplayErrors.KIND)
-_THERE = t.tables.c.dropped_us.is_(None)
 _IMPORTS = select(t.imports, t.uploads.c.confirmed, t.uploads.c.length).outerjoin(
     t.uploads, t.uploads.c.import_id == t.imports.c.id
 )
 _HAS_CHUNKS = or_(
     func.coalesce(t.uploads.c.confirmed["chunks"].as_integer(), 0) > 0, t.imports.c.counts["chunks"].as_integer() > 0
 )
-
-
-def iso(microseconds: int | None) -> str | None:
-    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
-
-
-def find_table(connection: Connection, tenant: str, table: str) -> Definition:
-    row = connection.execute(
-        select(t.tables.c.definition).where(t.tables.c.tenant == tenant, t.tables.c.name == table, _THERE)
-    ).scalar()
-    if row is None:
-        raise Missing(f"There is no table {tenant}/{table}.", remedy="Apply its declaration first.", code="no_table")
-    return Definition.from_json(row.encode())
-
-
-def tables_of(connection: Connection, tenant: str | None) -> list[Definition]:
-    wanted = select(t.tables.c.definition).where(_THERE).order_by(t.tables.c.tenant, t.tables.c.name)
-    rows = connection.execute(wanted if tenant is None else wanted.where(t.tables.c.tenant == tenant)).scalars()
-    return [Definition.from_json(row.encode()) for row in rows]
-
-
-def table_document(definition: Definition, context: SinkContext) -> dict[str, Any]:
-    table = definition.table
-    return {
-        "tenant": definition.tenant,
-        "table": table.name,
-        "revision": definition.revision,
-        "generation": definition.generation,
-        "definition": definition.fingerprint,
-        "location": location_of(context, definition),
-        "columns": [{"name": c.name, "type": str(arrow_type(c)), "nullable": c.nullable} for c in definition.columns],
-        "primary_key": list(table.primary_key),
-        "declaration": table.to_dict(),
-    }
 
 
 def import_document(connection: Connection, import_id: str) -> dict[str, Any]:

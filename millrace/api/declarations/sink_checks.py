@@ -6,7 +6,7 @@ import threading
 
 from sqlalchemy import Connection
 
-from millrace.api.documents import find_table
+from millrace.api.documents.tables import find_table
 from millrace.deliver.probe import probe
 from millrace.model.documents import DeclarationWarning
 from millrace.model.errors import Missing

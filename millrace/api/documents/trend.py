@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from millrace.api.documents import iso
 from millrace.model.imports import ALTER, APPEND, TERMINAL, TRUNCATE
+from millrace.model.moments import iso
 from millrace.model.quality import BROKEN, summary
 from millrace.store import tables as t
 

@@ -1,0 +1,44 @@
+"""Tables as callers read them: their definitions, and JSON documents."""
+
+from typing import Any
+
+from sqlalchemy import Connection, select
+
+from millrace.arrow.types import arrow_type
+from millrace.model.errors import Missing
+from millrace.model.table import Definition
+from millrace.sink.context import SinkContext
+from millrace.sink.delta.places import location_of
+from millrace.store import tables as t
+
+_THERE = t.tables.c.dropped_us.is_(None)
+
+
+def find_table(connection: Connection, tenant: str, table: str) -> Definition:
+    row = connection.execute(
+        select(t.tables.c.definition).where(t.tables.c.tenant == tenant, t.tables.c.name == table, _THERE)
+    ).scalar()
+    if row is None:
+        raise Missing(f"There is no table {tenant}/{table}.", remedy="Apply its declaration first.", code="no_table")
+    return Definition.from_json(row.encode())
+
+
+def tables_of(connection: Connection, tenant: str | None) -> list[Definition]:
+    wanted = select(t.tables.c.definition).where(_THERE).order_by(t.tables.c.tenant, t.tables.c.name)
+    rows = connection.execute(wanted if tenant is None else wanted.where(t.tables.c.tenant == tenant)).scalars()
+    return [Definition.from_json(row.encode()) for row in rows]
+
+
+def table_document(definition: Definition, context: SinkContext) -> dict[str, Any]:
+    table = definition.table
+    return {
+        "tenant": definition.tenant,
+        "table": table.name,
+        "revision": definition.revision,
+        "generation": definition.generation,
+        "definition": definition.fingerprint,
+        "location": location_of(context, definition),
+        "columns": [{"name": c.name, "type": str(arrow_type(c)), "nullable": c.nullable} for c in definition.columns],
+        "primary_key": list(table.primary_key),
+        "declaration": table.to_dict(),
+    }
