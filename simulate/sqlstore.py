@@ -23,7 +23,7 @@ from millrace.model.ops.reading import decode_result
 from millrace.model.ops.results import Refusal
 from millrace.model.table import Definition
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import advance, positions, to_import
 from millrace.wire.envelope import unpack_stamp
 from simulate.content import Chunk, Row
@@ -93,7 +93,7 @@ class SqlStore:
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._store = Store("sqlite://")
+        self._store = ControlStore("sqlite://")
         self._connection = self._store._engine.connect()
         self._view: Memory | None = None
 

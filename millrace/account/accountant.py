@@ -25,7 +25,7 @@ from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Budget
 from millrace.observe import gauge, observe
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import advance, find_import, positions
 from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics
 from millrace.wire.envelope import pack, understood, unpack
@@ -48,7 +48,7 @@ class Accountant:
     """One thread. A settle op asked for twice is applied once, so a restart may simply ask again."""
 
     def __init__(
-        self, store: Store, cluster: Cluster, appender: Appender, partitions: OpPartitions, exchange: Exchange
+        self, store: ControlStore, cluster: Cluster, appender: Appender, partitions: OpPartitions, exchange: Exchange
     ) -> None:
         self._definitions = exchange.definitions.read
         self._exchange = exchange

@@ -7,12 +7,12 @@ from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.auth.quotas import Quotas
 from millrace.model.errors import Refused
 from millrace.model.ops.base import TableOp
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import find_by_key
 
 
 class Admission:
-    def __init__(self, store: Store, quotas: Quotas, sinks: SinkWatch) -> None:
+    def __init__(self, store: ControlStore, quotas: Quotas, sinks: SinkWatch) -> None:
         self._store = store
         self._quotas = quotas
         self._sinks = sinks

@@ -31,7 +31,7 @@ from millrace.exchange.queues import Queues
 from millrace.model.addresses import Networks
 from millrace.settings import KubernetesSettings, QuerySettings
 from millrace.sink.context import SinkContext
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.wire.client import Cluster
 
 AppFolders = Callable[[str], Staging]
@@ -39,7 +39,7 @@ AppFolders = Callable[[str], Staging]
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    store: Store
+    store: ControlStore
     exchange: Exchange
     queues: Queues
     sink_context: SinkContext
@@ -70,7 +70,7 @@ class _Service:
         return self._find(connection.app.state.services)
 
 
-StoreDep = Annotated[Store, Depends(_Service("store"))]
+StoreDep = Annotated[ControlStore, Depends(_Service("store"))]
 ExchangeDep = Annotated[Exchange, Depends(_Service("exchange"))]
 PlacesDep = Annotated[Places, Depends(_Service("exchange.places"))]
 DefinitionsDep = Annotated[DefinitionStore, Depends(_Service("exchange.definitions"))]

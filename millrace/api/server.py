@@ -37,7 +37,7 @@ from millrace.model.ops import Applied
 from millrace.notify.notifier import Notifier
 from millrace.settings import Settings
 from millrace.sink.context import SinkContext
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import find_open_imports
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
@@ -52,7 +52,7 @@ class Server:
         self.exchange = open_exchange(settings.home)
         places = self.exchange.places
         self.sink_context = SinkContext.of(settings, places)
-        self.store = Store(settings.control_store(places.control_store))
+        self.store = ControlStore(settings.control_store(places.control_store))
         self.queues = Queues(self.store)
         self.topics = Topics(cluster)
         kafka = settings.kafka

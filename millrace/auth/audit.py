@@ -21,7 +21,7 @@ from millrace.model.names import is_import_id, new_id
 from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.access_tables import audit
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 REQUEST_ID = b"x-request-id"
 MOST_SUBJECT = 200
@@ -32,7 +32,7 @@ _OPENED = 101
 class Audit:
     """Entries that come at the same time are written in one transaction."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ControlStore) -> None:
         self._store = store
         self._waiting: list[dict[str, Any]] = []
         self._adding, self._writing = threading.Lock(), threading.Lock()

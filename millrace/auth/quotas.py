@@ -17,7 +17,7 @@ from millrace.model.imports import ADMITTED, HELD, PROCESSING, PUBLISHING, STOPP
 from millrace.model.usage import MEASURE_SECONDS, day_of, seconds_left_of_day
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.usage_tables import add_usage, usage
 from millrace.upload.flight import weight_of
 
@@ -45,7 +45,7 @@ class _Tenant:
 class Quotas:
     """Used from any thread."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: ControlStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
         self._tenants: dict[str, _Tenant] = {}

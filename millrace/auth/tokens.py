@@ -15,7 +15,7 @@ from millrace.model.moments import iso
 from millrace.model.roles import ADMIN, OPERATOR, VIEWER, checked_role
 from millrace.store import tables as t
 from millrace.store.access_tables import grants
-from millrace.store.engine import Store, insert_new
+from millrace.store.engine import ControlStore, insert_new
 
 PREFIX = "mr_"
 # So long may a token that another server revoked still be honoured here.
@@ -59,7 +59,7 @@ class Caller:
 
 
 class Tokens:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ControlStore) -> None:
         self._store = store
         self._recent: dict[str, tuple[Caller, float]] = {}
         self._uses: dict[str, int] = {}

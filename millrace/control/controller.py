@@ -16,7 +16,7 @@ from millrace.model.ops import Applied, Op, read_op
 from millrace.model.ops.base import ImportOp
 from millrace.model.ops.results import Waiting
 from millrace.observe import observe
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import advance, positions
 from millrace.wire.client import Appender, Cluster, LogReader, Record, Topics
 from millrace.wire.envelope import understood, unpack
@@ -30,7 +30,7 @@ class Controller:
 
     def __init__(
         self,
-        store: Store,
+        store: ControlStore,
         cluster: Cluster,
         appender: Appender,
         definitions: DefinitionStore,

@@ -12,7 +12,7 @@ from millrace.exchange.stops import StopList
 from millrace.model.chunk import ChunkHeader
 from millrace.model.ops import Op
 from millrace.store import tables as t
-from millrace.store.engine import Store, insert_new, upsert
+from millrace.store.engine import ControlStore, insert_new, upsert
 from millrace.store.records import MOST_AT_ONCE, batched
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack, pack_chunk, pack_close
@@ -74,7 +74,7 @@ class Kept:
 class Outbox:
     """Relays what waits in the store; asked again after a crash, it relays again what may already be there."""
 
-    def __init__(self, store: Store, appender: Appender, stops: StopList, raw_partitions: int) -> None:
+    def __init__(self, store: ControlStore, appender: Appender, stops: StopList, raw_partitions: int) -> None:
         self._store = store
         self._appender = appender
         self._stops = stops

@@ -6,7 +6,7 @@ If it is lost with the store, the replayed log gives it back."""
 from sqlalchemy import select
 
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.wire.topics import tenant_partition
 
 _PINNED = select(t.tenants.c.partition)
@@ -15,7 +15,7 @@ _PINNED = select(t.tenants.c.partition)
 class OpPartitions:
     """Used from any thread."""
 
-    def __init__(self, store: Store, partitions: int) -> None:
+    def __init__(self, store: ControlStore, partitions: int) -> None:
         self._store = store
         self._partitions = partitions
         self._pinned: dict[str, int] = {}

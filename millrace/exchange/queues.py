@@ -19,7 +19,7 @@ from sqlalchemy.sql.schema import Table
 
 from millrace.model.names import new_id
 from millrace.model.queues import Member, QueueKey, QueueState, Waiver
-from millrace.store.engine import Store, insert_new, upsert
+from millrace.store.engine import ControlStore, insert_new, upsert
 from millrace.store.queue_tables import parked, queues
 
 Name = tuple[int, str]
@@ -61,7 +61,7 @@ class Backlog:
 
 
 class Queues:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ControlStore) -> None:
         self._store = store
         self.pinning = threading.Lock()
         """Held while files are pinned and parked, and while deliveries are taken away and their pins released: otherwise a

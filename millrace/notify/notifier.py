@@ -22,7 +22,7 @@ from millrace.notify.subscription import Subscription
 from millrace.notify.subscription_sender import Shared, SubscriptionSender
 from millrace.observe import gauge
 from millrace.outbound.http import post
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 IDLE_SECONDS = 0.5
 """How often it looks for changed subscriptions, and for events if nothing wakes it."""
@@ -33,7 +33,9 @@ T = TypeVar("T")
 class Notifier:
     """`wake` may be called from any thread when there may be new events."""
 
-    def __init__(self, store: Store, allowed: Networks, pace: RetryPolicy | None = None, send: Post = post) -> None:
+    def __init__(
+        self, store: ControlStore, allowed: Networks, pace: RetryPolicy | None = None, send: Post = post
+    ) -> None:
         self._queue = EventQueue(store)
         self._allowed = allowed
         self._pace = pace or RetryPolicy()

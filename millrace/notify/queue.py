@@ -14,7 +14,7 @@ from sqlalchemy import Boolean, Connection, and_, bindparam, delete, func, selec
 
 from millrace.notify.subscription import IN_ORDER, Subscription, from_row, moment
 from millrace.store import tables as t
-from millrace.store.engine import Store, insert_new
+from millrace.store.engine import ControlStore, insert_new
 from millrace.store.notify_tables import deliveries, subscriptions
 
 WINDOW = 1000
@@ -56,7 +56,7 @@ Outcome = EventDelivered | EventFailed
 
 
 class EventQueue:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ControlStore) -> None:
         self._store = store
 
     def subscriptions(self) -> dict[str, Subscription]:

@@ -18,7 +18,7 @@ from millrace.notify.subscription import (
     rotated,
 )
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.notify_tables import deliveries, subscriptions
 
 MOST_PER_TENANT = 20
@@ -37,7 +37,7 @@ class SubscriptionRequest:
 
 
 class Subscriptions:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ControlStore) -> None:
         self._store = store
 
     def add(self, tenant: str, wanted: SubscriptionRequest) -> str:

@@ -24,7 +24,7 @@ from millrace.sink.context import SinkContext
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.stopping import StopRequest
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT
 
@@ -53,7 +53,7 @@ def main() -> None:
     appender = Appender(cluster)
     upkeep = Upkeep()
     keyring = exchange.keyring(settings.kms)
-    queues = Queues(Store(settings.control_store(exchange.places.control_store)))
+    queues = Queues(ControlStore(settings.control_store(exchange.places.control_store)))
     import_parked_files(exchange.places, queues)
     couriers = Couriers(
         spark,

@@ -25,7 +25,7 @@ _WRITES = "millrace_writes"
 _MAKING_TABLES = 0x6D696C6C
 
 
-class Store:
+class ControlStore:
     """Connections and transactions. SQLite allows one writer: writers of this process queue here, those of another process
     wait in SQLite."""
 

@@ -32,7 +32,7 @@ from millrace.model.ops.tables import DefineTable, TableDefined, TruncateTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.settings import Settings
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.wire.client import Cluster, LogReader, Topics
 from millrace.wire.envelope import pack, unpack_stamp
 from millrace.wire.offsets import end_offsets
@@ -114,7 +114,7 @@ def begin(platform: Server, tenant: str, **body: Any) -> str:
     return str(applied.import_id)
 
 
-def rows(store: Store, table: Any, *columns: str) -> list[tuple[Any, ...]]:
+def rows(store: ControlStore, table: Any, *columns: str) -> list[tuple[Any, ...]]:
     with store.read() as connection:
         return [
             tuple(row)

@@ -25,7 +25,7 @@ from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
 from millrace.outbound.addresses import parse_target
 from millrace.outbound.http import post
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.notify_tables import deliveries
 from tests.support.hook_target import HANG, HookTarget, hook_target
 from tests.support.processes import started
@@ -37,14 +37,14 @@ SOON = 20.0
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path) -> Iterator[ControlStore]:
     made = new_store(f"sqlite:///{tmp_path / 'control.db'}")
     yield made
     made.close()
 
 
-def new_store(url: str) -> Store:
-    made = Store(url)
+def new_store(url: str) -> ControlStore:
+    made = ControlStore(url)
     with made.write() as connection:
         for name in ("acme", "other"):
             connection.execute(
@@ -59,7 +59,7 @@ def target() -> Iterator[HookTarget]:
         yield made
 
 
-def happen(store: Store, *types: str, tenant: str = "acme", at: float | None = None) -> list[str]:
+def happen(store: ControlStore, *types: str, tenant: str = "acme", at: float | None = None) -> list[str]:
     """Events as the controller leaves them; their ids."""
     with store.write() as connection:
         last = connection.execute(select(t.events.c.number).order_by(t.events.c.number.desc())).scalar() or 0
@@ -72,17 +72,19 @@ def happen(store: Store, *types: str, tenant: str = "acme", at: float | None = N
     return ids
 
 
-def subscribe(store: Store, url: str, name: str = "hook", *, tenant: str = "acme", **wanted: Any) -> str:
+def subscribe(store: ControlStore, url: str, name: str = "hook", *, tenant: str = "acme", **wanted: Any) -> str:
     fields = {"types": ["*"], "order": IN_ORDER, **wanted}
     return Subscriptions(store).add(tenant, SubscriptionRequest(name, url, **fields))
 
 
-def shown(store: Store, name: str = "hook", tenant: str = "acme") -> dict[str, Any]:
+def shown(store: ControlStore, name: str = "hook", tenant: str = "acme") -> dict[str, Any]:
     return Subscriptions(store).document(tenant, name)
 
 
 @contextmanager
-def notifying(store: Store, pace: RetryPolicy = QUICK, allowed: Any = LOOPBACK, **more: Any) -> Iterator[Notifier]:
+def notifying(
+    store: ControlStore, pace: RetryPolicy = QUICK, allowed: Any = LOOPBACK, **more: Any
+) -> Iterator[Notifier]:
     stopping, failures = threading.Event(), list[BaseException]()
     notifier = Notifier(store, allowed, pace, **more)
 
@@ -108,7 +110,7 @@ def arrived(target: HookTarget, count: int) -> Callable[[], bool]:
     return lambda: len(target.received) >= count
 
 
-def test_an_event_arrives_once_whole_and_signed(store: Store, target: HookTarget) -> None:
+def test_an_event_arrives_once_whole_and_signed(store: ControlStore, target: HookTarget) -> None:
     happen(store, "import.completed")
     secret = subscribe(store, target.url)
     (event_id,) = happen(store, "span.ended")
@@ -127,7 +129,7 @@ def test_an_event_arrives_once_whole_and_signed(store: Store, target: HookTarget
     assert (document["lag"]["events"], document["last_error"]) == (0, None)
 
 
-def test_only_wanted_events_of_the_own_tenant_arrive(store: Store, target: HookTarget) -> None:
+def test_only_wanted_events_of_the_own_tenant_arrive(store: ControlStore, target: HookTarget) -> None:
     subscribe(store, target.url, types=["span.*"])
     happen(store, "import.completed", "table.defined")
     happen(store, "span.ended", tenant="other")
@@ -138,7 +140,7 @@ def test_only_wanted_events_of_the_own_tenant_arrive(store: Store, target: HookT
     assert target.ids == [wanted[0], wanted[2]]
 
 
-def test_what_fails_is_tried_again_under_the_same_id_and_order_is_kept(store: Store, target: HookTarget) -> None:
+def test_what_fails_is_tried_again_under_the_same_id_and_order_is_kept(store: ControlStore, target: HookTarget) -> None:
     target.answers = [500, 429, (302, {"Location": target.url}), 404]
     subscribe(store, target.url)
     ids = happen(store, *["import.completed"] * 4)
@@ -151,7 +153,7 @@ def test_what_fails_is_tried_again_under_the_same_id_and_order_is_kept(store: St
     assert (error["status"], error["event"], error["attempt"], error["given_up"]) == (404, ids[0], 4, False)
 
 
-def test_redirects_are_not_followed(store: Store, target: HookTarget) -> None:
+def test_redirects_are_not_followed(store: ControlStore, target: HookTarget) -> None:
     with hook_target() as elsewhere:
         target.always = (307, {"Location": elsewhere.url})
         subscribe(store, target.url)
@@ -162,7 +164,7 @@ def test_redirects_are_not_followed(store: Store, target: HookTarget) -> None:
     assert "redirects are not followed" in shown(store)["last_error"]["message"]
 
 
-def test_one_at_a_time_or_several_at_once(store: Store, target: HookTarget) -> None:
+def test_one_at_a_time_or_several_at_once(store: ControlStore, target: HookTarget) -> None:
     target.pause = 0.05
     subscribe(store, target.url, "strict", order=IN_ORDER)
     ids = happen(store, *["import.completed"] * 12)
@@ -178,7 +180,7 @@ def test_one_at_a_time_or_several_at_once(store: Store, target: HookTarget) -> N
     assert sorted(target.ids[12:]) == sorted(ids)
 
 
-def test_as_they_come_does_not_wait_for_the_one_that_fails(store: Store, target: HookTarget) -> None:
+def test_as_they_come_does_not_wait_for_the_one_that_fails(store: ControlStore, target: HookTarget) -> None:
     target.answers = [503]
     subscribe(store, target.url, order=AS_THEY_COME)
     ids = happen(store, *["import.completed"] * 5)
@@ -190,7 +192,9 @@ def test_as_they_come_does_not_wait_for_the_one_that_fails(store: Store, target:
     assert sorted(set(target.ids)) == sorted(ids)
 
 
-def test_a_dead_target_delays_nobody_else(store: Store, target: HookTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_target_delays_nobody_else(
+    store: ControlStore, target: HookTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(subscription_sender, "HEALTHY_CONNECTIONS", 4)
     monkeypatch.setattr(subscription_sender, "FAILING_CONNECTIONS", 2)
 
@@ -222,7 +226,7 @@ def test_a_silent_target_is_given_up_on_in_time(target: HookTarget) -> None:
     assert time.monotonic() - begun < 30, "the target would hang for a minute"
 
 
-def test_gone_switches_the_subscription_off_and_on_again_it_goes_on(store: Store, target: HookTarget) -> None:
+def test_gone_switches_the_subscription_off_and_on_again_it_goes_on(store: ControlStore, target: HookTarget) -> None:
     target.answers = [204, 410]
     subscribe(store, target.url)
     ids = happen(store, *["import.completed"] * 3)
@@ -237,7 +241,7 @@ def test_gone_switches_the_subscription_off_and_on_again_it_goes_on(store: Store
     assert target.ids == [ids[0], ids[1], ids[1], ids[2], *later]
 
 
-def test_an_event_too_old_is_given_up_and_the_next_one_has_its_turn(store: Store, target: HookTarget) -> None:
+def test_an_event_too_old_is_given_up_and_the_next_one_has_its_turn(store: ControlStore, target: HookTarget) -> None:
     target.answers = [500]
     subscribe(store, target.url)
     old = happen(store, "import.completed", at=time.time() - 7200)
@@ -250,7 +254,7 @@ def test_an_event_too_old_is_given_up_and_the_next_one_has_its_turn(store: Store
     assert document["last_error"]["given_up"] is True
 
 
-def test_an_event_that_is_no_longer_kept_blocks_nothing(store: Store, target: HookTarget) -> None:
+def test_an_event_that_is_no_longer_kept_blocks_nothing(store: ControlStore, target: HookTarget) -> None:
     target.always = 500
     subscribe(store, target.url)
     gone = happen(store, "import.completed")
@@ -265,7 +269,7 @@ def test_an_event_that_is_no_longer_kept_blocks_nothing(store: Store, target: Ho
     assert target.ids[-1:] == new
 
 
-def test_private_targets_are_refused_at_every_attempt(store: Store, target: HookTarget) -> None:
+def test_private_targets_are_refused_at_every_attempt(store: ControlStore, target: HookTarget) -> None:
     subscribe(store, target.url)
     happen(store, "import.completed")
     with notifying(store, allowed=()):
@@ -275,7 +279,7 @@ def test_private_targets_are_refused_at_every_attempt(store: Store, target: Hook
 
 
 def test_a_name_is_resolved_once_per_attempt_and_the_judged_address_is_used(
-    store: Store, target: HookTarget, monkeypatch: pytest.MonkeyPatch
+    store: ControlStore, target: HookTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up: list[str] = []
     port = target.url.split(":")[2].split("/")[0]
@@ -299,7 +303,7 @@ def test_a_name_is_resolved_once_per_attempt_and_the_judged_address_is_used(
     assert target.received[0].headers["host"] == f"rebinding.example.org:{port}"
 
 
-def test_a_rotated_secret_overlaps_with_the_old_one(store: Store, target: HookTarget) -> None:
+def test_a_rotated_secret_overlaps_with_the_old_one(store: ControlStore, target: HookTarget) -> None:
     old = subscribe(store, target.url)
     new = Subscriptions(store).rotate("acme", "hook", 3600)
     happen(store, "import.completed")
@@ -315,7 +319,7 @@ def test_a_rotated_secret_overlaps_with_the_old_one(store: Store, target: HookTa
     assert not target.received[-1].is_signed_with(new)
 
 
-def test_a_pause_loses_nothing_and_a_change_of_address_is_followed(store: Store, target: HookTarget) -> None:
+def test_a_pause_loses_nothing_and_a_change_of_address_is_followed(store: ControlStore, target: HookTarget) -> None:
     with hook_target() as first:
         subscribe(store, first.url)
         with notifying(store):
@@ -328,7 +332,7 @@ def test_a_pause_loses_nothing_and_a_change_of_address_is_followed(store: Store,
         assert first.ids == before
 
 
-def test_one_that_catches_up_does_not_make_others_hear_twice(store: Store, target: HookTarget) -> None:
+def test_one_that_catches_up_does_not_make_others_hear_twice(store: ControlStore, target: HookTarget) -> None:
     with hook_target() as late:
         subscribe(store, target.url, "prompt")
         subscribe(store, late.url, "late", enabled=False)
@@ -344,7 +348,7 @@ def test_one_that_catches_up_does_not_make_others_hear_twice(store: Store, targe
 
 
 def test_the_queue_is_bounded_and_nothing_is_lost_by_that(
-    store: Store, target: HookTarget, monkeypatch: pytest.MonkeyPatch
+    store: ControlStore, target: HookTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("millrace.notify.notifier.WINDOW", 10)
     monkeypatch.setattr(queue, "PAGE", 7)
@@ -388,7 +392,7 @@ def test_what_is_not_recorded_is_delivered_again_after_a_kill(tmp_path: Path, ta
     store.close()
 
 
-def test_a_removed_subscription_hears_nothing_more(store: Store, target: HookTarget) -> None:
+def test_a_removed_subscription_hears_nothing_more(store: ControlStore, target: HookTarget) -> None:
     subscribe(store, target.url)
     target.always = 500
     (first, *_) = happen(store, *["import.completed"] * 3)
@@ -406,7 +410,7 @@ def test_a_removed_subscription_hears_nothing_more(store: Store, target: HookTar
         shown(store)
 
 
-def test_subscriptions_are_checked_and_bounded(store: Store) -> None:
+def test_subscriptions_are_checked_and_bounded(store: ControlStore) -> None:
     subscribe(store, "https://example.org")
     with pytest.raises(Clash):
         subscribe(store, "https://example.org")

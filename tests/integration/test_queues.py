@@ -14,7 +14,7 @@ import pytest
 from millrace.exchange.queues import Backlog, Members, ParkedRow, Queues, parked_targets
 from millrace.model.queues import Backfill, Member, QueueKey, QueueState, Waiver
 from millrace.model.sinks import SinkTarget
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.erasing import erase_rows
 from tests.support.waiting import wait_until
 
@@ -39,12 +39,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(url: str) -> Store:
-    return Store(url)
+def store(url: str) -> ControlStore:
+    return ControlStore(url)
 
 
 @pytest.fixture
-def queues(store: Store) -> Queues:
+def queues(store: ControlStore) -> Queues:
     return Queues(store)
 
 
@@ -123,7 +123,7 @@ def test_a_queue_is_forgotten_only_as_it_was_seen_and_empty(queues: Queues) -> N
     assert queues.all() == []
 
 
-def test_an_erased_tenant_leaves_no_delivery(queues: Queues, store: Store) -> None:
+def test_an_erased_tenant_leaves_no_delivery(queues: Queues, store: ControlStore) -> None:
     queues.park([row(10), row(10, KEY._replace(tenant="other"))])
     with store.write() as connection:
         erase_rows(connection, "acme")
@@ -134,7 +134,7 @@ def test_an_erased_tenant_leaves_no_delivery(queues: Queues, store: Store) -> No
 def test_a_transaction_that_reads_first_may_still_write_beside_another_process(url: str, queues: Queues) -> None:
     """SQLite refuses that, without waiting, unless the transaction began as a writer. A second Store stands for the other
     process: it shares no lock with the first."""
-    beside, has_written = Queues(Store(url)), threading.Event()
+    beside, has_written = Queues(ControlStore(url)), threading.Event()
 
     def write_beside() -> None:
         beside.park([row(10, OTHER)])
@@ -155,7 +155,7 @@ def test_a_transaction_that_reads_first_may_still_write_beside_another_process(u
 
 
 def _park_batches(url: str) -> None:
-    queues = Queues(Store(url))
+    queues = Queues(ControlStore(url))
     for batch in range(10_000):
         queues.park([row(batch * 10 + n + 1, KEY._replace(target=f"t{n}")) for n in range(10)])
 
@@ -178,7 +178,7 @@ def test_processes_that_start_together_make_the_tables_once(url: str) -> None:
     def start() -> None:
         barrier.wait(30)
         try:
-            Store(url)
+            ControlStore(url)
         except Exception as error:
             failures.append(error)
 

@@ -14,7 +14,7 @@ from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import ChunkJudged, Durable, Fact
 from millrace.model.imports import ERROR_STORE, PROCESSING, STOPPING, Counts, Import
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import find_import, import_row
 from tests.support.examples import examples
 
@@ -22,17 +22,17 @@ IMPORT = "imp_1"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ControlStore]:
     if request.param == "sqlite":
-        opened = Store(f"sqlite:///{tmp_path}/control.db")
+        opened = ControlStore(f"sqlite:///{tmp_path}/control.db")
     else:
         dsn: str = request.getfixturevalue("postgres_dsn")
-        opened = Store(dsn.replace("postgresql://", "postgresql+psycopg://"))
+        opened = ControlStore(dsn.replace("postgresql://", "postgresql+psycopg://"))
     yield opened
     opened.close()
 
 
-def begin(store: Store, state: str = PROCESSING, chunks: int | None = None, **more: object) -> None:
+def begin(store: ControlStore, state: str = PROCESSING, chunks: int | None = None, **more: object) -> None:
     announced = None if chunks is None else {"chunks": chunks, "rows": 0, "bytes": 0}
     imp = Import(IMPORT, "acme", "notes", "d", state, 1, 100, ("delta",), 1, announced=announced, **more)  # type: ignore[arg-type]
     with store.write() as connection:
@@ -41,19 +41,19 @@ def begin(store: Store, state: str = PROCESSING, chunks: int | None = None, **mo
         connection.execute(insert(t.imports).values(import_row(imp, 1)))
 
 
-def told(store: Store) -> Import:
+def told(store: ControlStore) -> Import:
     with store.read() as connection:
         imp = find_import(connection, IMPORT)
     assert imp is not None
     return imp
 
 
-def settled(store: Store, passed: dict[str, int] | None = None) -> bool:
+def settled(store: ControlStore, passed: dict[str, int] | None = None) -> bool:
     with store.read() as connection:
         return has_settled(connection, told(store), passed or {})
 
 
-def tell(store: Store, facts: list[Fact]) -> None:
+def tell(store: ControlStore, facts: list[Fact]) -> None:
     with store.write() as connection:
         fold(connection, facts, 1)
 
@@ -66,7 +66,7 @@ chunk_counts = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_s
 def test_counts_do_not_depend_on_how_facts_arrive(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[tuple[int, int]], seed: int, copies: int
 ) -> None:
-    opened = Store(f"sqlite:///{tmp_path_factory.mktemp('ledger')}/control.db")
+    opened = ControlStore(f"sqlite:///{tmp_path_factory.mktemp('ledger')}/control.db")
     begin(opened, chunks=len(chunks))
     verdicts = [ChunkVerdict(IMPORT, n, n, good + bad, good, bad) for n, (good, bad) in enumerate(chunks)]
     facts: list[Fact] = [ChunkJudged((verdict,)) for verdict in verdicts]
@@ -85,7 +85,7 @@ def test_counts_do_not_depend_on_how_facts_arrive(
     opened.close()
 
 
-def test_an_import_is_not_over_before_everything_is_durable(store: Store) -> None:
+def test_an_import_is_not_over_before_everything_is_durable(store: ControlStore) -> None:
     begin(store, chunks=2)
     tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 4, 1), ChunkVerdict(IMPORT, 1, 2, 5, 5, 0)))])
     assert not settled(store)
@@ -95,13 +95,13 @@ def test_an_import_is_not_over_before_everything_is_durable(store: Store) -> Non
     assert settled(store)
 
 
-def test_an_import_is_not_over_before_its_end_is_known(store: Store) -> None:
+def test_an_import_is_not_over_before_its_end_is_known(store: ControlStore) -> None:
     begin(store, chunks=None)
     tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0),)), Durable("delta", ((IMPORT, 0),))])
     assert not settled(store)
 
 
-def test_a_stopped_import_is_over_when_the_queries_have_passed_every_marker(store: Store) -> None:
+def test_a_stopped_import_is_over_when_the_queries_have_passed_every_marker(store: ControlStore) -> None:
     begin(store, STOPPING, markers={"0": 10, "2": 7})
     assert not settled(store, {"0": 11})
     assert not settled(store, {"0": 11, "2": 7})
@@ -110,7 +110,7 @@ def test_a_stopped_import_is_over_when_the_queries_have_passed_every_marker(stor
     assert not settled(store, {"0": 11, "2": 8}), "a judged chunk goes to every sink even after a stop"
 
 
-def test_a_verdict_counts_more_than_being_passed_over(store: Store) -> None:
+def test_a_verdict_counts_more_than_being_passed_over(store: ControlStore) -> None:
     begin(store, STOPPING, markers={})
     tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 0, 0, 5),))])
     assert told(store).counts == Counts(1, 5, 0, 0, 5)
@@ -120,7 +120,7 @@ def test_a_verdict_counts_more_than_being_passed_over(store: Store) -> None:
     assert told(store).counts == Counts(1, 5, 4, 1, 0)
 
 
-def test_a_chunk_with_other_bytes_fails_the_import(store: Store) -> None:
+def test_a_chunk_with_other_bytes_fails_the_import(store: ControlStore) -> None:
     begin(store, chunks=1)
     tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=1),))])
     tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=2),))])
@@ -129,7 +129,7 @@ def test_a_chunk_with_other_bytes_fails_the_import(store: Store) -> None:
         assert "twice" in str(first_failure(connection, IMPORT))
 
 
-def test_other_bytes_are_noticed_also_when_both_are_told_at_once(store: Store) -> None:
+def test_other_bytes_are_noticed_also_when_both_are_told_at_once(store: ControlStore) -> None:
     begin(store, chunks=1)
     both = (ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=1), ChunkVerdict(IMPORT, 0, 1, 5, 5, 0, checksum=2))
     tell(store, [ChunkJudged(both[:1]), ChunkJudged(both[1:])])
@@ -138,7 +138,7 @@ def test_other_bytes_are_noticed_also_when_both_are_told_at_once(store: Store) -
     assert told(store).counts == Counts(1, 5, 5, 0, failed_chunks=1), "noticed once"
 
 
-def test_an_import_that_is_over_hears_nothing_more(store: Store) -> None:
+def test_an_import_that_is_over_hears_nothing_more(store: ControlStore) -> None:
     begin(store, "completed", chunks=1)
     tell(store, [ChunkJudged((ChunkVerdict(IMPORT, 7, 1, 5, 5, 0),)), Durable("delta", ((IMPORT, 7),))])
     assert told(store).counts == Counts()

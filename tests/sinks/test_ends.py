@@ -26,7 +26,7 @@ from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition, define
 from millrace.sink.contract import StagedGroup
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from tests.support.sink_context import sink_context
 
 IMPORT = "imp_01"
@@ -43,7 +43,7 @@ class World:
         self.exchange = open_exchange(root)
         definitions, places = self.exchange.definitions, self.exchange.places
         definitions.publish(self.definition)
-        self.store = Store(f"sqlite:///{root / 'control.db'}")
+        self.store = ControlStore(f"sqlite:///{root / 'control.db'}")
         self.queues = Queues(self.store)
         self.ends = Ends(self.exchange.ends, places, self.queues, definitions.read)
         self.queue = Queue(places, self.queues, QueueKey("files", "acme", "events", "export"))

@@ -50,7 +50,7 @@ from millrace.model.ops.rows import OpenSender, RowsAppended, SenderOpened
 from millrace.model.table import define
 from millrace.settings import KEYS_HERE
 from millrace.store import tables as t
-from millrace.store.engine import Store, upsert
+from millrace.store.engine import ControlStore, upsert
 from millrace.store.records import import_row
 from millrace.upload.gather import Limits
 from millrace.wire.envelope import checksum
@@ -84,7 +84,7 @@ class FakeLog:
 
     def __post_init__(self) -> None:
         self.home, self.exchange = Home(self.root), open_exchange(self.root)
-        self.store = Store(f"sqlite:///{self.root / 'control.db'}")
+        self.store = ControlStore(f"sqlite:///{self.root / 'control.db'}")
         self.tokens = Tokens(self.store)
         self.quotas = Quotas(self.store)
         self.sealing = Sealing(self.exchange, KEYS_HERE, self.quotas)

@@ -18,7 +18,7 @@ from millrace.exchange.stops import StopFiles
 from millrace.model.ops import Applied, read_op
 from millrace.model.ops.results import Refusal
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.wire.client import Appended, Cluster, Record
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS
 
@@ -58,7 +58,7 @@ def read_log(path: Path) -> list[Record]:
 
 def replay(records: list[Record], root: Path) -> dict[str, Any]:
     """Applies the records in small batches, with a store and a home of their own below `root`."""
-    store, log, answers = Store(f"sqlite:///{root / 'control.db'}"), _Log(), list[Applied]()
+    store, log, answers = ControlStore(f"sqlite:///{root / 'control.db'}"), _Log(), list[Applied]()
     with patch.object(controller_module, "Topics", _Topics):
         definitions, stops = DefinitionFiles(Home(root)), StopFiles(Home(root))
         controller = Controller(store, Cluster(""), log, definitions, stops, answers.extend)  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ def replay(records: list[Record], root: Path) -> dict[str, Any]:
     return dict(json.loads(json.dumps(outcome, default=_text)))
 
 
-def _rows(store: Store) -> dict[str, list[dict[str, Any]]]:
+def _rows(store: ControlStore) -> dict[str, list[dict[str, Any]]]:
     with store.read() as connection:
         found = {
             table.name: [dict(row._mapping) for row in connection.execute(select(table).order_by(*table.primary_key))]

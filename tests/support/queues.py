@@ -5,12 +5,12 @@ from millrace.exchange.home import Home
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Queues
 from millrace.model.queues import QueueKey, QueueState
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 
 def queues_of(home: Home) -> Queues:
     home.root.mkdir(parents=True, exist_ok=True)
-    return Queues(Store(f"sqlite:///{home.store}"))
+    return Queues(ControlStore(f"sqlite:///{home.store}"))
 
 
 def queue_at(home: Home, *key: str) -> Queue:

@@ -36,7 +36,7 @@ from millrace.notify.notifier import Notifier
 from millrace.notify.retry import RetryPolicy
 from millrace.settings import ApiSettings, Settings
 from millrace.sink.context import SinkContext
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from tests.support.waiting import wait_until
 
 TOKEN = "mr_small"
@@ -48,7 +48,7 @@ class SmallPlatform:
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
         self.settings = Settings(home=root, api=ApiSettings.model_validate({"private_targets": private_targets}))
         self.home, self.exchange = Home(root), open_exchange(root)
-        self.store = Store(f"sqlite:///{root / 'control.db'}")
+        self.store = ControlStore(f"sqlite:///{root / 'control.db'}")
         self.tokens = Tokens(self.store)
         self.tokens.keep(TOKEN, "admin", None)
         self.notifier = Notifier(self.store, self.settings.api.private_targets, RetryPolicy(first_pause=0.05))

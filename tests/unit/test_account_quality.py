@@ -26,7 +26,7 @@ from millrace.model.quality import Measured, Totals, report, total
 from millrace.model.rules import parse_rules
 from millrace.model.table import Definition, define
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import import_row
 from tests.support.chunks import column, csv, table
 from tests.support.lake import KEYED, stage
@@ -87,8 +87,8 @@ def test_keys_repeat_over_chunks_however_many_there_are(tmp_path: Path, monkeypa
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(f"sqlite:///{tmp_path / 'control.db'}")
+def store(tmp_path: Path) -> Iterator[ControlStore]:
+    made = ControlStore(f"sqlite:///{tmp_path / 'control.db'}")
     yield made
     made.close()
 
@@ -106,12 +106,12 @@ def ruled(*rules: dict[str, Any]) -> Definition:
     return table(column("id", "int"), key=("id",), rules=[*rules])
 
 
-def asked(store: Store, imp: Import, definition: Definition, tmp_path: Path) -> Due | None:
+def asked(store: ControlStore, imp: Import, definition: Definition, tmp_path: Path) -> Due | None:
     with store.read() as connection:
         return with_quality(connection, imp, SETTLE, definition, open_exchange(tmp_path))
 
 
-def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: Store, tmp_path: Path) -> None:
+def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: ControlStore, tmp_path: Path) -> None:
     facts = {"rows": 10, "broken": {"ids": 2}, "samples": {"ids": [3, 4]}, "nulls": {}}
     for _ in range(2):
         with store.write() as connection:
@@ -135,7 +135,7 @@ def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: S
     assert asked(store, imported(), ruled(), tmp_path) == SETTLE, "no rules, no report"
 
 
-def test_bounds_look_at_completed_loads_of_the_same_table(store: Store, tmp_path: Path) -> None:
+def test_bounds_look_at_completed_loads_of_the_same_table(store: ControlStore, tmp_path: Path) -> None:
     past = [
         imported(id="imp_a", state="completed", ended_us=5, counts=Counts(1, 100, 100)),
         imported(id="imp_b", state="failed", ended_us=6, counts=Counts(1, 1, 1)),
@@ -152,7 +152,7 @@ def test_bounds_look_at_completed_loads_of_the_same_table(store: Store, tmp_path
 POINTING = {"name": "known", "column": "id", "references": "others.id", "action": "hold"}
 
 
-def pointing(store: Store, tmp_path: Path, *others: tuple[int, int]) -> dict[str, Any]:
+def pointing(store: ControlStore, tmp_path: Path, *others: tuple[int, int]) -> dict[str, Any]:
     """The report of an import of ids 1, 2, 3, 3 whose table points at another that had these (id, version)s written."""
     declared = {"schema": {"type": "record", "name": "others", "fields": [{"name": "id", "type": "long"}]}}
     other = define("acme", parse_table({**declared, "primary_key": ["id"]}), 1)
@@ -174,20 +174,20 @@ def pointing(store: Store, tmp_path: Path, *others: tuple[int, int]) -> dict[str
     return dict(due.quality["rules"][0])
 
 
-def test_rows_that_point_at_no_row_of_another_table_are_counted(store: Store, tmp_path: Path) -> None:
+def test_rows_that_point_at_no_row_of_another_table_are_counted(store: ControlStore, tmp_path: Path) -> None:
     told = pointing(store, tmp_path, (1, 10), (2, 10), (1, 11))
     assert (told["verdict"], told["broken"], told["table_version"]) == ("broken", 2, 0)
 
 
-def test_every_row_finds_its_partner_and_what_was_replaced_still_is_one(store: Store, tmp_path: Path) -> None:
+def test_every_row_finds_its_partner_and_what_was_replaced_still_is_one(store: ControlStore, tmp_path: Path) -> None:
     assert pointing(store, tmp_path, (1, 10), (2, 10), (3, 10), (3, 11))["verdict"] == "kept"
 
 
-def test_a_table_without_rows_is_nobodys_partner(store: Store, tmp_path: Path) -> None:
+def test_a_table_without_rows_is_nobodys_partner(store: ControlStore, tmp_path: Path) -> None:
     assert pointing(store, tmp_path)["broken"] == 4
 
 
-def test_a_reference_to_no_table_is_unknown(store: Store, tmp_path: Path) -> None:
+def test_a_reference_to_no_table_is_unknown(store: ControlStore, tmp_path: Path) -> None:
     definition = table(column("id", "int"), rules=[POINTING])
     due = asked(store, imported(), definition, tmp_path)
     assert due is not None

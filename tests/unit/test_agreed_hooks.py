@@ -16,13 +16,13 @@ from millrace.model.errors import Invalid
 from millrace.model.imports import COMPLETED, PROCESSING, Import
 from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import import_row
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(f"sqlite:///{tmp_path / 'control.db'}")
+def store(tmp_path: Path) -> Iterator[ControlStore]:
+    made = ControlStore(f"sqlite:///{tmp_path / 'control.db'}")
     tenant = {"name": "acme", "folded_name": "acme", "partition": 0, "revision": 1, "agreement": {}}
     with made.write() as connection:
         connection.execute(insert(t.tenants).values(**tenant))
@@ -34,11 +34,11 @@ def agreed(*notifications: Any) -> Agreement:
     return parse_agreement({"client": "acme", "notifications": [*notifications]})[0]
 
 
-def hooks(store: Store) -> dict[str, tuple[str, list[str]]]:
+def hooks(store: ControlStore) -> dict[str, tuple[str, list[str]]]:
     return {one["name"]: (one["url"], one["types"]) for one in Subscriptions(store).documents("acme")}
 
 
-def test_webhooks_follow_the_agreement_and_others_stay(store: Store) -> None:
+def test_webhooks_follow_the_agreement_and_others_stay(store: ControlStore) -> None:
     Subscriptions(store).add("acme", SubscriptionRequest("mine", "https://example.org/", ["*"], "in_order"))
     keep_agreed(
         store, agreed("https://a.example/", {"url": "https://b.example/", "events": ["import.held"], "name": "ops"})
@@ -58,7 +58,7 @@ def test_targets_that_could_never_work_are_refused(target: Any) -> None:
         refuse_strange_targets(agreed(target))
 
 
-def test_hashed_keys_go_with_the_import(store: Store, tmp_path: Path) -> None:
+def test_hashed_keys_go_with_the_import(store: ControlStore, tmp_path: Path) -> None:
     for import_id, state in (("imp_a", PROCESSING), ("imp_b", COMPLETED)):
         imp = Import(import_id, "acme", "t", "d", state, 1, 1, (), 1)
         with store.write() as connection:

@@ -11,7 +11,7 @@ from millrace.api.jobs.sweeping import EVENTS_KEPT, REQUESTS_KEPT, STOPS_KEPT, s
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_old_and_answered_goes_new_or_open_stays(home: Home) -> None:
-    store = Store(f"sqlite:///{home.store}")
+    store = ControlStore(f"sqlite:///{home.store}")
     now = time.time()
     old_request = int((now - REQUESTS_KEPT.total_seconds() - 60) * 1e6)
     old_event = int(now - EVENTS_KEPT.total_seconds() - 60)

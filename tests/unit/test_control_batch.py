@@ -14,13 +14,13 @@ from millrace.model.ops.base import ImportOp
 from millrace.model.ops.imports import BeginImport, CancelImport, EndImport
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from tests.support.platform import record
 
 DECLARATION = parse_table(record("orders", ("id", "long"), key=("id",))).to_dict()
 
 
-def apply(store: Store, *batches: list[Op]) -> list[Applied]:
+def apply(store: ControlStore, *batches: list[Op]) -> list[Applied]:
     """Each list of ops in one transaction."""
     answers: list[Applied] = []
     at_us = 1_000_000
@@ -55,13 +55,13 @@ def script() -> list[Op]:
 
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
 def test_a_batch_says_what_its_ops_would_say_one_by_one(tmp_path: Path, size: int) -> None:
-    one_by_one = apply(Store(f"sqlite:///{tmp_path / 'a.db'}"), *([op] for op in script()))
+    one_by_one = apply(ControlStore(f"sqlite:///{tmp_path / 'a.db'}"), *([op] for op in script()))
     cut = [script()[start : start + size] for start in range(0, len(script()), size)]
-    assert apply(Store(f"sqlite:///{tmp_path / 'b.db'}"), *cut) == one_by_one
+    assert apply(ControlStore(f"sqlite:///{tmp_path / 'b.db'}"), *cut) == one_by_one
 
 
 def test_a_key_used_twice_in_a_batch_is_one_import(tmp_path: Path) -> None:
-    answers = apply(Store(f"sqlite:///{tmp_path / 'a.db'}"), script())
+    answers = apply(ControlStore(f"sqlite:///{tmp_path / 'a.db'}"), script())
     assert [(one.op_id, one.result.import_id, one.result.repeated) for one in answers[2:4]] == [
         ("imp_1", "imp_1", False),
         ("imp_2", "imp_1", True),

@@ -18,7 +18,7 @@ from millrace.model.chunk import TRUNCATE
 from millrace.model.ops.rows import Append
 from millrace.model.ops.spans import EndSpan
 from millrace.store import tables as t
-from millrace.store.engine import Store, upsert
+from millrace.store.engine import ControlStore, upsert
 from millrace.wire.client import Appended
 from millrace.wire.envelope import unpack
 
@@ -38,13 +38,13 @@ class CountingLog:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = Store(f"sqlite:///{tmp_path / 'control.db'}")
+def store(tmp_path: Path) -> Iterator[ControlStore]:
+    made = ControlStore(f"sqlite:///{tmp_path / 'control.db'}")
     yield made
     made.close()
 
 
-def test_any_number_of_chunks_is_sent_once(store: Store, tmp_path: Path) -> None:
+def test_any_number_of_chunks_is_sent_once(store: ControlStore, tmp_path: Path) -> None:
     op, kept, log = EndSpan("acme", "night", id="op_1"), Kept(), CountingLog()
     for number in range(MANY):
         kept.keep(Send(f"imp_{number}", 0, number, "d", TRUNCATE), op, number, 1)
@@ -56,7 +56,7 @@ def test_any_number_of_chunks_is_sent_once(store: Store, tmp_path: Path) -> None
     assert log.appended == MANY
 
 
-def test_no_statement_grows_with_what_waits(store: Store) -> None:
+def test_no_statement_grows_with_what_waits(store: ControlStore) -> None:
     names = [f"name_{number}" for number in range(MANY)]
     append = Append(
         "acme", "notes", rows=1, plain_bytes=1, checksum=1, payload="", senders=dict.fromkeys(names, (2, 2)), id="imp_1"
@@ -75,7 +75,7 @@ def test_no_statement_grows_with_what_waits(store: Store) -> None:
 class LateLog(CountingLog):
     """Another process commits an event, whose number was handed out before, while this one sends."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ControlStore) -> None:
         super().__init__()
         self._store = store
         self.events: list[str] = []
@@ -93,7 +93,7 @@ def event(number: int, name: str) -> dict[str, object]:
     return {**row, "published": False, "kept_from": 0}
 
 
-def test_only_events_that_were_sent_are_marked_as_published(store: Store, tmp_path: Path) -> None:
+def test_only_events_that_were_sent_are_marked_as_published(store: ControlStore, tmp_path: Path) -> None:
     log = LateLog(store)
     with store.write() as connection:
         connection.execute(insert(t.events), [event(7, "first"), event(8, "second")])

@@ -10,7 +10,7 @@ from millrace.deliver.roster import Roster
 from millrace.exchange.home import Home
 from millrace.model.queues import QueueKey
 from millrace.model.table import Definition, define
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.erasing import erase_rows
 from tests.support.queues import queues_of
 
@@ -114,7 +114,7 @@ def test_a_restart_knows_as_much(table: Table) -> None:
 
 def test_a_table_of_an_erased_tenant_says_nothing_of_one_that_comes_after_it(table: Table) -> None:
     assert table.takers(table.define(sink(host="old"))) == {"warehouse": "old"}
-    with Store(f"sqlite:///{table.home.store}").write() as connection:
+    with ControlStore(f"sqlite:///{table.home.store}").write() as connection:
         erase_rows(connection, "acme")
     table.newest = None
     assert table.takers(table.define(sink(host="new"))) == {"warehouse": "new"}

@@ -25,7 +25,7 @@ from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import Definition, define
 from millrace.sink.context import SinkContext
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from tests.support.waiting import wait_until
 
 ADMIN, OTHER = "mr_admin", "mr_other"
@@ -41,7 +41,7 @@ def declaration(*more: dict[str, Any], columns: list[dict[str, Any]] | None = No
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("server")
-    store = Store(f"sqlite:///{root / 'control.db'}")
+    store = ControlStore(f"sqlite:///{root / 'control.db'}")
     tokens = Tokens(store)
     tokens.keep(ADMIN, "admin", None)
     tokens.keep(OTHER, "other", "other")
@@ -71,7 +71,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         store.close()
 
 
-def _declare(store: Store) -> None:
+def _declare(store: ControlStore) -> None:
     """Revision 1 had a column that revision 2 dropped."""
     first = define("acme", parse_table(declaration({"name": "w", "type": "int", "default": 0})), 1)
     second = define("acme", parse_table(declaration()), 2, previous=first.fingerprint)

@@ -6,12 +6,12 @@ from sqlalchemy import insert
 
 from millrace.exchange.partitions import OpPartitions
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.wire.topics import chunk_partition, tenant_partition
 
 
 def test_the_kept_partition_wins_over_the_computed_one(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'control.db'}")
+    store = ControlStore(f"sqlite:///{tmp_path / 'control.db'}")
     partitions = OpPartitions(store, 4)
     computed = tenant_partition("acme", 4)
     assert partitions.of("acme") == computed

@@ -22,7 +22,7 @@ from millrace.model.facts import Durable, to_dict
 from millrace.model.ops import Applied
 from millrace.model.ops.tenants import DefineTenant
 from millrace.store import tables as t
-from millrace.store.engine import Store, insert_new
+from millrace.store.engine import ControlStore, insert_new
 from millrace.store.records import positions
 from millrace.wire.client import Appended, Cluster, Record
 from millrace.wire.envelope import pack
@@ -37,7 +37,10 @@ def url_of(root: Path) -> str:
 
 
 def test_a_writer_that_reads_first_keeps_its_turn(tmp_path: Path) -> None:
-    one, other = Store(url_of(tmp_path)), sqlite3.connect(tmp_path / "control.db", timeout=0.05, isolation_level=None)
+    one, other = (
+        ControlStore(url_of(tmp_path)),
+        sqlite3.connect(tmp_path / "control.db", timeout=0.05, isolation_level=None),
+    )
     with one.write() as connection:
         assert positions(connection, "log") == {}
         with pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -51,7 +54,7 @@ def test_a_writer_that_reads_first_keeps_its_turn(tmp_path: Path) -> None:
 
 
 def test_readers_wait_for_no_writer(tmp_path: Path) -> None:
-    one, other = Store(url_of(tmp_path)), Store(url_of(tmp_path))
+    one, other = ControlStore(url_of(tmp_path)), ControlStore(url_of(tmp_path))
     with one.write() as writing, other.read() as reading:
         insert_new(writing, t.closings, [{"import_id": "imp_one"}])
         assert list(reading.execute(select(t.closings))) == []
@@ -60,7 +63,7 @@ def test_readers_wait_for_no_writer(tmp_path: Path) -> None:
 
 
 def count_up(root: str, together: Barrier) -> None:
-    store, where = Store(url_of(Path(root))), t.positions.c.log == "shared"
+    store, where = ControlStore(url_of(Path(root))), t.positions.c.log == "shared"
     together.wait(SECONDS)
     for _ in range(WRITES):
         with store.write() as connection:
@@ -70,7 +73,7 @@ def count_up(root: str, together: Barrier) -> None:
 
 
 def test_two_processes_that_read_and_then_write_lose_nothing(tmp_path: Path) -> None:
-    store = Store(url_of(tmp_path))
+    store = ControlStore(url_of(tmp_path))
     with store.write() as connection:
         insert_new(connection, t.positions, [{"log": "shared", "partition": 0, "next_offset": 0}])
     context = multiprocessing.get_context("spawn")
@@ -105,7 +108,7 @@ def record(topic: str, value: dict[str, Any]) -> Record:
 
 
 def test_a_replaced_controller_evaluates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, exchange, applied = Store(url_of(tmp_path)), open_exchange(tmp_path), list[Applied]()
+    store, exchange, applied = ControlStore(url_of(tmp_path)), open_exchange(tmp_path), list[Applied]()
     with patch.object(controller_module, "Topics", FourPartitions):
         shared: Any = (store, Cluster(""), Log(), exchange.definitions, exchange.stops, applied.extend)
         owner, replaced = Controller(*shared), Controller(*shared)
@@ -122,7 +125,7 @@ def test_a_replaced_controller_evaluates_nothing(tmp_path: Path, monkeypatch: py
 
 
 def test_a_replaced_accountant_counts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(url_of(tmp_path))
+    store = ControlStore(url_of(tmp_path))
     with patch.object(accountant_module, "Topics", FourPartitions):
         replaced = Accountant(store, Cluster(""), Log(), OpPartitions(store, 4), open_exchange(tmp_path))  # type: ignore[arg-type]
     replaced._positions = {0: 0}

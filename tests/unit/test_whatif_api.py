@@ -26,7 +26,7 @@ from millrace.declare.table import parse_table
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import define
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from tests.support.waiting import wait_until
 
 ADMIN, OTHER = "mr_admin", "mr_other"
@@ -38,7 +38,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("server")
-    store = Store(f"sqlite:///{root / 'control.db'}")
+    store = ControlStore(f"sqlite:///{root / 'control.db'}")
     tokens = Tokens(store)
     tokens.keep(ADMIN, "admin", None)
     tokens.keep(OTHER, "other", "other")
@@ -62,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         store.close()
 
 
-def _declare(store: Store) -> None:
+def _declare(store: ControlStore) -> None:
     definition = define("acme", parse_table(DECLARATION), 3)
     row = {
         "tenant": "acme", "name": "readings", "folded_name": "readings", "definition": definition.to_json().decode(),

@@ -6,7 +6,7 @@ from millrace.model.agreement import Agreement
 from millrace.notify.subscription import IN_ORDER, checked_types
 from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
 from millrace.outbound.addresses import parse_target
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 PREFIX = "agreed-"
 
@@ -18,7 +18,7 @@ def refuse_strange_targets(agreement: Agreement) -> None:
         checked_types(wanted.types)
 
 
-def keep_agreed(store: Store, agreement: Agreement) -> None:
+def keep_agreed(store: ControlStore, agreement: Agreement) -> None:
     """What is as it should be stays untouched, with what waits in its queue."""
     kept, tenant = Subscriptions(store), agreement.tenant
     wanted = {one.name: one for one in _wanted(agreement)}

@@ -25,7 +25,7 @@ from millrace.model.ops.imports import BeginImport
 from millrace.model.ops.results import Refusal
 from millrace.model.ops.rows import ReplayErrors
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import to_import
 
 STALLED_AFTER_US = 120_000_000
@@ -46,7 +46,7 @@ def import_document(connection: Connection, import_id: str) -> dict[str, Any]:
 class VisibleImports:
     """Imports as one caller sees them: those of others do not exist for it."""
 
-    def __init__(self, store: Store, caller: Caller) -> None:
+    def __init__(self, store: ControlStore, caller: Caller) -> None:
         self._store = store
         self._caller = caller
 

@@ -27,7 +27,7 @@ from millrace.model.table import Definition
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.error_copies import delete_copies
 from millrace.store import tables as t
-from millrace.store.engine import Store, upsert
+from millrace.store.engine import ControlStore, upsert
 from millrace.store.erasing import fingerprints_of, forget_queues, is_known, rows_of
 from millrace.store.tenancy_tables import departures, erasures
 
@@ -37,7 +37,7 @@ LOOK_SECONDS = 0.1
 class Eraser:
     def __init__(
         self,
-        store: Store,
+        store: ControlStore,
         op_log: OpLog,
         quotas: Quotas,
         sealing: Sealing,
@@ -149,7 +149,7 @@ class Eraser:
         return {"encryption_key": {**known, "destroyed": certain}}
 
 
-def receipt_of(store: Store, tenant: str) -> dict[str, Any]:
+def receipt_of(store: ControlStore, tenant: str) -> dict[str, Any]:
     with store.read() as connection:
         row = connection.execute(select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done)).first()
     if row is None:
@@ -158,7 +158,7 @@ def receipt_of(store: Store, tenant: str) -> dict[str, Any]:
     return receipt
 
 
-def _is_emptied(store: Store, tenant: str) -> bool:
+def _is_emptied(store: ControlStore, tenant: str) -> bool:
     """By an erasure that broke off. One of an earlier departure does not count: rows may have come since."""
     begun = _begun(store, tenant)
     if begun is None or not _is_there(store, tenant):
@@ -167,24 +167,24 @@ def _is_emptied(store: Store, tenant: str) -> bool:
     return gone is not None and begun.receipt.get("deleted_us") == gone.deleted_us
 
 
-def _begun(store: Store, tenant: str) -> Any:
+def _begun(store: ControlStore, tenant: str) -> Any:
     """An erasure that did not get to its end."""
     with store.read() as connection:
         wanted = select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done.is_(False))
         return connection.execute(wanted).first()
 
 
-def _is_there(store: Store, tenant: str) -> bool:
+def _is_there(store: ControlStore, tenant: str) -> bool:
     with store.read() as connection:
         return is_known(connection, tenant)
 
 
-def _departure(store: Store, tenant: str) -> Any:
+def _departure(store: ControlStore, tenant: str) -> Any:
     with store.read() as connection:
         return connection.execute(select(departures).where(departures.c.tenant == tenant)).first()
 
 
-def _checked_departure(store: Store, tenant: str, now: bool) -> int:
+def _checked_departure(store: ControlStore, tenant: str, now: bool) -> int:
     """When it was deleted. Refuses what the log would refuse in the end, before anything is emptied."""
     if not _is_there(store, tenant):
         raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
@@ -197,18 +197,18 @@ def _checked_departure(store: Store, tenant: str, now: bool) -> int:
     return int(gone.deleted_us)
 
 
-def _open(store: Store, tenant: str) -> list[Any]:
+def _open(store: ControlStore, tenant: str) -> list[Any]:
     wanted = select(t.imports).where(t.imports.c.tenant == tenant, t.imports.c.state.not_in(TERMINAL))
     with store.read() as connection:
         return list(connection.execute(wanted))
 
 
-def _tables(store: Store, tenant: str) -> list[Any]:
+def _tables(store: ControlStore, tenant: str) -> list[Any]:
     with store.read() as connection:
         return list(connection.execute(select(t.tables).where(t.tables.c.tenant == tenant)))
 
 
-def _late_sinks(store: Store, tenant: str) -> list[tuple[str, str]]:
+def _late_sinks(store: ControlStore, tenant: str) -> list[tuple[str, str]]:
     """Those that have not emptied their tables, but for the platform's own."""
     own = {
         (table.name, target.name)
@@ -225,7 +225,7 @@ def _late_sinks(store: Store, tenant: str) -> list[tuple[str, str]]:
     return sorted(late)
 
 
-def _begin(store: Store, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
+def _begin(store: ControlStore, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
     """From here on it is carried to its end, whatever happens to this process."""
     with store.write() as connection:
         sinks = [
@@ -241,7 +241,7 @@ def _sinks_of(definition: str) -> dict[str, Any]:
     return {"table": table.name, "sinks": [{"name": one.name, "kind": one.kind} for one in table.targets]}
 
 
-def clear_erased(store: Store, exchange: Exchange, now_us: int) -> None:
+def clear_erased(store: ControlStore, exchange: Exchange, now_us: int) -> None:
     """Of tenants erased some time ago: their definitions, and what a batch that was tried again may have made anew."""
     long_ago = (erasures.c.is_done, erasures.c.begun_us < now_us - DEFINITIONS_DAYS * 86_400_000_000)
     with store.read() as connection:

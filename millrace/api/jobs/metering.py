@@ -12,7 +12,7 @@ from millrace.model.agreement import QUOTAS, Agreement
 from millrace.model.imports import ADMITTED, ALTER, PROCESSING, PUBLISHING, STOPPING
 from millrace.model.usage import MEASURE_SECONDS, day_of
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.usage_tables import COUNTED, note_storage, usage
 
 _BY_PLATFORM = (PROCESSING, PUBLISHING, STOPPING)
@@ -61,13 +61,13 @@ def quotas_document(agreement: Agreement) -> dict[str, int | None]:
     return {name: getattr(agreement.quotas, name) for name in QUOTAS}
 
 
-def keep_measured(store: Store, files: TenantFiles, stopping: Event) -> None:
+def keep_measured(store: ControlStore, files: TenantFiles, stopping: Event) -> None:
     """Until the platform stops."""
     while not stopping.wait(MEASURE_SECONDS):
         measure_storage(store, files)
 
 
-def measure_storage(store: Store, files: TenantFiles) -> None:
+def measure_storage(store: ControlStore, files: TenantFiles) -> None:
     """Of the tenants that used anything today: what their tables and rejected rows take here."""
     today = day_of(time.time_ns() // 1000)
     with store.read() as connection:

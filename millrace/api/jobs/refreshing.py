@@ -14,11 +14,11 @@ from millrace.model.ops.tenants import TenantDefined
 from millrace.model.rules import Rule, parse_rules
 from millrace.model.table import Definition
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 
 class Refreshing:
-    def __init__(self, store: Store, append: Callable[[Op[Any]], Any]) -> None:
+    def __init__(self, store: ControlStore, append: Callable[[Op[Any]], Any]) -> None:
         self._store = store
         self._append = append
 

@@ -23,7 +23,7 @@ from millrace.read.rejected import rejected_rows
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import table_store
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import find_import
 from millrace.validate.judge import judge
 from millrace.wire.envelope import checksum, compress
@@ -68,7 +68,7 @@ def _has_rule(reasons: pa.Array, is_meant: Callable[[pa.Array], pa.Array]) -> pa
 
 
 class RejectedRows:
-    def __init__(self, store: Store, sink_context: SinkContext, sealing: Sealing) -> None:
+    def __init__(self, store: ControlStore, sink_context: SinkContext, sealing: Sealing) -> None:
         self._store = store
         self._sink_context = sink_context
         self._sealing = sealing

@@ -22,7 +22,7 @@ from millrace.model.imports import PROCESSING, REPLAY
 from millrace.model.ops import Applied
 from millrace.model.ops.rows import ReplayBegun
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import find_import
 from millrace.wire.client import Appended, Appender
 from millrace.wire.envelope import checksum, compress, pack_chunk
@@ -35,7 +35,12 @@ LOOK_SECONDS = 0.5
 
 class ReplaySender:
     def __init__(
-        self, rejected: RejectedRows, store: Store, definitions: DefinitionStore, sealing: Sealing, appender: Appender
+        self,
+        rejected: RejectedRows,
+        store: ControlStore,
+        definitions: DefinitionStore,
+        sealing: Sealing,
+        appender: Appender,
     ) -> None:
         self._rejected = rejected
         self._store = store

@@ -35,13 +35,15 @@ from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import REMOVED_FILES_KEPT, STAGED_FILES_KEPT
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
 ERRORS_SPEC = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
 
 
-def keep_retention(store: Store, exchange: Exchange, context: SinkContext, kms: KmsSettings, stopping: Event) -> None:
+def keep_retention(
+    store: ControlStore, exchange: Exchange, context: SinkContext, kms: KmsSettings, stopping: Event
+) -> None:
     """Until the platform stops, once an hour."""
     wait = FIRST_SECONDS
     while not stopping.wait(wait):
@@ -50,7 +52,9 @@ def keep_retention(store: Store, exchange: Exchange, context: SinkContext, kms: 
         clear_erased(store, exchange, time.time_ns() // 1000)
 
 
-def let_go(store: Store, exchange: Exchange, context: SinkContext, now_us: int, kms: KmsSettings = KEYS_HERE) -> int:
+def let_go(
+    store: ControlStore, exchange: Exchange, context: SinkContext, now_us: int, kms: KmsSettings = KEYS_HERE
+) -> int:
     """How many tables had something to let go."""
     agreements: dict[str, Agreement] = {}
     with store.read() as connection:

@@ -10,7 +10,7 @@ from millrace.exchange.rule_keys import RuleKeys
 from millrace.model.imports import APPEND
 from millrace.observe import gauge
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import find_import
 
 REQUESTS_KEPT = timedelta(days=1)
@@ -22,7 +22,7 @@ STREAMS_KEPT = timedelta(days=30)
 STOPS_KEPT = timedelta(days=7)
 
 
-def sweep(store: Store, exchange: Exchange) -> None:
+def sweep(store: ControlStore, exchange: Exchange) -> None:
     now = time.time()
     oldest_request = int((now - REQUESTS_KEPT.total_seconds()) * 1_000_000)
     oldest_event = now - EVENTS_KEPT.total_seconds()
@@ -40,7 +40,7 @@ def sweep(store: Store, exchange: Exchange) -> None:
     exchange.stops.forget_older_than(STOPS_KEPT)
 
 
-def forget_keys(store: Store, keys: RuleKeys) -> None:
+def forget_keys(store: ControlStore, keys: RuleKeys) -> None:
     """Hashed keys of imports that are over: their reports are made."""
     for import_id in keys.imports():
         with store.read() as connection:

@@ -17,7 +17,7 @@ from millrace.control.state import OPEN
 from millrace.exchange.mailboxes import Exchange
 from millrace.settings import ApiSettings
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 SWEEP_SECONDS = 600.0
 
@@ -25,7 +25,7 @@ SWEEP_SECONDS = 600.0
 @dataclass(frozen=True, slots=True)
 class Timer:
     settings: ApiSettings
-    store: Store
+    store: ControlStore
     exchange: Exchange
     op_log: OpLog
     in_flight: InFlight
@@ -54,7 +54,7 @@ class Timer:
             self.op_log.append(op)
 
 
-def renew_leases(store: Store) -> None:
+def renew_leases(store: ControlStore) -> None:
     """An upload or a span that was open when the platform went down gets its whole lease again."""
     now_us = time.time_ns() // 1000
     with store.write() as connection:

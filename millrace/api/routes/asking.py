@@ -16,7 +16,7 @@ from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_que
 from millrace.settings import QuerySettings
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import table_store
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 router = guarded_router(prefix="/v1", tags=["query"])
 
@@ -37,7 +37,7 @@ async def query(
 
 
 def _run(
-    store: Store, sink_context: SinkContext, limits: QuerySettings, caller: Caller, question: Question
+    store: ControlStore, sink_context: SinkContext, limits: QuerySettings, caller: Caller, question: Question
 ) -> QueryResult:
     with store.read() as connection:
         definitions = [one for one in tables_of(connection, caller.tenant) if caller.sees_table(one.table.name)]

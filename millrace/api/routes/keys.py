@@ -12,7 +12,7 @@ from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.imports import TERMINAL
 from millrace.model.roles import ADMIN, OPERATOR
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 router = guarded_router(prefix="/v1", tags=["declarations"])
 
@@ -45,7 +45,7 @@ async def destroy_key(tenant: str, store: StoreDep, sealing: SealingDep, confirm
     return await asyncio.to_thread(_destroyed, store, sealing, tenant)
 
 
-def _shown(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
+def _shown(store: ControlStore, sealing: Sealing, tenant: str) -> dict[str, Any]:
     _refuse_unknown(store, tenant)
     keyring = sealing.keyring
     known = keyring.kms.describe(tenant)
@@ -53,7 +53,7 @@ def _shown(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
     return {**told, "data_keys": keyring.count(tenant)}
 
 
-def _rotated(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
+def _rotated(store: ControlStore, sealing: Sealing, tenant: str) -> dict[str, Any]:
     _refuse_unknown(store, tenant)
     keyring = sealing.keyring
     keyring.kms.rotate(tenant)
@@ -61,7 +61,7 @@ def _rotated(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
     return {"tenant": tenant, "key": keyring.kms.describe(tenant), "rewrapped": rewrapped}
 
 
-def _destroyed(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
+def _destroyed(store: ControlStore, sealing: Sealing, tenant: str) -> dict[str, Any]:
     _refuse_unknown(store, tenant)
     under_way = select(t.imports.c.id).where(t.imports.c.tenant == tenant, t.imports.c.state.not_in(TERMINAL))
     with store.read() as connection:
@@ -81,7 +81,7 @@ def _destroyed(store: Store, sealing: Sealing, tenant: str) -> dict[str, Any]:
     return {"tenant": tenant, "key": known, "destroyed": certain}
 
 
-def _refuse_unknown(store: Store, tenant: str) -> None:
+def _refuse_unknown(store: ControlStore, tenant: str) -> None:
     with store.read() as connection:
         if connection.execute(select(t.tenants.c.name).where(t.tenants.c.name == tenant)).first() is None:
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")

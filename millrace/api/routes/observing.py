@@ -17,7 +17,7 @@ from millrace.auth.access import allows, public
 from millrace.auth.tokens import Caller
 from millrace.model.roles import VIEWER
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 router = guarded_router(tags=["observing"])
 PAGE = 200
@@ -52,7 +52,7 @@ def _heard(caller: Caller, tenant: str | None) -> str | None:
 
 
 def _events(
-    store: Store, tenant: str | None, after: int, limit: int, newest: bool = False
+    store: ControlStore, tenant: str | None, after: int, limit: int, newest: bool = False
 ) -> list[tuple[int, dict[str, Any]]]:
     wanted = select(t.events.c.number, t.events.c.event).where(t.events.c.number > after)
     if tenant is not None:

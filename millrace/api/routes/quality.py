@@ -15,7 +15,7 @@ from millrace.exchange.mailboxes import Exchange
 from millrace.model.errors import Missing
 from millrace.model.ops.imports import ReleaseImport
 from millrace.model.roles import ADMIN, VIEWER
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import find_import
 
 router = guarded_router(prefix="/v1", tags=["quality"])
@@ -33,7 +33,7 @@ def show_quality(
     return {**about, "rows": document["rows"], "released": None, **_report(store, exchange, definitions, import_id)}
 
 
-def _report(store: Store, exchange: Exchange, definitions: DefinitionStore, import_id: str) -> dict[str, Any]:
+def _report(store: ControlStore, exchange: Exchange, definitions: DefinitionStore, import_id: str) -> dict[str, Any]:
     with store.read() as connection:
         imp = find_import(connection, import_id)
         definition = None if imp is None else definitions.read(imp.definition)

@@ -15,7 +15,7 @@ from millrace.model.errors import MillraceError, TooLarge
 from millrace.model.frames import MAX_FRAME_BYTES, checked_sender, rows_of_body
 from millrace.model.names import checked_name, checked_span, new_id
 from millrace.model.roles import WRITER
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.upload.batch import AppendKey
 
 router = guarded_router(prefix="/v1", tags=["streamed rows"])
@@ -75,7 +75,7 @@ async def stream_rows(
     await SenderSession(senders, socket, lane, name, check_token).serve()
 
 
-def _lane(store: Store, tenant: str, table: str, span: str | None) -> AppendKey:
+def _lane(store: ControlStore, tenant: str, table: str, span: str | None) -> AppendKey:
     lane = AppendKey(checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None)
     with store.read() as connection:
         find_table(connection, lane.tenant, lane.table)

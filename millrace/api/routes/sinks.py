@@ -15,7 +15,7 @@ from millrace.model.ops.tables import WaiveSink
 from millrace.model.queues import QueueKey
 from millrace.model.roles import ADMIN, VIEWER
 from millrace.model.sinks import DELTA_KIND, SinkTarget
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 router = guarded_router(prefix="/v1/tenants/{tenant}/tables/{table}/sinks", tags=["sinks"])
 NOTHING_WAITS = {
@@ -74,7 +74,7 @@ def check_sink(
     return {"sink": sink, "kind": target.kind, "ok": not doubts, "reason": doubts[0].likely if doubts else None}
 
 
-def _targets(store: Store, tenant: str, table: str, records: list[QueueRecord]) -> list[SinkTarget]:
+def _targets(store: ControlStore, tenant: str, table: str, records: list[QueueRecord]) -> list[SinkTarget]:
     with store.read() as connection:
         declared = find_table(connection, tenant, table).table.targets
     names = {(target.kind, target.name) for target in declared}
@@ -82,7 +82,7 @@ def _targets(store: Store, tenant: str, table: str, records: list[QueueRecord]) 
     return [*declared, *(target for target in leaving if (target.kind, target.name) not in names)]
 
 
-def _target(store: Store, queues: Queues, tenant: str, table: str, sink: str) -> SinkTarget:
+def _target(store: ControlStore, queues: Queues, tenant: str, table: str, sink: str) -> SinkTarget:
     targets = _targets(store, tenant, table, queues.of_table(tenant, table))
     found = next((one for one in targets if one.name == sink), None)
     if found is None:

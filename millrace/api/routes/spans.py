@@ -16,7 +16,7 @@ from millrace.model.names import checked_name, checked_span, span_lineage
 from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan
 from millrace.model.roles import VIEWER, WRITER
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 router = guarded_router(prefix="/v1/tenants/{tenant}/spans", tags=["spans"])
 LONGEST_WAIT_SECONDS = 30.0
@@ -126,7 +126,7 @@ async def begin_span(
     return await asyncio.to_thread(_shown, store, tenant, name)
 
 
-def _shown(store: Store, tenant: str, name: str) -> dict[str, Any]:
+def _shown(store: ControlStore, tenant: str, name: str) -> dict[str, Any]:
     with store.read() as connection:
         row = connection.execute(select(t.spans).where(t.spans.c.tenant == tenant, t.spans.c.name == name)).first()
     if row is None:

@@ -15,7 +15,7 @@ from millrace.model.moments import iso
 from millrace.model.names import checked_name
 from millrace.model.roles import ADMIN, checked_role
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 router = guarded_router(prefix="/v1/tokens", tags=["tokens"])
 MOST_DAYS = 3650
@@ -49,7 +49,7 @@ def make_token(
     return {**told, "token": token}
 
 
-def _tenant(store: Store, caller: CallerDep, wanted: str | None) -> str | None:
+def _tenant(store: ControlStore, caller: CallerDep, wanted: str | None) -> str | None:
     if caller.tenant is not None and wanted is None:
         return caller.tenant
     if wanted is None:

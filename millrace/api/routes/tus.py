@@ -20,7 +20,7 @@ from millrace.model.imports import ADMITTED, RECEIVING
 from millrace.model.ops.imports import CancelImport
 from millrace.model.roles import WRITER
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.store.records import find_import
 
 VERSION = "1.0.0"
@@ -99,7 +99,7 @@ async def upload_state(import_id: str, store: StoreDep, imports: ImportsDep, ses
     return Response(status_code=200, headers={**headers, "Cache-Control": "no-store"})
 
 
-def _whole_length(store: Store, import_id: str) -> int | None:
+def _whole_length(store: ControlStore, import_id: str) -> int | None:
     """None: not all of it was received. Where nobody knows any more, what the file's rows take."""
     with store.read() as connection:
         imp = find_import(connection, import_id)

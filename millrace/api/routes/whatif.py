@@ -23,7 +23,7 @@ from millrace.model.names import checked_name
 from millrace.model.roles import WRITER
 from millrace.model.table import Definition, define
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.wire.client import Cluster
 from millrace.wire.recent import RecentChunks
 
@@ -90,7 +90,7 @@ async def _feed(apart: WhatIfProcess, pieces: AsyncIterator[bytes]) -> None:
 
 
 async def _try_chunks(
-    store: Store, sealing: Sealing, cluster: Cluster, tenant: str, table: str, job: dict[str, Any], last: int
+    store: ControlStore, sealing: Sealing, cluster: Cluster, tenant: str, table: str, job: dict[str, Any], last: int
 ) -> dict[str, Any]:
     imports, since_ms = await asyncio.to_thread(_latest_imports, store, tenant, table, last)
     with await asyncio.to_thread(RecentChunks, cluster) as recent:
@@ -107,7 +107,7 @@ async def _try_chunks(
     return {**report, "asked_chunks": last, "looked_everywhere": found_all}
 
 
-def _latest_imports(store: Store, tenant: str, table: str, last: int) -> tuple[list[str], int]:
+def _latest_imports(store: ControlStore, tenant: str, table: str, last: int) -> tuple[list[str], int]:
     """The imports that hold the last chunks, and the time since when their chunks may lie in the log."""
     columns = (t.imports.c.id, t.imports.c.begun_us, t.imports.c.announced)
     latest = select(*columns).where(t.imports.c.tenant == tenant, t.imports.c.table_name == table)
@@ -124,7 +124,7 @@ def _latest_imports(store: Store, tenant: str, table: str, last: int) -> tuple[l
     return ids, max(0, since_ms)
 
 
-def _definition(store: Store, tenant: str, table: str, declared: str | None) -> Definition:
+def _definition(store: ControlStore, tenant: str, table: str, declared: str | None) -> Definition:
     if declared is None:
         with store.read() as connection:
             return find_table(connection, tenant, table)

@@ -13,7 +13,7 @@ from millrace.model.ops import Applied
 from millrace.model.ops.results import Result
 from millrace.model.ops.rows import Append, OpenSender, RowsAppended, SenderOpened
 from millrace.seal.cipher import Seal
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.upload.batch import AppendKey, Batch, Placement
 from millrace.wire.envelope import checksum, compress
 
@@ -25,7 +25,12 @@ class Appends:
     """Used from one event loop, except `on_applied`."""
 
     def __init__(
-        self, store: Store, op_log: OpLog, admission: Admission, sealing: Sealing, on_end: Callable[[AppendKey], None]
+        self,
+        store: ControlStore,
+        op_log: OpLog,
+        admission: Admission,
+        sealing: Sealing,
+        on_end: Callable[[AppendKey], None],
     ) -> None:
         self._op_log = op_log
         self._admission = admission

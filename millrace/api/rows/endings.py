@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from millrace.model.ops import Applied
 from millrace.observe import observe
 from millrace.store import tables as t
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 
 PAUSE_SECONDS = 0.5
 
@@ -28,7 +28,7 @@ class Ended:
 class Endings:
     """Used from one event loop, but for `on_applied`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ControlStore) -> None:
         self._store = store
         self._loop = asyncio.get_running_loop()
         self._expected: dict[str, set[asyncio.Future[Ended]]] = {}

@@ -14,7 +14,7 @@ from millrace.api.sealing import Sealing
 from millrace.auth.quotas import Quotas
 from millrace.lake.store import Store as Files
 from millrace.model.errors import Unavailable
-from millrace.store.engine import Store
+from millrace.store.engine import ControlStore
 from millrace.upload.batch import AppendKey
 from millrace.upload.gather import Gatherer, Limits
 
@@ -37,7 +37,7 @@ class Senders:
 
     def __init__(
         self,
-        store: Store,
+        store: ControlStore,
         op_log: OpLog,
         admission: Admission,
         sealing: Sealing,

@@ -19,7 +19,7 @@ from millrace.model.errors import Clash, Refused, Unavailable
 from millrace.model.imports import Import
 from millrace.model.ops.imports import EndImport, FailImport
 from millrace.store import tables as t
-from millrace.store.engine import Store, upsert
+from millrace.store.engine import ControlStore, upsert
 from millrace.store.records import find_import
 from millrace.upload.gateway import Resume, Upload
 from millrace.wire.client import Appender
@@ -34,7 +34,7 @@ T = TypeVar("T")
 class UploadServices:
     """What the uploads of a server use."""
 
-    store: Store
+    store: ControlStore
     exchange: Exchange
     op_log: OpLog
     admission: Admission
@@ -180,7 +180,7 @@ async def fail_import(op_log: OpLog, imp: Import, refusal: Refused) -> Refused:
     return refusal
 
 
-def remember(store: Store, import_id: str, length: int | None, confirmed: Resume | None) -> None:
+def remember(store: ControlStore, import_id: str, length: int | None, confirmed: Resume | None) -> None:
     """Keeps the resume point and renews the upload's lease."""
     row = {"import_id": import_id, "length": length, "confirmed": asdict(confirmed) if confirmed else None}
     with store.write() as connection:
