@@ -13,7 +13,7 @@ from millrace.sink.settings import ConnectorSettings, properties, required
 
 NOTE = "<!-- Made by `make reference` from the sink's settings model; change that, not this page. -->"
 SURVIVES = {"process": "a killed process", "power": "a power cut"}
-_EXAMPLES = {"hostname": "server.example", "host-port": "server.example:9092", "uri": "https://server.example/path"}
+_EXAMPLES = {"hostname": "server.example", "uri": "https://server.example/path"}
 
 
 def page(kind: str) -> str:

@@ -50,15 +50,13 @@ def _reference(value: str) -> str:
 
 
 Host = Annotated[str, AfterValidator(_host), Field(json_schema_extra={"format": "hostname"})]
-HostPorts = Annotated[str, Field(json_schema_extra={"format": "host-port"})]
-"""HOST:PORT, several of them separated by commas."""
 Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 SecretReference = Annotated[str, AfterValidator(_reference), Field(json_schema_extra={"format": "secret"})]
 PASSWORD = "A reference to the secret: env:…, file:… or k8s:…."
 
 
 class ConnectorSettings(BaseModel):
-    """One subclass per connector. A setting that names hosts is a `Host`, `HostPorts` or `Uri`, so that they are judged."""
+    """One subclass per connector. A setting that names a host is a `Host` or a `Uri`, so that it is judged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -94,7 +92,7 @@ class ConnectorSettings(BaseModel):
             given: Any = getattr(self, name)
             for value in given if isinstance(given, list) else [given]:
                 if form is not None and value is not None:
-                    yield from ((form, part.strip()) for part in (value.split(",") if form == "host-port" else [value]))
+                    yield form, value
 
 
 @cache
@@ -139,9 +137,6 @@ def _problem(model: type[ConnectorSettings], error: ErrorDetails) -> tuple[str, 
 def _place(form: str, value: str, port: int | None) -> tuple[str, int | None] | None:
     if form == "hostname":
         return value, port
-    if form == "host-port":
-        parts = urlsplit(f"//{value}")
-        return parts.hostname or value, parts.port or port
     if form == "uri":
         parts = urlsplit(value)
         if parts.scheme in _WITH_HOST and parts.hostname:

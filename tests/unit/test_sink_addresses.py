@@ -16,7 +16,7 @@ from millrace.model.sinks import SinkTarget
 from millrace.outbound.addresses import Judged
 from millrace.sink.context import SinkContext
 from millrace.sink.registry import OURS, connector_class, open_connector, refuse_private, settings_class
-from millrace.sink.settings import ConnectorSettings, Host, HostPorts, Uri, properties
+from millrace.sink.settings import ConnectorSettings, Host, Uri, properties
 
 POSTGRES = {"host": "127.0.0.1", "port": 1, "database": "d", "user": "u"}
 CONTEXT = SinkContext(places_below(Path("/nowhere")))
@@ -27,7 +27,6 @@ class Named(ConnectorSettings):
 
     host: Host
     hosts: list[Host] = Field([])
-    servers: HostPorts | None = None
     url: Uri | None = None
     port: int = 7
     comment: str = ""
@@ -80,8 +79,8 @@ def test_a_name_that_is_not_known_now_may_be_known_later() -> None:
 
 
 def test_every_setting_that_names_a_host_is_found() -> None:
-    given = Named(host="a", hosts=["b", "c"], servers="d:9, e", url="https://f/g", comment="https://not-a-host", port=5)
-    assert given.places() == [("a", 5), ("b", 5), ("c", 5), ("d", 9), ("e", 5), ("f", 443)]
+    given = Named(host="a", hosts=["b", "c"], url="https://f/g", comment="https://not-a-host", port=5)
+    assert given.places() == [("a", 5), ("b", 5), ("c", 5), ("f", 443)]
     assert Named(host="a", url="s3://bucket/path").places() == [("a", 7)]
 
 
@@ -90,7 +89,7 @@ def test_every_kind_says_which_of_its_settings_name_hosts_and_secrets(kind: str)
     for name, described in properties(settings_class(kind)).items():
         form = described.get("format") or described.get("items", {}).get("format")
         if any(word in name for word in ("host", "url", "endpoint", "servers")):
-            assert form in ("hostname", "host-port", "uri"), f"{kind}.{name}"
+            assert form in ("hostname", "uri"), f"{kind}.{name}"
         if any(word in name for word in ("password", "secret", "token")):
             assert form == "secret", f"{kind}.{name}"
         assert described.get("description"), f"{kind}.{name} has no description"

@@ -88,7 +88,7 @@ def _whole(cell: Any, scale: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class EncodedRows:
     """Rows one after the other, each as a query of a batch. `starts` has one entry more than there are rows."""
 
     data: Bytes
@@ -98,7 +98,7 @@ class Rows:
         return self.data[self.starts[first] : self.starts[last]].tobytes()
 
 
-def lay_out(query_id: bytes, columns: Sequence[Cells]) -> Rows:
+def lay_out(query_id: bytes, columns: Sequence[Cells]) -> EncodedRows:
     rows = len(columns[0].lengths)
     prefix = np.frombuffer(struct.pack(">BH", 1, len(query_id)) + query_id + struct.pack(">H", len(columns)), np.uint8)
     sizes = np.full(rows, len(prefix) + 4 * len(columns), dtype=np.int64)
@@ -114,7 +114,7 @@ def lay_out(query_id: bytes, columns: Sequence[Cells]) -> Rows:
         at += 4
         _put(out, at, column)
         at += np.maximum(column.lengths, 0)
-    return Rows(out, starts)
+    return EncodedRows(out, starts)
 
 
 def _put(out: Bytes, at: Numbers, column: Cells) -> None:

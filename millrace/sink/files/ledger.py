@@ -35,7 +35,7 @@ class KeptFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ImportPart:
     """Some chunks of one import. `definition` is the shape of the rows; versions lie between the first and the last."""
 
     import_id: str
@@ -51,10 +51,12 @@ class Part:
         return part_name(self.first_version, self.chunks)
 
     @staticmethod
-    def from_json(body: bytes) -> "Part":
+    def from_json(body: bytes) -> "ImportPart":
         data = orjson.loads(body)
         files = tuple(KeptFile(**file) for file in data.pop("files"))
-        return Part(**{**data, "chunks": tuple(data["chunks"]), "versions": tuple(data["versions"]), "files": files})
+        return ImportPart(
+            **{**data, "chunks": tuple(data["chunks"]), "versions": tuple(data["versions"]), "files": files}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class Ledger:
         parts = (checked_name("tenant", tenant), below, checked_name("table", table))
         self.folder = "/".join(part for part in parts if part)
         # Records never change, so those of open imports are cached.
-        self._records: OrderedDict[str, dict[str, Part]] = OrderedDict()
+        self._records: OrderedDict[str, dict[str, ImportPart]] = OrderedDict()
         self._ended: set[str] = set()
 
     def shape(self) -> Shape | None:
@@ -88,7 +90,7 @@ class Ledger:
         below = f"{self.folder}/{OWN}/parts/"
         return sorted({name.removeprefix(below).partition("/")[0] for name in self._store.list(below.rstrip("/"))})
 
-    def parts(self, import_id: str) -> list[Part]:
+    def parts(self, import_id: str) -> list[ImportPart]:
         """Includes parts that are not whole."""
         names = self._store.list(f"{self.folder}/{OWN}/parts/{import_id}")
         if any(name.endswith(_END) for name in names):
@@ -100,20 +102,20 @@ class Ledger:
             self._records.popitem(last=False)
         return list(self._records[import_id].values())
 
-    def _read_part(self, name: str) -> Part | None:
+    def _read_part(self, name: str) -> ImportPart | None:
         body = self._store.read(name)
-        return None if body is None else Part.from_json(body)
+        return None if body is None else ImportPart.from_json(body)
 
-    def is_whole(self, part: Part) -> bool:
+    def is_whole(self, part: ImportPart) -> bool:
         return all(self._store.size(f"{self.folder}/{file.path}") == file.bytes for file in part.files)
 
-    def whole_parts(self, import_id: str) -> list[Part]:
+    def whole_parts(self, import_id: str) -> list[ImportPart]:
         return [part for part in self.parts(import_id) if self.is_whole(part)]
 
-    def record(self, part: Part) -> None:
+    def record(self, part: ImportPart) -> None:
         self._put(_place(part), asdict(part))
 
-    def forget(self, part: Part) -> None:
+    def forget(self, part: ImportPart) -> None:
         """Deletes the files first: the record stays as long as a file may exist."""
         self._store.delete(self._manifest(part.import_id))
         for file in part.files:
@@ -143,7 +145,7 @@ class Ledger:
         self._store.put(f"{self.folder}/{name}", io.BytesIO(body), len(body))
 
 
-def manifest(import_id: str, parts: Iterable[Part]) -> dict[str, Any]:
+def manifest(import_id: str, parts: Iterable[ImportPart]) -> dict[str, Any]:
     files = sorted(
         (
             {**asdict(file), "first_version": part.first_version, "last_version": part.last_version}
@@ -175,5 +177,5 @@ def import_of(chunk: str) -> str:
     return import_id
 
 
-def _place(part: Part) -> str:
+def _place(part: ImportPart) -> str:
     return f"{OWN}/parts/{part.import_id}/{part.name}.json"

@@ -22,7 +22,7 @@ from millrace.sink.connector import Definitions, Rows, Work
 from millrace.sink.context import SinkContext
 from millrace.sink.files.format import decode, encode
 from millrace.sink.files.layout import Layout
-from millrace.sink.files.ledger import KeptFile, Ledger, Part, Shape, import_of, part_name
+from millrace.sink.files.ledger import ImportPart, KeptFile, Ledger, Shape, import_of, part_name
 from millrace.sink.files.rows import CHUNK, latest, with_chunks
 from millrace.sink.files.settings import FilesSettings
 from millrace.sink.files.store import below_tenant, open_store
@@ -135,7 +135,7 @@ class FilesSink:
                 files.append((KeptFile(f"{folder}/{name}", rows.num_rows, size, digest, partition), spool))
             kept = tuple(file for file, _ in files)
             ledger.record(
-                Part(import_id, chunks, versions, definition.fingerprint, found["min"], found["max"], kept)
+                ImportPart(import_id, chunks, versions, definition.fingerprint, found["min"], found["max"], kept)
             )  # 2
             for file, spool in files:
                 spool.seek(0)
@@ -172,7 +172,7 @@ class FilesSink:
     def close(self) -> None:
         self._store.close()
 
-    def _read(self, ledger: Ledger, part: Part) -> pa.Table:
+    def _read(self, ledger: Ledger, part: ImportPart) -> pa.Table:
         schema = self._schema(self._definitions(part.definition))
         bodies = [self._store.read(f"{ledger.folder}/{file.path}") for file in part.files]
         tables = [decode(body, self._format, schema) for body in bodies if body is not None]

@@ -69,7 +69,7 @@ def tombstones(table: str) -> str:
     return physical(f"{table}__deleted")
 
 
-class Place:
+class TablePlace:
     """Where a definition's rows are: the tenant's database, the table, and the tombstones beside it."""
 
     def __init__(self, base: str, definition: Definition) -> None:
@@ -121,7 +121,7 @@ def create_table(place: str, columns: dict[str, str], key: Sequence[str], commen
     return f"CREATE TABLE {place} ({', '.join(described)}) COMMENT = {literal(comment)}"
 
 
-def create_staging(place: Place, columns: dict[str, str]) -> str:
+def create_staging(place: TablePlace, columns: dict[str, str]) -> str:
     described = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
     return f"CREATE TEMPORARY TABLE {place.staging} ({described})"
 
@@ -166,7 +166,7 @@ def load(table: str, columns: Sequence[tuple[str, pa.DataType]]) -> str:
     )
 
 
-def upsert(place: Place, definition: Definition) -> str:
+def upsert(place: TablePlace, definition: Definition) -> str:
     names, key = list(stored_columns(definition)), definition.table.primary_key
     is_newer = f'new."_version" > {place.rows}."_version"'
     # Assignments run from left to right. The version comes last, because the others compare it.
@@ -179,7 +179,7 @@ def upsert(place: Place, definition: Definition) -> str:
     )
 
 
-def delete(place: Place, key: Sequence[str]) -> tuple[str, str]:
+def delete(place: TablePlace, key: Sequence[str]) -> tuple[str, str]:
     names = listed([*key, "_version"])
     return (
         f"DELETE there FROM {place.rows} AS there JOIN {place.staging} AS gone ON {_same(key, 'there', 'gone')} "

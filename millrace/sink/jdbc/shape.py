@@ -16,7 +16,7 @@ from millrace.sink.jdbc.link import Link
 MARK = "millrace"
 
 
-def shape(link: Link, place: mysql.Place, definition: Definition, definitions: Definitions) -> None:
+def shape(link: Link, place: mysql.TablePlace, definition: Definition, definitions: Definitions) -> None:
     _make_database(link, place)
     _bring(link, place, place.name, mysql.stored_columns, definition, definitions)
     if definition.table.primary_key:
@@ -24,7 +24,7 @@ def shape(link: Link, place: mysql.Place, definition: Definition, definitions: D
         _bring(link, place, graves, mysql.key_columns, definition, definitions)
 
 
-def _make_database(link: Link, place: mysql.Place) -> None:
+def _make_database(link: Link, place: mysql.TablePlace) -> None:
     collation = mysql.collation(str(link.ask("SELECT VERSION()")[0][0]))
     link.run(f"CREATE DATABASE IF NOT EXISTS {mysql.quoted(place.database)} {collation}")
     link.run(f"CREATE TABLE IF NOT EXISTS {place.meta} (name VARCHAR(64) PRIMARY KEY, floor BIGINT NOT NULL)")
@@ -35,7 +35,7 @@ def _make_database(link: Link, place: mysql.Place) -> None:
 
 def _bring(
     link: Link,
-    place: mysql.Place,
+    place: mysql.TablePlace,
     name: str,
     columns_of: Callable[[Definition], dict[str, str]],
     definition: Definition,

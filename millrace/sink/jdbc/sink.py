@@ -59,7 +59,7 @@ class JdbcSink:
         known = definition.tenant, definition.table.name
         if self._prepared.get(known) == definition.fingerprint:
             return
-        place = mysql.Place(self._base, definition)
+        place = mysql.TablePlace(self._base, definition)
         with self._alone(link):
             shape(link, place, definition, definitions)
             link.run(
@@ -71,7 +71,7 @@ class JdbcSink:
 
     def write(self, work: Work) -> None:
         link = self._connected()
-        place = mysql.Place(self._base, work.definition)
+        place = mysql.TablePlace(self._base, work.definition)
         with committed(link):
             link.run(f"USE {mysql.quoted(place.database)}")
             floor = _raise_floor(link, place, work)
@@ -87,7 +87,7 @@ class JdbcSink:
     def read_back(self, definition: Definition) -> pa.Table:
         link = self._connected()
         names = [column.name for column in definition.columns] + ["_version", mysql.NOT_FINITE]
-        place = mysql.Place(self._base, definition)
+        place = mysql.TablePlace(self._base, definition)
         with committed(link):
             return table_of(definition, names, link.ask(f"SELECT {mysql.listed(names)} FROM {place.rows}"))
 
@@ -116,7 +116,7 @@ class JdbcSink:
         link.run(f"DO RELEASE_LOCK({name})")
 
 
-def _raise_floor(link: Link, place: mysql.Place, work: Work) -> int:
+def _raise_floor(link: Link, place: mysql.TablePlace, work: Work) -> int:
     """The table's floor from now on. If it is raised, rows at or below it are deleted."""
     name = mysql.literal(place.name)
     known = int(link.ask(f"SELECT floor FROM {place.meta} WHERE name = {name} FOR UPDATE")[0][0])
@@ -128,7 +128,7 @@ def _raise_floor(link: Link, place: mysql.Place, work: Work) -> int:
     return work.floor
 
 
-def _upsert(link: Link, place: mysql.Place, definition: Definition, rows: Rows, floor: int) -> None:
+def _upsert(link: Link, place: mysql.TablePlace, definition: Definition, rows: Rows, floor: int) -> None:
     key = definition.table.primary_key
     batches = (_fresh(batch, floor, is_deleted=False) for batch in rows.open())
     with _staged(link, place, mysql.stored_columns(definition), definition, batches):
@@ -140,7 +140,7 @@ def _upsert(link: Link, place: mysql.Place, definition: Definition, rows: Rows, 
                 link.run(statement)
 
 
-def _append(link: Link, place: mysql.Place, definition: Definition, rows: Rows, floor: int) -> None:
+def _append(link: Link, place: mysql.TablePlace, definition: Definition, rows: Rows, floor: int) -> None:
     """Each chunk once: a chunk is recorded in the transaction that writes its rows."""
     if not rows.chunks:
         return
@@ -161,7 +161,11 @@ def _append(link: Link, place: mysql.Place, definition: Definition, rows: Rows, 
 
 @contextmanager
 def _staged(
-    link: Link, place: mysql.Place, columns: dict[str, str], definition: Definition, batches: Iterator[pa.RecordBatch]
+    link: Link,
+    place: mysql.TablePlace,
+    columns: dict[str, str],
+    definition: Definition,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[None]:
     link.run(mysql.create_staging(place, columns))
     _load(link, place.staging, columns, definition, batches)

@@ -24,7 +24,7 @@ _STATE, _KEYS, _CHUNKS, _SCHEMA = b"state", b"keys/", b"chunks/", b"schema/"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class JournalState:
     """Valid entries are numbered from `first_entry` up to, but not including, `next_entry`."""
 
     table: str
@@ -41,7 +41,7 @@ class State:
 class Journal:
     def __init__(self, cluster: OutwardCluster, topic: str) -> None:
         self.topic = topic + SUFFIX
-        self.state: State | None = None
+        self.state: JournalState | None = None
         self.versions = Versions()
         self.chunks: set[str] = set()
         self.schemas: dict[str, Any] = {}
@@ -65,7 +65,7 @@ class Journal:
             return
         if key == _STATE:
             state = orjson.loads(value)
-            self.state = State(**{**state, "key": tuple(state["key"])})
+            self.state = JournalState(**{**state, "key": tuple(state["key"])})
         elif key.startswith(_KEYS):
             self.versions.remember(Written.from_bytes(zstandard.decompress(value)))
         elif key.startswith(_CHUNKS):
@@ -78,7 +78,7 @@ class Journal:
             self.schemas[schema_id] = parse_schema(schema)
             yield self._record(_SCHEMA + schema_id.encode(), orjson.dumps(schema))
 
-    def entries(self, state: State, written: list[Written], chunks: list[str]) -> Iterator[OutRecord]:
+    def entries(self, state: JournalState, written: list[Written], chunks: list[str]) -> Iterator[OutRecord]:
         """Records for what was written, and for the new state. If there are too many keys, the lowest versions are forgotten
         and the rest replaces all former entries."""
         first = state.first_entry

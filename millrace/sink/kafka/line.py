@@ -13,7 +13,7 @@ from millrace.model.columns import DELETED_COLUMN
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.sink.connector import Rows, Work
-from millrace.sink.kafka.journal import Journal, State
+from millrace.sink.kafka.journal import Journal, JournalState
 from millrace.sink.kafka.records import Encoder, as_read, decoded
 from millrace.sink.versions import UNKNOWN, Written
 from millrace.wire.external_kafka import InRecord, OutBatch, OutRecord, OutwardCluster, OutwardProducer
@@ -63,7 +63,7 @@ class Line:
     def write(self, work: Work) -> None:
         self._send(work, self._caught_up(work.definition))
 
-    def _caught_up(self, definition: Definition) -> State:
+    def _caught_up(self, definition: Definition) -> JournalState:
         if self._producer is None or self._journal.is_behind():
             if self._producer is not None:
                 self._producer.close()
@@ -71,14 +71,14 @@ class Line:
             self._producer = OutwardProducer(self._cluster, self._topic, MOST_RECORD_BYTES)
             self._journal.catch_up()
         table = f"{definition.tenant}/{definition.table.name}"
-        state = self._journal.state or State(table, "", 0, 0, ())
+        state = self._journal.state or JournalState(table, "", 0, 0, ())
         if state.table != table:
             raise SinkFailed(
                 f"{self._topic} belongs to {state.table}.", Fault.TABLE, remedy="Give each table a topic of its own."
             )
         return state
 
-    def _send(self, work: Work, state: State) -> None:
+    def _send(self, work: Work, state: JournalState) -> None:
         assert self._producer is not None
         try:
             self._producer.send(self._records(work, state))
@@ -89,7 +89,7 @@ class Line:
             self.close()
             raise
 
-    def _records(self, work: Work, state: State) -> Iterator[OutRecord | OutBatch]:
+    def _records(self, work: Work, state: JournalState) -> Iterator[OutRecord | OutBatch]:
         definition = work.definition
         encoder = Encoder(definition, self._form)
         if encoder.schema is not None:
