@@ -1,4 +1,4 @@
-"""What is sealed on its way through the server, for tenants whose agreement asks for encryption."""
+"""Seals rows on their way through the server, for tenants whose agreement asks for encryption."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Sealing:
-    """What is not awaited may ask the keeper of the tenants' keys, wherever that is: not for the event loop."""
+    """Methods that are not async may call the KMS over the network: do not call them in the event loop."""
 
     def __init__(self, exchange: Exchange, kms: KmsSettings, agreements: Quotas) -> None:
         self._places = exchange.places
@@ -57,7 +57,7 @@ class Sealing:
         return self.keyring.seal(imp.tenant, imp.table, imp.id, imp.id)
 
     async def seal_of_append(self, tenant: str, table: str, import_id: str) -> Seal | None:
-        """By a data key of the hour: appends are many. Each has a key of its own that follows from it."""
+        """Appends are many, so they share one data key per hour. Each append derives its own key from it."""
         if not self.is_wanted(tenant):
             return None
         return await self._apart(self._of_append, tenant, table, import_id)
@@ -66,17 +66,17 @@ class Sealing:
         return self.keyring.seal(tenant, table, self.keyring.of_this_hour(tenant), import_id)
 
     async def _apart(self, work: Callable[..., T], *given: Any) -> T:
-        """In threads of their own: whoever waits for the keeper of the keys keeps nobody else waiting."""
+        """In threads of their own, so that a slow KMS delays nobody else."""
         return await asyncio.get_running_loop().run_in_executor(self._asking, work, *given)
 
     def discard_errors(self, tenant: str) -> None:
-        """Rejected rows that were sealed: when the key goes, nobody can read them, nor the files that hold them."""
+        """Deletes rejected rows that were sealed: without the key nobody can read them."""
         for table in self._places.error_tables(tenant):
             store = self._places.error_store(self.keyring, tenant, table)
             discard_files(store, store.is_sealed)
 
     def refuse_destroyed(self, document: Mapping[str, Any]) -> None:
-        """Of an import that says it has rejected rows, when none are found."""
+        """Raises if the import has rejected rows that a destroyed key sealed. Called when none were found."""
         destroyed = self.keyring.destroyed_at(document["tenant"])
         if document["rows"]["rejected"] and _began(document) < destroyed:
             raise KeyGone(
@@ -85,7 +85,7 @@ class Sealing:
             )
 
     def opened(self, tenant: str, table: str, record: bytes) -> bytes:
-        """A record of raw-input as it would be if it had not been sealed."""
+        """A record of raw-input without its seal."""
         header, payload = unpack_stamp(record)
         if header is None or header.key is None:
             return record

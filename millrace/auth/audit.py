@@ -82,7 +82,7 @@ def _document(row: Any) -> dict[str, Any]:
 
 
 class Audited:
-    """Every request has an id, its own if that is sane; what changes something leaves an entry."""
+    """Gives every request an id (its own if that is valid), and writes an entry for every change."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -108,7 +108,7 @@ def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
 
 
 def _status_of(message: Message) -> int | None:
-    """Where the answer begins: an accepted WebSocket counts as one."""
+    """The status, if the message begins an answer. An accepted WebSocket counts as one."""
     if message["type"] == "websocket.accept":
         return _OPENED
     status: int | None = message.get("status") if message["type"].endswith(".response.start") else None
@@ -124,7 +124,7 @@ async def _note(scope: Scope, status: int, request_id: str) -> None:
     try:
         await asyncio.to_thread(_write, log, connection, caller, status, request_id)
     except SQLAlchemyError as error:
-        # What was done is done: that nothing else says so must be heard.
+        # The change itself is done. Nothing else says that its entry is missing.
         observe("trouble", kind="audit", error=f"{request_id} {endpoint_of(connection)}: {error}"[:1000])
 
 
@@ -146,7 +146,7 @@ def _write(log: Audit, connection: HTTPConnection, caller: Caller, status: int, 
 
 
 def _tenant(log: Audit, connection: HTTPConnection, caller: Caller, names: Mapping[str, Any]) -> str | None:
-    """Whose the entry is: also when an operator did it to something of a tenant's."""
+    """The tenant whose entry it is, also if an operator changed something of the tenant's."""
     named: str | None = names.get("tenant", names.get("tenant_id")) or getattr(connection.state, "about_tenant", None)
     import_id = str(names.get("import_id", ""))
     if caller.tenant is not None:

@@ -21,7 +21,7 @@ from millrace.store.engine import ControlStore
 from millrace.store.usage_tables import add_usage, usage
 from millrace.upload.flight import weight_of
 
-# A changed agreement, and rows counted elsewhere, are known so soon.
+# A changed agreement, and rows counted elsewhere, are known after this time.
 KNOWN_SECONDS = 2.0
 _UNBOUNDED = QuotaLimits()
 _UNDER_WAY = select(t.imports.c.counts).where(
@@ -95,7 +95,7 @@ class Quotas:
             return known.octets.debt_seconds(now)
 
     def record_throttle(self, tenant: str, seconds: float, import_id: str | None = None) -> None:
-        """A sender waited so long for its tenant's quota or share."""
+        """A sender waited this long for its tenant's quota or share."""
         with self._lock:
             self._known(tenant).held_seconds += seconds
             if import_id is not None:

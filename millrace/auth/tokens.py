@@ -18,10 +18,10 @@ from millrace.store.access_tables import grants
 from millrace.store.engine import ControlStore, insert_new
 
 PREFIX = "mr_"
-# So long may a token that another server revoked still be honoured here.
+# A token that another server revoked may be accepted here for this time.
 RECENT_SECONDS = 5.0
 MOST_RECENT = 10_000
-# The last use of a token is written no more often.
+# How often the last use of tokens is written.
 USES_SECONDS = 60.0
 
 _TOKENS = select(t.tokens, *(column for column in grants.columns if column.name != "digest")).outerjoin(
@@ -41,7 +41,7 @@ class Caller:
 
     @property
     def is_admin(self) -> bool:
-        """Whether it runs the platform."""
+        """Whether the caller operates the platform."""
         return self.role == OPERATOR
 
     def must_see(self, tenant: str) -> None:
@@ -75,7 +75,7 @@ class Tokens:
         expires_us: int | None = None,
         made_by: str = "",
     ) -> str:
-        """A new token, told this once. Names are given once among the tokens of a tenant."""
+        """A new token, which is shown only here. Its name is unique among the tenant's tokens."""
         only = None if tables is None else tuple(tables)
         role = checked_role(role, tenant, only)
         token = PREFIX + secrets.token_urlsafe(32)
@@ -88,7 +88,7 @@ class Tokens:
         return token
 
     def keep(self, token: str, name: str, tenant: str | None) -> None:
-        """A token from elsewhere, that may do everything where it is."""
+        """Stores a token that was made elsewhere, with the highest role of its tenant or of the platform."""
         with self._store.write() as connection:
             self._keep(connection, token, name, tenant)
 
@@ -110,7 +110,7 @@ class Tokens:
         return caller
 
     def _known(self, digest: str) -> Caller | None:
-        """Found by its digest, so how long that takes tells nothing about any other token."""
+        """The token is found by its digest, so the time this takes reveals nothing about other tokens."""
         caller, until = self._recent.get(digest, (None, 0.0))
         if caller is None or time.monotonic() > until:
             with self._store.read() as connection:
@@ -167,7 +167,7 @@ class Tokens:
                 raise Clash(f"{', '.join(owners)} have a token {name!r} each.", remedy="Name the tenant.")
             for tokens in (t.tokens, grants):
                 connection.execute(delete(tokens).where(tokens.c.digest.in_([row.digest for row in found])))
-        # Behind the commit: whoever looked meanwhile must look again.
+        # After the commit: a request that has read the token meanwhile must read it again.
         self._recent.clear()
 
 

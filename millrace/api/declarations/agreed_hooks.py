@@ -12,14 +12,14 @@ PREFIX = "agreed-"
 
 
 def refuse_strange_targets(agreement: Agreement) -> None:
-    """Before anything is declared: an address or an event type that could never work."""
+    """Refuses an address or an event type that can never work, before anything is declared."""
     for wanted in _wanted(agreement):
         parse_target(wanted.url)
         checked_types(wanted.types)
 
 
 def keep_agreed(store: ControlStore, agreement: Agreement) -> None:
-    """What is as it should be stays untouched, with what waits in its queue."""
+    """A webhook that is right already stays untouched, with the events that wait for it."""
     kept, tenant = Subscriptions(store), agreement.tenant
     wanted = {one.name: one for one in _wanted(agreement)}
     known = {one["name"]: one for one in kept.documents(tenant) if one["name"].startswith(PREFIX)}

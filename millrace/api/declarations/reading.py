@@ -1,4 +1,4 @@
-"""Documents as routes receive them in; what is declared, with what the tenant's agreement adds, and doubts, out."""
+"""Reads declarations as routes receive them: adds what the tenant's agreement says, and returns warnings."""
 
 from collections.abc import Mapping
 from typing import Any

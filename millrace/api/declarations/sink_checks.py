@@ -1,6 +1,6 @@
-"""What a table's declaration asks of its sinks, tried before it is applied: new and changed targets in, doubts out.
+"""Tries the new and changed sinks of a declaration before it is applied.
 
-Raises Invalid where a target is there and will not take rows; a target that is away is a doubt."""
+Raises Invalid if a sink answers and will not take rows. A sink that does not answer gives a warning."""
 
 import threading
 
@@ -31,7 +31,7 @@ def sinks_to_try(connection: Connection, tenant: str, declaration: TableDeclarat
 def try_sinks(
     targets: list[SinkTarget], context: SinkContext, *, really: bool = True
 ) -> tuple[DeclarationWarning, ...]:
-    """All at once, each for some seconds at most. Without `really` only what can be seen without a connection."""
+    """All at the same time, each for some seconds at most. Without `really`, checks only what needs no connection."""
     if not really:
         for target in targets:
             refuse_private(settings_class(target.kind).of(target), context)

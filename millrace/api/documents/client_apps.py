@@ -14,12 +14,12 @@ from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
 from millrace.store.tenancy_tables import departures
 
-# The managers speak every second; after so long they are not there.
+# The managers report every second. After this time they count as absent.
 SILENT_SECONDS = 15.0
 
 
 def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
-    """A command runs on the platform's own machine: only who runs that may choose it."""
+    """A command runs on the platform's own machine, so only an operator may choose it."""
     if agreement.app is not None and agreement.app.runs_here and not caller.is_admin:
         raise Refused(
             "app.command is for the platform's operator to declare.",
@@ -53,7 +53,7 @@ def agreement_with_app(connection: Connection, tenant: str) -> Agreement:
 
 
 def last_report(apps: AppBoard) -> AppsReport | None:
-    """Of the ingestion managers, if it was just now."""
+    """The last report of the ingestion managers, if it is recent."""
     report = apps.last()
     return report if report is not None and report.age_seconds < SILENT_SECONDS else None
 

@@ -15,7 +15,7 @@ STEADY_PERCENT = 0.1
 
 
 def past_reports(connection: Connection, tenant: str, table: str, last: int) -> list[dict[str, Any]]:
-    """The newest first. Streamed rows come in too many small imports to be told one by one."""
+    """The newest first. Streamed rows come in too many small imports to list them one by one."""
     chosen = (t.imports.c.tenant == tenant, t.imports.c.table_name == table, t.imports.c.state.in_(TERMINAL))
     wanted = select(t.imports).where(*chosen, t.imports.c.kind.not_in((ALTER, TRUNCATE, APPEND)))
     rows = connection.execute(wanted.order_by(t.imports.c.ended_us.desc()).limit(last))

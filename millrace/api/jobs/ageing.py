@@ -1,6 +1,6 @@
-"""Rows in sinks elsewhere that are older than was agreed: once a day their couriers are asked to let them go.
+"""Asks the couriers of remote sinks, once a day, to delete rows that are older than was agreed.
 
-Asked like for a truncation, up to the version of that day: what comes late and is as old is not taken either."""
+It works like a truncation up to the version of that day: rows that come late and are as old are not taken either."""
 
 from datetime import timedelta
 

@@ -1,6 +1,6 @@
-"""A tenant erased everywhere: its rows in every sink that answers, its part of the store, its files; a receipt out.
+"""Erases a tenant everywhere: its rows in every sink that answers, its part of the store, its files. Writes a receipt.
 
-Each step may happen again: asked for again after a crash, it goes on where it was."""
+Every step can be repeated. After a crash, the next request goes on where the erasure stopped."""
 
 import asyncio
 import time
@@ -104,7 +104,7 @@ class Eraser:
         if begun is None:
             return receipt_of(self._store, tenant)
         known = dict(begun.receipt)
-        # First the key: what is copied from here on cannot be read.
+        # The key goes first, so that nobody can read what is copied from now on.
         keys = self._destroy_key(tenant)
         left = self._delete_error_copies(tenant, known["sinks"])
         files = [{"what": name, "bytes": size} for name, size in self._tenant_files.remove(tenant)]
@@ -140,7 +140,7 @@ class Eraser:
         return left
 
     def _destroy_key(self, tenant: str) -> dict[str, Any]:
-        """What it sealed, in Kafka as well, nobody can read any more."""
+        """Nobody can read any more what the key sealed, in Kafka as well."""
         keyring = self._sealing.keyring
         known = keyring.kms.describe(tenant)
         if known is None:
@@ -159,7 +159,7 @@ def receipt_of(store: ControlStore, tenant: str) -> dict[str, Any]:
 
 
 def _is_emptied(store: ControlStore, tenant: str) -> bool:
-    """By an erasure that broke off. One of an earlier departure does not count: rows may have come since."""
+    """Whether an erasure that broke off has emptied the tables. An earlier departure does not count: rows may have come."""
     begun = _begun(store, tenant)
     if begun is None or not _is_there(store, tenant):
         return begun is not None
@@ -185,15 +185,15 @@ def _departure(store: ControlStore, tenant: str) -> Any:
 
 
 def _checked_departure(store: ControlStore, tenant: str, now: bool) -> int:
-    """When it was deleted. Refuses what the log would refuse in the end, before anything is emptied."""
+    """When the tenant was deleted. Refuses here, before anything is emptied, what the log would refuse at the end."""
     if not _is_there(store, tenant):
         raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
     gone = _departure(store, tenant)
     if gone is None:
         raise Clash(f"Tenant {tenant!r} was not deleted.", remedy="Delete it first.", code="not_deleted")
     if not now and time.time_ns() // 1000 < gone.erase_us:
-        told = f"Tenant {tenant!r} can be restored until {iso(gone.erase_us)}."
-        raise Clash(told, remedy="Wait until then, or ask to erase it now.", code="grace_not_over")
+        message = f"Tenant {tenant!r} can be restored until {iso(gone.erase_us)}."
+        raise Clash(message, remedy="Wait until then, or ask to erase it now.", code="grace_not_over")
     return int(gone.deleted_us)
 
 
@@ -209,7 +209,7 @@ def _tables(store: ControlStore, tenant: str) -> list[Any]:
 
 
 def _late_sinks(store: ControlStore, tenant: str) -> list[tuple[str, str]]:
-    """Those that have not emptied their tables, but for the platform's own."""
+    """Remote sinks that have not emptied their tables."""
     own = {
         (table.name, target.name)
         for table in _tables(store, tenant)
@@ -226,7 +226,7 @@ def _late_sinks(store: ControlStore, tenant: str) -> list[tuple[str, str]]:
 
 
 def _begin(store: ControlStore, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
-    """From here on it is carried to its end, whatever happens to this process."""
+    """Records the erasure, so that it is finished whatever happens to this process."""
     with store.write() as connection:
         sinks = [
             _sinks_of(row.definition) for row in connection.execute(select(t.tables).where(t.tables.c.tenant == tenant))
@@ -242,12 +242,12 @@ def _sinks_of(definition: str) -> dict[str, Any]:
 
 
 def clear_erased(store: ControlStore, exchange: Exchange, now_us: int) -> None:
-    """Of tenants erased some time ago: their definitions, and what a batch that was tried again may have made anew."""
+    """Deletes what an erasure left for batches that may be repeated: definitions, and folders that a batch made again."""
     long_ago = (erasures.c.is_done, erasures.c.begun_us < now_us - DEFINITIONS_DAYS * 86_400_000_000)
     with store.read() as connection:
         tenants = [row.tenant for row in connection.execute(select(erasures).where(*long_ago)) if row.definitions]
     for tenant in tenants:
-        # Looked at and deleted under the lock in which definitions are published: no name comes back in between.
+        # Definitions are published under the same lock, so no name can come back in between.
         with store.write() as connection:
             row = connection.execute(select(erasures).where(*long_ago, erasures.c.tenant == tenant)).first()
             if row is not None:
@@ -256,7 +256,7 @@ def clear_erased(store: ControlStore, exchange: Exchange, now_us: int) -> None:
 
 
 def _clear(connection: Connection, exchange: Exchange, tenant: str, definitions: list[str]) -> None:
-    """A name that was declared anew has its folders, and may have the same definitions."""
+    """A tenant that was declared again under the same name keeps its folders and definitions."""
     for fingerprint in set(definitions).difference(fingerprints_of(connection, tenant)):
         exchange.definitions.forget(fingerprint)
     if not is_known(connection, tenant):

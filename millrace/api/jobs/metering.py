@@ -1,4 +1,4 @@
-"""What tenants used, read by day; what their tables take, measured; and whom their lag is to be laid to."""
+"""What tenants used by day, what their tables take on disk, and who causes their lag: their quota or the platform."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -68,7 +68,7 @@ def keep_measured(store: ControlStore, files: TenantFiles, stopping: Event) -> N
 
 
 def measure_storage(store: ControlStore, files: TenantFiles) -> None:
-    """Of the tenants that used anything today: what their tables and rejected rows take here."""
+    """Measures the tables and rejected rows of every tenant that used anything today."""
     today = day_of(time.time_ns() // 1000)
     with store.read() as connection:
         names = list(connection.execute(select(usage.c.tenant).where(usage.c.day == today)).scalars())

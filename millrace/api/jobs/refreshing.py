@@ -1,4 +1,4 @@
-"""A tenant's rules changed: its tables take them over, each by an op of its own; what a crash left undone, at the start."""
+"""When a tenant's rules change, its tables take them over, by one op each. What a crash left undone is done at the start."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -42,7 +42,7 @@ class Refreshing:
 
 
 def _with_rules(connection: Connection) -> list[str]:
-    """Tenants whose agreement or tables speak of rules; most have none, and are not looked at closer."""
+    """Tenants whose agreement or tables have rules. Most have none."""
     agreeing = connection.execute(select(t.tenants.c.name, t.tenants.c.agreement))
     bound = select(t.tables.c.tenant).where(t.tables.c.definition.contains('"agreed":'))
     found = {row.name for row in agreeing if row.agreement.get("rules")}

@@ -55,7 +55,7 @@ class ReplaySender:
                 self._admitted.put(one.result.import_id)
 
     def run(self, stopping: Event) -> None:
-        """What was sent before, also by a server that is no more, is recognised by its chunks."""
+        """Sends what is admitted. Chunks that were sent before, even by another server, are recognised by their identity."""
         wanted = select(t.imports.c.id).where(t.imports.c.kind == REPLAY, t.imports.c.state == PROCESSING)
         with self._store.read() as connection:
             for import_id in connection.execute(wanted).scalars():

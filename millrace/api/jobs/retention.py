@@ -55,7 +55,7 @@ def keep_retention(
 def let_go(
     store: ControlStore, exchange: Exchange, context: SinkContext, now_us: int, kms: KmsSettings = KEYS_HERE
 ) -> int:
-    """How many tables had something to let go."""
+    """The number of tables that had rows to delete."""
     agreements: dict[str, Agreement] = {}
     with store.read() as connection:
         for tenant in connection.execute(select(t.tenants.c.name)).scalars():
@@ -81,7 +81,7 @@ def let_go(
 
 
 def _tried(where: str, work: Callable[[], bool]) -> bool:
-    """Whatever is wrong in one place, a secret that is gone or a damaged file, the others let go."""
+    """A failure in one place, such as a missing secret or a damaged file, does not stop the others."""
     try:
         return work()
     except Exception as error:

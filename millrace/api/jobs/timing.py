@@ -1,4 +1,4 @@
-"""What time alone brings about: ops for uploads that fell silent, spans nobody uses, dropped tables past their retention."""
+"""Ops that become due with time: for silent uploads, unused spans, and dropped tables past their retention."""
 
 from collections.abc import Collection
 from typing import Any
@@ -17,7 +17,7 @@ def due_ops(
     connection: Connection, now_us: int, lease_seconds: int, drop_retention_seconds: int, at_work: Collection[str] = ()
 ) -> list[Op[Any]]:
     """`at_work`: uploads whose bytes are being taken in, whatever their leases say."""
-    # Before the leases are read: whoever is gone from there by then has renewed its own.
+    # Copied before the leases are read: an upload that has left the set by then has renewed its lease.
     taken_in = frozenset(at_work)
     silent = [
         ExpireImport(row.tenant, row.id, idle_seconds=lease_seconds)

@@ -56,7 +56,7 @@ class Appends:
             self._under_way.pop(import_id, None)
             raise
         finally:
-            # In the next turn of the loop: those who asked for the rows hear of their place first.
+            # In the next turn of the loop: sources are told the place of their rows first.
             self._loop.call_soon(self.endings.forget_unheard, import_id)
         assert isinstance(result, RowsAppended)
         return Placement(result.import_id, result.version)
@@ -65,7 +65,7 @@ class Appends:
         if len(self._under_way) < MOST_UNDER_WAY:
             self._under_way[import_id] = lane
         else:
-            # Nothing has ended for long: better to know less than to remember ever more.
+            # Nothing has ended for long. The memory for appends under way is bounded.
             self._loop.call_soon(self._on_end, lane)
 
     async def open_sender(self, lane: AppendKey, sender: str) -> SenderOpened:
@@ -75,7 +75,7 @@ class Appends:
         return result
 
     async def _outcome(self, op: Append | OpenSender) -> Result:
-        """Patient: an op that is in the log and waits, for its turn or for the controller, will have an outcome."""
+        """Waits without limit: an op that is in the log gets an outcome, however long its turn takes."""
         answer = self._answers[op.id] = self._loop.create_future()
         try:
             outcome = await self._op_log.submit(op)

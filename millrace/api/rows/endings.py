@@ -1,4 +1,4 @@
-"""Ends of appends: expected by their import's id before anyone can have ended them, told with their counts.
+"""Tells who waits for an append when it has ended, with its counts.
 
 The counts of all that have just ended are read from the store at once, so that many small appends cost few reads."""
 
@@ -26,7 +26,7 @@ class Ended:
 
 
 class Endings:
-    """Used from one event loop, but for `on_applied`."""
+    """Used from one event loop, except `on_applied`."""
 
     def __init__(self, store: ControlStore) -> None:
         self._store = store
@@ -37,11 +37,11 @@ class Endings:
         self._reading: asyncio.Task[None] | None = None
 
     def expect(self, import_id: str) -> None:
-        """Before the append is asked for: from here on its end is not missed."""
+        """Call it before the append is submitted, so that its end is not missed."""
         self._expected[import_id] = set()
 
     def ended(self, import_id: str) -> "asyncio.Future[Ended]":
-        """Done when the expected append has ended. Cancel it to be told no more."""
+        """Done when the expected append has ended. Cancel it to stop waiting."""
         hearing: asyncio.Future[Ended] = self._loop.create_future()
         if import_id in self._early:
             hearing.set_result(self._early[import_id])
@@ -51,7 +51,7 @@ class Endings:
         return hearing
 
     def forget_unheard(self, import_id: str) -> None:
-        """Expects the end no longer, unless somebody wants to hear of it."""
+        """Forgets the append, unless somebody waits for its end."""
         self._early.pop(import_id, None)
         if not self._expected.get(import_id):
             self._expected.pop(import_id, None)

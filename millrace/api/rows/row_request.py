@@ -1,4 +1,4 @@
-"""Rows of one request: gathered with those of others, answered when the log has them or when they have ended."""
+"""The rows of one request. Gathered with those of others; the answer comes when the log has them or they have ended."""
 
 import asyncio
 from dataclasses import replace

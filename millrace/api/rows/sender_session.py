@@ -1,7 +1,7 @@
 """One connection that sends rows: frames of numbered rows in; acknowledgements, rejected rows and ends out.
 
-The log decides what is there: a connection begins behind the last row that the log holds of its sender, and whatever becomes
-of it, the next one begins so again. Hence no row is lost and none is repeated."""
+Each connection begins behind the last row that the log holds of its sender. So no row is lost and none is repeated, however
+the connection before it ended."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from millrace.model.errors import Clash, MillraceError
 from millrace.model.frames import OUT_OF_STEP, WINDOW_BYTES, count_rows, unpack_frame
 from millrace.upload.batch import AppendKey, Part, Placement
 
-# Appends of one connection whose end it has not been told yet.
+# The appends of one connection that have ended, or will, and that it has not been told of.
 MOST_UNTOLD = 1000
 TOKEN_SECONDS = 10.0
 FAREWELL_SECONDS = 5.0
@@ -31,7 +31,7 @@ Frame = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """An append has ended: the client is to be told what became of its rows there."""
+    """An append has ended. The client has not been told yet what became of its rows."""
 
     part: Part
     import_id: str
@@ -58,7 +58,7 @@ class SenderSession:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
-        """Until either side has enough."""
+        """Until one side ends the connection."""
         try:
             async with self._senders.exclusive(self._lane, self.sender, self._leave_to_another):
                 await self._work()
@@ -110,7 +110,7 @@ class SenderSession:
             self._leave()
 
     def _leave(self) -> None:
-        """What has not been sent is dropped: whoever connects next is told where to go on."""
+        """Drops what has not been sent: the next connection is told where to go on."""
         self._senders.gatherer.forget(self._lane, self)
         if self._over.done():
             # Nobody asks for the reason if the client has left by itself.
@@ -134,7 +134,7 @@ class SenderSession:
             following = await self._take(frame, following)
 
     async def _room_to_read(self) -> None:
-        """A client that sends more than may wait, or does not read what it is told, is not read from either."""
+        """Reads nothing from a client that has too much unacknowledged, or that does not read its answers."""
         while self._unacknowledged >= WINDOW_BYTES or len(self._untold) + self._news.qsize() >= MOST_UNTOLD:
             self._moved.clear()
             await self._moved.wait()
@@ -184,7 +184,7 @@ class SenderSession:
         await self._socket.send_text(orjson.dumps(frame).decode())
 
     async def _say_farewell(self, error: MillraceError) -> None:
-        """What is known already, then why it ends."""
+        """Sends what is known already, then why the connection ends."""
         response = problem_of(error)
         try:
             async with asyncio.timeout(FAREWELL_SECONDS):
@@ -193,5 +193,5 @@ class SenderSession:
                 await self._send({"type": "error", "problem": orjson.loads(response.body)})
                 await self._socket.close(CLOSED_BROKEN if response.status_code >= 500 else CLOSED_REFUSED, error.code)
         except (TimeoutError, RuntimeError, WebSocketDisconnect):
-            # It is gone: the next connection is told where to go on.
+            # The client is gone. The next connection is told where to go on.
             return

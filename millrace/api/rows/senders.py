@@ -1,4 +1,4 @@
-"""Streams of rows in use on this server, and the way of their rows into the table log.
+"""The senders in use on this server, and how their rows get into the table log.
 
 Each sender has one user at a time: a connection takes over from the one before, a request waits for the other's end."""
 
@@ -23,7 +23,7 @@ MOST_STREAMS_OF_TENANT = 250
 
 
 def _wait_for_its_end() -> None:
-    """How a request is asked to leave: it is short."""
+    """A request is not asked to leave, because it is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Senders:
         return self._sealing.errors(lane.tenant, lane.table)
 
     async def pace(self, tenant: str, size: int) -> None:
-        """Takes so many bytes of a tenant's rate; returns when there is some of it again."""
+        """Takes the bytes from the tenant's rate. Returns when the tenant may send again."""
         seconds = self._quotas.pause(tenant, size)
         if seconds > 0:
             self._quotas.record_throttle(tenant, seconds)
@@ -67,7 +67,7 @@ class Senders:
     async def exclusive(
         self, lane: AppendKey, sender: str, ask_to_leave: Callable[[], None] = _wait_for_its_end
     ) -> AsyncIterator[None]:
-        """Until the end of the block nobody else here sends rows of the sender."""
+        """Within the block nobody else on this server sends rows as this sender."""
         key = (lane.tenant, lane.table, sender)
         while key in self._in_use:
             self._in_use[key].ask_to_leave()

@@ -1,4 +1,4 @@
-"""How an uploaded file is written, as query parameters: what is not said is the table's own declaration."""
+"""The format of an uploaded file as query parameters. What is missing is as the table declares it."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,7 +9,7 @@ from millrace.declare.table import encoding_of
 from millrace.model.formats import ENCODINGS, file_type_of, file_types
 from millrace.model.names import checked_span
 
-# What the store's integers hold: a larger number is refused before it gets there.
+# The largest integer of the store. A larger number is refused before it gets there.
 MOST_STORED = (1 << 63) - 1
 
 

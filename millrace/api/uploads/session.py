@@ -91,7 +91,7 @@ class Session:
         await self._turn(partial(self.upload.feed, piece))
 
     async def _turn(self, work: Callable[[], T]) -> T:
-        """A turn of a thread, once there is room. However long Kafka makes it last, it is not the sender who is silent."""
+        """A turn of a thread, once there is room. Meanwhile the upload counts as alive, even if Kafka is slow."""
         await self._wait_for_room()
         self._services.in_flight.at_work.add(self.imp.id)
         try:
@@ -112,12 +112,12 @@ class Session:
             await asyncio.to_thread(remember, self._services.store, self.imp.id, self.length, self.upload.confirmed)
 
     async def _wait_for_room(self) -> None:
-        """Until the tenant has fewer chunks in flight than its share; not in a thread, of which there are few."""
+        """Until the tenant has fewer chunks in flight than its share. Not in a thread: there are few of them."""
         while not self._services.in_flight.chunks.has_room(self.imp.tenant):
             await self._pause(ROOM_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
-        """Reads no further for so long: the sender is slowed down by that, and the upload is seen to be alive."""
+        """Stops reading for this time, which slows the sender down. The upload stays alive."""
         ends = time.monotonic() + seconds
         while (left := ends - time.monotonic()) > 0:
             step = min(left, REMEMBER_SECONDS)

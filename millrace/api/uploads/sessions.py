@@ -78,7 +78,7 @@ class Sessions:
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
         definition = await asyncio.to_thread(self._services.exchange.definitions.read, imp.definition)
-        # What became of the import since it was admitted is no matter of how its file is read.
+        # These options say what became of the import since it was admitted, not how its file is read.
         said = {name: value for name, value in imp.options.items() if name not in ("rows", "waived")}
         options = UploadOptions(**said, deletes=imp.kind == DELETE)
         services = self._services
