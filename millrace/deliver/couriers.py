@@ -124,21 +124,26 @@ class Couriers:
         while True:
             self._news.wait(LOOK_SECONDS)
             self._news.clear()
-            try:
-                self._look_around()
-            except Exception as error:
-                # The marks and the items are still there; the next look takes them up.
-                observe("trouble", kind="sink", error=f"{type(error).__name__}: {error}"[:1000])
+            # Each by itself: a notice that cannot be parked must not keep deliveries from their targets.
+            for step in (self._look_around, self._begin_rounds):
+                try:
+                    step()
+                except Exception as error:
+                    # The notices and the items are still there; the next look takes them up.
+                    observe("trouble", kind="sink", error=f"{type(error).__name__}: {error}"[:1000])
 
     def _look_around(self) -> None:
         for key, target in self._ends.park():
             self._watch(key, target)
         if time.monotonic() - self._taken_up > TAKE_UP_SECONDS:
             self._take_up()
+
+    def _begin_rounds(self) -> None:
         with self._lock:
             idle = [watched for watched in self._watched.values() if not watched.busy]
         is_due = {watched.queue.key: watched.queue.state.next_try <= time.time() for watched in idle}
-        asked = set() if all(is_due.values()) else self._queues.take_resumes()
+        not_due = [key for key, due in is_due.items() if not due]
+        asked = self._queues.take_resumes(not_due) if not_due else set()
         due = [watched for watched in idle if is_due[watched.queue.key] or watched.queue.key in asked]
         for watched in due:
             watched.busy = True

@@ -136,10 +136,14 @@ class Queues:
                     _change(connection, key, member=_json(member))
         return after
 
-    def take_resumes(self) -> set[QueueKey]:
-        """The queues that an operator wants to be tried now. Each order is taken once."""
-        with self._store.write() as connection:
-            return {_key(row) for row in connection.execute(_TAKE_RESUMES)}
+    def take_resumes(self, keys: Collection[QueueKey]) -> set[QueueKey]:
+        """Those of the queues that an operator wants to be tried now. Each order is taken once; others stay."""
+        with self._store.read() as connection:
+            asked = {_key(row) for row in connection.execute(_RESUMES)}.intersection(keys)
+        if asked:
+            with self._store.write() as connection:
+                connection.execute(_TAKE_RESUME, [_bound(key) for key in sorted(asked)])
+        return asked
 
     # What the server writes.
 
@@ -237,14 +241,18 @@ _TAKE_AWAY = delete(parked).where(
 )
 _TOUCH = update(queues).where(_is(queues)).values(changed_us=bindparam("b_now"))
 _SAVE_STATE = _TOUCH.values({name: bindparam(name) for name in _STATE})
-_TAKE_RESUMES = update(queues).where(queues.c.resume_asked).values(resume_asked=False).returning(*_columns(queues))
+_RESUMES = select(*_columns(queues)).where(queues.c.resume_asked)
+_TAKE_RESUME = update(queues).where(_is(queues)).values(resume_asked=False)
 _MEMBER: TypeAdapter[Member] = TypeAdapter(Member)
 
 
 def _touch(connection: Connection, keys: Collection[QueueKey]) -> None:
-    """Makes the queues that are not there yet, and marks all as changed."""
-    insert_new(connection, queues, [{**_key_values(key), "changed_us": 0} for key in keys])
-    connection.execute(_TOUCH, [_bound(key) | _now() for key in keys])
+    """Makes the queues that are not there yet, and marks all as changed.
+
+    In one statement: another process may forget a queue between two. In one order: otherwise two writers could each wait
+    for the other."""
+    made = [{**_key_values(key), "changed_us": time.time_ns() // 1000} for key in sorted(keys)]
+    upsert(connection, queues, made, replaced=("changed_us",))
 
 
 def _change(connection: Connection, key: QueueKey, **values: Any) -> None:

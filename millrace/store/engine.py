@@ -77,18 +77,23 @@ def insert_new(connection: Connection, table: SqlTable, rows: list[dict[str, Any
         connection.execute(_insert_new(connection.dialect.name, table), rows)
 
 
-def upsert(connection: Connection, table: SqlTable, rows: dict[str, Any] | list[dict[str, Any]]) -> None:
-    """Inserts rows, or replaces those with their keys. A row names every column."""
-    connection.execute(_upsert(connection.dialect.name, table), rows)
+def upsert(
+    connection: Connection,
+    table: SqlTable,
+    rows: dict[str, Any] | list[dict[str, Any]],
+    replaced: tuple[str, ...] | None = None,
+) -> None:
+    """Inserts rows, or replaces those with their keys: the named columns, or else all; a row then names every column."""
+    connection.execute(_upsert(connection.dialect.name, table, replaced), rows)
 
 
 # Built once: making a statement costs more than running it.
 @cache
-def _upsert(dialect: str, table: SqlTable) -> Any:
+def _upsert(dialect: str, table: SqlTable, replaced: tuple[str, ...] | None) -> Any:
     statement = _insert(dialect, table)
     keys = [column.name for column in table.primary_key]
-    replaced = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
-    return statement.on_conflict_do_update(index_elements=keys, set_=replaced)
+    names = replaced or [column.name for column in table.columns if column.name not in keys]
+    return statement.on_conflict_do_update(index_elements=keys, set_={name: statement.excluded[name] for name in names})
 
 
 @cache

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from sqlalchemy import event
 
 from millrace.exchange.queues import Backlog, Members, ParkedRow, Queues, parked_targets
 from millrace.model.queues import Backfill, Member, QueueKey, QueueState, Waiver
@@ -106,8 +107,9 @@ def test_orders_of_an_operator_reach_the_couriers_once(queues: Queues) -> None:
     assert record.waiver.until > Waiver().until[:0]
     queues.ask_to_resume(KEY)
     queues.ask_to_resume(OTHER)
-    assert queues.take_resumes() == {KEY}, "a queue that is not there has nothing to resume"
-    assert queues.take_resumes() == set()
+    assert queues.take_resumes([OTHER]) == set(), "a queue that is not there has nothing to resume"
+    assert queues.take_resumes([KEY, OTHER]) == {KEY}, "nobody else took the order"
+    assert queues.take_resumes([KEY, OTHER]) == set()
 
 
 def test_a_queue_is_forgotten_only_as_it_was_seen_and_empty(queues: Queues) -> None:
@@ -121,6 +123,29 @@ def test_a_queue_is_forgotten_only_as_it_was_seen_and_empty(queues: Queues) -> N
     assert seen is not None
     assert queues.forget(seen)
     assert queues.all() == []
+
+
+def test_a_queue_that_is_forgotten_while_something_is_parked_is_there_with_it(
+    url: str, queues: Queues, store: ControlStore
+) -> None:
+    queues.park([row(10)])
+    queues.finish(KEY, [(10, "d10")])
+    seen = queues.get(KEY)
+    assert seen is not None
+    beside, began = Queues(ControlStore(url)), threading.Event()
+    forgetting = threading.Thread(target=beside.forget, args=(seen,))
+
+    @event.listens_for(store._engine, "after_cursor_execute")
+    def forget_beside(*_: object) -> None:
+        if not began.is_set():
+            began.set()
+            forgetting.start()
+            forgetting.join(1.0)
+
+    queues.park([row(20)])
+    forgetting.join(30)
+    assert not forgetting.is_alive()
+    assert [record.key for record in queues.with_parked()] == [KEY], "a courier finds it"
 
 
 def test_an_erased_tenant_leaves_no_delivery(queues: Queues, store: ControlStore) -> None:

@@ -1,5 +1,6 @@
 """Couriers without Spark, Kafka and servers: what they deliver to a folder, and what they let go."""
 
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from millrace.declare.table import parse_table
 from millrace.deliver import couriers
 from millrace.deliver.queue import Queue
+from millrace.exchange.ends import EndFiles, RowsAged
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.places import Places
@@ -18,7 +20,8 @@ from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import PUBLISH
 from millrace.model.facts import Durable, from_dict
-from millrace.model.queues import QueueKey
+from millrace.model.queues import QueueKey, QueueState
+from millrace.model.sinks import SinkTarget
 from millrace.model.table import define
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
@@ -198,6 +201,27 @@ def test_while_the_store_is_away_the_couriers_wait_and_go_on_after_it(
         wait_until(lambda: len(looks) > 2, 30, "it is tried again")
     assert len(looks) < 10, "with pauses between"
     wait_until(lambda: world.durable == [(EARLIER, 0)], 30, "it is durable")
+
+
+def test_a_notice_that_cannot_be_parked_keeps_no_delivery_from_its_target(world: World) -> None:
+    EndFiles(world.home).put(RowsAged("nobody-has-this-definition", 7))
+    world.park((EARLIER, 100))
+    world.couriers.start()
+    wait_until(lambda: world.durable == [(EARLIER, 0)], 20, "it is durable")
+
+
+def test_an_order_to_resume_waits_for_a_courier_who_is_at_the_queue(world: World) -> None:
+    """Another queue that has a pause makes the couriers look for orders meanwhile."""
+    world.queues.waive(QueueKey("files", "acme", "events", "other"), 0)
+    for key, is_busy in ((world.queue.key, True), (QueueKey("files", "acme", "events", "other"), False)):
+        state = QueueState(tries=1, next_try=time.time() + 3600)
+        world.couriers._watch(key, SinkTarget(key.target, "files"), state)
+        world.couriers._watched[key].busy = is_busy
+    world.queues.waive(world.queue.key, 0)
+    world.queues.ask_to_resume(world.queue.key)
+    world.couriers._begin_rounds()
+    assert not any(watched.busy for key, watched in world.couriers._watched.items() if key != world.queue.key)
+    assert world.queues.take_resumes([world.queue.key]) == {world.queue.key}
 
 
 def _dies(*_: object, **__: object) -> None:

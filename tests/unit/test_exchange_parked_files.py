@@ -77,7 +77,7 @@ def test_nothing_of_it_is_lost(home: Home) -> None:
     queues = queues_of(home)
     import_parked_files(Places(home), queues)
     assert_imported(home)
-    assert queues.take_resumes() == {KEY}
+    assert queues.take_resumes([KEY]) == {KEY}
     import_parked_files(Places(home), queues)
     assert_imported(home)
 
