@@ -378,8 +378,8 @@ def test_what_is_not_recorded_is_delivered_again_after_a_kill(tmp_path: Path, ta
     target.answers = [204, 204, HANG]
     code = (
         "import sys, threading; from ipaddress import ip_network\n"
-        "from millrace.notify.notifier import Notifier; from millrace.store.engine import Store\n"
-        "Notifier(Store(sys.argv[1]), (ip_network('127.0.0.0/8'),)).run(threading.Event())\n"
+        "from millrace.notify.notifier import Notifier; from millrace.store.engine import ControlStore\n"
+        "Notifier(ControlStore(sys.argv[1]), (ip_network('127.0.0.0/8'),)).run(threading.Event())\n"
     )
     with started([sys.executable, "-c", code, url], cwd=Path(__file__).parents[2]) as process:
         wait_until(arrived(target, 3), SOON, "the third event to be on its way")
