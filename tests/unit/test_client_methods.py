@@ -80,7 +80,7 @@ def recording() -> Iterator[tuple[str, list[tuple[str, str]]]]:
             yield f"http://127.0.0.1:{server.server_port}", noted
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(20)
 
 
 def methods(platform: Millrace) -> dict[str, Any]:
