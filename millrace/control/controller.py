@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from sqlalchemy.exc import DataError, ProgrammingError
+
 from millrace.control.entities import load, save
 from millrace.control.outbox import Kept, Outbox
 from millrace.control.state import StoreDefinition
@@ -12,8 +14,9 @@ from millrace.control.working_set import WorkingSet
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.stops import StopList
 from millrace.failpoint import reach
+from millrace.model.errors import Corrupt
 from millrace.model.ops import Applied, Op, read_op
-from millrace.model.ops.base import ImportOp
+from millrace.model.ops.base import ImportOp, Unreadable
 from millrace.model.ops.results import Waiting
 from millrace.observe import observe
 from millrace.store.engine import ControlStore
@@ -23,6 +26,10 @@ from millrace.wire.envelope import understood, unpack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS
 
 BATCH = 500
+# An op that has such values cannot be evaluated or stored, however often it is tried.
+NOT_STORABLE = (
+    ArithmeticError, AttributeError, Corrupt, DataError, LookupError, ProgrammingError, TypeError, ValueError,
+)  # fmt: skip
 
 
 class Controller:
@@ -57,25 +64,46 @@ class Controller:
             reader.close()
 
     def apply(self, records: list[Record]) -> None:
-        """1. Move the log position, which refuses a controller that was replaced. 2. Evaluate each op against what all
-        earlier ones left. 3. Store the outcome and its effects in the same transaction. 4. Tell who waits. 5. Carry out the
-        effects that leave the store."""
+        self._apply(records, list(_understood(records)))
+
+    def _apply(self, records: list[Record], ops: list[tuple[Op[Any], Record]]) -> None:
+        """1. Evaluate and store. 2. Tell who waits. 3. Carry out the effects that leave the store.
+
+        An op whose outcome the store cannot take must not block the ops behind it. It is refused; if not even the refusal can
+        be stored, the op is passed over."""
+        try:
+            applied, kept = self._store_outcomes(records, ops)
+        except NOT_STORABLE as error:
+            if not ops:
+                raise
+            if len(records) > 1:
+                for record in records:
+                    self.apply([record])
+                return
+            [(op, record)] = ops
+            observe("trouble", kind="op", error=f"{op.id} {op.kind}: {type(error).__name__}: {error}"[:1000])
+            self._apply(records, [] if isinstance(op, Unreadable) else [(_unreadable(op, error), record)])
+            return
+        self._on_applied(applied)
+        if kept.leaves_the_store:
+            self._outbox.relay()
+
+    def _store_outcomes(self, records: list[Record], ops: list[tuple[Op[Any], Record]]) -> tuple[list[Applied], Kept]:
+        """In one transaction: 1. Move the log position, which refuses a controller that was replaced. 2. Evaluate each op
+        against what all earlier ones left. 3. Store the outcomes and their effects."""
         after = self._positions | {record.partition: record.offset + 1 for record in records}
         moved = {partition: offset for partition, offset in after.items() if self._positions.get(partition) != offset}
         kept = Kept()
-        understood = list(_understood(records))
         with self._store.write() as connection:
             advance(connection, TABLE_OPS, self._positions, moved)
-            working = WorkingSet(connection, [op.import_id for op, _ in understood if isinstance(op, ImportOp)])
-            applied = [one for op, record in understood for one in self._apply_one(working, op, record, kept)]
+            working = WorkingSet(connection, [op.import_id for op, _ in ops if isinstance(op, ImportOp)])
+            applied = [one for op, record in ops for one in self._apply_one(working, op, record, kept)]
             working.write()
             kept.write(connection)
             reach("before_store_commit")
         reach("after_store_commit")
         self._positions = after
-        self._on_applied(applied)
-        if kept.leaves_the_store:
-            self._outbox.relay()
+        return applied, kept
 
     def _apply_one(self, working: WorkingSet, op: Op[Any], record: Record, kept: Kept) -> tuple[Applied, ...]:
         at_us = record.at_ms * 1000
@@ -104,6 +132,11 @@ def _understood(records: list[Record]) -> Iterator[tuple[Op[Any], Record]]:
         op = understood(place, record.value, lambda value: read_op(unpack(value)))
         if op is not None:
             yield op, record
+
+
+def _unreadable(op: Op[Any], error: Exception) -> Unreadable:
+    message = f"The op {op.kind} cannot be evaluated: {type(error).__name__}."
+    return Unreadable(op.tenant, op.kind, op.subject, "malformed_op", message, op.joins, id=op.id)
 
 
 def _request(op: Op[Any], at_us: int, applied: Applied) -> dict[str, Any]:

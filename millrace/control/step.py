@@ -72,7 +72,7 @@ def _apply(rule: Rule[Any], state: State, op: Op[Any], at_us: int, partition: in
         after, effects, result = rule(state, op, at_us, partition)
     except Refused as refusal:
         return _refused(state, op, refusal, at_us)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # An op that cannot be evaluated must not block the ops behind it.
         message = f"The op {op.kind} of {op.tenant}/{op.subject} cannot be evaluated: {error!r:.200}."
         return _refused(state, op, Invalid(message, code="malformed_op"), at_us)
