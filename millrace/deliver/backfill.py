@@ -102,16 +102,16 @@ class Backfiller:
         wish = queue.key, member.added, member.backfill
         if wish in self._looked:
             return None
-        self._looked.add(wish)
         groups = _logged(self._log(), queue.key, member, self._definitions)
-        if groups is None:
-            return None
         # Rows of the log whose files are gone are read from the Delta table.
         with suppress(FileNotFoundError), self._queues.pinning:
-            self._queues.park(
-                [queue.row_of(group, where_staged(self._places, group), is_backfill=True) for group in groups]
-            )
-            return sum(group.file.rows for group in groups if group.file)
+            if groups is not None:
+                self._queues.park(
+                    [queue.row_of(group, where_staged(self._places, group), is_backfill=True) for group in groups]
+                )
+                return sum(group.file.rows for group in groups if group.file)
+        # Only now: a look that failed, because the log or the store was away, is repeated.
+        self._looked.add(wish)
         return None
 
     def _note(self, key: QueueKey, seen: Backfill, **news: object) -> Member | None:

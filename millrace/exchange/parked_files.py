@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from millrace.exchange.places import Places
 from millrace.exchange.queues import ParkedRow, QueueRecord, Queues
 from millrace.model.queues import BEHIND_EVERY_ID, Member, QueueKey, QueueState, Waiver
+from millrace.observe import observe
 
 MEMBER, STATE, ANNOUNCED, WAIVED, RESUME, ITEM = (
     "member.json",
@@ -22,14 +23,16 @@ MEMBER, STATE, ANNOUNCED, WAIVED, RESUME, ITEM = (
 
 
 def import_parked_files(places: Places, queues: Queues) -> None:
-    """A file goes once its content is a row. The next start goes on where this one was killed."""
+    """A file goes once its content is a row. The next start goes on where this one was killed. What a power cut damaged is
+    passed over: nothing else waits for it."""
     for folder in sorted(places.home.parked.glob("*/*/*/*")):
         items = sorted(folder.glob(f"*{ITEM}"))
         files = [path for name in (MEMBER, STATE, ANNOUNCED, WAIVED, RESUME) if (path := folder / name).exists()]
         if items or files:
             key = QueueKey(*folder.parts[-4:])
-            queues.restore(_record(folder, key), (folder / RESUME).exists(), [_row(key, path) for path in items])
-            for path in (*items, *files):
+            rows = {path: row for path in items if (row := _row(key, path)) is not None}
+            queues.restore(_record(folder, key), (folder / RESUME).exists(), list(rows.values()))
+            for path in (*rows, *files):
                 path.unlink()
 
 
@@ -37,16 +40,19 @@ def _record(folder: Path, key: QueueKey) -> QueueRecord:
     found, state = _json(folder / MEMBER), QueueState(**_json(folder / STATE))
     member = TypeAdapter(Member).validate_python(found) if found else None
     waiver = Waiver()
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, ValueError):
         below, _, until = (folder / WAIVED).read_text().partition(" ")
         waiver = Waiver(int(below), until or BEHIND_EVERY_ID)
     return QueueRecord(key, state, member, waiver, _json(folder / ANNOUNCED), 0)
 
 
-def _row(key: QueueKey, path: Path) -> ParkedRow:
+def _row(key: QueueKey, path: Path) -> ParkedRow | None:
     """Named VERSION-DIGEST.item.json; the version in it is another one where the item is a copy of a file."""
     place, _, digest = path.name.removesuffix(ITEM).partition("-")
     item = _json(path)
+    if not item:
+        observe("trouble", kind="sink", queue=str(key), error=f"{path.name} cannot be read.")
+        return None
     file = item["group"]["file"] or {}
     size = 0
     for part in (file.get("path"), file.get("deleted_keys")):

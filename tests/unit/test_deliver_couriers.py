@@ -11,6 +11,7 @@ import pytest
 
 from millrace.declare.table import parse_table
 from millrace.deliver import couriers
+from millrace.deliver.backfill import Backfiller
 from millrace.deliver.queue import Queue
 from millrace.exchange.ends import EndFiles, RowsAged
 from millrace.exchange.home import Home
@@ -18,9 +19,10 @@ from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.places import Places
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
-from millrace.model.chunk import PUBLISH
+from millrace.model.chunk import PREPARE, PUBLISH
+from millrace.model.errors import Unavailable
 from millrace.model.facts import Durable, from_dict
-from millrace.model.queues import QueueKey, QueueState
+from millrace.model.queues import FROM_LOG, UNDER_WAY, Backfill, Member, QueueKey, QueueState
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import define
 from millrace.sink.context import SinkContext
@@ -222,6 +224,33 @@ def test_an_order_to_resume_waits_for_a_courier_who_is_at_the_queue(world: World
     world.couriers._begin_rounds()
     assert not any(watched.busy for key, watched in world.couriers._watched.items() if key != world.queue.key)
     assert world.queues.take_resumes([world.queue.key]) == {world.queue.key}
+
+
+def test_a_back_fill_that_could_not_read_the_log_reads_it_again(world: World) -> None:
+    """There is no other source: one bad moment must not make it impossible."""
+    known, key = world.definition, world.queue.key
+    looks: list[str] = []
+
+    def retained() -> list[StagedGroup]:
+        looks.append("look")
+        if len(looks) == 1:
+            raise Unavailable("The broker is away.")
+        return [StagedGroup("acme", "events", known.fingerprint, None, (), PREPARE, 1)]
+
+    added = known.generation, known.age[1] + 1
+    member = Member(SinkTarget("export", "files"), known.fingerprint, added, added, None, Backfill())
+    world.queues.change_members("files", "acme", "events", lambda _: {"export": member})
+    backfiller = Backfiller(Places(world.home), world.queues, lambda _: known, retained)
+    record = world.queues.get(key)
+    assert record is not None
+    with pytest.raises(Unavailable):
+        backfiller.step(world.queue, record)
+    backfiller.step(world.queue, record)
+    record = world.queues.get(key)
+    assert record is not None
+    assert record.member is not None
+    assert record.member.backfill is not None
+    assert (record.member.backfill.state, record.member.backfill.source) == (UNDER_WAY, FROM_LOG)
 
 
 def _dies(*_: object, **__: object) -> None:

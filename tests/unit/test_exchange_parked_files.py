@@ -106,6 +106,17 @@ def test_an_order_that_came_before_the_import_holds(home: Home) -> None:
     assert (record.state, record.member) == (STATE, MEMBER)
 
 
+def test_files_that_a_power_cut_emptied_keep_nothing_else_back(home: Home) -> None:
+    queues, folder = queues_of(home), home.queue(*KEY)
+    for name in (f"{40:020d}-cut.item.json", "waived"):
+        (folder / name).write_bytes(b"")
+    import_parked_files(Places(home), queues)
+    record = queues.get(KEY)
+    assert record is not None
+    assert (record.member, record.waiver) == (MEMBER, Waiver())
+    assert queues.backlog(KEY).waiting == 2
+
+
 def test_a_home_without_files_stays_as_it_is(tmp_path: Path) -> None:
     queues = queues_of(Home(tmp_path))
     import_parked_files(Places(Home(tmp_path)), queues)
