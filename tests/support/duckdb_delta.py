@@ -11,13 +11,16 @@ _READ = """
 import json, sys
 import duckdb, duckdb_extensions
 connection = duckdb.connect()
+# A slow query would draw its progress on standard output.
+connection.execute("set enable_progress_bar = false")
 duckdb_extensions.import_extension("delta", con=connection)
 connection.execute("load delta")
 path, version, columns = json.loads(sys.argv[1])
 pinned = "" if version is None else f", version => {int(version)}"
 names = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
 rows = connection.execute(f"select {names} from delta_scan($path{pinned})", {"path": path}).fetchall()
-json.dump(rows, sys.stdout)
+print()
+print(json.dumps(rows))
 """
 
 
@@ -25,7 +28,7 @@ def delta_scan(root: Path, version: int | None, *columns: str) -> list[tuple[obj
     asked = json.dumps([str(root), version, columns])
     ran = subprocess.run([_python(), "-c", _READ, asked], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
-    return [tuple(row) for row in json.loads(ran.stdout)]
+    return [tuple(row) for row in json.loads(ran.stdout.splitlines()[-1])]
 
 
 def _python() -> Path:
