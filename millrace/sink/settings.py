@@ -10,7 +10,7 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from millrace.model.errors import Invalid
@@ -30,6 +30,7 @@ _REMEDIES = {
     "bool_type": "Give true or false.",
     "list_type": "Give a list.",
     "dict_type": "Give a mapping.",
+    "too_short": "Give at least one.",
 }
 REFERENCE = "Write env:NAME, file:NAME or k8s:NAME/KEY."
 MOST_PROBLEMS = 5
@@ -38,6 +39,14 @@ MOST_PROBLEMS = 5
 def _host(value: str) -> str:
     if not _HOST.fullmatch(value):
         raise PydanticCustomError("hostname", "Give a host's name or address alone, without port or path.")
+    return value
+
+
+def _uri(value: str) -> str:
+    try:
+        urlsplit(value).port  # noqa: B018
+    except ValueError:
+        raise PydanticCustomError("uri", "Write SCHEME://HOST:PORT/PATH, and an IPv6 address in brackets.") from None
     return value
 
 
@@ -50,7 +59,7 @@ def _reference(value: str) -> str:
 
 
 Host = Annotated[str, AfterValidator(_host), Field(json_schema_extra={"format": "hostname"})]
-Uri = Annotated[str, Field(json_schema_extra={"format": "uri"})]
+Uri = Annotated[str, AfterValidator(_uri), Field(json_schema_extra={"format": "uri"})]
 SecretReference = Annotated[str, AfterValidator(_reference), Field(json_schema_extra={"format": "secret"})]
 PASSWORD = "A reference to the secret: env:…, file:… or k8s:…."
 
@@ -66,6 +75,14 @@ class ConnectorSettings(BaseModel):
     """Where the connector's class is: "package.module:Class". Its constructor takes these settings and a `SinkContext`."""
     extra: ClassVar[str | None] = None
     """The extra of the platform that brings the driver, if the platform itself does not."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _given(cls, value: object) -> object:
+        """A setting without a value, such as `password:` in YAML, was forgotten rather than left out on purpose."""
+        if value is None:
+            raise PydanticCustomError("null", "Give a value, or leave the setting out.")
+        return value
 
     def abilities_for(self, table: TableDeclaration, name: str, context: SinkContext) -> Abilities:
         """What the target `name` can do as it is set up; raises Invalid for settings that do not fit the table."""

@@ -53,6 +53,30 @@ def test_a_kind_without_its_driver_says_what_to_install(monkeypatch: pytest.Monk
     assert (refused.value.code, refused.value.remedy) == ("no_driver", "pip install 'millrace[cassandra]'")
 
 
+@pytest.mark.parametrize("address", ["http://[bad/", "http://h:99999/", "http://h:x/"])
+def test_an_address_that_cannot_be_read_is_refused_in_words(address: str) -> None:
+    sinks = [
+        {"kind": "webhook", "url": address, "secret": "env:MILLRACE_SECRET_X"},
+        {"kind": "files", "path": address.replace("http", "webhdfs"), "mode": "changelog"},
+        {"kind": "bigquery", "project": "p", "endpoint": address},
+        {"kind": "delta-remote", "location": address.replace("http", "webhdfs")},
+    ]
+    for sink in sinks:
+        with pytest.raises(Invalid, match=r"has \w+ = .*SCHEME://HOST") as refused:
+            refuse_unable(table(["delta", sink]))
+        assert refused.value.code == "bad_sink"
+
+
+def test_a_setting_without_a_value_is_refused() -> None:
+    """`password:` with nothing behind it must not mean that there is no password."""
+    postgres = {"kind": "postgres", "host": "db.example", "database": "d", "user": "u", "password": None}
+    with pytest.raises(Invalid, match="password") as refused:
+        refuse_unable(table(["delta", postgres]))
+    assert refused.value.code == "bad_sink"
+    with pytest.raises(Invalid, match=r"hosts = \[\]\. Give at least one"):
+        refuse_unable(table(["delta", {**CASSANDRA, "hosts": []}]))
+
+
 def test_every_extra_can_be_installed() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extras = {settings_class(kind).extra for kind in OURS} - {None}

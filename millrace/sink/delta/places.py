@@ -128,5 +128,5 @@ def _resolved(context: SinkContext, place: DeltaRemoteSettings) -> tuple[DeltaRe
         raise Unavailable(
             "The platform has no lake of its own.", remedy=f"Have the operator set MILLRACE_LAKE__{named.upper()}."
         )
-    shared = {name: getattr(context.lake, name) for name in _SHARED}
+    shared = {name: value for name in _SHARED if (value := getattr(context.lake, name)) is not None}
     return DeltaRemoteSettings(location=location, **shared), resolve
