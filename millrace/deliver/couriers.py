@@ -74,7 +74,12 @@ class Couriers:
     def _take_up(self) -> None:
         self._taken_up = time.monotonic()
         for record in self._queues.with_parked():
-            target = self._target_of(record)
+            try:
+                target = self._target_of(record)
+            except FileNotFoundError as error:
+                # The definition is gone. The other queues do not wait until someone puts it back.
+                observe("trouble", kind="sink", queue=str(record.key), error=str(error)[:1000])
+                continue
             if target is not None:
                 self._watch(record.key, target, record.state)
 

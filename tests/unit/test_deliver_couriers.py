@@ -212,6 +212,15 @@ def test_a_notice_that_cannot_be_parked_keeps_no_delivery_from_its_target(world:
     wait_until(lambda: world.durable == [(EARLIER, 0)], 20, "it is durable")
 
 
+def test_a_queue_whose_definition_is_gone_keeps_no_other_from_its_courier(world: World) -> None:
+    lost = StagedGroup("acme", "lost", "nobody-has-this-definition", None, ((EARLIER, 1),), PUBLISH, 7)
+    Queue(Places(world.home), world.queues, QueueKey("files", "acme", "lost", "export")).put(lost, world.home.root)
+    world.park((EARLIER, 100))
+    world.couriers._watched.clear()
+    world.couriers.start()
+    wait_until(lambda: world.durable == [(EARLIER, 0)], 20, "it is durable")
+
+
 def test_an_order_to_resume_waits_for_a_courier_who_is_at_the_queue(world: World) -> None:
     """Another queue that has a pause makes the couriers look for orders meanwhile."""
     world.queues.waive(QueueKey("files", "acme", "events", "other"), 0)
