@@ -28,6 +28,9 @@ MOST_BYTES = 256 << 20
 PIECE_BYTES = 1 << 20
 _BUSY = {HTTPStatus.TOO_MANY_REQUESTS, *(status for status in HTTPStatus if status >= HTTPStatus.INTERNAL_SERVER_ERROR)}
 _FAILURES = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
+# A server may name such an address. The texts of these errors may quote a header, and so a secret.
+_UNSENDABLE = (httpcore2.UnsupportedProtocol, httpcore2.LocalProtocolError, TypeError, ValueError)
+MOST_SHOWN = 200
 
 
 class HttpFailed(OSError):
@@ -110,12 +113,12 @@ class Http:
 
     @contextmanager
     def _open(self, request: Request) -> Iterator[httpcore2.Response]:
-        parts = urlsplit(request.url)
-        host = parts.hostname or ""
-        target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
-        url = httpcore2.URL(scheme=parts.scheme, host=host, port=parts.port, target=target)
-        headers = {"Host": parts.netloc, "User-Agent": "millrace", "Accept-Encoding": "identity", **request.headers}
         try:
+            parts = urlsplit(request.url)
+            host = parts.hostname or ""
+            target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+            url = httpcore2.URL(scheme=parts.scheme, host=host, port=parts.port, target=target)
+            headers = {"Host": parts.netloc, "User-Agent": "millrace", "Accept-Encoding": "identity", **request.headers}
             with pool(self._addresses).stream(
                 request.method,
                 url,
@@ -124,8 +127,10 @@ class Http:
                 extensions=extensions(host, ANSWER_SECONDS),
             ) as response:
                 yield response
+        except _UNSENDABLE:
+            raise HttpFailed(f"{request.shown[:MOST_SHOWN]}: its address or a header is not one of HTTP") from None
         except _FAILURES as failed:
-            raise OSError(f"{request.shown}: {type(failed).__name__} {failed}".strip()) from failed
+            raise OSError(f"{request.shown}: {type(failed).__name__} {_reason(failed)}") from failed
 
 
 async def post(
@@ -154,7 +159,8 @@ async def post(
 
 
 def _reason(failed: BaseException) -> str:
-    return str(failed).rstrip(".") or type(failed).__name__
+    """An error of the protocol quotes what the server sent."""
+    return str(failed).rstrip(".")[:MOST_SHOWN] or type(failed).__name__
 
 
 def _headers(response: httpcore2.Response) -> dict[str, str]:

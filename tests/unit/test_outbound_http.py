@@ -1,19 +1,22 @@
 """Requests go to the address that was judged and nowhere else, are signed as Amazon's own library signs them, and are tried
 again only where that may help."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
 from botocore import auth, awsrequest, credentials
 
-from millrace.model.errors import Invalid
+from millrace.model.errors import Invalid, Unavailable
 from millrace.outbound import http
-from millrace.outbound.http import Http, HttpFailed, Request
+from millrace.outbound.addresses import parse_target
+from millrace.outbound.http import Http, HttpFailed, Request, post
 from millrace.outbound.s3_signing import EMPTY, S3Keys, query_of, signed
 
 
@@ -109,6 +112,52 @@ def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(http, "MOST_BYTES", 10)
     with running(Server(200, body=b"x" * 11)) as server, pytest.raises(OSError, match="more than 10 bytes"):
         get(server)
+
+
+@pytest.mark.parametrize("url", ["ftp://node/x", "//node/x", "http://node:x/", "http://[node/", "http://node/\u00e9"])
+def test_an_address_that_a_server_invents_is_a_failure_like_others(url: str) -> None:
+    """A name node may say anything about where its data nodes are."""
+    made = []
+
+    def make() -> Request:
+        made.append(url)
+        return Request("GET", url)
+
+    with pytest.raises(HttpFailed, match="not one of HTTP"):
+        Http(lambda _: ["127.0.0.1"]).send(make)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("token", ["hidden\nword", "hidden\u20ac"])
+def test_a_secret_that_no_header_can_hold_is_not_quoted(token: str) -> None:
+    with running(Server(200)) as server:
+        request = Request("GET", f"http://127.0.0.1:{server.port}/", {"x-amz-security-token": token})
+        with pytest.raises(HttpFailed) as failed:
+            Http(lambda _: ["127.0.0.1"]).send(lambda: request)
+    assert "hidden" not in str(failed.value)
+    assert failed.value.__cause__ is None
+
+
+def test_little_is_quoted_of_an_answer_that_is_not_http() -> None:
+    class Babbler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(b"x" * 20_000 + b"\r\n\r\n")
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Babbler)
+    thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
+    thread.start()
+    url = f"http://127.0.0.1:{listening.server_port}/"
+    try:
+        with pytest.raises(OSError, match="RemoteProtocolError") as failed:
+            Http(lambda _: ["127.0.0.1"]).send(lambda: Request("GET", url))
+        with pytest.raises(Unavailable, match="does not speak HTTP") as silent:
+            asyncio.run(post(parse_target(url), {}, b"", [ip_network("127.0.0.0/8")]))
+    finally:
+        listening.shutdown()
+        thread.join(20)
+        listening.server_close()
+    assert max(len(str(failed.value)), len(str(silent.value))) < 500
 
 
 def test_what_is_missing_is_missing_at_once() -> None:
