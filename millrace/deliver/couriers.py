@@ -17,7 +17,7 @@ from millrace.deliver.queue import Queue, where_staged
 from millrace.deliver.roster import Roster
 from millrace.deliver.waiver import is_waived
 from millrace.exchange.mailboxes import Exchange
-from millrace.exchange.queues import QueueRecord, Queues
+from millrace.exchange.queues import ParkedRow, QueueRecord, Queues
 from millrace.model.chunk import PUBLISH, ROWS
 from millrace.model.queues import QueueKey, QueueState
 from millrace.model.sinks import SinkTarget
@@ -97,7 +97,7 @@ class Couriers:
         with self._queues.pinning:
             self._queues.park(
                 [
-                    Queue(self._places, self._queues, key).row_of(group, where_staged(self._places, group))
+                    self._row(key, group)
                     for group, key, _ in takers
                     if not _is_empty(group) and not is_waived(roster.waiver(key), group)
                 ]
@@ -114,6 +114,19 @@ class Couriers:
                 counted.setdefault(key.target, []).extend(group.chunks)
         for name, chunks in counted.items():
             self._facts.write_durable(name, tuple(chunks))
+
+    def _row(self, key: QueueKey, group: StagedGroup) -> ParkedRow:
+        queue, table = Queue(self._places, self._queues, key), where_staged(self._places, group)
+        try:
+            return queue.row_of(group, table)
+        except FileNotFoundError as error:
+            parts = (group.file.path, group.file.deleted_keys) if group.file else ()
+            if all((table / part).exists() for part in parts if part):
+                # The folder of the queue went under our hands; the next try makes it again.
+                raise
+            # Of a tenant that was erased meanwhile, for example. Only this queue waits for it, not all of the kind.
+            observe("trouble", kind="sink", queue=str(key), error=str(error)[:1000])
+            return queue.row_of(group, None)
 
     def _takers(self, roster: Roster, group: StagedGroup) -> Iterable[tuple[QueueKey, SinkTarget]]:
         return roster.takers(self._definitions(group.definition)).items()

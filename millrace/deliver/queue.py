@@ -57,8 +57,10 @@ class Queue:
         self._queues = queues
         self._known: dict[Name, Item] = {}
 
-    def row_of(self, group: StagedGroup, table: Path, *, is_backfill: bool = False) -> ParkedRow:
-        """Pins the group's files, which are below `table`. The row is for `Queues.park`, alone or with others."""
+    def row_of(self, group: StagedGroup, table: Path | None, *, is_backfill: bool = False) -> ParkedRow:
+        """Pins the group's files, which are below `table`. The row is for `Queues.park`, alone or with others.
+
+        None: the files are lost. The delivery fails and says so, until someone waives it."""
         version = version_of(group)
         return self._row(Item((version, _digest(group)), group, version, is_backfill), table)
 
@@ -70,8 +72,9 @@ class Queue:
             self.pins.write(listed, dead)
         return self._row(Item((0, name), group, time.time_ns() // 1000, True, listed, floor), table)
 
-    def _row(self, item: Item, table: Path) -> ParkedRow:
-        size = sum(self.pins.pin(table / part, part) for part in item.parts if part != item.dead)
+    def _row(self, item: Item, table: Path | None) -> ParkedRow:
+        parts = [part for part in item.parts if part != item.dead]
+        size = 0 if table is None else sum(self.pins.pin(table / part, part) for part in parts)
         return ParkedRow(self.key, *item.name, item.version, size, _to_json(item))
 
     def put(self, group: StagedGroup, table: Path) -> None:

@@ -5,7 +5,9 @@ read it. A file that is lost cannot be delivered; its queue then waits, and says
 
 import os
 import shutil
+import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,5 +53,13 @@ class Pins:
         for path in self.folder.glob("*") if parts is None else map(self.path, parts):
             path.unlink(missing_ok=True)
 
-    def drop(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
+    def drop(self, older_than_seconds: float) -> None:
+        """For the server. Younger pins stay: a courier pins a file before it parks the delivery."""
+        latest = time.time() - older_than_seconds
+        for path in self.folder.glob("*"):
+            with suppress(FileNotFoundError):
+                # The moment of the link; the file may have been written long before.
+                if path.stat().st_ctime <= latest:
+                    path.unlink()
+        with suppress(OSError):
+            self.folder.rmdir()

@@ -17,7 +17,7 @@ from millrace.exchange.ends import EndFiles, RowsAged
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.places import Places
-from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import PREPARE, PUBLISH
 from millrace.model.errors import Unavailable
@@ -29,7 +29,7 @@ from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.envelope import unpack
-from tests.support.queues import queues_of
+from tests.support.queues import queues_of, state_of
 from tests.support.waiting import wait_until
 
 # Ids are ordered by time.
@@ -219,6 +219,19 @@ def test_a_queue_whose_definition_is_gone_keeps_no_other_from_its_courier(world:
     world.couriers._watched.clear()
     world.couriers.start()
     wait_until(lambda: world.durable == [(EARLIER, 0)], 20, "it is durable")
+
+
+def test_rows_whose_file_is_lost_hold_up_only_their_own_queue(world: World) -> None:
+    """As after the erasure of a tenant whose rows were not parked yet: the batch would fail for ever, for all tenants."""
+    chunk, fingerprint = StagedChunk(f"{EARLIER}/0", 0, 1, 100), world.definition.fingerprint
+    lost = StagedFile("lost.parquet", 4, 1, None, (chunk,))
+    world._park(StagedGroup("acme", "events", fingerprint, lost, ((EARLIER, 0),)))
+    assert world.waiting() == [100]
+    world.couriers.start()
+    wait_until(lambda: "lost.parquet" in (state_of(world.queues, world.queue.key).reason or ""), 20, "it says why")
+    assert world.durable == []
+    world.queues.waive(world.queue.key, 100)
+    wait_until(lambda: not world.waiting(), 20, "it is given up")
 
 
 def test_an_order_to_resume_waits_for_a_courier_who_is_at_the_queue(world: World) -> None:

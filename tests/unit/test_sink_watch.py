@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from millrace.api.jobs import sink_watch
 from millrace.api.jobs.sink_watch import SinkWatch
@@ -16,6 +17,7 @@ from millrace.model.errors import Clash
 from millrace.model.ops.tables import NoteSink
 from millrace.model.queues import Backfill, Member, QueueKey, QueueState
 from millrace.model.sinks import SinkTarget
+from millrace.store.queue_tables import queues
 from tests.support.queues import queues_of
 
 
@@ -119,3 +121,17 @@ def test_a_sink_that_was_removed_is_forgotten_once_nobody_waits_for_it(
     assert watched.queues.get(key) is None
     assert not pins.folder.exists()
     assert [what for what, _, _ in watched.told] == ["drained"]
+
+
+def test_what_is_pinned_while_a_queue_is_forgotten_stays(watched: Watched) -> None:
+    """A courier pins a batch of files before it parks the deliveries: the queue looks empty meanwhile."""
+    key = watched.queue()
+    watched.queue(removed=(1, 3))
+    with watched.queues._store.write() as connection:
+        connection.execute(update(queues).values(changed_us=0))
+    staged, pins = watched.home.root / "staged.parquet", Places(watched.home).pins(key)
+    staged.write_bytes(b"rows")
+    pins.pin(staged, "rows.parquet")
+    watched.watch.look()
+    assert watched.queues.get(key) is None
+    assert pins.path("rows.parquet").read_bytes() == b"rows"

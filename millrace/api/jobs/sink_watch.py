@@ -98,7 +98,7 @@ class SinkWatch:
         ):
             self._note(key, "drained", {})
             if self._queues.forget(record):
-                self._places.pins(key).drop()
+                self._places.pins(key).drop(SETTLE_SECONDS)
 
 
 def _standing(record: QueueRecord) -> dict[str, Any]:
