@@ -1,6 +1,8 @@
 """Opens the control store: SQLite in WAL mode by default, PostgreSQL by URL."""
 
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -21,6 +23,7 @@ from millrace.store.tables import metadata
 
 # Marks connections that will write.
 _WRITES = "millrace_writes"
+WAL_SECONDS = 30.0
 # Any number that nobody else locks in this database.
 _MAKING_TABLES = 0x6D696C6C
 
@@ -113,7 +116,8 @@ def _open(url: str) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:
         # NORMAL survives a killed process; only a power cut can lose the last commits, and the log gives them back.
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=30000", "wal_autocheckpoint=2000"):
+        _use_wal(connection)
+        for pragma in ("synchronous=NORMAL", "busy_timeout=30000", "wal_autocheckpoint=2000"):
             connection.execute(f"PRAGMA {pragma}")
         connection.isolation_level = None
 
@@ -125,3 +129,16 @@ def _open(url: str) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _use_wal(connection: Any) -> None:
+    """SQLite fails at once, whatever its time-out, if another process changes the mode of a new file at the same moment."""
+    deadline = time.monotonic() + WAL_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

@@ -53,6 +53,26 @@ def test_a_writer_that_reads_first_keeps_its_turn(tmp_path: Path) -> None:
     one.close()
 
 
+def test_a_new_store_that_two_processes_open_at_once_is_opened_by_both(tmp_path: Path) -> None:
+    """SQLite calls the file locked, without waiting, for the one that comes second. It happens once in a hundred starts."""
+    busy = iter([sqlite3.OperationalError("database is locked")] * 2)
+
+    class Late(sqlite3.Connection):
+        def execute(self, statement: str, *more: Any) -> sqlite3.Cursor:
+            error = next(busy, None) if "journal_mode" in statement else None
+            if error is not None:
+                raise error
+            return super().execute(statement, *more)
+
+    connect = sqlite3.connect
+    with patch.object(sqlite3.dbapi2, "connect", lambda *given, **more: connect(*given, factory=Late, **more)):
+        store = ControlStore(url_of(tmp_path))
+    assert list(busy) == []
+    with store.read() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    store.close()
+
+
 def test_readers_wait_for_no_writer(tmp_path: Path) -> None:
     one, other = ControlStore(url_of(tmp_path)), ControlStore(url_of(tmp_path))
     with one.write() as writing, other.read() as reading:
