@@ -115,7 +115,8 @@ def _open(url: str) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: Any) -> None:
-        # NORMAL survives a killed process; only a power cut can lose the last commits, and the log gives them back.
+        # NORMAL survives a killed process. Only a power cut can lose the last commits; the log gives them back, except for
+        # deliveries that were parked (exchange/queues.py).
         _use_wal(connection)
         for pragma in ("synchronous=NORMAL", "busy_timeout=30000", "wal_autocheckpoint=2000"):
             connection.execute(f"PRAGMA {pragma}")
