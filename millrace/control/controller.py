@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy.exc import DataError, ProgrammingError
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
 from millrace.control.entities import load, save
 from millrace.control.outbox import Kept, Outbox
@@ -28,7 +28,8 @@ from millrace.wire.topics import RAW_INPUT, TABLE_OPS
 BATCH = 500
 # An op that has such values cannot be evaluated or stored, however often it is tried.
 NOT_STORABLE = (
-    ArithmeticError, AttributeError, Corrupt, DataError, LookupError, ProgrammingError, TypeError, ValueError,
+    ArithmeticError, AttributeError, Corrupt, DataError, IntegrityError, LookupError, ProgrammingError, TypeError,
+    ValueError,
 )  # fmt: skip
 
 

@@ -8,10 +8,12 @@ import pytest
 from millrace.control import controller
 from millrace.model.ops import Op
 from millrace.model.ops.spans import BeginSpan
+from millrace.model.ops.tables import DefineTable, TruncateTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.wire.client import Record
 from millrace.wire.envelope import pack
 from millrace.wire.topics import TABLE_OPS
+from tests.support.control import declared
 from tests.support.golden_log import replay
 
 TOO_LARGE = 2**63
@@ -42,6 +44,24 @@ def test_an_op_that_cannot_be_stored_is_refused_and_the_others_are_applied(tmp_p
     assert [row["next_offset"] for row in outcome["store"]["positions"]] == [4]
     refused = next(row for row in outcome["store"]["requests"] if row["id"] == "op_3")
     assert (refused["applied"], refused["refusal"]["code"]) == (True, "malformed_op")
+
+
+def test_an_op_that_breaks_a_constraint_of_the_store_stops_nobody(tmp_path: Path) -> None:
+    """Two ops wait for their turn under one id, and a table is declared without a name.
+
+    An exclusive table is busy with the import that its declaration begins."""
+    tables = [
+        DefineTable("acme", name, id=f"op_{name}", declaration=declared(name, concurrency="exclusive"))
+        for name in ("notes", "other")
+    ]
+    again = [TruncateTable("acme", "notes", id="op_4"), TruncateTable("acme", "other", id="op_4")]
+    nameless = DefineTable("acme", "third", id="op_5", declaration={**declared("third"), "name": None})
+    outcome = applied([OPS[0], *tables, *again, nameless, BeginSpan("acme", "day", id="op_6")], tmp_path)
+    assert [(row["table_name"], row["op_id"]) for row in outcome["store"]["waiting"]] == [("notes", "op_4")]
+    assert codes(outcome) == dict.fromkeys(("op_1", "op_notes", "op_other", "op_6")) | dict.fromkeys(
+        ("op_4", "op_5"), "malformed_op"
+    )
+    assert [row["next_offset"] for row in outcome["store"]["positions"]] == [7]
 
 
 def test_an_op_whose_refusal_cannot_be_stored_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
