@@ -136,7 +136,7 @@ def _translated() -> Iterator[None]:
     """Failures as `Objects` has them. Only the first line of a message is for people."""
     try:
         yield
-    except AlreadyExistsError:
-        raise
+    except FileNotFoundError as missing:
+        raise FileNotFoundError(str(missing).partition("\n")[0]) from missing
     except BaseError as failed:
         raise OSError(str(failed).partition("\n")[0]) from failed

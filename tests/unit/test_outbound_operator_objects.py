@@ -109,3 +109,15 @@ def test_failures_are_told_in_one_line_and_redirects_are_not_followed() -> None:
         assert server.methods == ["PUT"]
     with running(404) as server, pytest.raises(FileNotFoundError):
         server.objects().get("x")
+
+
+def test_a_conflict_is_a_failure_like_others_and_what_is_missing_is_told_in_one_line() -> None:
+    """S3 also answers 409 to a plain request while another one about the same name is under way."""
+    with running(*[409] * 3, 404) as server:
+        objects = server.objects()
+        for ask in (objects.get, objects.size, lambda name: objects.put(name, b"")):
+            with pytest.raises(OSError, match="409"):
+                ask("a")
+        with pytest.raises(FileNotFoundError, match="404") as missing:
+            objects.get("a")
+    assert "\n" not in str(missing.value)
