@@ -2,6 +2,7 @@
 
 Global options are understood anywhere on the line."""
 
+import errno
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -55,6 +56,13 @@ class Commands(TyperGroup):
                 raise
             typer.echo(f"{failed.message}\n{failed.remedy}".strip(), err=True)
             raise typer.Exit(EXIT_UNREACHABLE if isinstance(failed, Unavailable) else EXIT_FAILED) from None
+        except OSError as failed:
+            # Whoever read the output has left: typer ends the command in silence.
+            if ctx.params.get("debug") or failed.errno == errno.EPIPE:
+                raise
+            place = failed.filename or "The output"
+            typer.echo(f"{place} cannot be used: {failed.strerror or failed}.\nChoose another place.", err=True)
+            raise typer.Exit(EXIT_FAILED) from None
 
 
 def _finish(command: Any) -> None:

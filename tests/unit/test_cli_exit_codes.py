@@ -271,3 +271,12 @@ def test_a_stream_that_the_platform_cannot_take_now_exits_3(fake: FakePlatform, 
     done = millrace("import", "acme/readings", "-", stdin="id\n1\n")
     assert done.returncode == 3
     assert "Kafka is away." in done.stderr
+
+
+def test_a_place_that_cannot_be_written_is_told_without_a_traceback(millrace: Run, home: Path) -> None:
+    rows = home / "rows.csv"
+    rows.write_text("id\n1\n")
+    refused = millrace("infer", str(rows), "--out", str(home / "missing" / "rows.yaml"))
+    assert refused.returncode == 1
+    assert "Traceback" not in refused.stderr
+    assert "rows.yaml cannot be used: No such file or directory." in refused.stderr
