@@ -58,14 +58,15 @@ class LocalKms:
             self._write(tenant, [*known, _new_version()])
 
     def destroy(self, tenant: str) -> str:
-        with self._alone(), suppress(FileNotFoundError):
-            path = self._path(tenant)
-            # The disk may keep old blocks, which we cannot reach; the bytes of the file we can overwrite.
-            with path.open("r+b") as file:
-                file.write(b"\0" * path.stat().st_size)
-                os.fsync(file.fileno())
-            self._mark(tenant).touch()
-            path.unlink()
+        with self._alone():
+            # Nobody else writes now, so these are copies of keys that killed processes left.
+            for left in self._folder.glob(".*.partial"):
+                _overwrite(left)
+                left.unlink()
+            with suppress(FileNotFoundError):
+                _overwrite(self._path(tenant))
+                self._mark(tenant).touch()
+                self._path(tenant).unlink()
         return "now"
 
     def describe(self, tenant: str) -> dict[str, Any] | None:
@@ -106,6 +107,13 @@ class LocalKms:
         with self._lock, (self._folder / ".lock").open("w") as held:
             flock(held, LOCK_EX)
             yield
+
+
+def _overwrite(path: Path) -> None:
+    """The disk may keep old blocks, which we cannot reach; the bytes of the file we can overwrite."""
+    with path.open("r+b") as file:
+        file.write(b"\0" * path.stat().st_size)
+        os.fsync(file.fileno())
 
 
 def _new_version() -> str:

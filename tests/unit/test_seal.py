@@ -408,3 +408,18 @@ def test_what_is_spooled_is_noise_on_the_disk(tmp_path: Path) -> None:
     assert MARK not in spool._file.read()
     assert spool.read(len(MARK)) == MARK
     spool.close()
+
+
+def test_a_destroyed_key_is_also_gone_from_what_a_killed_process_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kms = LocalKms(tmp_path)
+    kms.wrap("acme", b"secret", "context")
+    with monkeypatch.context() as killed:
+        # A process that is killed removes nothing and renames nothing.
+        for name in ("unlink", "replace"):
+            killed.setattr(f"millrace.atomic.os.{name}", lambda *_: None)
+        kms.rotate("acme")
+    assert [path for path in tmp_path.iterdir() if path.suffix == ".partial"]
+    kms.destroy("acme")
+    assert {path.name for path in tmp_path.iterdir()} == {".lock", "acme.gone"}
