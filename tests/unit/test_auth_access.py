@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
@@ -138,11 +139,16 @@ def _looks_missing(client: TestClient, endpoint: str, token: str) -> None:
 def test_a_stream_is_opened_by_writers_of_the_tenant_alone(client: TestClient, tokens: Tokens) -> None:
     def opened(token: str, tenant: str, table: str) -> int:
         headers = {"Authorization": f"Bearer {token}"}
+        status = 0
         try:
             with client.websocket_connect(f"/v1/tenants/{tenant}/tables/{table}/stream", headers=headers):
-                return 101
+                status = 101
+        except CancelledError:
+            # The test client cancels an endpoint that has not noticed the close yet.
+            return status
         except Exception as refused:
             return int(getattr(refused, "status_code", 0))
+        return status
 
     assert opened(tokens["reader"], "acme", "notes") == 403
     assert opened(tokens["writer"], "other", "notes") == 404
