@@ -14,7 +14,7 @@ from millrace.cli.session import CommandSession
 from millrace.k8s.render import Rendered, render_all, stopped
 from millrace.k8s.yaml_text import to_yaml
 from millrace.model.agreement import Agreement, parse_agreement
-from millrace.model.documents import refuse_doubts
+from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Invalid
 from millrace.settings import Settings
 
@@ -46,11 +46,11 @@ def rendered(session: CommandSession, source: AgreementSource) -> list[Rendered]
 
 def _agreements(session: CommandSession, source: AgreementSource) -> Iterator[Agreement]:
     for document, leaving in _documents(session, source):
-        agreement, doubts = parse_agreement(document)
+        agreement, warnings = parse_agreement(document)
         if source.strict:
-            refuse_doubts(doubts)
-        for doubt in doubts:
-            print(printable(f"{agreement.tenant}: {doubt}"), file=sys.stderr)
+            refuse_warnings(warnings)
+        for warning in warnings:
+            print(printable(f"{agreement.tenant}: {warning}"), file=sys.stderr)
         yield stopped(agreement) if leaving else agreement
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from millrace.model.agreement_warnings import doubts_of
+from millrace.model.agreement_warnings import agreement_warnings
 from millrace.model.cron import parse_cron, parse_zone
 from millrace.model.documents import DeclarationWarning, flag, listed, mapping, one_of, text, whole
 from millrace.model.errors import Invalid
@@ -131,7 +131,7 @@ def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[Decla
         rules=() if rules is None else parse_rules(rules),
         description=text("description", given.get("description", ""), 10_000, 0),
     )
-    return agreement, doubts_of(agreement, given)
+    return agreement, agreement_warnings(agreement, given)
 
 
 def _optional(what: str, given: object, most: int) -> int | None:

@@ -18,7 +18,7 @@ MUCH_MEMORY_BYTES = 64 << 40
 _SOME_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def doubts_of(agreement: "Agreement", given: Mapping[str, Any]) -> tuple[DeclarationWarning, ...]:
+def agreement_warnings(agreement: "Agreement", given: Mapping[str, Any]) -> tuple[DeclarationWarning, ...]:
     return (
         *_retention(agreement),
         *_schedule(agreement),

@@ -29,10 +29,10 @@ class DeclarationWarning:
         return {"field": self.field, "message": self.message, "likely": self.likely}
 
 
-def refuse_doubts(doubts: Collection[DeclarationWarning]) -> None:
+def refuse_warnings(warnings: Collection[DeclarationWarning]) -> None:
     """Refuses if there are warnings, as `--strict` asks."""
-    for doubt in doubts:
-        raise Invalid(f"{doubt.field} {doubt.message}", remedy=doubt.likely, code="doubtful")
+    for warning in warnings:
+        raise Invalid(f"{warning.field} {warning.message}", remedy=warning.likely, code="doubtful")
 
 
 def mapping(what: str, given: object, known: Collection[str]) -> Mapping[str, Any]:

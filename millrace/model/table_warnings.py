@@ -14,7 +14,7 @@ _DATES = {"date": '{"type": "int", "logicalType": "date"}'}
 _TIMES = ("timestamp-millis", "timestamp-micros", "time-millis", "time-micros")
 
 
-def table_doubts(table: TableDeclaration, document: Mapping[str, Any]) -> tuple[DeclarationWarning, ...]:
+def table_warnings(table: TableDeclaration, document: Mapping[str, Any]) -> tuple[DeclarationWarning, ...]:
     return (*_columns(table), *_sizes(table, document), *_policies(table, document), *_rules(table))
 
 

@@ -225,7 +225,7 @@ def test_a_dry_run_of_a_new_generation(millrace: Run, tmp_path: Path) -> None:
     assert "begin generation 2" in done.stdout
 
 
-def test_doubts_are_told_and_refused_under_strict(millrace: Run, tmp_path: Path) -> None:
+def test_warnings_are_shown_and_refused_under_strict(millrace: Run, tmp_path: Path) -> None:
     folder = written(tmp_path, agreement={"client": "acme", "resources": {"limits": {"cpu": "1Gi"}}})
     done = millrace("diff", "-f", folder)
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""Agreements and tables as documents: seed 002's as they stand, doubts, schemas in step with the parsers, and back again."""
+"""Agreements and tables as documents: seed 002's unchanged, warnings, schemas that match the parsers, and back again."""
 
 import json
 from datetime import UTC, datetime
@@ -15,10 +15,10 @@ from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_document import document_of
 from millrace.model.cron import next_after
-from millrace.model.documents import refuse_doubts
+from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Invalid
 from millrace.model.table_document import table_document_of
-from millrace.model.table_warnings import table_doubts
+from millrace.model.table_warnings import table_warnings
 from millrace.sink.json_schemas import schema_named
 from tests.support.examples import examples
 
@@ -38,8 +38,8 @@ def sample(client: str, document: str) -> dict[str, Any]:
 
 
 def agreed(**words: Any) -> tuple[Agreement, list[str]]:
-    agreement, doubts = parse_agreement({"client": "acme", **words})
-    return agreement, [doubt.field for doubt in doubts]
+    agreement, warnings = parse_agreement({"client": "acme", **words})
+    return agreement, [warning.field for warning in warnings]
 
 
 def limits(**words: Any) -> dict[str, Any]:
@@ -55,13 +55,13 @@ def test_both_samples_of_seed_002_are_taken_as_they_stand() -> None:
     )
     assert (first.resources.requests.cpu_millis, first.resources.limits.memory_bytes) == (250, 128 << 20)
     assert none == ()
-    second, [doubt] = parse_agreement(sample("client_b", "service_agreement"))
+    second, [warning] = parse_agreement(sample("client_b", "service_agreement"))
     assert second.data_retention_days == 3
-    assert doubt.field == "resources.limits.cpu"
-    assert "1Gi" in doubt.message
-    assert "Likely 1" in doubt.likely
+    assert warning.field == "resources.limits.cpu"
+    assert "1Gi" in warning.message
+    assert "Likely 1" in warning.likely
     with pytest.raises(Invalid, match=r"resources\.limits\.cpu is 1Gi"):
-        refuse_doubts([doubt])
+        refuse_warnings([warning])
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_both_samples_of_seed_002_are_taken_as_they_stand() -> None:
         ({"app": {"image": "x", "mode": "stream", "replicas": 0}}, "app.replicas"),
     ],
 )
-def test_what_can_be_read_but_hardly_be_meant_is_doubted_by_field(words: dict[str, Any], field: str) -> None:
+def test_what_can_be_read_but_hardly_be_meant_gets_a_warning_by_field(words: dict[str, Any], field: str) -> None:
     assert agreed(**words)[1] == [field]
 
 
@@ -96,8 +96,8 @@ def test_what_can_be_read_but_hardly_be_meant_is_doubted_by_field(words: dict[st
         ({"schema": SCHEMA, "rules": [{"column": "speed", "min": 0, "action": "hold"}]}, "rules.speed_range"),
     ],
 )
-def test_tables_are_doubted_too(document: dict[str, Any], field: str) -> None:
-    assert [doubt.field for doubt in table_doubts(parse_table(document), document)] == [field]
+def test_tables_get_warnings_too(document: dict[str, Any], field: str) -> None:
+    assert [warning.field for warning in table_warnings(parse_table(document), document)] == [field]
 
 
 @pytest.mark.parametrize(

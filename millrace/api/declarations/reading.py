@@ -14,7 +14,7 @@ from millrace.model.errors import Invalid, Missing
 from millrace.model.names import checked_name
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import TableDeclaration
-from millrace.model.table_warnings import table_doubts
+from millrace.model.table_warnings import table_warnings
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import placed
 from millrace.sink.registry import refuse_unable
@@ -22,12 +22,12 @@ from millrace.store.agreements import agreement_of
 
 
 def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement, tuple[DeclarationWarning, ...]]:
-    agreement, doubts = parse_agreement({"client": tenant, **document})
+    agreement, warnings = parse_agreement({"client": tenant, **document})
     if agreement.tenant != checked_name("tenant", tenant):
         raise Invalid(
             f"The agreement is {agreement.tenant!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant."
         )
-    return agreement, doubts
+    return agreement, warnings
 
 
 def read_table(
@@ -43,7 +43,7 @@ def read_table(
         raise Invalid(
             f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."
         )
-    return declaration, table_doubts(declaration, document)
+    return declaration, table_warnings(declaration, document)
 
 
 def _targets(connection: Connection, tenant: str, table: str) -> tuple[SinkTarget, ...]:

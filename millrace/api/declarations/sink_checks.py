@@ -39,7 +39,7 @@ def try_sinks(
     tries = [_Try(target, context) for target in targets]
     for one in tries:
         one.thread.join(PROBE_SECONDS)
-    return tuple(doubt for one in tries if (doubt := one.outcome()) is not None)
+    return tuple(warning for one in tries if (warning := one.outcome()) is not None)
 
 
 class _Try:

@@ -13,7 +13,7 @@ from millrace.auth.access import allows, public
 from millrace.declare.json_schemas import SCHEMAS
 from millrace.model.agreement_document import document_of
 from millrace.model.change_words import words_changed
-from millrace.model.documents import refuse_doubts
+from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Invalid, Missing, Refused
 from millrace.model.names import checked_name
 from millrace.model.ops.tenants import DeleteTenant, RestoreTenant
@@ -46,10 +46,10 @@ def diff_tenant(
         "warnings": [],
     }
     try:
-        agreement, doubts = read_agreement(tenant, document)
-        answer["warnings"] = [doubt.to_dict() for doubt in doubts]
+        agreement, warnings = read_agreement(tenant, document)
+        answer["warnings"] = [warning.to_dict() for warning in warnings]
         if strict:
-            refuse_doubts(doubts)
+            refuse_warnings(warnings)
     except Refused as refused:
         refusal = {"code": refused.code, "message": refused.message, "remedy": refused.remedy}
         return {**answer, "refusal": refusal}

@@ -17,7 +17,7 @@ from millrace.api.routes.subscriptions import check_url
 from millrace.arrow.types import arrow_type
 from millrace.auth.access import allows
 from millrace.model.agreement_document import document_of
-from millrace.model.documents import refuse_doubts
+from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Missing
 from millrace.model.moments import iso
 from millrace.model.names import checked_name
@@ -56,17 +56,17 @@ async def define_tenant(
     strict: bool = False,
 ) -> dict[str, Any]:
     """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals."""
-    agreement, doubts = read_agreement(tenant, document)
+    agreement, warnings = read_agreement(tenant, document)
     refuse_local_command(caller, agreement)
     if strict:
-        refuse_doubts(doubts)
+        refuse_warnings(warnings)
     refuse_strange_targets(agreement)
     for target in agreement.notifications:
         await check_url(private_targets, target["url"])
     answer = answer_to(await op_log.submit(DefineTenant(tenant, agreement=document_of(agreement))), response)
     if answer.get("changed"):
         await asyncio.to_thread(keep_agreed, store, agreement)
-    return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
+    return {**answer, "warnings": [warning.to_dict() for warning in warnings]}
 
 
 @router.get("/tenants")
@@ -115,15 +115,15 @@ async def define_table(
     Values that can hardly be meant are warnings, with `strict` refusals. New sinks are tried, unless `check` is false."""
     checked_name("tenant", tenant)
     with store.read() as connection:
-        declaration, doubts = read_table(sink_context, connection, tenant, table, document)
+        declaration, warnings = read_table(sink_context, connection, tenant, table, document)
         new_sinks = sinks_to_try(connection, tenant, declaration)
     if new_sinks:
-        doubts = (*doubts, *await asyncio.to_thread(try_sinks, new_sinks, sink_context, really=check))
+        warnings = (*warnings, *await asyncio.to_thread(try_sinks, new_sinks, sink_context, really=check))
     if strict:
-        refuse_doubts(doubts)
+        refuse_warnings(warnings)
     op = DefineTable(tenant, table, declaration=declaration.to_dict(), new_generation=new_generation, wait=wait_turn)
     answer = answer_to(await op_log.submit(op), response)
-    return {**answer, "warnings": [doubt.to_dict() for doubt in doubts]}
+    return {**answer, "warnings": [warning.to_dict() for warning in warnings]}
 
 
 @router.post("/tenants/{tenant}/tables/{table}/truncate")

@@ -11,7 +11,7 @@ from millrace.api.deps import SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.auth.access import allows
 from millrace.lake.ddl_words import delta_ddl
-from millrace.model.documents import refuse_doubts
+from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Missing, Refused
 from millrace.model.evolution import check, describe, settings_changed
 from millrace.model.names import checked_name
@@ -51,12 +51,12 @@ def diff_table(
     }
     try:
         with store.read() as connection:
-            declaration, doubts = read_table(sink_context, connection, tenant, table, document)
+            declaration, warnings = read_table(sink_context, connection, tenant, table, document)
             new_sinks = sinks_to_try(connection, tenant, declaration)
-        doubts = (*doubts, *try_sinks(new_sinks, sink_context))
-        answer["warnings"] = [doubt.to_dict() for doubt in doubts]
+        warnings = (*warnings, *try_sinks(new_sinks, sink_context))
+        answer["warnings"] = [warning.to_dict() for warning in warnings]
         if strict:
-            refuse_doubts(doubts)
+            refuse_warnings(warnings)
         if before is None or new_generation:
             begun, after = _begun(before, declaration), _next(tenant, before, declaration, begins=True)
             return {**answer, **begun, "ddl": [*begun["ddl"], *sink_plans(before, after)]}

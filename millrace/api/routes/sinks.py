@@ -70,8 +70,8 @@ def check_sink(
     target = _target(store, queues, tenant, table, sink)
     if target.kind == DELTA_KIND:
         return {"sink": sink, "kind": target.kind, "ok": True, "reason": None}
-    doubts = try_sinks([target], sink_context)
-    return {"sink": sink, "kind": target.kind, "ok": not doubts, "reason": doubts[0].likely if doubts else None}
+    warnings = try_sinks([target], sink_context)
+    return {"sink": sink, "kind": target.kind, "ok": not warnings, "reason": warnings[0].likely if warnings else None}
 
 
 def _targets(store: ControlStore, tenant: str, table: str, records: list[QueueRecord]) -> list[SinkTarget]:
