@@ -128,7 +128,7 @@ class Accountant:
                 with self._store.read() as connection:
                     found = [find_import(connection, import_id) for import_id in import_ids]
             except Exception:
-                self._to_recheck |= import_ids
+                self._to_recheck.update(import_ids)
                 raise
             self._settle(imp for imp in found if imp is not None)
 
@@ -193,9 +193,15 @@ class Accountant:
         self._write_safe_version(unsettled.values())
         gauge("open_imports", len(unsettled))
         with self._settling:
-            self._asked = {(import_id, kind) for import_id, kind in self._asked if import_id in unsettled}
-        again, self._to_recheck = self._to_recheck, set()
-        self.recheck(again.intersection(unsettled))
+            self._asked.difference_update([what for what in list(self._asked) if what[0] not in unsettled])
+        self.recheck(self._taken_to_recheck())
+
+    def _taken_to_recheck(self) -> set[str]:
+        """Other threads add while this one takes: the set is emptied one by one, so that nothing added is lost."""
+        taken: set[str] = set()
+        while self._to_recheck:
+            taken.add(self._to_recheck.pop())
+        return taken
 
     def _passed_by_all(self) -> dict[tuple[str, int], int]:
         """The offsets that the slowest query of each topic has passed; nothing of a topic until all its queries report."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -304,10 +304,20 @@ def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
         return asked
 
     monkeypatch.setattr(one.appender, "append", lossy)
-    empty = begin(one, tenant)
-    end = {"chunks": 0, "rows": 0, "bytes": 0, "written": None}
-    asyncio.run(one.op_log.applied(EndImport(tenant, empty, **end)))
-    wait_until(lambda: states(one, empty) == [(empty, "completed")], 30, "the import to end")
+    ended: list[str] = []
+    trim = one.accountant._topics.trim
+
+    def end_meanwhile(before: Mapping[tuple[str, int], int]) -> None:
+        """The import begins and loses its end after the trim has listed the unsettled imports."""
+        if not ended:
+            ended.append(begin(one, tenant))
+            end = {"chunks": 0, "rows": 0, "bytes": 0, "written": None}
+            asyncio.run(one.op_log.applied(EndImport(tenant, ended[0], **end)))
+            wait_until(lambda: lost, 30, "the end to be asked for")
+        trim(before)
+
+    monkeypatch.setattr(one.accountant._topics, "trim", end_meanwhile)
+    wait_until(lambda: ended and states(one, ended[0]) == [(ended[0], "completed")], 30, "the import to end")
     assert len(lost) == 2
 
 
