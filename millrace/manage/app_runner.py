@@ -13,7 +13,7 @@ from millrace.manage.deciding import BATCH, STREAM, WELL_AFTER, Going, Skip, Sta
 from millrace.manage.input_handover import InputHandover, Ready
 from millrace.manage.logs import LOG_BYTES
 from millrace.manage.openrun import OpenRun, text_of
-from millrace.manage.poll_timer import CLUSTER, PollTimer, is_elsewhere, runs_elsewhere
+from millrace.manage.poll_timer import CLUSTER, LOOK_SECONDS, PollTimer, is_elsewhere, runs_elsewhere
 from millrace.manage.running import AppProcess
 from millrace.manage.schedule_position import SchedulePosition
 from millrace.manage.tools import Tools
@@ -39,7 +39,7 @@ class AppRunner:
         self._ended_well = False
         self._looked_at: Standing | None = None
         self._next_due: datetime | None = None
-        self._looking = PollTimer()
+        self._looking = PollTimer(LOOK_SECONDS)
         self._followed = SchedulePosition(self.staging.schedule)
         self._collector = Collector(tools, self.staging)
         self._giving = InputHandover(tools, self.staging)
@@ -53,7 +53,7 @@ class AppRunner:
         """Whether it has to be looked at soon."""
         if self._giving.is_under_way or (self._seals_inputs and self._giving.may_be_left):
             return True
-        return self._collector.has_files or any(
+        return bool(self._collector.outbox) or any(
             run.groups or not is_elsewhere(run) for run in self._collector.runs.values()
         )
 
@@ -70,7 +70,7 @@ class AppRunner:
         return not same or standing.mode != BATCH or (self._next_due is not None and now >= self._next_due)
 
     def note(self, seen: Seen) -> None:
-        self._collector.note(seen)
+        self._collector.outbox.note(seen)
 
     def tick(self, now: datetime) -> None:
         """One look at everything: the program, its files, its schedule."""
@@ -117,7 +117,6 @@ class AppRunner:
             stopping = self._process is not None and self._process.is_stopping
             going = Going(run.revision, datetime.fromisoformat(run.started_at), self._process is not None, stopping)
         return Standing(
-            self.staging.tenant,
             self._revision,
             self._mode,
             self.agreement.schedule if self.agreement else None,
@@ -185,7 +184,7 @@ class AppRunner:
             self._collector.open(replace(run, sealed=self._is_sealed))
         elif current is not None and self._is_outdated(current):
             current.app_ended(0)
-        if elsewhere and self._looking.is_due(now):
+        if elsewhere and self._looking.is_due():
             self._collector.look()
 
     def _is_outdated(self, run: OpenRun) -> bool:

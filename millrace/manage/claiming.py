@@ -72,15 +72,14 @@ def take(
 def _new_claim(staging: Staging, wanted: Claim) -> Claim:
     number = time.time_ns()
     while True:
-        claim = replace(wanted, id=f"{number:020d}")
+        folder = staging.taken / f"{number:020d}"
         try:
-            (staging.taken / claim.id).mkdir()
+            folder.mkdir()
         except FileExistsError:
             number += 1
             continue
-        (staging.taken / claim.id / "file").mkdir()
-        _write(staging, claim)
-        return claim
+        (folder / "file").mkdir()
+        return changed(staging, wanted, id=folder.name)
 
 
 @contextmanager
@@ -123,7 +122,7 @@ def close_up(staging: Staging, claim: Claim, keys: Keys) -> None:
 def with_new_key(staging: Staging, claim: Claim) -> Claim:
     """For a file that is still here as it was taken: what its key sealed of it is worth nothing without that key."""
     _sealed_of(staging, claim).unlink(missing_ok=True)
-    return _changed(staging, replace(claim, data_key=new_id("fil")))
+    return changed(staging, claim, data_key=new_id("fil"))
 
 
 def content(staging: Staging, claim: Claim, keys: Callable[[], Keys]) -> Path | SealedFile:
@@ -141,22 +140,11 @@ def size_of(staging: Staging, claim: Claim) -> int:
     return kept.lstat().st_size
 
 
-def refused(staging: Staging, claim: Claim, fault: dict[str, str]) -> Claim:
-    """Not to be imported, whatever crashes before it is filed away."""
-    return _changed(staging, replace(claim, fault=fault))
-
-
-def tried_again(staging: Staging, claim: Claim) -> Claim:
-    return _changed(staging, replace(claim, attempt=claim.attempt + 1))
-
-
-def _changed(staging: Staging, claim: Claim) -> Claim:
-    _write(staging, claim)
-    return claim
-
-
-def _write(staging: Staging, claim: Claim) -> None:
+def changed(staging: Staging, claim: Claim, **fields: Any) -> Claim:
+    """Whatever crashes from here on, the claim is found as it is now."""
+    claim = replace(claim, **fields)
     replace_file(staging.taken / claim.id / "claim.json", json.dumps(asdict(claim)))
+    return claim
 
 
 def open_claims(staging: Staging) -> list[Claim]:

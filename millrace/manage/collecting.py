@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from millrace.exchange.app_folders import Staging
 from millrace.manage.claiming import Claim, open_claims, still_open, take
-from millrace.manage.completion import Health, Seen
+from millrace.manage.completion import Health
 from millrace.manage.deciding import BATCH
 from millrace.manage.importing import ClaimGroup, Importer, Report, fault_of
 from millrace.manage.openrun import OpenRun, now_text
@@ -30,25 +30,18 @@ class Collector:
     def __init__(self, tools: Tools, staging: Staging) -> None:
         self._tools = tools
         self._staging = staging
-        self._outbox = Outbox(staging.outbox)
-        self._importer = Importer(tools.connection, tools.senders, staging, tools.keys, self._on_report)
+        self.outbox = Outbox(staging.outbox)
+        self._importer = Importer(tools, staging, self._on_report)
         self._claims: list[Claim] = []
         self.runs: dict[str, OpenRun] = {}
         self.current: OpenRun | None = None
         self._recover()
         for _, seen in tools.watcher.follow(staging.tenant, staging.outbox):
-            self.note(seen)
-
-    @property
-    def has_files(self) -> bool:
-        return bool(self._outbox)
-
-    def note(self, seen: Seen) -> None:
-        self._outbox.note(seen)
+            self.outbox.note(seen)
 
     def look(self) -> None:
         for _, seen in self._tools.watcher.look(self._staging.tenant):
-            self.note(seen)
+            self.outbox.note(seen)
 
     def open(self, run: Run, seal: Seal | None = None) -> OpenRun:
         self.current = self.runs[run.id] = OpenRun(self._staging, run, seal)
@@ -59,10 +52,10 @@ class Collector:
         current = self.current
         if current is None:
             return
-        if self._outbox.has_to_look_again():
+        if self.outbox.has_to_look_again():
             self.look()
         room = MOST_FILES if health.is_batch or current.groups < MOST_GROUPS else 0
-        finished, broken = self._outbox.ripe(health, room)
+        finished, broken = self.outbox.ripe(health, room)
         if health.is_batch:
             self._claims += self._all_taken(finished, broken, current, current.run.id)
             if not health.is_running and self._claims and not finished:
@@ -100,7 +93,7 @@ class Collector:
                 claims += [] if claim is None else [claim]
         except OSError as failed:
             observe("trouble", kind="client_app", tenant=self._staging.tenant, error=str(failed))
-            self._outbox.miss()
+            self.outbox.miss()
         return claims
 
     def _hand_over(self, run: OpenRun, span: str, claims: Sequence[Claim], *, is_new: bool = True) -> None:

@@ -56,11 +56,7 @@ class Confinement:
     ) -> dict[str, Any]:
         home, tenant = staging.home, staging.tenant
         source_path = "/data" if self.own_view else str(home.sources)
-        own = {
-            "CLIENT_ID": tenant,
-            "SOURCE_PATH": source_path,
-            "LOG_PATH": f"{source_path}/{tenant}/log",
-        }
+        own = {"CLIENT_ID": tenant, "SOURCE_PATH": source_path, "LOG_PATH": f"{source_path}/{tenant}/log"}
         usual = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/tmp", "TMPDIR": "/tmp"}
         return {
             "parent": os.getpid(),
@@ -68,21 +64,20 @@ class Confinement:
             "environ": {**usual, **env, **own},
             "folder": "/programs" if self.own_view else str(home.programs),
             "user": user_of(tenant) if self.own_user else None,
-            "view": _view(home, staging, self.network) if self.own_view else None,
+            "view": self._view(staging) if self.own_view else None,
             "limits": {"resources": limits.resources, "cores": limits.cores, "nice": NICE},
             "cgroup": limits.cgroup,
         }
 
-
-def _view(home: Home, staging: Staging, network: bool) -> dict[str, Any]:
-    return {
-        "anchor": str(anchor(home)),
-        "tenant": staging.tenant,
-        "source": str(staging.root),
-        "programs": str(home.programs),
-        "hidden": str(home.root.resolve()),
-        "network": network,
-    }
+    def _view(self, staging: Staging) -> dict[str, Any]:
+        return {
+            "anchor": str(anchor(staging.home)),
+            "tenant": staging.tenant,
+            "source": str(staging.root),
+            "programs": str(staging.home.programs),
+            "hidden": str(staging.home.root.resolve()),
+            "network": self.network,
+        }
 
 
 def anchor(home: Home) -> Path:

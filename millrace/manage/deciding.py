@@ -35,7 +35,6 @@ class Standing:
     """`mode` is None where there is no program to run any more. `handled_until`: the moment up to which the schedule has
     been followed. `endings`: how often in a row a stream program has ended too soon."""
 
-    tenant: str
     revision: int
     mode: str | None
     schedule: Schedule | None

@@ -7,34 +7,24 @@ else: the rest goes on in the next one."""
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from millrace.client import Millrace, PendingUpload, Problem, Submission, Unreachable
+from millrace.client import PendingUpload, Problem, Submission, Unreachable
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import may_pass
 from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
-from millrace.manage.claiming import (
-    Claim,
-    close_up,
-    content,
-    file_away,
-    file_of,
-    refused,
-    size_of,
-    tried_again,
-    with_new_key,
-)
+from millrace.manage.claiming import Claim, changed, close_up, content, file_away, file_of, size_of, with_new_key
+from millrace.manage.openrun import now_text
 from millrace.manage.route import Route
+from millrace.manage.tools import Tools
 from millrace.manage.turns import Turns
 from millrace.model.errors import Clash, Corrupt, Invalid, KeyGone, MillraceError, Refused
 from millrace.observe import log
 from millrace.staging.arrivals import is_plain
-from millrace.staging.sealed import Keys
 
 # Admitted and not yet sent: none may wait so long for its bytes that the platform gives it up.
 SENT_AT_ONCE = 8
@@ -71,18 +61,11 @@ def table_of(path: str, tables: Sequence[str]) -> str:
 class Importer:
     """Of one tenant; safe to use for several groups at once. Raises what may pass: the group may then be brought again."""
 
-    def __init__(
-        self,
-        connection: Millrace,
-        senders: ThreadPoolExecutor,
-        staging: Staging,
-        keys: Callable[[], Keys],
-        on_report: Callable[[str, Report], None],
-    ) -> None:
-        self._connection = connection
-        self._senders = senders
+    def __init__(self, tools: Tools, staging: Staging, on_report: Callable[[str, Report], None]) -> None:
+        self._connection = tools.connection
+        self._senders = tools.senders
+        self._keys = tools.keys
         self._staging = staging
-        self._keys = keys
         self._on_report = on_report
         self._slots = threading.Semaphore(SENT_AT_ONCE)
         self.turns = Turns()
@@ -111,7 +94,7 @@ class Importer:
         path = file_of(self._staging, claim)
         if claim.fault is None and os.path.lexists(path) and not is_plain(path):
             why = Invalid(f"{claim.path!r:.80} is no plain file.", remedy="Write files, not links or devices.")
-            claim = refused(self._staging, claim, fault_of(why))
+            claim = changed(self._staging, claim, fault=fault_of(why))
         if claim.data_key:
             try:
                 close_up(self._staging, claim, self._keys())
@@ -120,10 +103,6 @@ class Importer:
                 claim = with_new_key(self._staging, claim)
                 close_up(self._staging, claim, self._keys())
         return claim
-
-    def _refuse(self, claim: Claim, why: MillraceError, table: str | None = None, import_id: str | None = None) -> None:
-        """For what must not be imported."""
-        self._file(claim, table, fault_of(why), import_id)
 
     def _with_tables(self, claims: Sequence[Claim]) -> list[Ready]:
         """What has a fault already, or can have no table, is filed away."""
@@ -144,7 +123,7 @@ class Importer:
             try:
                 ready.append((claim, table_of(claim.path, tables)))
             except Refused as why:
-                self._refuse(claim, why)
+                self._file(claim, None, fault_of(why))
         return ready
 
     def _in_span(self, ready: list[Ready], route: Route) -> list[Ready]:
@@ -155,7 +134,7 @@ class Importer:
             if may_pass(why):
                 raise
             for claim, table in ready:
-                self._refuse(claim, why, table)
+                self._file(claim, table, fault_of(why))
             return []
         return ready
 
@@ -170,9 +149,9 @@ class Importer:
                 except BaseException as failed:
                     self._slots.release()
                     if isinstance(failed, Corrupt | KeyGone):
-                        self._refuse(claim, failed, table)
+                        self._file(claim, table, fault_of(failed))
                     elif isinstance(failed, Problem) and not may_pass(failed):
-                        self._refuse(claim, failed, table, failed.import_id)
+                        self._file(claim, table, fault_of(failed), failed.import_id)
                     else:
                         raise
                     continue
@@ -223,7 +202,7 @@ class Importer:
         error: Any = document["error"]
         if error is not None and error["code"] == "expired" and claim.attempt < MOST_ATTEMPTS:
             if self._may_repeat(document):
-                return tried_again(self._staging, claim), table
+                return changed(self._staging, claim, attempt=claim.attempt + 1), table
             unsure = Clash(
                 f"The import broke off after {document['rows']['read']} rows, and the table has no primary key.",
                 remedy="Importing the file again would double them: mend it by hand.",
@@ -257,7 +236,7 @@ class Importer:
             "error": error,
             "run": claim.run,
             "span": claim.span,
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "at": now_text(),
         }
         self._on_report(claim.run, report)
         file_away(self._staging, claim, report)

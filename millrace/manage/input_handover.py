@@ -103,10 +103,10 @@ class InputHandover:
 
     def _submit(self, work: Callable[[], Seal | None]) -> Ready:
         future = self._tools.workers.submit(work)
-        future.add_done_callback(self._told)
+        future.add_done_callback(self._ended)
         return future
 
-    def _told(self, ended: Ready) -> None:
+    def _ended(self, ended: Ready) -> None:
         failed = ended.exception()
         if failed is not None:
             observe(

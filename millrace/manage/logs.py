@@ -20,17 +20,16 @@ PIECE_BYTES = 1 << 16
 
 
 class RotatedLog:
-    def __init__(self, path: Path, most_bytes: int = LOG_BYTES, kept: int = KEPT, seal: Seal | None = None) -> None:
+    def __init__(self, path: Path, most_bytes: int = LOG_BYTES, seal: Seal | None = None) -> None:
         self._path = path
         self._most = most_bytes
-        self._kept = kept
         self._seal = seal
         self._open()
 
     def write(self, piece: bytes) -> None:
         if self._file.tell() > self._empty_bytes and self._file.tell() + len(piece) > self._most:
             self._file.close()
-            make_room(self._path, self._kept)
+            make_room(self._path)
             self._open()
         if self._seal is not None:
             piece = frame(self._seal, piece, log_part(self._log, self._pieces))
@@ -53,9 +52,9 @@ class RotatedLog:
             unfinished.rename(self._path)
 
 
-def make_room(path: Path, kept: int) -> None:
+def make_room(path: Path) -> None:
     """Numbers the older ones anew; the oldest goes."""
-    for number in range(kept - 1, 0, -1):
+    for number in range(KEPT - 1, 0, -1):
         older = path if number == 1 else path.with_name(f"{path.name}.{number - 1}")
         if older.exists():
             older.replace(path.with_name(f"{path.name}.{number}"))
@@ -80,7 +79,7 @@ class Pump(threading.Thread):
             os.close(self._descriptor)
 
 
-def gather_own_logs(source: Path, target: Path, least_bytes: int = 0, kept: int = KEPT) -> None:
+def gather_own_logs(source: Path, target: Path, least_bytes: int = 0) -> None:
     """Moves log files that the program wrote itself to where they are kept; the last bytes of those that are too long.
 
     The folder is the program's: only plain files of one name are touched, and links are never followed."""
@@ -91,7 +90,7 @@ def gather_own_logs(source: Path, target: Path, least_bytes: int = 0, kept: int 
     for entry in found:
         target.mkdir(exist_ok=True)
         place = target / safe_name(entry.name)
-        make_room(place, kept)
+        make_room(place)
         try:
             os.rename(entry.path, place)
             _keep_last(place)
@@ -107,7 +106,7 @@ def _remove(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def seal_logs(plain: Path, sealed: Path, seal: Seal, kept: int = KEPT) -> None:
+def seal_logs(plain: Path, sealed: Path, seal: Seal) -> None:
     """Of a folder of logs that are written no more, as each was left by `gather_own_logs`."""
     sealed.mkdir(parents=True, exist_ok=True)
     for path in sorted(plain.iterdir(), reverse=True):
@@ -115,7 +114,7 @@ def seal_logs(plain: Path, sealed: Path, seal: Seal, kept: int = KEPT) -> None:
         # The unfinished file is not among those that are shown.
         with path.open("rb") as file, replacing(sealed / path.name, folder=sealed.parent) as closed:
             closed.write(head(seal, log) + frame(seal, _last(file), log_part(log, 0)))
-            make_room(sealed / path.name, kept)
+            make_room(sealed / path.name)
         path.unlink()
 
 

@@ -5,7 +5,7 @@ One thread decides and looks after processes; imports have threads of their own,
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -19,6 +19,7 @@ from millrace.exchange.keys import KeyFiles, keyring_of
 from millrace.manage.app_runner import AppRunner
 from millrace.manage.confinement import possible_confinement
 from millrace.manage.limits import Limiter
+from millrace.manage.poll_timer import PollTimer
 from millrace.manage.tidying import seal_left_logs, tidy
 from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
@@ -61,7 +62,12 @@ class IngestionManagers:
         )
         self._tended: dict[str, AppRunner] = {}
         self._tidying: Future[None] | None = None
-        self._every = {name: _Every(seconds) for name, seconds in _INTERVALS.items()}
+        self._refreshing = PollTimer(REFRESH_SECONDS)
+        self._chores = (
+            (PollTimer(STATUS_SECONDS), self._tell),
+            (PollTimer(TIDY_SECONDS), self._tidy),
+            (PollTimer(LOG_SECONDS), self._rotate_logs),
+        )
         if confinement.warning:
             log("app_confinement", warning=confinement.warning)
 
@@ -73,16 +79,13 @@ class IngestionManagers:
         """Until it is told to stop; then every program is ended, and what is under way waits for the next start."""
         self._take_up_left_overs()
         while not stop_request.is_made():
-            if self._every["refresh"].is_due():
+            if self._refreshing.is_due():
                 self._refresh()
-                self._every["refresh"].pause(REFRESH_SHARE)
+                self._refreshing.pause(REFRESH_SHARE)
             self._look()
-            if self._every["status"].is_due():
-                self._tell()
-            if self._every["tidy"].is_due():
-                self._tidy()
-            if self._every["logs"].is_due():
-                self._rotate_logs()
+            for timer, work in self._chores:
+                if timer.is_due():
+                    work()
             self._rest(stop_request)
         self._shut_down()
 
@@ -188,27 +191,3 @@ def _apart(tenant: str) -> Iterator[None]:
         yield
     except Exception as error:
         observe("trouble", kind="client_app", tenant=tenant, error=f"{type(error).__name__}: {error}"[:1000])
-
-
-_INTERVALS = {"refresh": REFRESH_SECONDS, "status": STATUS_SECONDS, "tidy": TIDY_SECONDS, "logs": LOG_SECONDS}
-
-
-class _Every:
-    """True once per interval, the first time at once."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seconds = seconds
-        self._clock = clock
-        self._due = self._began = clock()
-
-    def pause(self, share: float) -> None:
-        """So long that what was done since it was due takes no more than its share."""
-        now = self._clock()
-        self._due = max(self._due, now + (now - self._began) / share)
-
-    def is_due(self) -> bool:
-        if self._clock() < self._due:
-            return False
-        self._began = self._clock()
-        self._due = self._began + self._seconds
-        return True

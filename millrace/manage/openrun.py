@@ -33,24 +33,20 @@ class OpenRun:
         self._staging = staging
         self._seal = seal
         self._lock = threading.Lock()
-        self._run = run
+        self.run = run
         self.folder = RunFolder(staging.runs / run.id)
         self.groups = 0
         self.group_number = 0
         self.folder.write(run)
 
     @property
-    def run(self) -> Run:
-        return self._run
-
-    @property
     def in_app(self) -> bool:
-        return self._run.state == RUNNING
+        return self.run.state == RUNNING
 
     def change(self, **fields: Any) -> None:
         with self._lock:
-            self._run = replace(self._run, **fields)
-            self.folder.write(self._run)
+            self.run = replace(self.run, **fields)
+            self.folder.write(self.run)
 
     def begin_group(self) -> None:
         with self._lock:
@@ -62,11 +58,11 @@ class OpenRun:
 
     def joined(self, spans: Sequence[str]) -> None:
         """Of a program that runs for ever only the last ones are remembered here; each file's report names its own."""
-        self.change(spans=(*self._run.spans, *spans)[-MOST_SPANS:])
+        self.change(spans=(*self.run.spans, *spans)[-MOST_SPANS:])
 
     def app_ended(self, exit_code: int | None, error: str | None = None) -> None:
         self.keep_logs()
-        self.change(state=IMPORTING, exit_code=exit_code, error=error or self._run.error)
+        self.change(state=IMPORTING, exit_code=exit_code, error=error or self.run.error)
 
     def keep_logs(self, least_bytes: int = 0) -> None:
         """The files that the program wrote itself; while it runs only those that have grown long."""
@@ -83,15 +79,15 @@ class OpenRun:
         with self._lock:
             self.folder.add_reports([report])
             outcome = "done" if report["state"] == "completed" else "failed"
-            files = {**self._run.files, outcome: self._run.files[outcome] + 1}
-            rows = {name: count + report["rows"][name] for name, count in self._run.rows.items()}
-            self._run = replace(self._run, files=files, rows=rows)
-            self.folder.write(self._run)
+            files = {**self.run.files, outcome: self.run.files[outcome] + 1}
+            rows = {name: count + report["rows"][name] for name, count in self.run.rows.items()}
+            self.run = replace(self.run, files=files, rows=rows)
+            self.folder.write(self.run)
 
     def close(self) -> None:
         """All its files are where they belong. What was cut off by a crash or stopped by the platform is not the program's
         failure; what could not be begun has an error and no code."""
-        code, error = self._run.exit_code, self._run.error
+        code, error = self.run.exit_code, self.run.error
         cut_off = (code is None) != (error is not None)
         state = INTERRUPTED if cut_off else SUCCEEDED if code == 0 else FAILED
         self.change(state=state, ended_at=now_text())

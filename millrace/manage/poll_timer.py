@@ -3,14 +3,14 @@
 They are imported under one run that stays open as long as the agreement is the same, in groups as a stream's are: this
 machine does not hear when a program of another one ends."""
 
-from datetime import datetime, timedelta
+import time
 
 from millrace.manage.openrun import OpenRun
 from millrace.model.agreement import Agreement
 
 CLUSTER = "cluster"
 # No news comes from folders that other machines write to: they are looked at.
-LOOK_EVERY = timedelta(seconds=2)
+LOOK_SECONDS = 2.0
 
 
 def runs_elsewhere(agreement: Agreement | None) -> bool:
@@ -22,13 +22,20 @@ def is_elsewhere(run: OpenRun | None) -> bool:
 
 
 class PollTimer:
-    """True when it is time to look again."""
+    """True once per interval, the first time at once."""
 
-    def __init__(self) -> None:
-        self._last: datetime | None = None
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._due = self._began = time.monotonic()
 
-    def is_due(self, now: datetime) -> bool:
-        if self._last is not None and now - self._last < LOOK_EVERY:
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._due:
             return False
-        self._last = now
+        self._began, self._due = now, now + self._seconds
         return True
+
+    def pause(self, share: float) -> None:
+        """So long that what was done since it was due takes no more than its share."""
+        now = time.monotonic()
+        self._due = max(self._due, now + (now - self._began) / share)

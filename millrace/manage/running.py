@@ -38,16 +38,9 @@ class AppProcess:
             self._pumps.append(Pump(reading, logs / f"{name}.log", seal))
             self._pumps[-1].start()
         self._kill_at: float | None = None
-        self._give(order)
-
-    def _give(self, order: dict[str, Any]) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError), self._process.stdin as stdin:
             stdin.write(json.dumps(order).encode())
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def is_stopping(self) -> bool:
@@ -59,9 +52,8 @@ class AppProcess:
             if self._kill_at is not None and time.monotonic() > self._kill_at:
                 self.kill()
             return None
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            # What it started and left behind, where it has no world of its own that ends with it.
-            os.killpg(self._process.pid, signal.SIGKILL)
+        # What it started and left behind, where it has no world of its own that ends with it.
+        self.kill()
         for pump in self._pumps:
             pump.join(PUMP_SECONDS)
         code = int(self._process.returncode)

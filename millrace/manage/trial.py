@@ -135,14 +135,11 @@ class _Place:
 
     def about_end(self, code: int | None, took: float) -> Iterator[Check]:
         if self._trial.is_stream:
-            found = f"ended with {code} on SIGTERM" if code is not None else f"ran on {STOP_SECONDS:g} s after SIGTERM"
+            found = f"ran on {STOP_SECONDS:g} s after SIGTERM" if code is None else f"ended with {code} on SIGTERM"
             yield Check("stop", code is not None, found)
         else:
-            found = (
-                f"ended with {code} after {took:.2f} s"
-                if code is not None
-                else f"ran on after {self._trial.seconds:g} s"
-            )
+            limit = f"{self._trial.seconds:g} s"
+            found = f"ran on after {limit}" if code is None else f"ended with {code} after {took:.2f} s"
             yield Check("end", code == 0, found)
         errors = (self._root / "stderr.log").read_text(errors="replace").strip()
         if errors:
@@ -150,9 +147,8 @@ class _Place:
 
     def about_files(self) -> Iterator[Check]:
         finished, left = self.finished(), [path for path in self._paths() if not may_be_finished(path)]
-        yield Check(
-            "files", bool(finished), f"{len(finished)} finished: {_named(finished)}" if finished else "none in out"
-        )
+        found = f"{len(finished)} finished: {_named(finished)}" if finished else "none in out"
+        yield Check("files", bool(finished), found)
         yield Check("half-written", not left, f"left: {_named(left)}" if left else "none left")
         unread = sorted(path.name for path in (self._home / "in").rglob("*") if path.is_file())
         note = f"not taken: {_named(unread)}; the next run reads them again" if unread else "all taken"

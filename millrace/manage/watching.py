@@ -149,26 +149,24 @@ def _folders(root: Path, below: str) -> Iterator[str]:
     yield below
     if below.count("/") + 2 > MOST_LEVELS:
         return
-    try:
-        with os.scandir(root / below) as entries:
-            inner = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return
-    for name in inner:
-        path = os.path.join(below, name)
-        if may_be_finished(path):
+    for entry in _entries(root / below):
+        path = os.path.join(below, entry.name)
+        if entry.is_dir(follow_symlinks=False) and may_be_finished(path):
             yield from _folders(root, path)
 
 
 def _files(root: Path, folder: str) -> Iterator[Seen]:
     now = time.time()
-    try:
-        with os.scandir(root / folder) as entries:
-            names = sorted(entry.name for entry in entries)
-    except OSError:
-        return
-    for name in names:
-        path = os.path.join(folder, name)
+    for entry in _entries(root / folder):
+        path = os.path.join(folder, entry.name)
         signature = signature_of(root / path)
         if signature is not None and may_be_finished(path):
             yield Seen(path, How.FOUND, now, signature)
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []

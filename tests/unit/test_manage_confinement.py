@@ -102,7 +102,7 @@ def test_only_the_operator_declares_local_commands() -> None:
 
 
 def test_logs_are_rotated(tmp_path: Path) -> None:
-    log = RotatedLog(tmp_path / "stdout.log", most_bytes=10, kept=3)
+    log = RotatedLog(tmp_path / "stdout.log", most_bytes=10)
     for number in range(6):
         log.write(b"line %d\n" % number)
     log.close()

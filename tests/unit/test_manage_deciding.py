@@ -18,11 +18,11 @@ def at(minutes: float) -> datetime:
 
 
 def batch(missed: str = "run_once", **more: object) -> Standing:
-    return replace(Standing("acme", 1, "batch", Schedule("*/10 * * * *", missed=missed), NOON), **more)  # type: ignore[arg-type]
+    return replace(Standing(1, "batch", Schedule("*/10 * * * *", missed=missed), NOON), **more)  # type: ignore[arg-type]
 
 
 def stream(**more: object) -> Standing:
-    return replace(Standing("acme", 1, "stream", None, NOON), **more)  # type: ignore[arg-type]
+    return replace(Standing(1, "stream", None, NOON), **more)  # type: ignore[arg-type]
 
 
 def test_nothing_runs_before_its_moment() -> None:

@@ -11,7 +11,7 @@ import pytest
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 from millrace.manage import claiming
-from millrace.manage.claiming import file_away, file_of, open_claims, safe_name, take, tried_again
+from millrace.manage.claiming import changed, file_away, file_of, open_claims, safe_name, take
 from millrace.manage.completion import (
     SETTLE_SECONDS,
     STABLE_SECONDS,
@@ -134,7 +134,7 @@ def test_a_claim_outlives_a_crash_and_keeps_its_key(staging: Staging) -> None:
     claim = take(staging, "items/a.csv", "run_1", "run_1")
     assert claim is not None
     assert open_claims(staging) == [claim]
-    again = tried_again(staging, claim)
+    again = changed(staging, claim, attempt=2)
     assert open_claims(staging) == [again]
     assert again.idempotency_key != claim.idempotency_key
     place = file_away(staging, again, {"state": "completed"})

@@ -4,7 +4,6 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,10 +15,11 @@ from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles
 from millrace.manage import managers, openrun
-from millrace.manage.claiming import Claim, close_up, file_of, open_claims, refused, still_open, take
+from millrace.manage.claiming import Claim, changed, close_up, file_of, open_claims, still_open, take
 from millrace.manage.importing import ClaimGroup, Importer
 from millrace.manage.managers import IngestionManagers
 from millrace.manage.openrun import OpenRun, now_text
+from millrace.manage.tools import Tools
 from millrace.model.names import new_id
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
@@ -28,21 +28,20 @@ from millrace.staging import sealed
 from millrace.staging.runs import RUNNING, Run
 from millrace.stopping import StopRequest
 from tests.support.fake_platform import TOKEN, Cut, FakePlatform, Refuse, fake_platform
+from tests.support.tended import tools_at
 
 RUN = "run_1"
 
 
 class Scene:
-    def __init__(self, root: Path, fake: FakePlatform, connection: Millrace, senders: ThreadPoolExecutor) -> None:
+    def __init__(self, root: Path, fake: FakePlatform, keys: Keyring, tools: Tools) -> None:
         self.fake = fake
         self.staging = Staging(Home(root), "acme")
         self.staging.make()
         self.reports: list[dict[str, Any]] = []
         fake.answers["GET", "/v1/tenants/acme"] = {"tables": ["readings"]}
-        self.keys = Keyring(KeyFiles(Home(root)), lambda: LocalKms(root / "kms"))
-        self.importer = Importer(
-            connection, senders, self.staging, lambda: self.keys, lambda run, report: self.reports.append(report)
-        )
+        self.keys = keys
+        self.importer = Importer(tools, self.staging, lambda run, report: self.reports.append(report))
 
     def group(self, *names: str, is_new: bool = True) -> ClaimGroup:
         turn = self.importer.turns.take_number()
@@ -66,8 +65,9 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    with fake_platform() as fake, Millrace(fake.url, TOKEN) as connection, ThreadPoolExecutor(8) as senders:
-        yield Scene(tmp_path, fake, connection, senders)
+    keys = Keyring(KeyFiles(Home(tmp_path)), lambda: LocalKms(tmp_path / "kms"))
+    with fake_platform() as fake, tools_at(fake.url, tmp_path, lambda: keys) as tools:
+        yield Scene(tmp_path, fake, keys, tools)
 
 
 def test_groups_are_admitted_in_the_order_in_which_they_were_handed_over(scene: Scene) -> None:
@@ -157,7 +157,7 @@ def test_a_sealed_file_is_sent_as_it_was_and_stays_sealed(scene: Scene, monkeypa
 
 def test_what_is_refused_is_sealed_too_and_what_cannot_be_opened_is_refused(scene: Scene) -> None:
     half = scene.claim("half.csv", "4012-8888", data_key="fil_1")
-    half = refused(scene.staging, half, {"code": "half_written", "message": "", "remedy": ""})
+    half = changed(scene.staging, half, fault={"code": "half_written", "message": "", "remedy": ""})
     linked = scene.claim("linked.csv", "4012-8888", data_key="fil_2")
     os.link(file_of(scene.staging, linked), scene.staging.outbox / "second name")
     cut = scene.claim("cut.csv", "4012-8888", data_key="fil_3")

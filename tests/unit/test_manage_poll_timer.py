@@ -9,7 +9,7 @@ import pytest
 
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles
-from millrace.manage import completion, poll_timer
+from millrace.manage import app_runner, completion
 from millrace.manage.app_runner import AppRunner
 from millrace.model.agreement import parse_agreement
 from millrace.seal.keyring import Keyring
@@ -30,7 +30,7 @@ def fake() -> Iterator[FakePlatform]:
 @pytest.fixture
 def tended(fake: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AppRunner]:
     monkeypatch.setattr(completion, "STABLE_ELSEWHERE_SECONDS", 0.3)
-    monkeypatch.setattr(poll_timer, "LOOK_EVERY", timedelta(seconds=0.05))
+    monkeypatch.setattr(app_runner, "LOOK_SECONDS", 0.05)
     with tools_at(
         fake.url, tmp_path, lambda: Keyring(KeyFiles(Home(tmp_path)), lambda: LocalKms(tmp_path / "kms"))
     ) as tools:
