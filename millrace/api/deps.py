@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
 
 from millrace.api.documents.imports import VisibleImports
-from millrace.api.health import Health
+from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.replaying import Replays
 from millrace.api.op_log import OpLog
@@ -54,7 +54,7 @@ class Services:
     senders: Senders
     replays: Replays
     eraser: Eraser
-    health: Health
+    health: PlatformHealth
     private_targets: Networks
     query: QuerySettings
     k8s: KubernetesSettings
@@ -89,7 +89,7 @@ SessionsDep = Annotated[Sessions, Depends(_Service("sessions"))]
 SendersDep = Annotated[Senders, Depends(_Service("senders"))]
 ReplaysDep = Annotated[Replays, Depends(_Service("replays"))]
 EraserDep = Annotated[Eraser, Depends(_Service("eraser"))]
-HealthDep = Annotated[Health, Depends(_Service("health"))]
+HealthDep = Annotated[PlatformHealth, Depends(_Service("health"))]
 PrivateTargetsDep = Annotated[Networks, Depends(_Service("private_targets"))]
 QuerySettingsDep = Annotated[QuerySettings, Depends(_Service("query"))]
 KubernetesDep = Annotated[KubernetesSettings, Depends(_Service("k8s"))]

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from millrace.api.app import make_app
-from millrace.auth.access import Access, access_table
+from millrace.auth.access import EndpointAccess, access_table
 
 HEAD = """# Endpoints
 
@@ -15,7 +15,7 @@ may call it (viewer, reader, writer, admin, operator). A token limited to tables
 """
 
 
-def endpoints() -> dict[str, Access]:
+def endpoints() -> dict[str, EndpointAccess]:
     return access_table(make_app(cast(Any, None)).routes)
 
 

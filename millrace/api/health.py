@@ -15,7 +15,7 @@ LEAST_FREE_MB = 256
 _WATCHED = ("controller", "accountant", "notifier")
 
 
-class Health:
+class PlatformHealth:
     def __init__(self, topics: Topics, threads: Threads, accountant: Accountant, exchange: Exchange) -> None:
         self._topics = topics
         self._threads = threads

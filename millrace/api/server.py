@@ -8,7 +8,7 @@ from threading import Event
 from millrace.account.accountant import Accountant
 from millrace.api.admission import Admission
 from millrace.api.deps import Services
-from millrace.api.health import Health
+from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.metering import keep_measured
 from millrace.api.jobs.refreshing import Refreshing
@@ -167,7 +167,7 @@ class Server:
                 self.sink_context,
                 self.settings.kafka.ops_kept_days,
             ),
-            health=Health(self.topics, self.threads, self.accountant, self.exchange),
+            health=PlatformHealth(self.topics, self.threads, self.accountant, self.exchange),
             private_targets=self.settings.api.private_targets,
             query=self.settings.query,
             k8s=self.settings.k8s,

@@ -17,7 +17,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class EndpointAccess:
     """The lowest role that may call, None for everybody; whether tokens limited to tables may call; whether calls are
     written to the audit log."""
 
@@ -26,15 +26,15 @@ class Access:
     audited: bool = False
 
 
-PUBLIC = Access(None)
-_DECLARED: dict[Callable[..., Any], Access] = {}
+PUBLIC = EndpointAccess(None)
+_DECLARED: dict[Callable[..., Any], EndpointAccess] = {}
 
 
 def allows(least: str, *, by_table: bool = False, audited: bool = False) -> Callable[[Endpoint], Endpoint]:
     """Decorates the function of an endpoint, below its route."""
 
     def declare(endpoint: Endpoint) -> Endpoint:
-        _DECLARED[endpoint] = Access(least, by_table, audited)
+        _DECLARED[endpoint] = EndpointAccess(least, by_table, audited)
         return endpoint
 
     return declare
@@ -46,9 +46,9 @@ def public(endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
-def access_table(routes: Iterable[BaseRoute]) -> dict[str, Access]:
+def access_table(routes: Iterable[BaseRoute]) -> dict[str, EndpointAccess]:
     """Every endpoint as METHOD PATH, those of included routers too. Raises if one of them declares no access."""
-    table: dict[str, Access] = {}
+    table: dict[str, EndpointAccess] = {}
     for route in routes:
         included = getattr(route, "original_router", None)
         if included is not None:
@@ -70,7 +70,7 @@ def endpoint_of(connection: HTTPConnection) -> str:
     return f"{'WS' if scope['type'] == 'websocket' else scope['method']} {path}"
 
 
-def access_of(connection: HTTPConnection) -> Access | None:
+def access_of(connection: HTTPConnection) -> EndpointAccess | None:
     endpoint = getattr(connection.scope.get("route"), "endpoint", None)
     return None if endpoint is None else _DECLARED.get(endpoint)
 
@@ -86,7 +86,7 @@ def caller_of(connection: HTTPConnection, tokens: Tokens) -> Caller:
     return caller
 
 
-def refuse_unless_may(caller: Caller, access: Access | None, names: Mapping[str, Any]) -> None:
+def refuse_unless_may(caller: Caller, access: EndpointAccess | None, names: Mapping[str, Any]) -> None:
     """`names` are the parts of the path."""
     tenant = names.get("tenant", names.get("tenant_id"))
     if tenant is not None:

@@ -32,14 +32,14 @@ class Source(Protocol):
     @property
     def wants_end(self) -> bool: ...
 
-    def placed(self, part: "Part", placement: Placement) -> None: ...
+    def placed(self, part: "BatchPart", placement: Placement) -> None: ...
 
     def failed(self, error: MillraceError) -> None:
         """Nothing of this source waits any more. What was sent last may or may not be in the log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BatchPart:
     """The rows of one source in a batch. They are consecutive, so a row's place in the batch gives its number."""
 
     source: Source
@@ -59,10 +59,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    parts: tuple[Part, ...]
+    parts: tuple[BatchPart, ...]
 
     @staticmethod
-    def of(parts: list[Part]) -> "Batch":
+    def of(parts: list[BatchPart]) -> "Batch":
         placed, row = [], 1
         for part in parts:
             placed.append(replace(part, first_row=row))

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from millrace.model.errors import MillraceError
 from millrace.model.frames import OUT_OF_STEP
 from millrace.observe import observe
-from millrace.upload.batch import AppendKey, Batch, Part, Placement, Source
+from millrace.upload.batch import AppendKey, Batch, BatchPart, Placement, Source
 from millrace.upload.room import Room
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class GatherLimits:
     linger_seconds: float = 0.004
     # For each append under way, from one flush to the next.
     pace_seconds: float = 0.004
@@ -62,9 +62,9 @@ class Gatherer:
     """Used from one event loop. `append` puts a batch into the log and returns when it is applied; its owner calls `ended`
     once when the append has ended."""
 
-    def __init__(self, append: Append, limits: Limits | None = None) -> None:
+    def __init__(self, append: Append, limits: GatherLimits | None = None) -> None:
         self._append = append
-        self._limits = limits or Limits()
+        self._limits = limits or GatherLimits()
         self._room = Room(self._limits.tenant_bytes, self._limits.total_bytes)
         self._gathered: dict[AppendKey, _Gathered] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -138,7 +138,7 @@ class Gatherer:
 
     def _take(self, gathered: _Gathered) -> Batch:
         """Rows of the sources that have waited longest, up to the limits; at least one piece."""
-        parts: list[Part] = []
+        parts: list[BatchPart] = []
         rows = size = 0
         for source, queue in list(gathered.queues.items()):
             if queue.is_sending or not queue.pieces:
@@ -157,7 +157,7 @@ class Gatherer:
         return Batch.of(parts)
 
     @staticmethod
-    def _take_part(source: Source, queue: _Queue, most_rows: int, most_bytes: int) -> Part:
+    def _take_part(source: Source, queue: _Queue, most_rows: int, most_bytes: int) -> BatchPart:
         first_seq = queue.pieces[0][0]
         taken: list[bytes] = []
         rows = size = 0
@@ -168,7 +168,7 @@ class Gatherer:
             size += len(body)
         queue.rows -= rows
         queue.size -= size
-        return Part(source, first_seq, rows, taken[0] if len(taken) == 1 else b"".join(taken))
+        return BatchPart(source, first_seq, rows, taken[0] if len(taken) == 1 else b"".join(taken))
 
     async def _send(self, key: AppendKey, gathered: _Gathered, batch: Batch) -> None:
         await self._deliver(key, gathered, batch)

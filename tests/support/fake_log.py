@@ -52,7 +52,7 @@ from millrace.settings import KEYS_HERE
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, upsert
 from millrace.store.records import import_row
-from millrace.upload.gather import Limits
+from millrace.upload.gather import GatherLimits
 from millrace.wire.envelope import checksum
 
 TENANT, TABLE = "acme", "orders"
@@ -181,7 +181,7 @@ def _refuse(op: object) -> None:
 class FakeServer:
     """The API over the fake log, in a thread of its own."""
 
-    def __init__(self, log: FakeLog, port: int, limits: Limits | None = None) -> None:
+    def __init__(self, log: FakeLog, port: int, limits: GatherLimits | None = None) -> None:
         self.log = log
         self.url = f"http://127.0.0.1:{port}"
         self.loop: asyncio.AbstractEventLoop
@@ -252,7 +252,7 @@ class FakeServer:
 
 
 @contextmanager
-def fake_server(log: FakeLog, limits: Limits | None = None) -> Iterator[FakeServer]:
+def fake_server(log: FakeLog, limits: GatherLimits | None = None) -> Iterator[FakeServer]:
     server = FakeServer(log, free_ports(1)[0], limits)
     try:
         yield server

@@ -19,7 +19,7 @@ from millrace.client import Millrace, Problem, Unreachable
 from millrace.client.sender import Sender
 from millrace.model.errors import MillraceError
 from millrace.model.frames import MAX_FRAME_BYTES, WINDOW_BYTES
-from millrace.upload.gather import Limits
+from millrace.upload.gather import GatherLimits
 from tests.support.fake_log import TABLE, TENANT, FakeLog, FakeServer, fake_server
 from tests.support.waiting import wait_until
 
@@ -84,7 +84,7 @@ def test_a_connection_tells_where_it_stands_acknowledges_and_tells_the_end(serve
 
 
 def test_rejected_rows_are_told_by_their_number_in_the_stream(log: FakeLog) -> None:
-    limits = Limits(linger_seconds=60, flush_rows=7)
+    limits = GatherLimits(linger_seconds=60, flush_rows=7)
     with fake_server(log, limits) as server, raw(server, "stream=a") as one, raw(server, "stream=b") as other:
         heard(one, "ready")
         heard(other, "ready")
@@ -411,7 +411,7 @@ def test_a_request_that_does_not_wait_long_enough_still_has_its_place(server: Fa
 
 
 def test_the_same_key_is_the_same_rows_and_spoils_nobody_elses(log: FakeLog) -> None:
-    with fake_server(log, Limits(linger_seconds=0.05)) as server, server.client() as client:
+    with fake_server(log, GatherLimits(linger_seconds=0.05)) as server, server.client() as client:
         keyed = {"Idempotency-Key": "once"}
         first = client.ok("POST", ROWS_ROUTE, content=rows(1, 3), headers=keyed)
         assert first.status_code == 202

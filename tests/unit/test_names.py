@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[2] / "millrace"
 SAME_CONCEPT = {"DeclarationWarning", "ErrorPage", "QueryResult", "Reason", "Seal"}
 # Different things that still share a name. This list may only become shorter.
 NOT_YET_RENAMED = {
-    "Access", "Cluster", "Health", "Limits", "Outbox", "Outcome", "Part", "Place", "Rows", "Sealing", "State",
+    "Cluster", "Outbox", "Outcome", "Place", "Rows", "State",
     "Waiting", "_Part", "_Place", "_translated",
 }  # fmt: skip
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from millrace.model.errors import Clash, MillraceError, Unavailable
-from millrace.upload.batch import AppendKey, Batch, Part, Placement
-from millrace.upload.gather import Gatherer, Limits
+from millrace.upload.batch import AppendKey, Batch, BatchPart, Placement
+from millrace.upload.gather import Gatherer, GatherLimits
 
-LANE = AppendKey("acme", "orders")
+KEY = AppendKey("acme", "orders")
 
 
 class Sender:
@@ -20,20 +20,20 @@ class Sender:
 
     def __init__(self, sender: str | None = None) -> None:
         self.sender = sender
-        self.parts: list[tuple[Part, Placement]] = []
+        self.parts: list[tuple[BatchPart, Placement]] = []
         self.errors: list[MillraceError] = []
         self.sent = 0
 
-    def placed(self, part: Part, placement: Placement) -> None:
+    def placed(self, part: BatchPart, placement: Placement) -> None:
         self.parts.append((part, placement))
 
     def failed(self, error: MillraceError) -> None:
         self.errors.append(error)
 
-    async def send(self, gatherer: Gatherer, number: int = 1, lane: AppendKey = LANE, width: int = 10) -> None:
+    async def send(self, gatherer: Gatherer, number: int = 1, key: AppendKey = KEY, width: int = 10) -> None:
         first, self.sent = self.sent + 1, self.sent + number
         body = b"".join(b"%0*d\n" % (width - 1, row) for row in range(first, first + number))
-        await gatherer.add(lane, self, first, number, body)
+        await gatherer.add(key, self, first, number, body)
 
 
 class Log:
@@ -46,17 +46,17 @@ class Log:
         self.open = asyncio.Event()
         self.open.set()
         self.refuse: Callable[[Batch], MillraceError | None] = lambda batch: None
-        self.ends: Callable[[AppendKey], None] = lambda lane: None
+        self.ends: Callable[[AppendKey], None] = lambda key: None
 
-    async def append(self, lane: AppendKey, batch: Batch) -> Placement:
-        self.batches.append((lane, batch))
+    async def append(self, key: AppendKey, batch: Batch) -> Placement:
+        self.batches.append((key, batch))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
         try:
             await self.open.wait()
             if error := self.refuse(batch):
                 raise error
-            asyncio.get_running_loop().call_soon(self.ends, lane)
+            asyncio.get_running_loop().call_soon(self.ends, key)
             return Placement(f"imp_{len(self.batches)}", len(self.batches))
         finally:
             self.under_way -= 1
@@ -73,7 +73,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 def gathering(log: Log, **limits: Any) -> Gatherer:
     """A gatherer whose appends end as soon as they are placed."""
-    gatherer = Gatherer(log.append, Limits(**limits))
+    gatherer = Gatherer(log.append, GatherLimits(**limits))
     log.ends = gatherer.ended
     return gatherer
 
@@ -92,8 +92,8 @@ def test_rows_that_come_together_travel_together_and_keep_their_places() -> None
         await other.send(gatherer, 3)
         await one.send(gatherer, 1)
         await until(lambda: one.parts and other.parts)
-        ((lane, batch),) = log.batches
-        assert lane == LANE
+        ((key, batch),) = log.batches
+        assert key == KEY
         assert batch.rows == 6
         assert batch.senders == {"one": (1, 3), "other": (1, 3)}
         assert [(part.first_row, part.last_row) for part in batch.parts] == [(1, 3), (4, 6)]
@@ -106,15 +106,15 @@ def test_rows_that_come_together_travel_together_and_keep_their_places() -> None
 def test_tables_and_spans_do_not_share_an_append() -> None:
     async def test(log: Log) -> None:
         gatherer, sender = gathering(log), Sender()
-        for lane in (
-            LANE,
+        for key in (
+            KEY,
             AppendKey("acme", "orders", "night"),
             AppendKey("acme", "other"),
             AppendKey("zeta", "orders"),
         ):
-            await sender.send(gatherer, lane=lane)
+            await sender.send(gatherer, key=key)
         await until(lambda: len(sender.parts) == 4)
-        assert len({lane for lane, _ in log.batches}) == 4
+        assert len({key for key, _ in log.batches}) == 4
 
     run(test)
 
@@ -221,7 +221,7 @@ def test_a_forgotten_source_is_neither_sent_nor_tried_again() -> None:
         await stays.send(gatherer)
         await until(lambda: log.under_way == 1)
         await gone.send(gatherer)
-        gatherer.forget(LANE, gone)
+        gatherer.forget(KEY, gone)
         log.open.set()
         await until(lambda: stays.parts)
         await until(lambda: gatherer.keys == 0)
@@ -233,7 +233,7 @@ def test_a_forgotten_source_is_neither_sent_nor_tried_again() -> None:
 def test_the_further_behind_the_ends_the_larger_the_batches() -> None:
     async def test(log: Log) -> None:
         gatherer, sender = gathering(log, linger_seconds=0, pace_seconds=60, longest_pace_seconds=60), Sender("one")
-        log.ends = lambda lane: None
+        log.ends = lambda key: None
         await sender.send(gatherer)
         await until(lambda: sender.parts)
         await sender.send(gatherer)
@@ -242,14 +242,14 @@ def test_the_further_behind_the_ends_the_larger_the_batches() -> None:
             await asyncio.sleep(0)
         assert log.rows() == [1], "the next flush waits while the first has not ended"
         other = Sender()
-        await other.send(gatherer, lane=AppendKey("acme", "other"))
+        await other.send(gatherer, key=AppendKey("acme", "other"))
         await until(lambda: other.parts)
         full = Sender("full")
-        await full.send(gatherer, Limits().flush_rows, width=2)
+        await full.send(gatherer, GatherLimits().flush_rows, width=2)
         await until(lambda: full.parts)
         assert gatherer.keys == 2
         for _ in range(2):
-            gatherer.ended(LANE)
+            gatherer.ended(KEY)
 
     run(test)
 
@@ -258,14 +258,14 @@ def test_quiet_lanes_hold_nothing() -> None:
     async def test(log: Log) -> None:
         gatherer, sender = gathering(log), Sender()
         for number in range(500):
-            await sender.send(gatherer, lane=AppendKey("acme", f"t{number}"))
+            await sender.send(gatherer, key=AppendKey("acme", f"t{number}"))
         assert gatherer.keys == 500
         await until(lambda: len(sender.parts) == 500)
         await until(lambda: gatherer.keys == 0)
         assert len(asyncio.all_tasks()) == 1
         waits = Sender()
         await waits.send(gatherer)
-        gatherer.forget(LANE, waits)
+        gatherer.forget(KEY, waits)
         assert gatherer.keys == 0
         assert [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()] == []  # type: ignore[attr-defined]
 
@@ -279,7 +279,7 @@ def test_what_may_wait_is_bounded_per_tenant_and_others_go_on() -> None:
         log.open.clear()
         await greedy.send(gatherer, 10)
         adding = asyncio.create_task(greedy.send(gatherer, 1))
-        await modest.send(gatherer, 10, lane=AppendKey("zeta", "orders"))
+        await modest.send(gatherer, 10, key=AppendKey("zeta", "orders"))
         await until(lambda: log.under_way == 2)
         assert not adding.done()
         log.open.set()

@@ -35,10 +35,10 @@ async def send_rows(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> dict[str, Any]:
     """A few rows as JSON Lines or a JSON array. Answers when they are durable in Kafka; with `wait`, when they have ended."""
-    lane = await asyncio.to_thread(_lane, store, tenant, table, span)
+    append_key = await asyncio.to_thread(_append_key, store, tenant, table, span)
     key = None if idempotency_key is None else checked_sender(idempotency_key)
     rows = rows_of_body(await _small_body(request))
-    answer = await post_rows(senders, lane, rows, key, wait)
+    answer = await post_rows(senders, append_key, rows, key, wait)
     response.status_code = 200 if "state" in answer or "repeated" in answer else 202
     return answer
 
@@ -63,23 +63,23 @@ async def stream_rows(
 
     def admit() -> AppendKey:
         check_token()
-        return _lane(store, tenant, table, span)
+        return _append_key(store, tenant, table, span)
 
     try:
-        lane = await asyncio.to_thread(admit)
+        append_key = await asyncio.to_thread(admit)
         name = checked_sender(new_id("st") if stream is None else stream)
     except MillraceError as refused:
         await socket.send_denial_response(problem_of(refused))
         return
     await socket.accept()
-    await SenderSession(senders, socket, lane, name, check_token).serve()
+    await SenderSession(senders, socket, append_key, name, check_token).serve()
 
 
-def _lane(store: ControlStore, tenant: str, table: str, span: str | None) -> AppendKey:
-    lane = AppendKey(checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None)
+def _append_key(store: ControlStore, tenant: str, table: str, span: str | None) -> AppendKey:
+    append_key = AppendKey(checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None)
     with store.read() as connection:
-        find_table(connection, lane.tenant, lane.table)
-    return lane
+        find_table(connection, append_key.tenant, append_key.table)
+    return append_key
 
 
 async def _small_body(request: Request) -> bytes:

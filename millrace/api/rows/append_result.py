@@ -8,7 +8,7 @@ from millrace.api.rows.endings import Ended
 from millrace.lake.store import Store
 from millrace.read.error_pages import shown
 from millrace.read.rejected import RowPlace, rejected_rows
-from millrace.upload.batch import Part
+from millrace.upload.batch import BatchPart
 
 PAGE_ROWS = 200
 PAGE_BYTES = 256 << 10
@@ -17,14 +17,14 @@ _CHUNK = 0
 Row = dict[str, Any]
 
 
-async def rejected_pages(errors: Store, import_id: str, part: Part) -> AsyncIterator[list[Row]]:
+async def rejected_pages(errors: Store, import_id: str, part: BatchPart) -> AsyncIterator[list[Row]]:
     """Rows as {"row", "raw", "reasons"}, in order; `row` counts in the append."""
     pages = _pages(errors, import_id, part)
     while page := await asyncio.to_thread(next, pages, None):
         yield page
 
 
-def _pages(errors: Store, import_id: str, part: Part) -> Iterator[list[Row]]:
+def _pages(errors: Store, import_id: str, part: BatchPart) -> Iterator[list[Row]]:
     page: list[Row] = []
     size = 0
     before = RowPlace(_CHUNK, part.first_row - 1)
@@ -42,7 +42,7 @@ def _pages(errors: Store, import_id: str, part: Part) -> Iterator[list[Row]]:
         yield page
 
 
-def counts(part: Part, ended: Ended, listed: int) -> dict[str, int]:
+def counts(part: BatchPart, ended: Ended, listed: int) -> dict[str, int]:
     """Of one source's rows. `listed` is how many of them the error store names: a failed append is one entry there."""
     if ended.ignored:
         return {"accepted": 0, "rejected": 0, "ignored": part.rows}

@@ -41,13 +41,13 @@ class Appends:
         self._on_end = on_end
         self.endings = Endings(store)
 
-    async def append(self, lane: AppendKey, batch: Batch) -> Placement:
+    async def append(self, append_key: AppendKey, batch: Batch) -> Placement:
         """Returns when the rows are in the log and have their version; raises what was refused."""
         import_id = new_id("imp")
-        seal = await self._sealing.seal_of_append(lane.tenant, lane.table, import_id)
-        op = _append(lane, batch, seal, import_id)
+        seal = await self._sealing.seal_of_append(append_key.tenant, append_key.table, import_id)
+        op = _append(append_key, batch, seal, import_id)
         await self._admission.refuse_rows(op)
-        self._note_begin(import_id, lane)
+        self._note_begin(import_id, append_key)
         if batch.wants_end:
             self.endings.expect(import_id)
         try:
@@ -61,16 +61,16 @@ class Appends:
         assert isinstance(result, RowsAppended)
         return Placement(result.import_id, result.version)
 
-    def _note_begin(self, import_id: str, lane: AppendKey) -> None:
+    def _note_begin(self, import_id: str, append_key: AppendKey) -> None:
         if len(self._under_way) < MOST_UNDER_WAY:
-            self._under_way[import_id] = lane
+            self._under_way[import_id] = append_key
         else:
             # Nothing has ended for long. The memory for appends under way is bounded.
-            self._loop.call_soon(self._on_end, lane)
+            self._loop.call_soon(self._on_end, append_key)
 
-    async def open_sender(self, lane: AppendKey, sender: str) -> SenderOpened:
+    async def open_sender(self, append_key: AppendKey, sender: str) -> SenderOpened:
         """Where the sender stands in the log. Every append asked for before is counted."""
-        result = await self._outcome(OpenSender(lane.tenant, lane.table, id=new_id("op"), sender=sender))
+        result = await self._outcome(OpenSender(append_key.tenant, append_key.table, id=new_id("op"), sender=sender))
         assert isinstance(result, SenderOpened)
         return result
 
@@ -97,9 +97,9 @@ class Appends:
 
     def _count_ends(self, over: list[str]) -> None:
         for import_id in over:
-            lane = self._under_way.pop(import_id, None)
-            if lane is not None:
-                self._on_end(lane)
+            append_key = self._under_way.pop(import_id, None)
+            if append_key is not None:
+                self._on_end(append_key)
 
     def _answer(self, final: list[Applied]) -> None:
         for one in final:
@@ -108,20 +108,20 @@ class Appends:
                 answer.set_result(one)
 
 
-def _append(lane: AppendKey, batch: Batch, seal: Seal | None, import_id: str) -> Append:
+def _append(append_key: AppendKey, batch: Batch, seal: Seal | None, import_id: str) -> Append:
     rows = batch.body
     payload = compress(rows)
     if seal is not None:
         payload = seal.close(payload, str(_ONLY_CHUNK))
     return Append(
-        lane.tenant,
-        lane.table,
+        append_key.tenant,
+        append_key.table,
         id=import_id,
         rows=batch.rows,
         plain_bytes=len(rows),
         checksum=checksum(payload),
         payload=b64encode(payload).decode(),
-        span=lane.span,
+        span=append_key.span,
         senders=batch.senders,
         key=None if seal is None else seal.key,
     )

@@ -9,28 +9,28 @@ from millrace.api.rows.endings import Ended
 from millrace.api.rows.senders import Senders
 from millrace.model.errors import Invalid, MillraceError, Unavailable
 from millrace.model.frames import OUT_OF_STEP, count_rows
-from millrace.upload.batch import AppendKey, Part, Placement
+from millrace.upload.batch import AppendKey, BatchPart, Placement
 
 ANSWER_SECONDS = 30.0
 LONGEST_WAIT_SECONDS = 30.0
 MOST_LISTED = 1000
 
 
-async def post_rows(senders: Senders, lane: AppendKey, rows: bytes, key: str | None, wait: float) -> dict[str, Any]:
+async def post_rows(senders: Senders, append_key: AppendKey, rows: bytes, key: str | None, wait: float) -> dict[str, Any]:
     """Where the rows went; with `wait`, also what became of them if they end in time."""
     if not rows:
         raise Invalid("There are no rows in the body.", remedy="Send JSON Lines, or a JSON array of objects.")
-    await senders.pace(lane.tenant, len(rows))
+    await senders.pace(append_key.tenant, len(rows))
     request = _RowRequest(senders, key, wants_end=wait > 0)
     if key is None:
-        return await request.send(lane, rows, wait)
-    async with senders.exclusive(lane, key):
+        return await request.send(append_key, rows, wait)
+    async with senders.exclusive(append_key, key):
         try:
-            return await request.send(lane, rows, wait)
+            return await request.send(append_key, rows, wait)
         except MillraceError as error:
             if error.code != OUT_OF_STEP:
                 raise
-        opened = await senders.appends.open_sender(lane, key)
+        opened = await senders.appends.open_sender(append_key, key)
         return {"rows": opened.seq, "repeated": True}
 
 
@@ -41,10 +41,10 @@ class _RowRequest:
         self.sender = key
         self.wants_end = wants_end
         self._senders = senders
-        self._place: asyncio.Future[tuple[Part, Placement]] = asyncio.get_running_loop().create_future()
+        self._place: asyncio.Future[tuple[BatchPart, Placement]] = asyncio.get_running_loop().create_future()
         self._ended: asyncio.Future[Ended] | None = None
 
-    def placed(self, part: Part, placement: Placement) -> None:
+    def placed(self, part: BatchPart, placement: Placement) -> None:
         if self._place.done():
             return
         if self.wants_end:
@@ -55,10 +55,10 @@ class _RowRequest:
         if not self._place.done():
             self._place.set_exception(error)
 
-    async def send(self, lane: AppendKey, rows: bytes, wait: float) -> dict[str, Any]:
+    async def send(self, append_key: AppendKey, rows: bytes, wait: float) -> dict[str, Any]:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await self._senders.gatherer.add(lane, self, 1, count_rows(rows), rows)
+                await self._senders.gatherer.add(append_key, self, 1, count_rows(rows), rows)
                 part, placement = await self._place
         except TimeoutError:
             raise Unavailable(
@@ -66,7 +66,7 @@ class _RowRequest:
                 remedy="Send them again with the same Idempotency-Key, or wait until the table's turn comes.",
             ) from None
         finally:
-            self._senders.gatherer.forget(lane, self)
+            self._senders.gatherer.forget(append_key, self)
         answer = {"import": placement.import_id, "version": placement.version, "rows": part.rows}
         if self._ended is None:
             return answer
@@ -74,12 +74,12 @@ class _RowRequest:
         if not self._ended.done():
             self._ended.cancel()
             return answer
-        return {**answer, **await self._judged(lane, part, placement.import_id, self._ended.result())}
+        return {**answer, **await self._judged(append_key, part, placement.import_id, self._ended.result())}
 
-    async def _judged(self, lane: AppendKey, part: Part, import_id: str, ended: Ended) -> dict[str, Any]:
+    async def _judged(self, append_key: AppendKey, part: BatchPart, import_id: str, ended: Ended) -> dict[str, Any]:
         listed: list[dict[str, Any]] = []
         if ended.rejected:
-            async for page in rejected_pages(self._senders.errors(lane), import_id, part):
+            async for page in rejected_pages(self._senders.errors(append_key), import_id, part):
                 listed += page
         for row in listed:
             row["row"] -= part.first_row - 1

@@ -18,7 +18,7 @@ from millrace.api.rows.endings import Ended
 from millrace.api.rows.senders import Senders
 from millrace.model.errors import Clash, MillraceError
 from millrace.model.frames import OUT_OF_STEP, WINDOW_BYTES, count_rows, unpack_frame
-from millrace.upload.batch import AppendKey, Part, Placement
+from millrace.upload.batch import AppendKey, BatchPart, Placement
 
 # The appends of one connection that have ended, or will, and that it has not been told of.
 MOST_UNTOLD = 1000
@@ -33,7 +33,7 @@ Frame = dict[str, Any]
 class _End:
     """An append has ended. The client has not been told yet what became of its rows."""
 
-    part: Part
+    part: BatchPart
     import_id: str
     ended: Ended
 
@@ -44,12 +44,12 @@ class SenderSession:
     wants_end = True
 
     def __init__(
-        self, senders: Senders, socket: WebSocket, lane: AppendKey, sender: str, check_token: Callable[[], object]
+        self, senders: Senders, socket: WebSocket, append_key: AppendKey, sender: str, check_token: Callable[[], object]
     ) -> None:
         self.sender = sender
         self._senders = senders
         self._socket = socket
-        self._lane = lane
+        self._append_key = append_key
         self._check_token = check_token
         self._unacknowledged = 0
         self._news: asyncio.Queue[Frame | _End] = asyncio.Queue()
@@ -60,14 +60,14 @@ class SenderSession:
     async def serve(self) -> None:
         """Until one side ends the connection."""
         try:
-            async with self._senders.exclusive(self._lane, self.sender, self._leave_to_another):
+            async with self._senders.exclusive(self._append_key, self.sender, self._leave_to_another):
                 await self._work()
         except WebSocketDisconnect:
             return
         except MillraceError as error:
             await self._say_farewell(error)
 
-    def placed(self, part: Part, placement: Placement) -> None:
+    def placed(self, part: BatchPart, placement: Placement) -> None:
         self._unacknowledged -= len(part.body)
         self._moved.set()
         if self._over.done():
@@ -83,7 +83,7 @@ class SenderSession:
         if not self._over.done():
             self._over.set_exception(error)
 
-    def _on_end(self, part: Part, import_id: str, ended: "asyncio.Future[Ended]") -> None:
+    def _on_end(self, part: BatchPart, import_id: str, ended: "asyncio.Future[Ended]") -> None:
         self._untold.discard(ended)
         if not ended.cancelled():
             self._news.put_nowait(_End(part, import_id, ended.result()))
@@ -111,7 +111,7 @@ class SenderSession:
 
     def _leave(self) -> None:
         """Drops what has not been sent: the next connection is told where to go on."""
-        self._senders.gatherer.forget(self._lane, self)
+        self._senders.gatherer.forget(self._append_key, self)
         if self._over.done():
             # Nobody asks for the reason if the client has left by itself.
             self._over.exception()
@@ -121,7 +121,7 @@ class SenderSession:
             ended.cancel()
 
     async def _read(self) -> None:
-        opened = await self._senders.appends.open_sender(self._lane, self.sender)
+        opened = await self._senders.appends.open_sender(self._append_key, self.sender)
         following = opened.seq + 1
         self._news.put_nowait({"type": "ready", "stream": self.sender, "seq": opened.seq})
         checked = asyncio.get_running_loop().time()
@@ -158,8 +158,8 @@ class SenderSession:
         number = count_rows(rows)
         if number:
             self._unacknowledged += len(rows)
-            await self._senders.pace(self._lane.tenant, len(rows))
-            await self._senders.gatherer.add(self._lane, self, first, number, rows)
+            await self._senders.pace(self._append_key.tenant, len(rows))
+            await self._senders.gatherer.add(self._append_key, self, first, number, rows)
         return first + number
 
     async def _write(self) -> None:
@@ -173,7 +173,7 @@ class SenderSession:
             return
         part, listed = news.part, 0
         if news.ended.rejected:
-            async for page in rejected_pages(self._senders.errors(self._lane), news.import_id, part):
+            async for page in rejected_pages(self._senders.errors(self._append_key), news.import_id, part):
                 listed += len(page)
                 rows = [{"seq": part.first_seq + row["row"] - part.first_row, **row} for row in page]
                 await self._send({"type": "rejected", "import": news.import_id, "rows": rows})

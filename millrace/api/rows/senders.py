@@ -16,7 +16,7 @@ from millrace.lake.store import Store as Files
 from millrace.model.errors import Unavailable
 from millrace.store.engine import ControlStore
 from millrace.upload.batch import AppendKey
-from millrace.upload.gather import Gatherer, Limits
+from millrace.upload.gather import Gatherer, GatherLimits
 
 MOST_STREAMS = 1000
 MOST_STREAMS_OF_TENANT = 250
@@ -42,7 +42,7 @@ class Senders:
         admission: Admission,
         sealing: Sealing,
         quotas: Quotas,
-        limits: Limits | None = None,
+        limits: GatherLimits | None = None,
     ) -> None:
         self._sealing = sealing
         self._quotas = quotas
@@ -50,8 +50,8 @@ class Senders:
         self.gatherer = Gatherer(self.appends.append, limits)
         self._in_use: dict[tuple[str, str, str], _Hold] = {}
 
-    def errors(self, lane: AppendKey) -> Files:
-        return self._sealing.errors(lane.tenant, lane.table)
+    def errors(self, append_key: AppendKey) -> Files:
+        return self._sealing.errors(append_key.tenant, append_key.table)
 
     async def pace(self, tenant: str, size: int) -> None:
         """Takes the bytes from the tenant's rate. Returns when the tenant may send again."""
@@ -60,19 +60,19 @@ class Senders:
             self._quotas.record_throttle(tenant, seconds)
             await asyncio.sleep(seconds)
 
-    def _on_end(self, lane: AppendKey) -> None:
-        self.gatherer.ended(lane)
+    def _on_end(self, append_key: AppendKey) -> None:
+        self.gatherer.ended(append_key)
 
     @asynccontextmanager
     async def exclusive(
-        self, lane: AppendKey, sender: str, ask_to_leave: Callable[[], None] = _wait_for_its_end
+        self, append_key: AppendKey, sender: str, ask_to_leave: Callable[[], None] = _wait_for_its_end
     ) -> AsyncIterator[None]:
         """Within the block nobody else on this server sends rows as this sender."""
-        key = (lane.tenant, lane.table, sender)
+        key = (append_key.tenant, append_key.table, sender)
         while key in self._in_use:
             self._in_use[key].ask_to_leave()
             await asyncio.shield(self._in_use[key].left)
-        self._refuse_too_many(lane.tenant)
+        self._refuse_too_many(append_key.tenant)
         hold = self._in_use[key] = _Hold(ask_to_leave, asyncio.get_running_loop().create_future())
         try:
             yield
