@@ -3,35 +3,15 @@
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib import import_module
+from pkgutil import iter_modules
 
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from millrace.api import routes
 from millrace.api.deps import Services
 from millrace.api.problems import add_problems
-from millrace.api.routes import (
-    agreements,
-    apps,
-    asking,
-    auditing,
-    declarations,
-    diffing,
-    erasing,
-    errors,
-    imports,
-    keys,
-    metering,
-    mysimbdp,
-    observing,
-    quality,
-    rows,
-    sinks,
-    spans,
-    subscriptions,
-    tokens,
-    tus,
-    whatif,
-)
 from millrace.auth.access import access_table, public
 from millrace.auth.audit import Audited
 from millrace.observe import seconds
@@ -50,31 +30,8 @@ def make_app(running: Callable[[], AbstractAsyncContextManager[Services]]) -> Fa
     for page in app.routes:
         public(page.endpoint)  # type: ignore[attr-defined]
     add_problems(app)
-    for routes in (
-        agreements,
-        declarations,
-        diffing,
-        imports,
-        quality,
-        rows,
-        errors,
-        tus,
-        sinks,
-        spans,
-        subscriptions,
-        observing,
-        asking,
-        whatif,
-        mysimbdp,
-        apps,
-        tokens,
-        auditing,
-        metering,
-        erasing,
-        keys,
-    ):
-        app.include_router(routes.router)
-
+    for module in iter_modules(routes.__path__, f"{routes.__name__}."):
+        app.include_router(import_module(module.name).router)
     # An endpoint that declares no access stops the server here.
     access_table(app.routes)
     app.add_middleware(Audited)

@@ -47,8 +47,10 @@ class OpLog:
         op = _with_id(op)
         return self._appender.append(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partitions.of(op.tenant))
 
-    async def submit(self, op: Op[Any], *, until_its_turn: bool = False) -> Applied | str:
-        """Appends an op and returns its outcome, or its id if nobody has evaluated it in time.
+    async def submit(
+        self, op: Op[Any], *, until_its_turn: bool = False, wait: float | None = ANSWER_SECONDS
+    ) -> Applied | str:
+        """Appends an op and returns its outcome, or its id if nobody has evaluated it in time. None waits without limit.
 
         With `until_its_turn` an op that waits for its turn on an exclusive table is waited for as well."""
         op = _with_id(op)
@@ -62,7 +64,7 @@ class OpLog:
             if not done and op.id not in self._in_line:
                 # Only an op that nobody has evaluated yet needs to be known as requested.
                 await asyncio.to_thread(self._note_requested, op)
-            done, _ = await asyncio.wait([answer], timeout=ANSWER_SECONDS)
+            done, _ = await asyncio.wait([answer], timeout=wait)
             if not done and op.id in self._in_line and until_its_turn:
                 done, _ = await asyncio.wait([answer], timeout=TURN_SECONDS)
                 if not done:
@@ -76,9 +78,9 @@ class OpLog:
             self._waiting.pop(op.id, None)
             self._in_line.pop(op.id, None)
 
-    async def applied(self, op: Op[R]) -> R:
+    async def applied(self, op: Op[R], *, wait: float | None = ANSWER_SECONDS) -> R:
         """The same for callers that can do nothing without the result. Raises what the controller refused."""
-        outcome = await self.submit(op, until_its_turn=True)
+        outcome = await self.submit(op, until_its_turn=True, wait=wait)
         if isinstance(outcome, str):
             raise Unavailable(
                 "The controller does not answer.", remedy=f"Ask for op {outcome} later; `millrace doctor` tells why."

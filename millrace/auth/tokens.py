@@ -48,6 +48,12 @@ class Caller:
         if self.tenant not in (None, tenant):
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
 
+    def scope(self, tenant: str | None) -> str | None:
+        """Whose things the caller asks for: the tenant's that it names, else its own; None: everybody's."""
+        if tenant is not None:
+            self.must_see(tenant)
+        return tenant or self.tenant
+
     def sees_table(self, table: str) -> bool:
         return self.tables is None or table in self.tables
 

@@ -18,6 +18,7 @@ from millrace.notify.subscription import (
     rotated,
 )
 from millrace.store import tables as t
+from millrace.store.agreements import known_agreement
 from millrace.store.engine import ControlStore
 from millrace.store.notify_tables import deliveries, subscriptions
 
@@ -63,8 +64,7 @@ class Subscriptions:
         return str(secrets[0]["secret"])
 
     def _refuse_one_more(self, connection: Connection, tenant: str, name: str) -> None:
-        if connection.execute(select(t.tenants.c.name).where(t.tenants.c.name == tenant)).first() is None:
-            raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+        known_agreement(connection, tenant)
         mine = select(subscriptions.c.name).where(subscriptions.c.tenant == tenant)
         names = connection.execute(mine).scalars().all()
         if name in names:

@@ -3,7 +3,7 @@
 from sqlalchemy import Connection, select
 
 from millrace.model.agreement import Agreement, parse_agreement
-from millrace.model.errors import Refused
+from millrace.model.errors import Missing, Refused
 from millrace.store import tables as t
 
 
@@ -16,3 +16,10 @@ def agreement_of(connection: Connection, tenant: str) -> Agreement | None:
         return parse_agreement({"client": tenant, **row.agreement})[0]
     except Refused:
         return Agreement(tenant)
+
+
+def known_agreement(connection: Connection, tenant: str) -> Agreement:
+    agreement = agreement_of(connection, tenant)
+    if agreement is None:
+        raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+    return agreement

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, inspect, select
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, func, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table as SqlTable
 
@@ -52,6 +52,15 @@ class ControlStore:
     def read(self) -> Iterator[Connection]:
         with self._engine.connect() as connection:
             yield connection
+
+    def rows(self, wanted: Select[Any]) -> list[Row[Any]]:
+        """What one statement finds."""
+        with self.read() as connection:
+            return list(connection.execute(wanted))
+
+    def first(self, wanted: Select[Any]) -> Row[Any] | None:
+        with self.read() as connection:
+            return connection.execute(wanted).first()
 
     def close(self) -> None:
         self._engine.dispose()

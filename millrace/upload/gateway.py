@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from millrace.failpoint import reach
 from millrace.formats.cut import CutPiece, Cutter
@@ -14,6 +14,7 @@ from millrace.model.chunk import ChunkHeader
 from millrace.model.errors import Clash, TooLarge
 from millrace.model.imports import DELETE, Import
 from millrace.observe import observe
+from millrace.seal.cipher import Seal
 from millrace.wire.client import Appended, Appender
 from millrace.wire.envelope import checksum, compress, pack_chunk
 from millrace.wire.topics import RAW_INPUT, bulk_partitions, chunk_partition, quick_partitions
@@ -34,14 +35,6 @@ class Resume:
     cutter: dict[str, Any] | None = None
 
 
-class Sealing(Protocol):
-    """Seals the chunks of one import with the key of that name."""
-
-    key: str
-
-    def close(self, plain: bytes, part: str) -> bytes: ...
-
-
 class Upload:
     """One import's bytes on their way. Not thread-safe: one request at a time feeds it."""
 
@@ -53,7 +46,7 @@ class Upload:
         raw_partitions: int,
         is_closed: Callable[[str], bool],
         resume: Resume | None = None,
-        seal: Sealing | None = None,
+        seal: Seal | None = None,
     ) -> None:
         self._imp = imp
         self._cutter = cutter
@@ -84,14 +77,9 @@ class Upload:
         self.feed(piece)
         return self.finish_some()
 
-    def finish(self) -> Resume:
-        """Sends what is left and waits until Kafka has confirmed every chunk."""
-        while (sent := self.finish_some()) is None:
-            continue
-        return sent
-
     def finish_some(self) -> Resume | None:
-        """The same in turns, for a file that can only be cut when all of it is here. None means that there is more."""
+        """Sends what is left and waits until Kafka has confirmed every chunk. In turns, because some files can only be cut
+        when all of it is here: None means that there is more."""
         self._rest = iter(self._cutter.finish()) if self._rest is None else self._rest
         for number, cut in enumerate(self._rest, 1):
             self._take(cut, self._cutter.resume_point())

@@ -22,7 +22,6 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.errors import Invalid, MillraceError, TooLarge
 from millrace.read import query as query_module
-from millrace.read.catalogue import TableStatus, table_status
 from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_query
 
 DECLARED = pa.schema([("id", pa.int64()), ("filename", pa.string())])
@@ -248,15 +247,3 @@ def test_the_child_sees_nothing_of_our_environment(lake: Lake, monkeypatch: pyte
     monkeypatch.setattr(query_module.subprocess, "Popen", WatchedPopen)
     assert ask(lake, "SELECT 1").rows == [[1]]
     assert [set(environment) for environment in seen] == [{"PYTHONPATH", "LANG"}]
-
-
-def test_status_of_a_table_comes_from_its_log(lake: Lake) -> None:
-    status = table_status(Store(lake.home.table("acme", "orders")))
-    assert (status.version, status.rows, status.files) == (2, 120, 3)
-    assert status.bytes == sum(Path(file.path).stat().st_size for file in _files(lake))
-    assert table_status(Store(lake.home.table("acme", "nothing"))) == TableStatus(version=-1, rows=0, bytes=0, files=0)
-
-
-def _files(lake: Lake) -> Any:
-    table = lake.open("acme", "orders")
-    return live_files(table.store, table.snapshot())

@@ -21,6 +21,7 @@ from fastapi import FastAPI
 
 from millrace.api.admission import Admission
 from millrace.api.jobs.sink_watch import SinkWatch
+from millrace.api.op_log import raise_refusal
 from millrace.api.problems import add_problems
 from millrace.api.routes import imports, rows
 from millrace.api.rows.senders import Senders
@@ -45,7 +46,7 @@ from millrace.model.imports import Counts, Import
 from millrace.model.names import chunk_id
 from millrace.model.ops import Applied
 from millrace.model.ops import rows as ops
-from millrace.model.ops.results import ImportStatus, Refusal, Waiting
+from millrace.model.ops.results import ImportStatus, Refusal, Result
 from millrace.model.ops.rows import OpenSender, RowsAppended, SenderOpened
 from millrace.model.table import define
 from millrace.settings import KEYS_HERE
@@ -80,7 +81,7 @@ class FakeLog:
     opened: list[str] = field(default_factory=list)
     streams: dict[tuple[str, str], int] = field(default_factory=dict)
     listeners: list[Callable[[list[Applied]], None]] = field(default_factory=list)
-    waiting: list[ops.Append | OpenSender] = field(default_factory=list)
+    waiting: list[tuple[ops.Append | OpenSender, asyncio.Future[Applied]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.home, self.exchange = Home(self.root), open_exchange(self.root)
@@ -102,28 +103,31 @@ class FakeLog:
     def listen(self, listener: Callable[[list[Applied]], None]) -> None:
         self.listeners.append(listener)
 
-    async def submit(self, op: ops.Append | OpenSender) -> Applied | str:
+    async def applied(self, op: ops.Append | OpenSender, *, wait: float | None) -> Result:
+        """Waits without limit, as the senders ask it to."""
         assert op.tenant == TENANT
-        assert op.id
+        assert wait is None
         if self.away:
             self.away -= 1
             raise Unavailable("Kafka did not take the record.", remedy="Is the broker running?")
         if self.busy:
-            self.waiting.append(op)
-            return Applied(op.id, Waiting())
+            turn: asyncio.Future[Applied] = asyncio.get_running_loop().create_future()
+            self.waiting.append((op, turn))
+            return raise_refusal(await turn).result
         applied = self._apply(op)
         if isinstance(op, ops.Append) and self.lost_answers:
             self.lost_answers -= 1
             await asyncio.sleep(3600)
         await asyncio.sleep(0)
-        return applied
+        return raise_refusal(applied).result
 
     def free(self) -> None:
         """The table's turn has come for all that waited."""
         self.busy = False
         waited, self.waiting = self.waiting, []
-        for op in waited:
-            self._tell([self._apply(op)])
+        for op, turn in waited:
+            if not turn.done():
+                turn.set_result(self._apply(op))
 
     def _apply(self, op: ops.Append | OpenSender) -> Applied:
         if isinstance(op, OpenSender):

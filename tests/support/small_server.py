@@ -64,7 +64,7 @@ class SmallPlatform:
     async def submit(self, op: Op[Any]) -> Applied:
         return await asyncio.to_thread(self.apply, op)
 
-    async def applied(self, op: Op[Any]) -> Result:
+    async def applied(self, op: Op[Any], *, wait: float | None = None) -> Result:
         return raise_refusal(await self.submit(op)).result
 
     def apply(self, op: Op[Any]) -> Applied:

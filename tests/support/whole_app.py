@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from millrace.api.admission import Admission
 from millrace.api.app import make_app
 from millrace.api.deps import Services
-from millrace.api.health import Health
+from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.rejected_rows import RejectedRows
 from millrace.api.jobs.replaying import Replays
@@ -71,7 +71,7 @@ class AppPlatform(SmallPlatform):
             eraser=Eraser(
                 self.store, log, self.quotas, self.sealing, self.exchange.tenant_files, self.sink_context, None
             ),
-            health=Health(absent, Threads(), absent, self.exchange),
+            health=PlatformHealth(absent, Threads(), absent, self.exchange),
             private_targets=self.private_targets,
             query=self.settings.query,
             k8s=self.settings.k8s,

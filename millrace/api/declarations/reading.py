@@ -30,6 +30,13 @@ def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement,
     return agreement, warnings
 
 
+def refuse_unconfirmed(what: str, tenant: str, confirm: str) -> None:
+    """For what cannot be undone: the caller repeats the tenant's name."""
+    if confirm != tenant:
+        remedy = "Send confirm with the tenant's name."
+        raise Invalid(f"{what} {tenant!r} is not confirmed.", remedy=remedy, code="unconfirmed")
+
+
 def read_table(
     context: SinkContext, connection: Connection, tenant: str, table: str, document: Mapping[str, Any]
 ) -> tuple[TableDeclaration, tuple[DeclarationWarning, ...]]:

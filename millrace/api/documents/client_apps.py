@@ -11,7 +11,7 @@ from millrace.model.agreement import Agreement
 from millrace.model.errors import Missing, Refused
 from millrace.settings import KubernetesSettings
 from millrace.store import tables as t
-from millrace.store.agreements import agreement_of
+from millrace.store.agreements import known_agreement
 from millrace.store.tenancy_tables import departures
 
 # The managers report every second. After this time they count as absent.
@@ -44,9 +44,7 @@ def _complete(row: "Row[Any]", k8s: KubernetesSettings) -> dict[str, Any]:
 
 
 def agreement_with_app(connection: Connection, tenant: str) -> Agreement:
-    agreement = agreement_of(connection, tenant)
-    if agreement is None:
-        raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+    agreement = known_agreement(connection, tenant)
     if agreement.app is None:
         raise Missing(f"{tenant} has no client app.", remedy="Declare one as `app` in its agreement.", code="no_app")
     return agreement

@@ -3,25 +3,27 @@
 from typing import Any
 
 from fastapi import Body, Response
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
-from millrace.api.declarations.reading import read_agreement
+from millrace.api.declarations.reading import read_agreement, refuse_unconfirmed
 from millrace.api.deps import OpLogDep, StoreDep, guarded_router
 from millrace.api.documents.tables import tables_of
 from millrace.api.routes.declarations import answer_to
+from millrace.api.routes.diffing import no_difference
 from millrace.auth.access import allows, public
 from millrace.declare.json_schemas import SCHEMAS
 from millrace.model.agreement_document import document_of
 from millrace.model.change_words import words_changed
 from millrace.model.documents import refuse_warnings
-from millrace.model.errors import Invalid, Missing, Refused
+from millrace.model.errors import Invalid, Refused
 from millrace.model.names import checked_name
+from millrace.model.ops.results import Refusal
 from millrace.model.ops.tenants import DeleteTenant, RestoreTenant
 from millrace.model.roles import OPERATOR, VIEWER
 from millrace.model.table_document import table_document_of
 from millrace.sink.json_schemas import schema_named
 from millrace.store import tables as t
-from millrace.store.agreements import agreement_of
+from millrace.store.agreements import known_agreement
 
 router = guarded_router(prefix="/v1", tags=["declarations"])
 GRACE_DAYS = 7
@@ -35,32 +37,18 @@ def diff_tenant(
 ) -> dict[str, Any]:
     """What applying this agreement would change, or why it would be refused."""
     checked_name("tenant", tenant)
-    with store.read() as connection:
-        before, revision = _stored(connection, tenant)
-    answer: dict[str, Any] = {
-        "new": before is None,
-        "revision": revision,
-        "changes": [],
-        "ddl": [],
-        "refusal": None,
-        "warnings": [],
-    }
+    before = store.first(select(t.tenants).where(t.tenants.c.name == tenant))
+    answer = no_difference(None if before is None else before.revision)
     try:
         agreement, warnings = read_agreement(tenant, document)
         answer["warnings"] = [warning.to_dict() for warning in warnings]
         if strict:
             refuse_warnings(warnings)
     except Refused as refused:
-        refusal = {"code": refused.code, "message": refused.message, "remedy": refused.remedy}
-        return {**answer, "refusal": refusal}
+        return {**answer, "refusal": Refusal.of(refused).reason}
     if before is None:
         return {**answer, "changes": [f"declare tenant {tenant}"]}
-    return {**answer, "changes": words_changed(before, document_of(agreement))}
-
-
-def _stored(connection: Connection, tenant: str) -> tuple[dict[str, Any] | None, int]:
-    row = connection.execute(select(t.tenants).where(t.tenants.c.name == tenant)).first()
-    return (None, 0) if row is None else (dict(row.agreement), row.revision)
+    return {**answer, "changes": words_changed(dict(before.agreement), document_of(agreement))}
 
 
 @router.get("/tenants/{tenant}/export")
@@ -68,9 +56,7 @@ def _stored(connection: Connection, tenant: str) -> tuple[dict[str, Any] | None,
 def export_tenant(tenant: str, store: StoreDep) -> dict[str, Any]:
     """What runs, as documents that can be applied again without changing anything: the agreement, then the tables."""
     with store.read() as connection:
-        agreement = agreement_of(connection, tenant)
-        if agreement is None:
-            raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+        agreement = known_agreement(connection, tenant)
         tables = [{"tenant": tenant, **table_document_of(one.table)} for one in tables_of(connection, tenant)]
     return {"agreement": document_of(agreement), "tables": tables}
 
@@ -83,10 +69,7 @@ async def delete_tenant(
     """The tenant takes nothing new; what it has stays until the grace is over and can be restored until then.
 
     `confirm` repeats the tenant's name."""
-    if confirm != checked_name("tenant", tenant):
-        raise Invalid(
-            f"Deleting {tenant!r} is not confirmed.", remedy="Send confirm with the tenant's name.", code="unconfirmed"
-        )
+    refuse_unconfirmed("Deleting", checked_name("tenant", tenant), confirm)
     if not 0 <= grace_days <= MOST_GRACE_DAYS:
         raise Invalid(f"grace_days is {grace_days}.", remedy=f"Give 0 to {MOST_GRACE_DAYS}.")
     return answer_to(await op_log.submit(DeleteTenant(tenant, grace_seconds=grace_days * 86_400)), response)

@@ -1,6 +1,5 @@
 """SQL over the tables the caller may read."""
 
-import asyncio
 from functools import partial
 from typing import Any
 
@@ -10,13 +9,9 @@ from millrace.api.deps import CallerDep, QuerySettingsDep, SinkContextDep, Store
 from millrace.api.documents.tables import tables_of
 from millrace.arrow.types import stored_schema
 from millrace.auth.access import allows
-from millrace.auth.tokens import Caller
 from millrace.model.roles import READER
-from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_query
-from millrace.settings import QuerySettings
-from millrace.sink.context import SinkContext
+from millrace.read.query import QueryLimits, ReadableTable, run_query
 from millrace.sink.delta.places import table_store
-from millrace.store.engine import ControlStore
 
 router = guarded_router(prefix="/v1", tags=["query"])
 
@@ -28,23 +23,16 @@ class Question(BaseModel):
 
 @router.post("/query")
 @allows(READER, by_table=True)
-async def query(
+def query(
     question: Question, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep, limits: QuerySettingsDep
 ) -> dict[str, Any]:
-    found = await asyncio.to_thread(_run, store, sink_context, limits, caller, question)
-    columns = [{"name": name, "type": kind} for name, kind in found.columns]
-    return {"columns": columns, "rows": found.rows, "truncated": found.truncated, "seconds": found.seconds}
-
-
-def _run(
-    store: ControlStore, sink_context: SinkContext, limits: QuerySettings, caller: Caller, question: Question
-) -> QueryResult:
     with store.read() as connection:
         definitions = [one for one in tables_of(connection, caller.tenant) if caller.sees_table(one.table.name)]
     readable = [
         ReadableTable(d.tenant, d.table.name, stored_schema(d.columns), partial(table_store, sink_context, d))
         for d in definitions
     ]
-    return run_query(
-        readable, question.sql, QueryLimits(limits.seconds, limits.memory_mb, min(question.max_rows, limits.rows))
-    )
+    most = QueryLimits(limits.seconds, limits.memory_mb, min(question.max_rows, limits.rows))
+    found = run_query(readable, question.sql, most)
+    columns = [{"name": name, "type": kind} for name, kind in found.columns]
+    return {"columns": columns, "rows": found.rows, "truncated": found.truncated, "seconds": found.seconds}

@@ -11,13 +11,14 @@ from millrace.api.deps import SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.auth.access import allows
 from millrace.lake.ddl_words import delta_ddl
+from millrace.lake.log import load
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Missing, Refused
 from millrace.model.evolution import check, describe, settings_changed
 from millrace.model.names import checked_name
+from millrace.model.ops.results import Refusal
 from millrace.model.roles import ADMIN
 from millrace.model.table import Definition, TableDeclaration, define
-from millrace.read.catalogue import table_status
 from millrace.sink.delta.places import table_store
 from millrace.sink.planned import sink_plans
 from millrace.store import tables as t
@@ -41,14 +42,7 @@ def diff_table(
     with store.read() as connection:
         before = _find(connection, tenant, table)
         history = _history(connection, before) if before is not None else []
-    answer: dict[str, Any] = {
-        "new": before is None,
-        "revision": 0 if before is None else before.revision,
-        "changes": [],
-        "ddl": [],
-        "refusal": None,
-        "warnings": [],
-    }
+    answer = no_difference(None if before is None else before.revision)
     try:
         with store.read() as connection:
             declaration, warnings = read_table(sink_context, connection, tenant, table, document)
@@ -60,14 +54,19 @@ def diff_table(
         if before is None or new_generation:
             begun, after = _begun(before, declaration), _next(tenant, before, declaration, begins=True)
             return {**answer, **begun, "ddl": [*begun["ddl"], *sink_plans(before, after)]}
-        files = table_status(table_store(sink_context, before)).files
+        files = len(load(table_store(sink_context, before)).files)
         changed = _changed(before, history, declaration, files)
         if changed:
             changed["ddl"] += sink_plans(before, _next(tenant, before, declaration, begins=False))
         return {**answer, **changed}
     except Refused as refused:
-        refusal = {"code": refused.code, "message": refused.message, "remedy": refused.remedy}
-        return {**answer, "refusal": refusal}
+        return {**answer, "refusal": Refusal.of(refused).reason}
+
+
+def no_difference(revision: int | None) -> dict[str, Any]:
+    """The answer before anything was compared; without a revision, nothing of that name is declared."""
+    nothing: dict[str, Any] = {"changes": [], "ddl": [], "refusal": None, "warnings": []}
+    return {"new": revision is None, "revision": revision or 0, **nothing}
 
 
 def _find(connection: Connection, tenant: str, table: str) -> Definition | None:

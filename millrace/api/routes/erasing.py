@@ -1,14 +1,13 @@
 """Tenants erased, after they were deleted, with a receipt."""
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import Query
 
+from millrace.api.declarations.reading import refuse_unconfirmed
 from millrace.api.deps import EraserDep, StoreDep, guarded_router
 from millrace.api.jobs.erasing import receipt_of
 from millrace.auth.access import allows
-from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 from millrace.model.roles import OPERATOR
 
@@ -27,15 +26,12 @@ async def erase_tenant(
 ) -> dict[str, Any]:
     """Removes a deleted tenant everywhere: when its grace is over, or `now`. A sink that has not answered within `wait`
     seconds is given up. The answer says what went, what expires when, and what remains. `confirm` repeats the name."""
-    if confirm != checked_name("tenant", tenant):
-        raise Invalid(
-            f"Erasing {tenant!r} is not confirmed.", remedy="Send confirm with the tenant's name.", code="unconfirmed"
-        )
+    refuse_unconfirmed("Erasing", checked_name("tenant", tenant), confirm)
     return await eraser.erase(tenant, now=now, wait=wait)
 
 
 @router.get("/erasures/{tenant}")
 @allows(OPERATOR)
-async def show_erasure(tenant: str, store: StoreDep) -> dict[str, Any]:
+def show_erasure(tenant: str, store: StoreDep) -> dict[str, Any]:
     """The receipt of a tenant that was erased."""
-    return await asyncio.to_thread(receipt_of, store, tenant)
+    return receipt_of(store, tenant)

@@ -72,13 +72,10 @@ def list_imports(
     span: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
 ) -> dict[str, Any]:
-    if tenant is not None:
-        caller.must_see(tenant)
+    tenant = caller.scope(tenant)
     only = None if caller.tables is None else sorted(caller.tables)
     with store.read() as connection:
-        found = import_documents(
-            connection, tenant or caller.tenant, table, state, limit, kind=kind, span=span, only_tables=only
-        )
+        found = import_documents(connection, tenant, table, state, limit, kind=kind, span=span, only_tables=only)
     return {"items": found}
 
 

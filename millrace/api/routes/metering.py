@@ -7,10 +7,9 @@ from fastapi import Query
 from millrace.api.deps import QuotasDep, StoreDep, guarded_router
 from millrace.api.jobs.metering import lag_of, quotas_document, usage_of, usage_of_all
 from millrace.auth.access import allows
-from millrace.model.errors import Missing
 from millrace.model.names import checked_name
 from millrace.model.roles import OPERATOR, VIEWER
-from millrace.store.agreements import agreement_of
+from millrace.store.agreements import known_agreement
 
 router = guarded_router(prefix="/v1", tags=["usage"])
 MOST_DAYS = 400
@@ -24,9 +23,7 @@ def show_usage(
 ) -> dict[str, Any]:
     """Days in UTC, the newest first."""
     with store.read() as connection:
-        agreement = agreement_of(connection, checked_name("tenant", tenant))
-        if agreement is None:
-            raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
+        agreement = known_agreement(connection, checked_name("tenant", tenant))
         found = usage_of(connection, tenant, days)
         lag = lag_of(connection, tenant, quotas.throttled_imports(tenant))
     return {"tenant": tenant, "quotas": quotas_document(agreement), "lag": lag, "days": found}

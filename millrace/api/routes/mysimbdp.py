@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import Request
-from sqlalchemy import Connection
 from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
@@ -15,14 +14,13 @@ from millrace.api.documents.tables import tables_of
 from millrace.api.uploads.session import PIECE_BYTES, Session
 from millrace.auth.access import allows
 from millrace.control.rules.imports import DEFAULT_MAX_BYTES
-from millrace.model.agreement import Agreement
 from millrace.model.errors import Invalid, Missing, TooLarge
 from millrace.model.names import checked_name
 from millrace.model.roles import VIEWER, WRITER
 from millrace.seal.keyring import Keyring
 from millrace.staging.arrivals import Arrival, waiting_files
 from millrace.staging.users import owner_of
-from millrace.store.agreements import agreement_of
+from millrace.store.agreements import known_agreement
 
 router = guarded_router(tags=["mysimbdp"])
 MOST_LISTED = 1000
@@ -58,7 +56,7 @@ async def upload_file(
     """Imports a form's file into the table the form names, or into the tenant's only one; where the agreement says
     `uploads_first`, puts it into the `in` folder of the tenant's client app."""
     with store.read() as connection:
-        agreement = _agreement(connection, tenant_id)
+        agreement = known_agreement(connection, checked_name("tenant", tenant_id))
         limits = {one.table.name: one.table.max_file_bytes for one in tables_of(connection, tenant_id)}
     stages = agreement.app is not None and agreement.app.uploads_first
     if not limits and not stages:
@@ -76,13 +74,6 @@ async def upload_file(
         assert isinstance(begun, Session)
         await begun.take_whole(_pieces(file))
         return imports.find(begun.imp.id)
-
-
-def _agreement(connection: Connection, tenant: str) -> Agreement:
-    agreement = agreement_of(connection, checked_name("tenant", tenant))
-    if agreement is None:
-        raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")
-    return agreement
 
 
 def _bounded(request: Request, most: int) -> Request:
@@ -135,7 +126,7 @@ async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
 def list_files(tenant_id: str, store: StoreDep, app_folders: AppFoldersDep) -> dict[str, Any]:
     """The tenant's files and what became of each; in `in` those that its client app has not taken yet."""
     with store.read() as connection:
-        _agreement(connection, tenant_id)
+        known_agreement(connection, checked_name("tenant", tenant_id))
         found = import_documents(connection, tenant_id, None, None, MOST_LISTED)
     files = [
         {"file": d["file_name"], "import": d["id"], "table": d["table"], "state": d["state"], "rows": d["rows"]}

@@ -14,7 +14,6 @@ from sqlalchemy import select
 from millrace.api.deps import CallerDep, HealthDep, StoreDep, WatchDep, guarded_router
 from millrace.api.uploads.options import MOST_STORED
 from millrace.auth.access import allows, public
-from millrace.auth.tokens import Caller
 from millrace.model.roles import VIEWER
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
@@ -44,13 +43,6 @@ def stream_metrics(health: HealthDep) -> Response:
     return Response(health.data_plane_metrics(), media_type=CONTENT_TYPE_LATEST)
 
 
-def _heard(caller: Caller, tenant: str | None) -> str | None:
-    """Whose events the caller hears: those of one tenant, or of all."""
-    if tenant is not None:
-        caller.must_see(tenant)
-    return tenant or caller.tenant
-
-
 def _events(
     store: ControlStore, tenant: str | None, after: int, limit: int, newest: bool = False
 ) -> list[tuple[int, dict[str, Any]]]:
@@ -58,8 +50,7 @@ def _events(
     if tenant is not None:
         wanted = wanted.where(t.events.c.tenant == tenant)
     order = t.events.c.number.desc() if newest else t.events.c.number
-    with store.read() as connection:
-        found = [(row.number, row.event) for row in connection.execute(wanted.order_by(order).limit(limit))]
+    found = [(row.number, row.event) for row in store.rows(wanted.order_by(order).limit(limit))]
     return found[::-1] if newest else found
 
 
@@ -74,7 +65,7 @@ def list_events(
     tenant: str | None = None,
 ) -> dict[str, Any]:
     """Events in order, from `after` on; with `newest`, the last ones."""
-    found = _events(store, _heard(caller, tenant), after, limit, newest)
+    found = _events(store, caller.scope(tenant), after, limit, newest)
     return {"items": [event for _, event in found], "last": found[-1][0] if found else after}
 
 
@@ -90,7 +81,7 @@ async def follow_events(
     tenant: str | None = None,
 ) -> StreamingResponse:
     """Events as server-sent events, from `after` or Last-Event-ID on, as they come: each tenant's in their order."""
-    heard = _heard(caller, tenant)
+    heard = caller.scope(tenant)
 
     async def lines() -> AsyncIterator[str]:
         position, beat = last_event_id if last_event_id is not None else after, time.monotonic()

@@ -76,7 +76,9 @@ async def stream_rows(
 
 
 def _append_key(store: ControlStore, tenant: str, table: str, span: str | None) -> AppendKey:
-    append_key = AppendKey(checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None)
+    append_key = AppendKey(
+        checked_name("tenant", tenant), checked_name("table", table), checked_span(span) if span else None
+    )
     with store.read() as connection:
         find_table(connection, append_key.tenant, append_key.table)
     return append_key

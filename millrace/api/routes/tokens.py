@@ -6,16 +6,13 @@ from typing import Any
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import select
 
 from millrace.api.deps import CallerDep, StoreDep, TokensDep, guarded_router
 from millrace.auth.access import allows
-from millrace.model.errors import Missing
 from millrace.model.moments import iso
 from millrace.model.names import checked_name
 from millrace.model.roles import ADMIN, checked_role
-from millrace.store import tables as t
-from millrace.store.engine import ControlStore
+from millrace.store.agreements import known_agreement
 
 router = guarded_router(prefix="/v1/tokens", tags=["tokens"])
 MOST_DAYS = 3650
@@ -39,7 +36,10 @@ def make_token(
     wanted: NewToken, request: Request, caller: CallerDep, store: StoreDep, tokens: TokensDep
 ) -> dict[str, Any]:
     """The answer holds the token; nobody can see it again."""
-    tenant = _tenant(store, caller, wanted.tenant)
+    tenant = caller.scope(None if wanted.tenant is None else checked_name("tenant", wanted.tenant))
+    if wanted.tenant is not None:
+        with store.read() as connection:
+            known_agreement(connection, wanted.tenant)
     request.state.about_tenant = tenant
     tables = None if wanted.tables is None else tuple(checked_name("table", table) for table in wanted.tables)
     role = checked_role(wanted.role, tenant, tables)
@@ -49,32 +49,15 @@ def make_token(
     return {**told, "token": token}
 
 
-def _tenant(store: ControlStore, caller: CallerDep, wanted: str | None) -> str | None:
-    if caller.tenant is not None and wanted is None:
-        return caller.tenant
-    if wanted is None:
-        return None
-    caller.must_see(checked_name("tenant", wanted))
-    with store.read() as connection:
-        known = connection.execute(select(t.tenants.c.name).where(t.tenants.c.name == wanted)).first()
-    if known is None:
-        raise Missing(f"There is no tenant {wanted!r}.", code="no_tenant")
-    return wanted
-
-
 @router.get("")
 @allows(ADMIN)
 def list_tokens(caller: CallerDep, tokens: TokensDep, tenant: str | None = None) -> dict[str, Any]:
     """Their roles, expiry and last use; never the tokens themselves."""
-    if tenant is not None:
-        caller.must_see(tenant)
-    return {"items": tokens.list(tenant or caller.tenant)}
+    return {"items": tokens.list(caller.scope(tenant))}
 
 
 @router.delete("/{name}", status_code=204)
 @allows(ADMIN, audited=True)
 def revoke_token(name: str, request: Request, caller: CallerDep, tokens: TokensDep, tenant: str | None = None) -> None:
-    if tenant is not None:
-        caller.must_see(tenant)
-    request.state.about_tenant = tenant or caller.tenant
-    tokens.revoke(name, tenant or caller.tenant)
+    request.state.about_tenant = about = caller.scope(tenant)
+    tokens.revoke(name, about)

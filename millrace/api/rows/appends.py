@@ -5,19 +5,20 @@ from base64 import b64encode
 from collections.abc import Callable
 
 from millrace.api.admission import Admission
-from millrace.api.op_log import OpLog, raise_refusal
+from millrace.api.op_log import OpLog
 from millrace.api.rows.endings import Endings
 from millrace.api.sealing import Sealing
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
-from millrace.model.ops.results import Result
-from millrace.model.ops.rows import Append, OpenSender, RowsAppended, SenderOpened
+from millrace.model.ops.rows import Append, OpenSender, SenderOpened
 from millrace.seal.cipher import Seal
 from millrace.store.engine import ControlStore
 from millrace.upload.batch import AppendKey, Batch, Placement
 from millrace.wire.envelope import checksum, compress
 
 MOST_UNDER_WAY = 50_000
+# An op that is in the log gets an outcome, even if its turn on an exclusive table takes long.
+HOWEVER_LONG = None
 _ONLY_CHUNK = 0
 
 
@@ -36,7 +37,6 @@ class Appends:
         self._admission = admission
         self._sealing = sealing
         self._loop = asyncio.get_running_loop()
-        self._answers: dict[str, asyncio.Future[Applied]] = {}
         self._under_way: dict[str, AppendKey] = {}
         self._on_end = on_end
         self.endings = Endings(store)
@@ -51,14 +51,13 @@ class Appends:
         if batch.wants_end:
             self.endings.expect(import_id)
         try:
-            result = await self._outcome(op)
+            result = await self._op_log.applied(op, wait=HOWEVER_LONG)
         except BaseException:
             self._under_way.pop(import_id, None)
             raise
         finally:
             # In the next turn of the loop: sources are told the place of their rows first.
             self._loop.call_soon(self.endings.forget_unheard, import_id)
-        assert isinstance(result, RowsAppended)
         return Placement(result.import_id, result.version)
 
     def _note_begin(self, import_id: str, append_key: AppendKey) -> None:
@@ -70,20 +69,9 @@ class Appends:
 
     async def open_sender(self, append_key: AppendKey, sender: str) -> SenderOpened:
         """Where the sender stands in the log. Every append asked for before is counted."""
-        result = await self._outcome(OpenSender(append_key.tenant, append_key.table, id=new_id("op"), sender=sender))
-        assert isinstance(result, SenderOpened)
-        return result
-
-    async def _outcome(self, op: Append | OpenSender) -> Result:
-        """Waits without limit: an op that is in the log gets an outcome, however long its turn takes."""
-        answer = self._answers[op.id] = self._loop.create_future()
-        try:
-            outcome = await self._op_log.submit(op)
-            if isinstance(outcome, str) or outcome.is_waiting:
-                outcome = await answer
-            return raise_refusal(outcome).result
-        finally:
-            del self._answers[op.id]
+        return await self._op_log.applied(
+            OpenSender(append_key.tenant, append_key.table, sender=sender), wait=HOWEVER_LONG
+        )
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Called from the controller's thread."""
@@ -91,21 +79,12 @@ class Appends:
         over = [one.result.over for one in applied if one.result.over is not None]
         if any(import_id in self._under_way for import_id in over):
             self._loop.call_soon_threadsafe(self._count_ends, over)
-        final = [one for one in applied if one.op_id in self._answers and not one.is_waiting]
-        if final:
-            self._loop.call_soon_threadsafe(self._answer, final)
 
     def _count_ends(self, over: list[str]) -> None:
         for import_id in over:
             append_key = self._under_way.pop(import_id, None)
             if append_key is not None:
                 self._on_end(append_key)
-
-    def _answer(self, final: list[Applied]) -> None:
-        for one in final:
-            answer = self._answers.get(one.op_id)
-            if answer is not None and not answer.done():
-                answer.set_result(one)
 
 
 def _append(append_key: AppendKey, batch: Batch, seal: Seal | None, import_id: str) -> Append:

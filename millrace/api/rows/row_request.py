@@ -16,7 +16,9 @@ LONGEST_WAIT_SECONDS = 30.0
 MOST_LISTED = 1000
 
 
-async def post_rows(senders: Senders, append_key: AppendKey, rows: bytes, key: str | None, wait: float) -> dict[str, Any]:
+async def post_rows(
+    senders: Senders, append_key: AppendKey, rows: bytes, key: str | None, wait: float
+) -> dict[str, Any]:
     """Where the rows went; with `wait`, also what became of them if they end in time."""
     if not rows:
         raise Invalid("There are no rows in the body.", remedy="Send JSON Lines, or a JSON array of objects.")
