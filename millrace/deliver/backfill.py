@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from millrace.deliver.queue import Queue, where_staged
 from millrace.exchange.places import Places
-from millrace.exchange.queues import Members, ParkedRow, QueueRecord, Queues
+from millrace.exchange.queues import Members, ParkedRow, Queues
 from millrace.lake.batch import Publication
 from millrace.lake.deletion_vectors import load_vector
 from millrace.lake.log import Snapshot, load
@@ -37,6 +37,7 @@ from millrace.model.queues import (
     Backfill,
     Member,
     QueueKey,
+    QueueRecord,
 )
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition

@@ -17,9 +17,9 @@ from millrace.deliver.queue import Queue, where_staged
 from millrace.deliver.roster import Roster
 from millrace.deliver.waiver import is_waived
 from millrace.exchange.mailboxes import Exchange
-from millrace.exchange.queues import ParkedRow, QueueRecord, Queues
+from millrace.exchange.queues import ParkedRow, Queues
 from millrace.model.chunk import PUBLISH, ROWS
-from millrace.model.queues import QueueKey, QueueState
+from millrace.model.queues import QueueKey, QueueRecord, QueueState
 from millrace.model.sinks import SinkTarget
 from millrace.observe import observe
 from millrace.settings import KEYS_HERE, KmsSettings

@@ -18,12 +18,14 @@ from sqlalchemy import Connection, and_, bindparam, delete, exists, func, select
 from sqlalchemy.sql.schema import Table
 
 from millrace.model.names import new_id
-from millrace.model.queues import Member, QueueKey, QueueState, Waiver
-from millrace.store.engine import ControlStore, insert_new, upsert
+from millrace.model.queues import Backlog, Member, QueueKey, QueueRecord, QueueState, Waiver
+from millrace.store.engine import ControlStore, upsert
 from millrace.store.queue_tables import parked, queues
 
 Name = tuple[int, str]
 Members = Mapping[str, Member]
+# The columns of a key, in its order.
+_KEY = ("kind", "tenant", "table_name", "target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +39,6 @@ class ParkedRow:
     version: int
     size: int
     item: str
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRecord:
-    """A queue. `member` is None where only old definitions name the target; `announced` is what events have told of it."""
-
-    key: QueueKey
-    state: QueueState
-    member: Member | None
-    waiver: Waiver
-    announced: dict[str, Any]
-    changed_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """How much waits. `oldest` is the lowest version among it, copies of older files left out."""
-
-    waiting: int = 0
-    size: int = 0
-    oldest: int | None = None
 
 
 class Queues:
@@ -117,10 +98,8 @@ class Queues:
             if done:
                 gone = [{**bound, "b_place": place, "b_digest": digest} for place, digest in done]
                 connection.execute(_TAKE_AWAY, gone)
-            if state is None:
-                connection.execute(_TOUCH, bound | _now())
-            else:
-                connection.execute(_SAVE_STATE, bound | _now() | asdict(state))
+            changed = bound | _now() | ({} if state is None else asdict(state))
+            connection.execute(_TOUCH if state is None else _SAVE_STATE, changed)
 
     def change_members(self, kind: str, tenant: str, table: str, change: Callable[[Members], Members]) -> Members:
         """The members of one kind after the change. A target that was removed and forgotten is not written again."""
@@ -168,50 +147,33 @@ class Queues:
             return gone.rowcount > 0
 
     def backlogs(self, tenant: str, table: str) -> dict[QueueKey, Backlog]:
-        return self._backlogs(parked.c.tenant == tenant, parked.c.table_name == table)
-
-    def backlog(self, key: QueueKey) -> Backlog:
-        of_queue = (column == value for column, value in zip(_columns(parked), key, strict=True))
-        return self._backlogs(*of_queue).get(key, Backlog())
-
-    def _backlogs(self, *conditions: Any) -> dict[QueueKey, Backlog]:
         totals = func.count(), func.sum(parked.c.size), func.min(func.nullif(parked.c.place, 0))
-        wanted = select(*_columns(parked), *totals).where(*conditions).group_by(*_columns(parked))
+        of_table = parked.c.tenant == tenant, parked.c.table_name == table
+        wanted = select(*_columns(parked), *totals).where(*of_table).group_by(*_columns(parked))
         with self._store.read() as connection:
             return {_key(row): Backlog(row[-3], int(row[-2]), row[-1]) for row in connection.execute(wanted)}
 
-    # What an older Millrace kept in files.
-
-    def restore(self, record: QueueRecord, resume_asked: bool, rows: Sequence[ParkedRow]) -> None:
-        """Writes a queue and what waits in it. Orders that are there already hold."""
-        orders = {
-            "waived_below": record.waiver.below,
-            "waived_until": record.waiver.until,
-            "resume_asked": resume_asked,
-        }
-        known = {**asdict(record.state), "member": record.member and _json(record.member)}
-        with self._store.write() as connection:
-            insert_new(connection, queues, [{**_key_values(record.key), **orders, "changed_us": 0}])
-            restored = update(queues).where(_is(queues), queues.c.member.is_(None))
-            changed = restored.values(**known, announced=_json(record.announced), changed_us=bindparam("b_now"))
-            connection.execute(changed, _bound(record.key) | _now())
-            insert_new(connection, parked, [_parked_values(row) for row in rows])
+    def backlog(self, key: QueueKey) -> Backlog:
+        return self.backlogs(key.tenant, key.table).get(key, Backlog())
 
 
 def parked_targets(connection: Connection, tenant: str, table: str) -> set[str]:
     """The table's targets that take nothing at the moment."""
     of_table = queues.c.tenant == tenant, queues.c.table_name == table
-    return set(
-        connection.execute(select(queues.c.target).where(*of_table, queues.c.parked_since.is_not(None))).scalars()
-    )
+    wanted = select(queues.c.target).where(*of_table, queues.c.parked_since.is_not(None))
+    return set(connection.execute(wanted).scalars())
 
 
 def _columns(table: Table) -> tuple[Any, ...]:
-    return table.c.kind, table.c.tenant, table.c.table_name, table.c.target
+    return tuple(table.c[name] for name in _KEY)
 
 
 def _key(row: Any) -> QueueKey:
-    return QueueKey(row.kind, row.tenant, row.table_name, row.target)
+    return QueueKey(*(getattr(row, name) for name in _KEY))
+
+
+def _key_values(key: QueueKey, prefix: str = "") -> dict[str, Any]:
+    return {f"{prefix}{name}": part for name, part in zip(_KEY, key, strict=True)}
 
 
 def _is(table: Table) -> Any:
@@ -219,7 +181,7 @@ def _is(table: Table) -> Any:
 
 
 def _bound(key: QueueKey) -> dict[str, Any]:
-    return {"b_kind": key.kind, "b_tenant": key.tenant, "b_table_name": key.table, "b_target": key.target}
+    return _key_values(key, "b_")
 
 
 def _now() -> dict[str, int]:
@@ -257,10 +219,6 @@ def _touch(connection: Connection, keys: Collection[QueueKey]) -> None:
 
 def _change(connection: Connection, key: QueueKey, **values: Any) -> None:
     connection.execute(update(queues).where(_is(queues)).values(values), _bound(key))
-
-
-def _key_values(key: QueueKey) -> dict[str, str]:
-    return {"kind": key.kind, "tenant": key.tenant, "table_name": key.table, "target": key.target}
 
 
 def _parked_values(row: ParkedRow) -> dict[str, Any]:

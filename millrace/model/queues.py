@@ -2,7 +2,7 @@
 and what an operator gave up. Values only."""
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition
@@ -91,3 +91,24 @@ class Member:
     def wanting(self, *needs: str) -> "Member":
         before = self.backfill or Backfill()
         return replace(self, backfill=Backfill(needs=(*before.needs, *needs)))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A queue. `member` is None where only old definitions name the target; `announced` is what events have told of it."""
+
+    key: QueueKey
+    state: QueueState
+    member: Member | None
+    waiver: Waiver
+    announced: dict[str, Any]
+    changed_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """How much waits. `oldest` is the lowest version among it, copies of older files left out."""
+
+    waiting: int = 0
+    size: int = 0
+    oldest: int | None = None

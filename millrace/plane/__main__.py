@@ -7,7 +7,6 @@ from functools import partial
 from millrace.deliver.couriers import Couriers
 from millrace.embed.jars import spark_jars
 from millrace.exchange.mailboxes import open_exchange
-from millrace.exchange.parked_files import import_parked_files
 from millrace.exchange.queues import Queues
 from millrace.lake.errors_table import ERRORS_SCHEMA
 from millrace.model.errors import Unavailable
@@ -54,7 +53,6 @@ def main() -> None:
     upkeep = Upkeep()
     keyring = exchange.keyring(settings.kms)
     queues = Queues(ControlStore(settings.control_store(exchange.places.control_store)))
-    import_parked_files(exchange.places, queues)
     couriers = Couriers(
         spark,
         exchange,

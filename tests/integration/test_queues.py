@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from sqlalchemy import event
 
-from millrace.exchange.queues import Backlog, Members, ParkedRow, Queues, parked_targets
-from millrace.model.queues import Backfill, Member, QueueKey, QueueState, Waiver
+from millrace.exchange.queues import Members, ParkedRow, Queues, parked_targets
+from millrace.model.queues import Backfill, Backlog, Member, QueueKey, QueueState, Waiver
 from millrace.model.sinks import SinkTarget
 from millrace.store.engine import ControlStore
 from millrace.store.erasing import erase_rows

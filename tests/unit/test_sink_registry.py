@@ -9,10 +9,9 @@ import pytest
 from millrace.declare.table import parse_table
 from millrace.exchange.home import Home
 from millrace.exchange.places import places_below
-from millrace.exchange.queues import Backlog
 from millrace.lake.sidecar import StagedChunk, StagedFile
 from millrace.model.errors import Invalid, Missing
-from millrace.model.queues import QueueKey
+from millrace.model.queues import Backlog, QueueKey
 from millrace.sink import registry
 from millrace.sink.cassandra.settings import CassandraSettings
 from millrace.sink.context import SinkContext

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from typing import Any
 
 from millrace.exchange.places import Places
-from millrace.exchange.queues import QueueRecord, Queues
+from millrace.exchange.queues import Queues
 from millrace.model.errors import Clash
 from millrace.model.ops import Op
 from millrace.model.ops.tables import NoteSink
-from millrace.model.queues import QueueKey
+from millrace.model.queues import QueueKey, QueueRecord
 
 # Longer than a group of chunks can be between its judgement and the queue.
 SETTLE_SECONDS = 5.0

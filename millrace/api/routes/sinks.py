@@ -9,10 +9,10 @@ from millrace.api.declarations.sink_checks import try_sinks
 from millrace.api.deps import OpLogDep, QueuesDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.auth.access import allows
-from millrace.exchange.queues import Backlog, QueueRecord, Queues
+from millrace.exchange.queues import Queues
 from millrace.model.errors import Missing
 from millrace.model.ops.tables import WaiveSink
-from millrace.model.queues import QueueKey
+from millrace.model.queues import Backlog, QueueKey, QueueRecord
 from millrace.model.roles import ADMIN, VIEWER
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.store.engine import ControlStore
