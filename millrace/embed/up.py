@@ -16,9 +16,9 @@ from millrace.embed.java import find_java
 from millrace.embed.ports import free_ports, is_free
 from millrace.embed.process import Child, Launch
 from millrace.embed.supervisor import Event, Happening, RestartPolicy, Supervisor
-from millrace.exchange.apps import AppFiles
+from millrace.exchange.apps import AppBoard
 from millrace.exchange.client_file import ClientFile, read_client_file, write_client_file
-from millrace.exchange.data_plane import DataPlaneFiles
+from millrace.exchange.data_plane import DataPlaneNotes
 from millrace.exchange.home import Home
 from millrace.model.errors import Clash
 from millrace.settings import Settings
@@ -75,18 +75,18 @@ def _server(place: Home, bootstrap: str, url: str) -> Child:
 
 def _managers(place: Home) -> Child:
     """A process of their own: whatever a client app does to them, the server lives."""
-    apps = AppFiles(place)
+    apps = AppBoard(place)
     apps.withdraw()
     argv, log = (sys.executable, "-m", "millrace.manage"), place.logs / "managers.log"
     return Child(Launch("managers", argv, log, is_ready=lambda: apps.last() is not None))
 
 
 def _flows(place: Home) -> bool:
-    return DataPlaneFiles(place).metrics_port() is not None
+    return DataPlaneNotes(place).metrics_port() is not None
 
 
 def _data_plane(place: Home, bootstrap: str) -> Child:
-    DataPlaneFiles(place).withdraw()
+    DataPlaneNotes(place).withdraw()
     argv = (sys.executable, "-m", "millrace.plane", bootstrap)
     # Spark's launcher looks for Java in fewer places than we do.
     environ = {**_REUSE_MEMORY, "JAVA_HOME": str(find_java().home)}

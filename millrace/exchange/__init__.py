@@ -1,5 +1,4 @@
 """Every channel between the platform's processes other than Kafka, one module each.
 
-A module holds a Protocol, which is what callers see, and its embedded back end, which keeps the records in files below the
-home. Its docstring says who writes, who reads, and what happens if the records are lost. Back ends are small values that can
-be pickled: Spark ships them to the workers."""
+A module's class keeps the records in files below the home. Its docstring says who writes, who reads, and what happens if the
+records are lost. Mailboxes are small values that can be pickled: Spark ships them to the workers."""

@@ -4,24 +4,17 @@ Retention writes and reads it, in whichever server does the work. If it is lost,
 nothing."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from millrace.atomic import replace_file
 from millrace.exchange.home import Home
 
 
-class AgedVersions(Protocol):
-    def last(self, tenant: str, table: str) -> int:
-        """0 if the sinks were never asked."""
-
-    def note(self, tenant: str, table: str, version: int) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class AgedVersionFiles:
+class AgedVersions:
     home: Home
 
     def last(self, tenant: str, table: str) -> int:
+        """0 if the sinks were never asked."""
         try:
             return int(self.home.aged(tenant, table).read_text())
         except (FileNotFoundError, ValueError):

@@ -7,7 +7,7 @@ If a request is lost, nobody runs the app; the caller has to ask again."""
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -30,27 +30,8 @@ class AppsReport:
         return (datetime.now(UTC) - datetime.fromisoformat(self.at)).total_seconds()
 
 
-class AppBoard(Protocol):
-    def report(self, report: AppsReport) -> None: ...
-
-    def last(self) -> AppsReport | None: ...
-
-    def withdraw(self) -> None:
-        """The managers are not there any more."""
-
-    def ask(self, tenant: str) -> None:
-        """For a run of the tenant's app. Asked twice before it begins, it runs once."""
-
-    def asked(self) -> set[str]:
-        """The tenants for whose apps a run is asked."""
-
-    def is_asked(self, tenant: str) -> bool: ...
-
-    def clear_request(self, tenant: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class AppFiles:
+class AppBoard:
     home: Home
 
     def report(self, report: AppsReport) -> None:
@@ -63,14 +44,17 @@ class AppFiles:
             return None
 
     def withdraw(self) -> None:
+        """The managers are not there any more."""
         self.home.apps.unlink(missing_ok=True)
 
     def ask(self, tenant: str) -> None:
+        """For a run of the tenant's app. Asked twice before it begins, it runs once."""
         request = self.home.app_request(tenant)
         request.parent.mkdir(parents=True, exist_ok=True)
         request.touch()
 
     def asked(self) -> set[str]:
+        """The tenants for whose apps a run is asked."""
         folder = self.home.app_requests
         return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 

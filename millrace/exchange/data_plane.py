@@ -5,7 +5,7 @@ JVM, so that two never work on the same checkpoints. If the port is lost, the se
 if the JVM is lost, an orphaned one is not ended."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -21,28 +21,16 @@ class Jvm:
     born: float
 
 
-class DataPlaneNotes(Protocol):
-    def announce(self, metrics_port: int) -> None:
-        """The data plane is ready."""
-
-    def metrics_port(self) -> int | None:
-        """None while the data plane has not said that it is ready."""
-
-    def withdraw(self) -> None: ...
-
-    def note_jvm(self, jvm: Jvm) -> None: ...
-
-    def jvm(self) -> Jvm | None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class DataPlaneFiles:
+class DataPlaneNotes:
     home: Home
 
     def announce(self, metrics_port: int) -> None:
+        """The data plane is ready."""
         replace_file(self.home.data_plane, orjson.dumps({"metrics_port": metrics_port}))
 
     def metrics_port(self) -> int | None:
+        """None while the data plane has not said that it is ready."""
         try:
             return int(orjson.loads(self.home.data_plane.read_bytes())["metrics_port"])
         except (OSError, ValueError, KeyError, TypeError):

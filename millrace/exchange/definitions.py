@@ -6,41 +6,32 @@ couriers read it. If a file is lost, tasks that need it fail and are tried again
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 from millrace.atomic import replace_file
 from millrace.exchange.home import Home
-from millrace.exchange.sink_kinds import SinkKindFiles
+from millrace.exchange.sink_kinds import SinkKinds
 from millrace.model.table import Definition
 
 MOST_CACHED = 4096
 
 
-class DefinitionStore(Protocol):
-    def publish(self, definition: Definition) -> None:
-        """Every process can read it when this returns."""
-
-    def read(self, fingerprint: str) -> Definition:
-        """Raises FileNotFoundError where nobody published it. Cached in each process."""
-
-    def forget(self, fingerprint: str) -> None:
-        """Other processes may read it from their caches for as long as they live."""
-
-
 @dataclass(frozen=True, slots=True)
-class DefinitionFiles:
+class DefinitionStore:
     home: Home
 
     def publish(self, definition: Definition) -> None:
+        """Every process can read it when this returns."""
         path = self.home.definition(definition.fingerprint)
         if not path.exists():
             replace_file(path, definition.to_json())
-        SinkKindFiles(self.home).note(definition)
+        SinkKinds(self.home).note(definition)
 
     def read(self, fingerprint: str) -> Definition:
+        """Raises FileNotFoundError where nobody published it. Cached in each process."""
         return _read(self.home, fingerprint)
 
     def forget(self, fingerprint: str) -> None:
+        """Other processes may read it from their caches for as long as they live."""
         self.home.definition(fingerprint).unlink(missing_ok=True)
         _read.cache_clear()
 

@@ -6,7 +6,7 @@ mark that import complete, or keeps old rows for a day longer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 
@@ -35,22 +35,16 @@ class RowsAged:
 Notice = ImportEnded | RowsAged
 
 
-class EndBox(Protocol):
-    def put(self, notice: Notice) -> None:
-        """Put again, a notice stays the same one."""
-
-    def take(self) -> Iterator[Notice]:
-        """Each notice is gone when the next one is asked for: a reader that fails finds it again."""
-
-
 @dataclass(frozen=True, slots=True)
-class EndFiles:
+class EndBox:
     home: Home
 
     def put(self, notice: Notice) -> None:
+        """Put again, a notice stays the same one."""
         replace_file(self.home.ends / f"{_name(notice)}.json", orjson.dumps(_document(notice)))
 
     def take(self) -> Iterator[Notice]:
+        """Each notice is gone when the next one is asked for: a reader that fails finds it again."""
         for path in sorted(self.home.ends.glob("*.json")):
             yield _notice(orjson.loads(path.read_bytes()))
             path.unlink(missing_ok=True)

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from millrace.exchange.aged import AgedVersionFiles, AgedVersions
+from millrace.exchange.aged import AgedVersions
 from millrace.exchange.app_folders import Staging
-from millrace.exchange.apps import AppBoard, AppFiles
-from millrace.exchange.data_plane import DataPlaneFiles, DataPlaneNotes
-from millrace.exchange.definitions import DefinitionFiles, DefinitionStore
-from millrace.exchange.ends import EndBox, EndFiles
+from millrace.exchange.apps import AppBoard
+from millrace.exchange.data_plane import DataPlaneNotes
+from millrace.exchange.definitions import DefinitionStore
+from millrace.exchange.ends import EndBox
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles, keyring_of
 from millrace.exchange.places import Places
-from millrace.exchange.rule_keys import RuleKeyFiles, RuleKeys
-from millrace.exchange.safe_version import SafeVersion, SafeVersionFile
-from millrace.exchange.sink_kinds import SinkKindFiles, SinkKinds
-from millrace.exchange.stops import StopFiles, StopList
+from millrace.exchange.rule_keys import RuleKeys
+from millrace.exchange.safe_version import SafeVersion
+from millrace.exchange.sink_kinds import SinkKinds
+from millrace.exchange.stops import StopList
 from millrace.exchange.tenant_files import TenantFiles
 from millrace.seal.keyring import Keyring, WrappedKeys
 from millrace.settings import KmsSettings
@@ -48,15 +48,15 @@ def open_exchange(root: Path) -> Exchange:
     root.mkdir(parents=True, exist_ok=True)
     home = Home(root)
     return Exchange(
-        definitions=DefinitionFiles(home),
-        stops=StopFiles(home),
-        ends=EndFiles(home),
-        aged=AgedVersionFiles(home),
-        sink_kinds=SinkKindFiles(home),
-        safe_version=SafeVersionFile(home),
-        data_plane=DataPlaneFiles(home),
-        apps=AppFiles(home),
-        rule_keys=RuleKeyFiles(home),
+        definitions=DefinitionStore(home),
+        stops=StopList(home),
+        ends=EndBox(home),
+        aged=AgedVersions(home),
+        sink_kinds=SinkKinds(home),
+        safe_version=SafeVersion(home),
+        data_plane=DataPlaneNotes(home),
+        apps=AppBoard(home),
+        rule_keys=RuleKeys(home),
         keys=KeyFiles(home),
         places=Places(home),
         tenant_files=TenantFiles(home),

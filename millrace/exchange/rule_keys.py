@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,33 +17,23 @@ from millrace.exchange.home import Home
 Hashes = npt.NDArray[np.uint64]
 
 
-class RuleKeys(Protocol):
-    def keep(self, import_id: str, chunk: int, keys: Mapping[str, Hashes]) -> None:
-        """Kept again, the keys of a chunk are the same."""
-
-    def hashes(self, import_id: str, name: str) -> list[Hashes]:
-        """What each chunk left under this name, in the order of the chunks."""
-
-    def imports(self) -> list[str]:
-        """The imports that left some."""
-
-    def forget(self, import_id: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class RuleKeyFiles:
+class RuleKeys:
     home: Home
 
     def keep(self, import_id: str, chunk: int, keys: Mapping[str, Hashes]) -> None:
+        """Kept again, the keys of a chunk are the same."""
         folder = self._folder(import_id)
         folder.mkdir(parents=True, exist_ok=True)
         with replacing(folder / f"{chunk:08d}.npz") as file:
             np.savez(file, allow_pickle=False, **keys)
 
     def hashes(self, import_id: str, name: str) -> list[Hashes]:
+        """What each chunk left under this name, in the order of the chunks."""
         return [_stored(path, name) for path in sorted(self._folder(import_id).glob("*.npz"))]
 
     def imports(self) -> list[str]:
+        """The imports that left some."""
         return sorted(path.name for path in self.home.quality.iterdir()) if self.home.quality.is_dir() else []
 
     def forget(self, import_id: str) -> None:

@@ -4,20 +4,13 @@ The accountant writes it. The upkeep of tables and the couriers read it: below i
 If it is lost, nothing is forgotten until the accountant writes it again, within seconds."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from millrace.atomic import replace_file
 from millrace.exchange.home import Home
 
 
-class SafeVersion(Protocol):
-    def write(self, version: int) -> None: ...
-
-    def read(self) -> int | None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class SafeVersionFile:
+class SafeVersion:
     home: Home
 
     def write(self, version: int) -> None:

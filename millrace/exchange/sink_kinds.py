@@ -5,21 +5,14 @@ them: it waits for the positions of these queries. If a mark is lost, rows of th
 definition that names the kind; nothing is lost, because the query starts where it stopped."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from millrace.exchange.home import Home
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 
 
-class SinkKinds(Protocol):
-    def note(self, definition: Definition) -> None: ...
-
-    def used(self) -> list[str]: ...
-
-
 @dataclass(frozen=True, slots=True)
-class SinkKindFiles:
+class SinkKinds:
     home: Home
 
     def note(self, definition: Definition) -> None:

@@ -6,32 +6,23 @@ for each chunk. If a mark is lost, chunks that still arrive are judged and store
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from millrace.atomic import replace_file
 from millrace.exchange.home import Home
 
 
-class StopList(Protocol):
-    def stop(self, import_id: str) -> None:
-        """A stop is final: asked again it keeps its first moment, by which batches have been judged."""
-
-    def stopped_ms(self, import_id: str) -> int | None:
-        """When the import was stopped, in milliseconds since 1970; None if it was not."""
-
-    def forget_older_than(self, age: timedelta) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
-class StopFiles:
+class StopList:
     home: Home
 
     def stop(self, import_id: str) -> None:
+        """A stop is final: asked again it keeps its first moment, by which batches have been judged."""
         mark = self.home.stops / import_id
         if not mark.exists():
             replace_file(mark, str(time.time_ns() // 1_000_000))
 
     def stopped_ms(self, import_id: str) -> int | None:
+        """When the import was stopped, in milliseconds since 1970; None if it was not."""
         try:
             # Older versions wrote marks without a moment; these are from long ago.
             return int((self.home.stops / import_id).read_bytes() or b"0")

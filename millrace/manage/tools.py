@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from millrace.client import Millrace
-from millrace.exchange.apps import AppBoard, AppFiles
+from millrace.exchange.apps import AppBoard
 from millrace.exchange.home import Home
 from millrace.manage.confinement import Confinement
 from millrace.manage.limits import Limiter
@@ -34,4 +34,4 @@ class Tools:
 
     @property
     def apps(self) -> AppBoard:
-        return AppFiles(self.home)
+        return AppBoard(self.home)

@@ -18,9 +18,9 @@ from millrace.api.server import Server
 from millrace.control.controller import Controller
 from millrace.declare.table import parse_table
 from millrace.embed.broker import Broker
-from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.home import Home
-from millrace.exchange.stops import StopFiles
+from millrace.exchange.stops import StopList
 from millrace.model.errors import Clash, Missing, Unavailable
 from millrace.model.imports import Counts
 from millrace.model.names import new_id
@@ -196,7 +196,7 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
     one = platform("alone", controller=False)
     applied: list[Applied] = []
     home = Home(tmp_path / "alone")
-    shared = DefinitionFiles(home), StopFiles(home)
+    shared = DefinitionStore(home), StopList(home)
     controllers = [Controller(one.store, one.cluster, one.appender, *shared, applied.extend) for _ in range(2)]
     stopped = threading.Event()
     stopped.set()

@@ -12,9 +12,9 @@ from sqlalchemy import select
 
 from millrace.control import controller as controller_module
 from millrace.control.controller import Controller
-from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.home import Home
-from millrace.exchange.stops import StopFiles
+from millrace.exchange.stops import StopList
 from millrace.model.ops import Applied, read_op
 from millrace.model.ops.results import Refusal
 from millrace.store import tables as t
@@ -60,7 +60,7 @@ def replay(records: list[Record], root: Path) -> dict[str, Any]:
     """Applies the records in small batches, with a store and a home of their own below `root`."""
     store, log, answers = ControlStore(f"sqlite:///{root / 'control.db'}"), _Log(), list[Applied]()
     with patch.object(controller_module, "Topics", _Topics):
-        definitions, stops = DefinitionFiles(Home(root)), StopFiles(Home(root))
+        definitions, stops = DefinitionStore(Home(root)), StopList(Home(root))
         controller = Controller(store, Cluster(""), log, definitions, stops, answers.extend)  # type: ignore[arg-type]
     controller._positions = {}
     for start in range(0, len(records), BATCH):

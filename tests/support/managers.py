@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from millrace.exchange.app_folders import Staging
-from millrace.exchange.apps import AppFiles
+from millrace.exchange.apps import AppBoard
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles, keyring_of
 from millrace.seal.keyring import Keyring
@@ -80,7 +80,7 @@ class Tenant:
         self.managers.declare(self.name, command, agreement)
 
     def ask(self) -> None:
-        AppFiles(self.managers.home).ask(self.name)
+        AppBoard(self.managers.home).ask(self.name)
 
     def put(self, name: str, text: str = "id\n1\n") -> None:
         """Into `in`, as an upload would."""

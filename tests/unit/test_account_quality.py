@@ -16,7 +16,7 @@ from millrace.account.quality import keep_facts, with_quality
 from millrace.declare.table import parse_table
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
-from millrace.exchange.rule_keys import RuleKeyFiles
+from millrace.exchange.rule_keys import RuleKeys
 from millrace.lake.store import Store as LakeStore
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
@@ -76,7 +76,7 @@ def test_keys_repeat_over_chunks_however_many_there_are(tmp_path: Path, monkeypa
     chunks = [np.sort(chance.integers(0, 1 << 64, 1000, np.uint64)) for _ in range(5)]
     chunks[3][:10] = chunks[0][:10]
     chunks[4][-2] = chunks[4][-1]
-    kept = RuleKeyFiles(Home(tmp_path))
+    kept = RuleKeys(Home(tmp_path))
     for number, keys in enumerate(chunks):
         for _ in range(2):
             kept.keep("imp_1", number, {"u": np.sort(keys)})
@@ -168,7 +168,7 @@ def pointing(store: ControlStore, tmp_path: Path, *others: tuple[int, int]) -> d
     definition = table(column("id", ["null", "int"]), rules=[POINTING])
     for number, text in enumerate(("1\n2\nnone\n3\n", "3\n")):
         result = csv(definition, text, null="none")
-        RuleKeyFiles(Home(tmp_path)).keep("imp_1", number, result.keys)
+        RuleKeys(Home(tmp_path)).keep("imp_1", number, result.keys)
     due = asked(store, imported(), definition, tmp_path)
     assert due is not None
     return dict(due.quality["rules"][0])

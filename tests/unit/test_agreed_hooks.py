@@ -10,7 +10,7 @@ from sqlalchemy import insert
 from millrace.api.declarations.agreed_hooks import keep_agreed, refuse_strange_targets
 from millrace.api.jobs.sweeping import forget_keys
 from millrace.exchange.home import Home
-from millrace.exchange.rule_keys import RuleKeyFiles
+from millrace.exchange.rule_keys import RuleKeys
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.errors import Invalid
 from millrace.model.imports import COMPLETED, PROCESSING, Import
@@ -63,7 +63,7 @@ def test_hashed_keys_go_with_the_import(store: ControlStore, tmp_path: Path) -> 
         imp = Import(import_id, "acme", "t", "d", state, 1, 1, (), 1)
         with store.write() as connection:
             connection.execute(insert(t.imports).values(import_row(imp, 0)))
-    keys = RuleKeyFiles(Home(tmp_path))
+    keys = RuleKeys(Home(tmp_path))
     for import_id in ("imp_a", "imp_b", "imp_unknown"):
         keys.keep(import_id, 0, {})
     forget_keys(store, keys)

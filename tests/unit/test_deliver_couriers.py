@@ -13,7 +13,7 @@ from millrace.declare.table import parse_table
 from millrace.deliver import couriers
 from millrace.deliver.backfill import Backfiller
 from millrace.deliver.queue import Queue
-from millrace.exchange.ends import EndFiles, RowsAged
+from millrace.exchange.ends import EndBox, RowsAged
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.places import Places
@@ -206,7 +206,7 @@ def test_while_the_store_is_away_the_couriers_wait_and_go_on_after_it(
 
 
 def test_a_notice_that_cannot_be_parked_keeps_no_delivery_from_its_target(world: World) -> None:
-    EndFiles(world.home).put(RowsAged("nobody-has-this-definition", 7))
+    EndBox(world.home).put(RowsAged("nobody-has-this-definition", 7))
     world.park((EARLIER, 100))
     world.couriers.start()
     wait_until(lambda: world.durable == [(EARLIER, 0)], 20, "it is durable")

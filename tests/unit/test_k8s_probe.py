@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.exchange.apps import AppFiles, AppsReport
+from millrace.exchange.apps import AppBoard, AppsReport
 from millrace.exchange.home import Home
 from millrace.k8s.probe import SILENT_SECONDS, main
 from tests.support.hook_target import hook_target
@@ -44,7 +44,7 @@ def test_managers_that_have_looked_around_lately_live(home: Home) -> None:
     assert main(["manager"]) == 1
     for age, code in ((0.0, 0), (SILENT_SECONDS + 1, 1)):
         at = (datetime.now(UTC) - timedelta(seconds=age)).isoformat()
-        AppFiles(home).report(AppsReport({}, "", "", {}, at))
+        AppBoard(home).report(AppsReport({}, "", "", {}, at))
         assert main(["manager"]) == code
 
 

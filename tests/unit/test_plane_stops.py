@@ -6,7 +6,7 @@ import pytest
 
 from millrace.exchange.home import Home
 from millrace.exchange.places import Places
-from millrace.exchange.stops import StopFiles
+from millrace.exchange.stops import StopList
 from millrace.plane.checkpoints import Stops
 
 PLANNED_MS = 1_800_000_000_000
@@ -23,7 +23,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def passed_over(home: Home, import_id: str) -> bool:
-    return Stops(StopFiles(home), Places(home).checkpoint("validate-bulk"), "7").include(import_id)
+    return Stops(StopList(home), Places(home).checkpoint("validate-bulk"), "7").include(import_id)
 
 
 @pytest.mark.parametrize(("later_ms", "expected"), [(-1, True), (0, True), (1, False)])
@@ -39,7 +39,7 @@ def test_a_mark_without_a_moment_is_older_than_any_batch(home: Home) -> None:
 
 
 def test_a_stop_asked_for_again_keeps_its_moment(home: Home) -> None:
-    files = StopFiles(home)
+    files = StopList(home)
     (home.stops / "imp_a").write_text(str(PLANNED_MS - 5))
     files.stop("imp_a")
     assert passed_over(home, "imp_a")

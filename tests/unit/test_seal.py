@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from millrace.api.sealing import Sealing
 from millrace.deliver.queue import where_staged
 from millrace.deliver.rows import ParkedRows
-from millrace.exchange.definitions import DefinitionFiles
+from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles
 from millrace.exchange.places import Places
@@ -227,7 +227,7 @@ class Lake:
         self.home, self.keyring = home, keyring
         self.revisions = Revisions(key=("id",))
         self.definition = self._define()
-        self.sink = DeltaSink(Places(home), DefinitionFiles(home), Upkeep(), keyring)
+        self.sink = DeltaSink(Places(home), DefinitionStore(home), Upkeep(), keyring)
         self.key = keyring.new("acme", KEY)
 
     def _define(self) -> Definition:
