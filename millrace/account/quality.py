@@ -19,7 +19,6 @@ from millrace.model.quality import Measured, report, total
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
-from millrace.store.quality_tables import chunk_quality
 
 MOST_PAST = 100
 
@@ -31,7 +30,7 @@ def keep_facts(connection: Connection, verdicts: Iterable[ChunkVerdict]) -> None
         if verdict.quality is not None
     ]
     if rows:
-        upsert(connection, chunk_quality, rows)
+        upsert(connection, t.chunk_quality, rows)
 
 
 def with_quality(
@@ -58,7 +57,7 @@ def with_quality(
 
 
 def quality_of(connection: Connection, imp: Import, definition: Definition, exchange: Exchange) -> dict[str, Any]:
-    wanted = select(chunk_quality.c.facts).where(chunk_quality.c.import_id == imp.id)
+    wanted = select(t.chunk_quality.c.facts).where(t.chunk_quality.c.import_id == imp.id)
     totals = total(connection.execute(wanted).scalars())
     octets = int((imp.announced or {}).get("bytes", 0))
     if imp.kind not in (LOAD, AMEND):

@@ -20,8 +20,8 @@ from millrace.model.moments import iso
 from millrace.model.names import is_import_id, new_id
 from millrace.observe import observe
 from millrace.store import tables as t
-from millrace.store.access_tables import audit
 from millrace.store.engine import ControlStore
+from millrace.store.tables import audit
 
 REQUEST_ID = b"x-request-id"
 MOST_SUBJECT = 200

@@ -18,7 +18,8 @@ from millrace.model.usage import MEASURE_SECONDS, day_of, seconds_left_of_day
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
 from millrace.store.engine import ControlStore
-from millrace.store.usage_tables import add_usage, usage
+from millrace.store.tables import usage
+from millrace.store.usage import add_usage
 from millrace.upload.flight import weight_of
 
 # A changed agreement, and rows counted elsewhere, are known after this time.

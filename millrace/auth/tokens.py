@@ -14,8 +14,8 @@ from millrace.model.errors import Clash, Missing, Unauthorised
 from millrace.model.moments import iso
 from millrace.model.roles import ADMIN, OPERATOR, VIEWER, checked_role
 from millrace.store import tables as t
-from millrace.store.access_tables import grants
 from millrace.store.engine import ControlStore, insert_new
+from millrace.store.tables import grants
 
 PREFIX = "mr_"
 # A token that another server revoked may be accepted here for this time.

@@ -17,7 +17,6 @@ from millrace.model.ops.reading import decode_op
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
-from millrace.store.quality_tables import chunk_quality
 from millrace.store.records import MOST_AT_ONCE, batched
 
 
@@ -111,7 +110,7 @@ def _changed(before: Any, after: Any) -> list[Any]:
 def forget_facts(connection: Connection, import_ids: list[str]) -> None:
     """Deletes what is needed only while these imports are under way."""
     for some in batched(import_ids, MOST_AT_ONCE):
-        for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads, chunk_quality):
+        for facts in (t.chunks, t.durable_chunks, t.refused_rows, t.uploads, t.chunk_quality):
             connection.execute(delete(facts).where(facts.c.import_id.in_(some)))
 
 

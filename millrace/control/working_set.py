@@ -28,12 +28,11 @@ from millrace.store import tables as t
 from millrace.store.engine import upsert
 from millrace.store.erasing import erase_rows
 from millrace.store.records import find_by_key, find_import, find_imports, find_open_imports, import_row
-from millrace.store.tenancy_tables import departures
-from millrace.store.usage_tables import add_usage
+from millrace.store.usage import add_usage
 
 _TENANT = (
-    select(t.tenants, departures.c.deleted_us, departures.c.erase_us)
-    .outerjoin(departures, departures.c.tenant == t.tenants.c.name)
+    select(t.tenants, t.departures.c.deleted_us, t.departures.c.erase_us)
+    .outerjoin(t.departures, t.departures.c.tenant == t.tenants.c.name)
     .where(t.tenants.c.name == bindparam("tenant_name"))
 )
 _TABLE = select(t.tables).where(t.tables.c.tenant == bindparam("of_tenant"), t.tables.c.name == bindparam("table_name"))
@@ -176,9 +175,9 @@ def _save_tenant(connection: Connection, tenant: Tenant) -> None:
     departure = {"tenant": tenant.name, "deleted_us": row.pop("deleted_us"), "erase_us": row.pop("erase_us")}
     upsert(connection, t.tenants, {**row, "folded_name": tenant.name.lower()})
     if tenant.deleted_us is None:
-        connection.execute(delete(departures).where(departures.c.tenant == tenant.name))
+        connection.execute(delete(t.departures).where(t.departures.c.tenant == tenant.name))
     else:
-        upsert(connection, departures, departure)
+        upsert(connection, t.departures, departure)
 
 
 def _save_table(connection: Connection, before: Table | None, table: Table) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy.sql.schema import Table
 from millrace.model.names import new_id
 from millrace.model.queues import Backlog, Member, QueueKey, QueueRecord, QueueState, Waiver
 from millrace.store.engine import ControlStore, upsert
-from millrace.store.queue_tables import parked, queues
+from millrace.store.tables import parked, queues
 
 Name = tuple[int, str]
 Members = Mapping[str, Member]

@@ -15,7 +15,7 @@ from sqlalchemy import Boolean, Connection, and_, bindparam, delete, func, selec
 from millrace.notify.subscription import IN_ORDER, Subscription, from_row, moment
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, insert_new
-from millrace.store.notify_tables import deliveries, subscriptions
+from millrace.store.tables import deliveries, subscriptions
 
 WINDOW = 1000
 """The most queued events per subscription: a target that is down for long must not fill the store."""

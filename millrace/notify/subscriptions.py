@@ -20,7 +20,7 @@ from millrace.notify.subscription import (
 from millrace.store import tables as t
 from millrace.store.agreements import known_agreement
 from millrace.store.engine import ControlStore
-from millrace.store.notify_tables import deliveries, subscriptions
+from millrace.store.tables import deliveries, subscriptions
 
 MOST_PER_TENANT = 20
 MOST_COUNTED = 1000

@@ -12,20 +12,28 @@ from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, fu
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table as SqlTable
 
-import millrace.store.access_tables
-import millrace.store.notify_tables
-import millrace.store.quality_tables
-import millrace.store.queue_tables
-import millrace.store.tenancy_tables
-import millrace.store.usage_tables  # noqa: F401 (by being imported their tables are known)
 from millrace.model.errors import Corrupt
-from millrace.store.tables import metadata
+from millrace.store.columns import metadata
+from millrace.store.tables import audit
 
 # Marks connections that will write.
 _WRITES = "millrace_writes"
 WAL_SECONDS = 30.0
 # Any number that nobody else locks in this database.
 _MAKING_TABLES = 0x6D696C6C
+_ADD_ONLY = "audit entries are only ever added"
+_AUDIT_TRIGGERS = {
+    "sqlite": [
+        f"CREATE TRIGGER audit_no_{verb.lower()} BEFORE {verb} ON audit BEGIN SELECT RAISE(ABORT, '{_ADD_ONLY}'); END"
+        for verb in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE OR REPLACE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS "
+        f"$$ BEGIN RAISE EXCEPTION '{_ADD_ONLY}'; END $$",
+        "CREATE TRIGGER audit_no_change BEFORE UPDATE OR DELETE ON audit "
+        "FOR EACH ROW EXECUTE FUNCTION refuse_audit_change()",
+    ],
+}
 
 
 class ControlStore:
@@ -102,7 +110,7 @@ def upsert(
 # Built once: making a statement costs more than running it.
 @cache
 def _upsert(dialect: str, table: SqlTable, replaced: tuple[str, ...] | None) -> Any:
-    statement = _insert(dialect, table)
+    statement = insert_into(dialect, table)
     keys = [column.name for column in table.primary_key]
     names = replaced or [column.name for column in table.columns if column.name not in keys]
     return statement.on_conflict_do_update(index_elements=keys, set_={name: statement.excluded[name] for name in names})
@@ -110,10 +118,10 @@ def _upsert(dialect: str, table: SqlTable, replaced: tuple[str, ...] | None) -> 
 
 @cache
 def _insert_new(dialect: str, table: SqlTable) -> Any:
-    return _insert(dialect, table).on_conflict_do_nothing()
+    return insert_into(dialect, table).on_conflict_do_nothing()
 
 
-def _insert(dialect: str, table: SqlTable) -> Any:
+def insert_into(dialect: str, table: SqlTable) -> Any:
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
 
 
@@ -152,3 +160,9 @@ def _use_wal(connection: Any) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
+
+
+@event.listens_for(audit, "after_create")
+def _protect(_table: SqlTable, connection: Connection, **_more: object) -> None:
+    for statement in _AUDIT_TRIGGERS.get(connection.dialect.name, ()):
+        connection.exec_driver_sql(statement)

@@ -4,19 +4,13 @@ from sqlalchemy import Connection, delete, func, select
 from sqlalchemy.sql.schema import Table
 
 from millrace.store import tables as t
-from millrace.store.access_tables import grants
-from millrace.store.notify_tables import deliveries, subscriptions
-from millrace.store.quality_tables import chunk_quality
-from millrace.store.queue_tables import parked, queues
-from millrace.store.tenancy_tables import departures
-from millrace.store.usage_tables import usage
 
 _OF_IMPORTS = (
-    t.claims, t.chunks, t.durable_chunks, t.refused_rows, t.uploads, chunk_quality, t.closings, t.outbox,
+    t.claims, t.chunks, t.durable_chunks, t.refused_rows, t.uploads, t.chunk_quality, t.closings, t.outbox,
 )  # fmt: skip
 _OF_TENANTS = (
-    t.imports, t.tables, t.revisions, t.waiting, t.spans, t.streams, t.requests, t.events, t.tokens, subscriptions,
-    usage, departures, queues, parked,
+    t.imports, t.tables, t.revisions, t.waiting, t.spans, t.streams, t.requests, t.events, t.tokens, t.subscriptions,
+    t.usage, t.departures, t.queues, t.parked,
 )  # fmt: skip
 
 
@@ -26,9 +20,9 @@ def erase_rows(connection: Connection, tenant: str) -> None:
     for facts in _OF_IMPORTS:
         connection.execute(delete(facts).where(facts.c.import_id.in_(imports)))
     of_tokens = select(t.tokens.c.digest).where(t.tokens.c.tenant == tenant)
-    connection.execute(delete(grants).where(grants.c.digest.in_(of_tokens)))
-    hooks = select(subscriptions.c.id).where(subscriptions.c.tenant == tenant)
-    connection.execute(delete(deliveries).where(deliveries.c.subscription.in_(hooks)))
+    connection.execute(delete(t.grants).where(t.grants.c.digest.in_(of_tokens)))
+    hooks = select(t.subscriptions.c.id).where(t.subscriptions.c.tenant == tenant)
+    connection.execute(delete(t.deliveries).where(t.deliveries.c.subscription.in_(hooks)))
     for owned in _OF_TENANTS:
         connection.execute(delete(owned).where(owned.c.tenant == tenant))
     connection.execute(delete(t.tenants).where(t.tenants.c.name == tenant))
@@ -36,7 +30,7 @@ def erase_rows(connection: Connection, tenant: str) -> None:
 
 def forget_queues(connection: Connection, tenant: str) -> None:
     """Of deliveries that a batch parked after the tenant was erased."""
-    for owned in (queues, parked):
+    for owned in (t.queues, t.parked):
         connection.execute(delete(owned).where(owned.c.tenant == tenant))
 
 

@@ -1,229 +1,237 @@
 """The control store's tables, for SQLite and PostgreSQL alike."""
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Float, Index, Integer, LargeBinary, Text
 
-metadata = MetaData()
+from millrace.model.queues import BEHIND_EVERY_ID
+from millrace.store.columns import SERIAL, key, optional, required, table
 
-# SQLite only autoincrements INTEGER.
-_SERIAL = BigInteger().with_variant(Integer, "sqlite")
+positions = table("positions", *key(Text, "log"), *key(Integer, "partition"), *required(BigInteger, "next_offset"))
 
-positions = Table(
-    "positions",
-    metadata,
-    Column("log", Text, primary_key=True),
-    Column("partition", Integer, primary_key=True),
-    Column("next_offset", BigInteger, nullable=False),
-)
-
-tenants = Table(
+tenants = table(
     "tenants",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("folded_name", Text, nullable=False, unique=True),
-    Column("partition", Integer, nullable=False),
-    Column("agreement", JSON, nullable=False),
-    Column("revision", Integer, nullable=False),
+    *key(Text, "name"),
+    *required(Text, "folded_name", unique=True),
+    *required(Integer, "partition", "revision"),
+    *required(JSON, "agreement"),
 )
 
-tables = Table(
+tables = table(
     "tables",
-    metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("folded_name", Text, nullable=False),
-    Column("definition", Text, nullable=False),
-    Column("last_version", BigInteger, nullable=False),
-    Column("defined_us", BigInteger, nullable=False),
-    Column("floor", BigInteger, nullable=False),
-    Column("open_imports", Integer, nullable=False),
-    Column("dropped_us", BigInteger),
-    Column("is_purged", Boolean, nullable=False),
+    *key(Text, "tenant", "name"),
+    *required(Text, "folded_name", "definition"),
+    *required(BigInteger, "last_version", "defined_us", "floor"),
+    *required(Integer, "open_imports"),
+    *optional(BigInteger, "dropped_us"),
+    *required(Boolean, "is_purged"),
 )
-
 Index("tables_by_folded_name", tables.c.tenant, tables.c.folded_name, unique=True)
-
 Index("tables_by_drop", tables.c.dropped_us)
 
 # Every definition a table ever had.
-revisions = Table(
+revisions = table(
     "revisions",
-    metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("table_name", Text, primary_key=True),
-    Column("revision", Integer, primary_key=True),
-    Column("generation", Integer, nullable=False),
-    Column("fingerprint", Text, nullable=False),
-    Column("definition", Text, nullable=False),
-    Column("defined_us", BigInteger, nullable=False),
+    *key(Text, "tenant", "table_name"),
+    *key(Integer, "revision"),
+    *required(Integer, "generation"),
+    *required(Text, "fingerprint", "definition"),
+    *required(BigInteger, "defined_us"),
 )
 
 # Ops that wait for their turn on an exclusive table, in the order they came.
-waiting = Table(
+waiting = table(
     "waiting",
-    metadata,
-    Column("number", _SERIAL, primary_key=True, autoincrement=True),
-    Column("tenant", Text, nullable=False),
-    Column("table_name", Text, nullable=False),
-    Column("op_id", Text, nullable=False, unique=True),
-    Column("op", JSON, nullable=False),
+    *key(SERIAL, "number", autoincrement=True),
+    *required(Text, "tenant", "table_name"),
+    *required(Text, "op_id", unique=True),
+    *required(JSON, "op"),
     sqlite_autoincrement=True,
 )
 Index("waiting_by_table", waiting.c.tenant, waiting.c.table_name, waiting.c.number)
 
-spans = Table(
+spans = table(
     "spans",
-    metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("name", Text, primary_key=True),
-    Column("parent", Text),
-    Column("state", Text, nullable=False),
-    Column("begun_us", BigInteger, nullable=False),
-    Column("ended_us", BigInteger),
-    Column("seen_us", BigInteger, nullable=False),
-    Column("lease_seconds", Integer, nullable=False),
-    Column("open_members", Integer, nullable=False),
-    Column("imports", Integer, nullable=False),
-    Column("counts", JSON, nullable=False),
-    Column("error", JSON),
+    *key(Text, "tenant", "name"),
+    *optional(Text, "parent"),
+    *required(Text, "state"),
+    *required(BigInteger, "begun_us", "seen_us"),
+    *optional(BigInteger, "ended_us"),
+    *required(Integer, "lease_seconds", "open_members", "imports"),
+    *required(JSON, "counts"),
+    *optional(JSON, "error"),
 )
 Index("spans_by_state", spans.c.state)
 
 # How far each stream of rows has come.
-streams = Table(
-    "streams",
-    metadata,
-    Column("tenant", Text, primary_key=True),
-    Column("table_name", Text, primary_key=True),
-    Column("stream", Text, primary_key=True),
-    Column("seq", BigInteger, nullable=False),
-    Column("touched_us", BigInteger, nullable=False),
-)
+streams = table("streams", *key(Text, "tenant", "table_name", "stream"), *required(BigInteger, "seq", "touched_us"))
 
 # The rejected rows of an import that were replayed, amended or discarded, as a bitmap of row numbers.
-claims = Table(
-    "claims",
-    metadata,
-    Column("import_id", Text, primary_key=True),
-    Column("rows", LargeBinary, nullable=False),
-)
+claims = table("claims", *key(Text, "import_id"), *required(LargeBinary, "rows"))
 
-imports = Table(
+imports = table(
     "imports",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("tenant", Text, nullable=False),
-    Column("table_name", Text, nullable=False),
-    Column("definition", Text, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("first_version", BigInteger, nullable=False),
-    Column("versions", BigInteger, nullable=False),
-    Column("sinks", JSON, nullable=False),
-    Column("begun_us", BigInteger, nullable=False),
-    Column("options", JSON, nullable=False),
-    Column("idempotency_key", Text),
-    Column("announced", JSON),
-    Column("markers", JSON),
-    Column("error", JSON),
-    Column("final", Text),
-    Column("ended_us", BigInteger),
-    Column("counts", JSON, nullable=False),
-    Column("durable", JSON, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("span", Text),
-    Column("of", Text),
-    Column("publish", Text, nullable=False),
-    Column("touched_us", BigInteger, nullable=False),
+    *key(Text, "id"),
+    *required(Text, "tenant", "table_name", "definition", "state", "kind", "publish"),
+    *required(BigInteger, "first_version", "versions", "begun_us", "touched_us"),
+    *required(JSON, "sinks", "options", "counts", "durable"),
+    *optional(Text, "idempotency_key", "final", "span", "of"),
+    *optional(JSON, "announced", "markers", "error"),
+    *optional(BigInteger, "ended_us"),
 )
 Index("imports_by_table", imports.c.tenant, imports.c.table_name, imports.c.id)
 Index("imports_by_key", imports.c.tenant, imports.c.idempotency_key)
 Index("imports_by_state", imports.c.state)
 
 # One row per (import, chunk): a fact that comes again changes nothing. Dropped when the import has settled.
-chunks = Table(
+chunks = table(
     "chunks",
-    metadata,
-    Column("import_id", Text, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("rows", BigInteger, nullable=False),
-    Column("accepted", BigInteger, nullable=False),
-    Column("rejected", BigInteger, nullable=False),
-    Column("ignored", BigInteger, nullable=False),
-    Column("failure", Text),
-    Column("checksum", BigInteger, nullable=False),
+    *key(Text, "import_id"),
+    *key(Integer, "number"),
+    *required(BigInteger, "rows", "accepted", "rejected", "ignored", "checksum"),
+    *optional(Text, "failure"),
 )
 
-durable_chunks = Table(
-    "durable_chunks",
-    metadata,
-    Column("import_id", Text, primary_key=True),
-    Column("sink", Text, primary_key=True),
-    Column("number", Integer, primary_key=True),
-)
+durable_chunks = table("durable_chunks", *key(Text, "import_id", "sink"), *key(Integer, "number"))
 
 # Rows that a sink will never take, by chunk; the sum goes with the import when it settles.
-refused_rows = Table(
-    "refused_rows",
-    metadata,
-    Column("import_id", Text, primary_key=True),
-    Column("sink", Text, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("rows", BigInteger, nullable=False),
+refused_rows = table(
+    "refused_rows", *key(Text, "import_id", "sink"), *key(Integer, "number"), *required(BigInteger, "rows")
 )
 
-requests = Table(
+requests = table(
     "requests",
-    metadata,
-    Column("id", Text, primary_key=True),
-    Column("kind", Text, nullable=False),
-    Column("tenant", Text, nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("requested_us", BigInteger, nullable=False),
-    Column("applied", Boolean, nullable=False, default=False),
-    Column("result", JSON),
-    Column("refusal", JSON),
+    *key(Text, "id"),
+    *required(Text, "kind", "tenant", "subject"),
+    *required(BigInteger, "requested_us"),
+    *required(Boolean, "applied", default=False),
+    *optional(JSON, "result", "refusal"),
 )
 Index("requests_by_time", requests.c.requested_us)
 
 # Also the outbox: `published` turns true when the event is in Kafka.
-events = Table(
+events = table(
     "events",
-    metadata,
-    Column("number", _SERIAL, primary_key=True, autoincrement=True),
-    Column("id", Text, nullable=False, unique=True),
-    Column("tenant", Text, nullable=False),
-    Column("event", JSON, nullable=False),
-    Column("published", Boolean, nullable=False, default=False),
-    Column("kept_from", BigInteger, nullable=False),
+    *key(SERIAL, "number", autoincrement=True),
+    *required(Text, "id", unique=True),
+    *required(Text, "tenant"),
+    *required(JSON, "event"),
+    *required(Boolean, "published", default=False),
+    *required(BigInteger, "kept_from"),
     sqlite_autoincrement=True,
 )
 Index("events_unpublished", events.c.published)
 
 # Close effects wait here until the markers are in raw-input.
-closings = Table("closings", metadata, Column("import_id", Text, primary_key=True))
+closings = table("closings", *key(Text, "import_id"))
 
 # Chunks that the controller itself puts into raw-input wait here until they are there.
-outbox = Table(
-    "outbox",
-    metadata,
-    Column("import_id", Text, primary_key=True),
-    Column("number", Integer, primary_key=True),
-    Column("record", LargeBinary, nullable=False),
-)
+outbox = table("outbox", *key(Text, "import_id"), *key(Integer, "number"), *required(LargeBinary, "record"))
 
-tokens = Table(
+tokens = table(
     "tokens",
-    metadata,
-    Column("digest", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("tenant", Text),
-    Column("created_us", BigInteger, nullable=False),
+    *key(Text, "digest"),
+    *required(Text, "name"),
+    *optional(Text, "tenant"),
+    *required(BigInteger, "created_us"),
 )
 
-uploads = Table(
+uploads = table(
     "uploads",
-    metadata,
-    Column("import_id", Text, primary_key=True),
-    Column("length", BigInteger),
-    Column("confirmed", JSON),
-    Column("seen_us", BigInteger, nullable=False),
+    *key(Text, "import_id"),
+    *optional(BigInteger, "length"),
+    *optional(JSON, "confirmed"),
+    *required(BigInteger, "seen_us"),
 )
+
+# Only of chunks whose definition has rules. Dropped when the import has settled: its report is then among its options.
+chunk_quality = table("chunk_quality", *key(Text, "import_id"), *key(Integer, "number"), *required(JSON, "facts"))
+
+# Tenants that were deleted and can still be restored, or wait to be erased.
+departures = table("departures", *key(Text, "tenant"), *required(BigInteger, "deleted_us", "erase_us"))
+
+# Tenants that are being erased or were: what is to be deleted outside this store, and the receipt.
+erasures = table(
+    "erasures",
+    *key(Text, "tenant"),
+    *required(BigInteger, "begun_us"),
+    *required(Boolean, "is_done"),
+    *required(JSON, "receipt", "definitions"),
+)
+
+# What each tenant used, by day in UTC: counted in the transaction in which an import ends, so exactly once. `storage_bytes`
+# is as last measured that day; `held_seconds` how long senders waited for their quotas.
+usage = table(
+    "usage",
+    *key(Text, "tenant", "day"),
+    *required(BigInteger, "bytes", "rows_accepted", "rows_rejected", "rows_ignored", default=0),
+    *required(BigInteger, "imports", "appends", "chunks", "refused", default=0),
+    *required(Float, "held_seconds", default=0.0),
+    *optional(BigInteger, "storage_bytes"),
+)
+
+# `position`: events up to this number are queued or passed over. `secrets`: the newest first, each with its last moment.
+subscriptions = table(
+    "subscriptions",
+    *key(Text, "id"),
+    *required(Text, "tenant", "name", "url", "ordering"),
+    *required(JSON, "types", "secrets"),
+    *required(Boolean, "enabled"),
+    *required(BigInteger, "position", "created_us", "delivered", "given_up"),
+    *optional(JSON, "last_delivered", "last_error"),
+)
+Index("subscriptions_by_name", subscriptions.c.tenant, subscriptions.c.name, unique=True)
+
+# One row per event on its way to a subscriber, by the event's number; it goes when it has arrived or is given up.
+deliveries = table(
+    "deliveries",
+    *key(Text, "subscription"),
+    *key(BigInteger, "number"),
+    *required(BigInteger, "since_us", "next_us"),
+    *required(Integer, "attempts"),
+)
+
+# One row per target of a table: how the target is doing, its place in the roster, the operator's orders. Only
+# exchange/queues.py reads and writes this table and the next.
+queues = table(
+    "queues",
+    *key(Text, "tenant", "table_name", "kind", "target"),
+    *optional(Float, "parked_since", "budget_seconds"),
+    *optional(Text, "reason", "fault", "member", "announced"),
+    *required(Integer, "tries", default=0),
+    *required(Float, "next_try", default=0.0),
+    *required(BigInteger, "last_version", "refused_rows", "waived_below", default=0),
+    *optional(BigInteger, "most_rows"),
+    *required(Text, "waived_until", default=BEHIND_EVERY_ID),
+    *required(Boolean, "resume_asked", default=False),
+    *required(BigInteger, "changed_us"),
+)
+
+# One row per group of chunks that waits for a target. Items leave in the order of `place`.
+parked = table(
+    "parked",
+    *key(Text, "tenant", "table_name", "kind", "target"),
+    *key(BigInteger, "place"),
+    *key(Text, "digest"),
+    *required(BigInteger, "version", "size"),
+    *required(Text, "item"),
+)
+
+# What a token may do, by its digest. A token without a row here may do everything where it is.
+grants = table(
+    "grants",
+    *key(Text, "digest"),
+    *required(Text, "role", "made_by"),
+    *optional(JSON, "tables"),
+    *optional(BigInteger, "expires_us", "last_used_us"),
+)
+
+# Rows are only ever added.
+audit = table(
+    "audit",
+    *key(SERIAL, "number", autoincrement=True),
+    *required(BigInteger, "at_us"),
+    *required(Text, "request_id", "who", "role", "from_address", "action", "subject"),
+    *optional(Text, "tenant"),
+    *required(Integer, "status"),
+    sqlite_autoincrement=True,
+)
+Index("audit_by_tenant", audit.c.tenant, audit.c.number)

@@ -26,7 +26,7 @@ from millrace.outbound.addresses import parse_target
 from millrace.outbound.http import post
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
-from millrace.store.notify_tables import deliveries
+from millrace.store.tables import deliveries
 from tests.support.hook_target import HANG, HookTarget, hook_target
 from tests.support.processes import started
 from tests.support.waiting import wait_until

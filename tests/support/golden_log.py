@@ -17,7 +17,7 @@ from millrace.exchange.home import Home
 from millrace.exchange.stops import StopList
 from millrace.model.ops import Applied, read_op
 from millrace.model.ops.results import Refusal
-from millrace.store import tables as t
+from millrace.store.columns import metadata
 from millrace.store.engine import ControlStore
 from millrace.wire.client import Appended, Cluster, Record
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS
@@ -79,7 +79,7 @@ def _rows(store: ControlStore) -> dict[str, list[dict[str, Any]]]:
     with store.read() as connection:
         found = {
             table.name: [dict(row._mapping) for row in connection.execute(select(table).order_by(*table.primary_key))]
-            for table in t.metadata.sorted_tables
+            for table in metadata.sorted_tables
         }
     for row in found["requests"]:
         # Earlier answers have no kind.

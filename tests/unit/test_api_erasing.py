@@ -31,7 +31,7 @@ from millrace.model.ops.tenants import DefineTenant, EraseTenant
 from millrace.model.table import TableDeclaration, define
 from millrace.read.error_pages import page
 from millrace.store import tables as t
-from millrace.store.tables import metadata
+from millrace.store.columns import metadata
 from tests.support.lake import apply_rows, content
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app

@@ -17,7 +17,7 @@ from millrace.model.ops.imports import BeginImport, EndImport, SettleImport
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.model.usage import day_of
-from millrace.store.usage_tables import note_storage
+from millrace.store.usage import note_storage
 from millrace.upload.flight import LEAST_SHARE, STALLED_SECONDS, Flight, weight_of
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from millrace.model.names import new_id
 from millrace.model.ops.tenants import DefineTenant
-from millrace.store.access_tables import audit
+from millrace.store.tables import audit
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
 
 SECOND_IN_DAYS = 1 / 86_400

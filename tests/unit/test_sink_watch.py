@@ -17,7 +17,7 @@ from millrace.model.errors import Clash
 from millrace.model.ops.tables import NoteSink
 from millrace.model.queues import Backfill, Member, QueueKey, QueueState
 from millrace.model.sinks import SinkTarget
-from millrace.store.queue_tables import queues
+from millrace.store.tables import queues
 from tests.support.queues import queues_of
 
 

@@ -12,7 +12,7 @@ from millrace.model.errors import Missing, Refused
 from millrace.settings import KubernetesSettings
 from millrace.store import tables as t
 from millrace.store.agreements import known_agreement
-from millrace.store.tenancy_tables import departures
+from millrace.store.tables import departures
 
 # The managers report every second. After this time they count as absent.
 SILENT_SECONDS = 15.0

@@ -29,7 +29,7 @@ from millrace.sink.delta.error_copies import delete_copies
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, upsert
 from millrace.store.erasing import fingerprints_of, forget_queues, is_known, rows_of
-from millrace.store.tenancy_tables import departures, erasures
+from millrace.store.tables import departures, erasures
 
 LOOK_SECONDS = 0.1
 

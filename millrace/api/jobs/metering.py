@@ -13,7 +13,8 @@ from millrace.model.imports import ADMITTED, ALTER, PROCESSING, PUBLISHING, STOP
 from millrace.model.usage import MEASURE_SECONDS, day_of
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
-from millrace.store.usage_tables import COUNTED, note_storage, usage
+from millrace.store.tables import usage
+from millrace.store.usage import COUNTED, note_storage
 
 _BY_PLATFORM = (PROCESSING, PUBLISHING, STOPPING)
 

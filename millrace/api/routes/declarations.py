@@ -27,7 +27,7 @@ from millrace.model.ops.tenants import DefineTenant
 from millrace.model.roles import ADMIN, OPERATOR, VIEWER
 from millrace.model.table import Definition
 from millrace.store import tables as t
-from millrace.store.tenancy_tables import departures
+from millrace.store.tables import departures
 
 router = guarded_router(prefix="/v1", tags=["declarations"])
 _TENANTS = select(t.tenants, departures.c.deleted_us, departures.c.erase_us).outerjoin(
