@@ -26,29 +26,25 @@ app = typer.Typer()
 
 @app.command("audit")
 def audit(
-    context: typer.Context,
+    session: CommandSession,
     tenant: OnlyTenant = None,
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1, max=1000)] = 50,
 ) -> None:
     """Show who changed what, when and from where."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.audit.list(tenant, limit=limit)
+    found = session.platform.audit.list(tenant, limit=limit)
     answer_all(session, AUDIT_COLUMNS, found, lambda entry: [entry[name] or "" for name in AUDIT_COLUMNS])
 
 
 @app.command("usage")
 def usage(
-    context: typer.Context,
+    session: CommandSession,
     tenant: OnlyTenant = None,
     days: Annotated[int, typer.Option(help="How many of the latest days.", min=1, max=400)] = 7,
 ) -> None:
     """Show what a tenant used by day.
 
     Also what was agreed, and why it lags behind if it does."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.usage.show(of_tenant(platform, tenant), days=days)
+    found = session.platform.usage.show(of_tenant(session, tenant), days=days)
     if session.json:
         return print_json(found)
     rows = [["" if day[field] is None else day[field] for field in USAGE_COLUMNS.values()] for day in found["days"]]
@@ -58,5 +54,5 @@ def usage(
     print(f"quotas: {agreed or 'none'}")
     print(
         f"{lag['open_imports']} open imports; held back by quotas for {lag['over_quota_seconds']:g} s, "
-        f"waiting for the platform for {lag['platform_late_seconds']:g} s"
+        f"waiting for the session.platform for {lag['platform_late_seconds']:g} s"
     )

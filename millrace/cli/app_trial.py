@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def try_program(
-    context: typer.Context,
+    session: CommandSession,
     command: Annotated[
         list[str], typer.Argument(metavar="COMMAND", help="The program and its words.", show_default=False)
     ],
@@ -47,7 +47,7 @@ def try_program(
     environ = _environ(env or [])
     with tempfile.TemporaryDirectory(prefix="millrace-app-") as scratch:
         trial = Trial(_program(command), given, out or Path(scratch), tables, stream, seconds, environ)
-        failed = [check for check in trial.checks() if _has_failed(context.obj, check)]
+        failed = [check for check in trial.checks() if _has_failed(session, check)]
     raise typer.Exit(EXIT_FAILED if failed else 0)
 
 

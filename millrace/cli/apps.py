@@ -23,11 +23,9 @@ app = typer.Typer(help="Client apps: the tenants' programs.")
 
 
 @app.command("list")
-def list_(context: typer.Context) -> None:
+def list_(session: CommandSession) -> None:
     """List the client apps, how they do and how apart they run."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.apps.list()
+    found = session.platform.apps.list()
     if session.json:
         return print_json(found)
     rows = [_app_row(item) for item in found["items"]]
@@ -50,18 +48,16 @@ def _app_row(item: dict[str, Any]) -> tuple[object, ...]:
 
 @app.command("run")
 def run(
-    context: typer.Context,
+    session: CommandSession,
     tenant: TenantName,
     wait: Annotated[bool, typer.Option("--wait", help="Until its files are imported; exit 1 if any failed.")] = False,
 ) -> None:
     """Run a batch app now, beside its schedule."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        before = {each["id"] for each in platform.apps.runs(tenant)}
-        platform.apps.run(tenant)
-        if not wait:
-            return answer(session, {"tenant": tenant, "asked": True}, f"A run for {tenant} is asked for.")
-        ended = _ended(platform.apps, tenant, before)
+    before = {each["id"] for each in session.platform.apps.runs(tenant)}
+    session.platform.apps.run(tenant)
+    if not wait:
+        return answer(session, {"tenant": tenant, "asked": True}, f"A run for {tenant} is asked for.")
+    ended = _ended(session.platform.apps, tenant, before)
     answer(session, ended, _run_line(ended))
     raise typer.Exit(0 if ended["state"] == "succeeded" and not ended["files"]["failed"] else EXIT_FAILED)
 
@@ -88,14 +84,12 @@ def _run_line(run: dict[str, Any]) -> str:
 
 @app.command("runs")
 def runs(
-    context: typer.Context,
+    session: CommandSession,
     tenant: TenantName,
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=200)] = 20,
 ) -> None:
     """List the latest runs."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.apps.runs(tenant, limit=limit)
+    found = session.platform.apps.runs(tenant, limit=limit)
     headers = ("run", "cause", "state", "code", "started", "ended", "done", "failed", "rows")
     answer_all(session, headers, found, _run_row)
 
@@ -106,11 +100,9 @@ def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
 
 
 @app.command("files")
-def files(context: typer.Context, tenant: TenantName, run: Run = None) -> None:
+def files(session: CommandSession, tenant: TenantName, run: Run = None) -> None:
     """Show what became of the files of a run."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.apps.files(tenant, run or _latest(platform.apps, tenant))
+    found = session.platform.apps.files(tenant, run or _latest(session.platform.apps, tenant))
     headers = ("file", "table", "import", "state", "accepted", "rejected", "why")
     answer_all(session, headers, found, _file_row)
 
@@ -124,7 +116,7 @@ def _file_row(file: dict[str, Any]) -> tuple[object, ...]:
 
 @app.command("logs")
 def logs(
-    context: typer.Context,
+    session: CommandSession,
     tenant: TenantName,
     run: Run = None,
     name: Annotated[
@@ -134,18 +126,16 @@ def logs(
     tail: Annotated[int, typer.Option(help="At most so many of the last bytes of each.", min=1)] = 1 << 20,
 ) -> None:
     """Show what a run wrote to its output and logs."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        run = run or _latest(platform.apps, tenant)
-        document = platform.apps.show_run(tenant, run)
-        if session.json:
-            return print_json(document)
-        kept = {log["name"] for log in document["logs"]}
-        for each in [name] if name else sorted({"stdout.log", "stderr.log"} & kept, reverse=True):
-            stream = sys.stderr if each.startswith("stderr") else sys.stdout
-            for piece in platform.apps.log(tenant, run, each, tail_bytes=tail):
-                stream.buffer.write(piece)
-            stream.flush()
+    run = run or _latest(session.platform.apps, tenant)
+    document = session.platform.apps.show_run(tenant, run)
+    if session.json:
+        return print_json(document)
+    kept = {log["name"] for log in document["logs"]}
+    for each in [name] if name else sorted({"stdout.log", "stderr.log"} & kept, reverse=True):
+        stream = sys.stderr if each.startswith("stderr") else sys.stdout
+        for piece in session.platform.apps.log(tenant, run, each, tail_bytes=tail):
+            stream.buffer.write(piece)
+        stream.flush()
 
 
 def _latest(apps: "AppClient", tenant: str) -> str:

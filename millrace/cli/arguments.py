@@ -2,15 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from millrace.cli.session import EXIT_FAILED
+from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.model.errors import Invalid
-
-if TYPE_CHECKING:
-    from millrace.client import Millrace
 
 STDIN = "-"
 
@@ -53,11 +50,11 @@ def split_target(target: str) -> tuple[str, str]:
     return tenant, table
 
 
-def of_tenant(platform: "Millrace", tenant: str | None) -> str:
+def of_tenant(session: CommandSession, tenant: str | None) -> str:
     """The tenant named, else the only one the token can see."""
     if tenant is not None:
         return tenant
-    names = [str(each["name"]) for each in platform.tenants.list()]
+    names = [str(each["name"]) for each in session.platform.tenants.list()]
     if len(names) != 1:
         known = ", ".join(names[:20]) or "none"
         raise Invalid(f"It is not clear which tenant is meant: {known}.", remedy="Name one with --tenant.")

@@ -24,7 +24,7 @@ app = typer.Typer(help="Client apps on Kubernetes, as the agreements say.")
 
 @app.command("render")
 def render(
-    context: typer.Context,
+    session: CommandSession,
     file: Files = None,
     everyone: Everyone = False,
     out: Annotated[
@@ -39,7 +39,6 @@ def render(
     from millrace.cli.manifests import AgreementSource, rendered, write_manifests  # noqa: PLC0415
     from millrace.k8s.yaml_text import to_yaml  # noqa: PLC0415
 
-    session: CommandSession = context.obj
     tenants = rendered(session, AgreementSource(tuple(file or ()), everyone, strict))
     manifests = (manifest for tenant in tenants for manifest in tenant.manifests)
     if out is not None:
@@ -53,7 +52,7 @@ def render(
 
 @app.command("apply")
 def apply_command(
-    context: typer.Context,
+    session: CommandSession,
     file: Files = None,
     everyone: Everyone = False,
     cluster: Annotated[
@@ -85,7 +84,6 @@ def apply_command(
 
     if volumes and not prune:
         raise typer.BadParameter("--volumes needs --prune.")
-    session: CommandSession = context.obj
     cell = Settings().k8s.cell
     tenants = rendered(session, AgreementSource(tuple(file or ()), everyone, strict))
     if prune and not tenants:

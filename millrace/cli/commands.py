@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE
+from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, CommandSession
 from millrace.model.errors import MillraceError, Unavailable
 
 EVERYWHERE = "With every command: --home FOLDER, --json (for programs), --debug (tracebacks)."
@@ -68,6 +68,7 @@ class Commands(TyperGroup):
 def _finish(command: Any) -> None:
     """What holds for every command and group, so that modules need not repeat it."""
     command.epilog = EVERYWHERE
+    command.context_class = CommandSession
     # Rich help takes as much time as everything else together.
     command.rich_markup_mode = None
     if isinstance(command, TyperGroup):

@@ -29,7 +29,7 @@ app = typer.Typer()
 
 @app.command("apply")
 def apply(
-    context: typer.Context,
+    session: CommandSession,
     file: Documents,
     more: MoreDocuments = None,
     tenant: OwnerOption = None,
@@ -44,24 +44,22 @@ def apply(
 
     What is already so stays as it is. A folder may hold an agreement and the tables of its tenant."""
     if dry_run:
-        return diff(context, file, more, tenant, new_generation, strict)
-    session: CommandSession = context.obj
+        return diff(session, file, more, tenant, new_generation, strict)
     declarations = read_declarations([*file, *(more or [])], tenant)
     pending = False
-    with session.connect() as platform:
-        if strict:
-            _refuse_doubtful(platform, declarations, new_generation)
-        for declaration in declarations:
-            applied = apply_one(platform, declaration, new_generation, strict, check)
-            pending |= _result(applied) == "requested"
-            _report(session, declaration, applied)
+    if strict:
+        _refuse_doubtful(session, declarations, new_generation)
+    for declaration in declarations:
+        applied = apply_one(session.platform, declaration, new_generation, strict, check)
+        pending |= _result(applied) == "requested"
+        _report(session, declaration, applied)
     raise typer.Exit(EXIT_UNREACHABLE if pending else 0)
 
 
-def _refuse_doubtful(platform: "Millrace", declarations: list[Declaration], new_generation: bool) -> None:
+def _refuse_doubtful(session: CommandSession, declarations: list[Declaration], new_generation: bool) -> None:
     """Judges all of them before the first is applied."""
     for declaration in declarations:
-        refusal = _difference(platform, declaration, new_generation, strict=True)["refusal"]
+        refusal = _difference(session.platform, declaration, new_generation, strict=True)["refusal"]
         if refusal is not None:
             raise Refused(f"{declaration.name}: {refusal['message']}", remedy=refusal["remedy"], code=refusal["code"])
 
@@ -111,7 +109,7 @@ def _warning_lines(warnings: Iterable[DeclarationWarning]) -> Iterator[str]:
 
 @app.command("diff")
 def diff(
-    context: typer.Context,
+    session: CommandSession,
     file: Documents,
     more: MoreDocuments = None,
     tenant: OwnerOption = None,
@@ -121,14 +119,12 @@ def diff(
     """Show what applying declarations would change.
 
     Also what the sinks would do to the rows already there. Exit 1 if something would be refused."""
-    session: CommandSession = context.obj
     declarations = read_declarations([*file, *(more or [])], tenant)
     refused = False
-    with session.connect() as platform:
-        for declaration in declarations:
-            found = _difference(platform, declaration, new_generation, strict)
-            refused |= found["refusal"] is not None
-            _report_difference(session, declaration, found)
+    for declaration in declarations:
+        found = _difference(session.platform, declaration, new_generation, strict)
+        refused |= found["refusal"] is not None
+        _report_difference(session, declaration, found)
     raise typer.Exit(EXIT_FAILED if refused else 0)
 
 
@@ -171,7 +167,7 @@ def _lines(found: Difference) -> Iterator[str]:
 
 @app.command("export")
 def export(
-    context: typer.Context,
+    session: CommandSession,
     tenant: TenantName,
     out: Annotated[
         Path | None, typer.Option(help="A folder for one file per document; else all to standard output.")
@@ -182,9 +178,7 @@ def export(
     They can be applied again without changing anything."""
     from millrace.cli.yaml_text import to_yaml  # noqa: PLC0415
 
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.tenants.export(tenant)
+    found = session.platform.tenants.export(tenant)
     documents = {"agreement": found["agreement"], **{f"table-{each['table']}": each for each in found["tables"]}}
     if session.json:
         for document in documents.values():

@@ -4,8 +4,8 @@ Exits with 0, or with 1 and what does not add up."""
 
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +45,12 @@ class Imported:
 
 @app.command("demo")
 def demo(
-    context: typer.Context,
+    session: CommandSession,
     once: Annotated[bool, typer.Option("--once", help="Check the numbers, stop everything and exit.")] = False,
 ) -> None:
     """See it work: two sample tenants, a million rows.
 
     Starts a platform in --home, else in a temporary folder; Ctrl-C stops it."""
-    session: CommandSession = context.obj
     if not EXAMPLES.is_dir():
         raise Missing(
             f"The demo's documents are not at {EXAMPLES}.", remedy="Run the demo from a clone of the repository."
@@ -60,38 +59,21 @@ def demo(
         files = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-demo-files-")))
         home = session.home or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-demo-")))
         _say(session, f"Starting a platform in {home} …")
-        making = _InBackground(files)
+        # The sample files are made while the platform starts.
+        making = stack.enter_context(ThreadPoolExecutor(1)).submit(_make_samples, files)
         running = stack.enter_context(running_platform(home.expanduser().absolute()))
         _say(session, f"Ready after {running.startup_seconds:.1f} s at {running.url}")
         platform = stack.enter_context(Millrace.from_home(running.home))
-        failures = _show(session, platform, making.samples())
+        failures = _show(session, platform, making.result())
         code = _serve(session, running, failures, once)
     raise typer.Exit(code)
 
 
-class _InBackground:
-    """Makes the sample files while the platform starts."""
+def _make_samples(folder: Path) -> "list[Sample]":
+    # Arrow takes long to import, and help does not need it.
+    from millrace.cli.samples import review_sample, speed_sample  # noqa: PLC0415
 
-    def __init__(self, folder: Path) -> None:
-        self._made: list[Sample] = []
-        self._failed: Exception | None = None
-        self._thread = threading.Thread(target=self._make, args=(folder,), daemon=True)
-        self._thread.start()
-
-    def _make(self, folder: Path) -> None:
-        try:
-            # Arrow takes long to import, and help does not need it.
-            from millrace.cli.samples import review_sample, speed_sample  # noqa: PLC0415
-
-            self._made += [speed_sample(folder), review_sample(folder)]
-        except Exception as failed:
-            self._failed = failed
-
-    def samples(self) -> "list[Sample]":
-        self._thread.join()
-        if self._failed is not None:
-            raise self._failed
-        return self._made
+    return [speed_sample(folder), review_sample(folder)]
 
 
 def _show(session: CommandSession, platform: Millrace, samples: "list[Sample]") -> list[str]:

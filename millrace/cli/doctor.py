@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import typer
 
@@ -19,7 +18,6 @@ from millrace.model.errors import MillraceError, Unavailable
 
 LEAST_FREE_BYTES = 2 << 30
 NEEDED_JARS = ("kafka", "spark")
-T = TypeVar("T")
 app = typer.Typer()
 
 
@@ -34,11 +32,10 @@ class DoctorCheck:
 
 
 @app.command("doctor")
-def doctor(context: typer.Context) -> None:
+def doctor(session: CommandSession) -> None:
     """Check this machine and the platform.
 
     Java, jars, disk, home and every part of the platform, each with what to do about it."""
-    session: CommandSession = context.obj
     home = (session.home or default_home()).expanduser()
     worst = 0
     for check in _checks(session, home):
@@ -48,16 +45,16 @@ def doctor(context: typer.Context) -> None:
 
 
 def _checks(session: CommandSession, home: Path) -> Iterator[DoctorCheck]:
-    yield _asked("java", find_java, lambda java: f"Java {java.major} at {java.home}")
+    yield _asked("java", lambda: str(find_java()))
     yield _jars()
     yield _disk(home)
     yield _writable(home)
     yield from _platform(session)
 
 
-def _asked(name: str, ask: Callable[[], T], describe: Callable[[T], str]) -> DoctorCheck:
+def _asked(name: str, ask: Callable[[], str]) -> DoctorCheck:
     try:
-        return DoctorCheck(name, describe(ask()))
+        return DoctorCheck(name, ask())
     except MillraceError as failed:
         unreachable = name == "platform" and isinstance(failed, Unavailable)
         return DoctorCheck(name, failed.message, failed.remedy, EXIT_UNREACHABLE if unreachable else EXIT_FAILED)
@@ -67,9 +64,8 @@ def _jars() -> DoctorCheck:
     cached = cache_folder() / "jars"
     missing = [name for name in NEEDED_JARS if not any(cached.glob(f"{name}-*"))]
     if missing:
-        return DoctorCheck(
-            "jars", f"{', '.join(missing)} not in {cached}", "The first `millrace up` fetches them, or `make setup`."
-        )
+        remedy = "The first `millrace up` fetches them, or `make setup`."
+        return DoctorCheck("jars", f"{', '.join(missing)} not in {cached}", remedy)
     return DoctorCheck("jars", f"{', '.join(NEEDED_JARS)} in {cached}")
 
 
@@ -84,9 +80,8 @@ def _disk(home: Path) -> DoctorCheck:
 def _writable(home: Path) -> DoctorCheck:
     nearest = _existing(home)
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return DoctorCheck(
-            "home", f"{nearest} is not writable", "Choose another with --home, or mend its owner.", EXIT_FAILED
-        )
+        remedy = "Choose another with --home, or mend its owner."
+        return DoctorCheck("home", f"{nearest} is not writable", remedy, EXIT_FAILED)
     return DoctorCheck("home", f"{home} is writable")
 
 
@@ -95,24 +90,17 @@ def _existing(path: Path) -> Path:
 
 
 def _platform(session: CommandSession) -> Iterator[DoctorCheck]:
-    try:
-        platform = session.connect()
-    except MillraceError as failed:
-        code = EXIT_UNREACHABLE if isinstance(failed, Unavailable) else EXIT_FAILED
-        yield DoctorCheck("platform", failed.message, failed.remedy, code)
+    answered = _asked("platform", lambda: f"{session.platform.health()['status']} at {session.platform.endpoint.url}")
+    yield answered
+    if answered.exit_code:
         return
-    with platform:
-        answered = _asked("platform", platform.health, lambda health: f"{health['status']} at {platform.endpoint.url}")
-        yield answered
-        if answered.exit_code:
-            return
-        for part, state in platform.health()["parts"].items():
-            well = state == "ok"
-            yield DoctorCheck(
-                part, str(state), "" if well else "See the logs folder of the home.", 0 if well else EXIT_FAILED
-            )
-        yield _asked("token", platform.tenants.list, lambda tenants: f"accepted; {len(tenants)} tenants visible")
-        yield _client_apps(platform)
+    platform = session.platform
+    for part, state in platform.health()["parts"].items():
+        well = state == "ok"
+        remedy = "" if well else "See the logs folder of the home."
+        yield DoctorCheck(part, str(state), remedy, 0 if well else EXIT_FAILED)
+    yield _asked("token", lambda: f"accepted; {len(platform.tenants.list())} tenants visible")
+    yield _client_apps(platform)
 
 
 def _client_apps(platform: Millrace) -> DoctorCheck:
@@ -123,9 +111,8 @@ def _client_apps(platform: Millrace) -> DoctorCheck:
         return DoctorCheck("client apps", failed.message, failed.remedy)
     backend = found["backend"]
     if backend is None:
-        return DoctorCheck(
-            "client apps", "the ingestion managers do not answer", "See managers.log in the logs.", EXIT_FAILED
-        )
+        silent = "the ingestion managers do not answer"
+        return DoctorCheck("client apps", silent, "See managers.log in the logs.", EXIT_FAILED)
     means = f"{len(found['items'])} declared; limits by {backend['limits']}, out watched by {backend['watching']}"
     return DoctorCheck("client apps", means, backend["confinement"]["warning"] or "")
 

@@ -12,23 +12,21 @@ app = typer.Typer()
 
 @app.command("events")
 def events(
-    context: typer.Context,
+    session: CommandSession,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they happen.")] = False,
     after: Annotated[int, typer.Option(help="Only events after this number.", min=0)] = 0,
     limit: Annotated[int, typer.Option(help="How many, without --follow.", min=1)] = 100,
 ) -> None:
     """Show what happened, as CloudEvents."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        if not follow:
-            for event in platform.events.page(after=after, limit=limit, newest=after == 0)["items"]:
-                _show(session, event)
-            return
-        try:
-            for _, event in platform.events.follow(after=after):
-                _show(session, event)
-        except KeyboardInterrupt:
-            return
+    if not follow:
+        for event in session.platform.events.page(after=after, limit=limit, newest=after == 0)["items"]:
+            _show(session, event)
+        return
+    try:
+        for _, event in session.platform.events.follow(after=after):
+            _show(session, event)
+    except KeyboardInterrupt:
+        return
 
 
 def _show(session: CommandSession, event: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ app = typer.Typer()
 
 @app.command("import")
 def import_(
-    context: typer.Context,
+    session: CommandSession,
     target: a.Target,
     files: Annotated[
         list[str], typer.Argument(metavar="FILE", help="Files, or - for standard input.", show_default=False)
@@ -57,7 +57,6 @@ def import_(
 
     Where rows of several files have the same key, the later file wins. How a file is
     written is declared with its table; the options say what differs."""
-    session: CommandSession = context.obj
     tenant, table = a.split_target(target)
     tracks = [Track(name, _path(name), tenant, table) for name in files]
     options = FileOptions(format, header, delimiter, quote, null_text, encoding, compression)
@@ -88,22 +87,22 @@ def _send(
     session: CommandSession, submission: Submission, tracks: list[Track], span_per_folder: bool, *, wait: bool
 ) -> int:
     """The exit code that the spans of folders lead to."""
-    with session.connect() as platform:
-        # Asked first: a platform that is away is reported at once, not after the patience of an upload.
-        platform.health()
-        below, tenant = submission.span, submission.tenant
-        folders = FolderSpans(platform.spans, tenant, tracks, below) if span_per_folder else None
-        uploads = FileUploads(platform, submission, tracks, folders)
-        uploads.start()
-        try:
-            with board_for(tracks, quiet=session.json) as board:
-                follow(platform, tracks, board, wait=wait)
-        except KeyboardInterrupt:
-            if folders is not None:
-                folders.abort("Interrupted.")
-            _stop(platform, uploads, tracks)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
-        return _report_spans(folders, wait=wait) if folders is not None else 0
+    platform = session.platform
+    # Asked first: a platform that is away is reported at once, not after the patience of an upload.
+    platform.health()
+    below, tenant = submission.span, submission.tenant
+    folders = FolderSpans(platform.spans, tenant, tracks, below) if span_per_folder else None
+    uploads = FileUploads(platform, submission, tracks, folders)
+    uploads.start()
+    try:
+        with board_for(tracks, quiet=session.json) as board:
+            follow(platform, tracks, board, wait=wait)
+    except KeyboardInterrupt:
+        if folders is not None:
+            folders.abort("Interrupted.")
+        _stop(platform, uploads, tracks)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    return _report_spans(folders, wait=wait) if folders is not None else 0
 
 
 def _stop(platform: Millrace, uploads: FileUploads, tracks: list[Track]) -> None:

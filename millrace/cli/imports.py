@@ -1,6 +1,6 @@
 """The commands about imports that are under way or over: status, cancel, quality, release."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,16 +11,13 @@ from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import Problem
 
-if TYPE_CHECKING:
-    from millrace.client import Millrace
-
 SHOWN_SAMPLES = 5
 app = typer.Typer()
 
 
 @app.command("status")
 def status(
-    context: typer.Context,
+    session: CommandSession,
     import_id: Annotated[
         str | None, typer.Argument(metavar="[IMPORT]", help="One import; else the latest.", show_default=False)
     ] = None,
@@ -28,15 +25,13 @@ def status(
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1)] = 20,
 ) -> None:
     """Show how imports are doing."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        if import_id is None:
-            headers = ("import", "table", *LEDGER[1:])
-            return answer_all(session, headers, platform.imports.list(limit=limit), _latest_row)
-        document = platform.imports.show(import_id)
-        if watch:
-            document = watch_import(platform, document, quiet=session.json)
-        _show(session, platform, document)
+    if import_id is None:
+        headers = ("import", "table", *LEDGER[1:])
+        return answer_all(session, headers, session.platform.imports.list(limit=limit), _latest_row)
+    document = session.platform.imports.show(import_id)
+    if watch:
+        document = watch_import(session.platform, document, quiet=session.json)
+    _show(session, document)
     raise typer.Exit(EXIT_FAILED if watch and document["state"] != "completed" else 0)
 
 
@@ -44,9 +39,9 @@ def _latest_row(document: ImportDocument) -> tuple[object, ...]:
     return document["id"], f"{document['tenant']}/{document['table']}", *ledger_row(document)[1:]
 
 
-def _show(session: CommandSession, platform: "Millrace", document: ImportDocument) -> None:
+def _show(session: CommandSession, document: ImportDocument) -> None:
     try:
-        location = platform.tables.show(document["tenant"], document["table"])["location"]
+        location = session.platform.tables.show(document["tenant"], document["table"])["location"]
     except Problem:
         location = ""
     if session.json:
@@ -61,17 +56,15 @@ def _show(session: CommandSession, platform: "Millrace", document: ImportDocumen
 
 
 @app.command("cancel")
-def cancel(context: typer.Context, import_id: ImportId) -> None:
+def cancel(session: CommandSession, import_id: ImportId) -> None:
     """Stop an import; rows that were already judged stay."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        document = platform.imports.cancel(import_id)
+    document = session.platform.imports.cancel(import_id)
     answer(session, document, f"{document['id']} {document['state']}")
 
 
 @app.command("quality")
 def quality(
-    context: typer.Context,
+    session: CommandSession,
     target: Annotated[
         str, typer.Argument(metavar="IMPORT|TENANT/TABLE", help="One import, or a table's trend.", show_default=False)
     ],
@@ -80,11 +73,9 @@ def quality(
     """Show how the rules of quality fared.
 
     In one import, or over a table's last ones."""
-    session: CommandSession = context.obj
     tenant, slash, table = target.partition("/")
-    with session.connect() as platform:
-        find = platform.quality
-        found = find.of_table(tenant, table, last=last) if slash else find.of_import(target)
+    find = session.platform.quality
+    found = find.of_table(tenant, table, last=last) if slash else find.of_import(target)
     if session.json:
         print_json(found)
     elif slash:
@@ -131,12 +122,10 @@ def _past(item: dict[str, Any]) -> tuple[object, ...]:
 
 
 @app.command("release")
-def release(context: typer.Context, import_id: ImportId, no_wait: NoWait = False) -> None:
+def release(session: CommandSession, import_id: ImportId, no_wait: NoWait = False) -> None:
     """Let a held import end as if its rules had been kept."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        document = platform.imports.release(import_id)
-        if not no_wait:
-            document = platform.imports.wait(import_id)
+    document = session.platform.imports.release(import_id)
+    if not no_wait:
+        document = session.platform.imports.wait(import_id)
     answer(session, document, ledger_line(document))
     raise typer.Exit(EXIT_FAILED if document["state"] in ("failed", "cancelled") else 0)

@@ -20,7 +20,7 @@ app = typer.Typer()
 
 @app.command("infer")
 def infer(
-    context: typer.Context,
+    session: CommandSession,
     file: Annotated[Path, typer.Argument(help="CSV, JSON Lines, Avro or Parquet.", show_default=False)],
     name: Annotated[str | None, typer.Option(help="The table's name. Default: the file's.", show_default=False)] = None,
     out: Annotated[
@@ -33,7 +33,6 @@ def infer(
     # What judges takes long to import.
     from millrace.infer.proposing import propose  # noqa: PLC0415
 
-    session: CommandSession = context.obj
     if not file.is_file():
         raise typer.BadParameter(f"{file} is not a file.")
     if out is not None and out.suffix.lower() not in _FORMATS:

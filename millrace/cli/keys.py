@@ -12,32 +12,26 @@ app = typer.Typer(help="Show, rotate or destroy the key that seals a tenant's ro
 
 
 @app.command("show")
-def show(context: typer.Context, tenant: TenantName) -> None:
+def show(session: CommandSession, tenant: TenantName) -> None:
     """Who keeps the tenant's key, and its version."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.keys.show(tenant)
+    found = session.platform.keys.show(tenant)
     sealed = "what comes in is sealed" if found["encryption"] else "the agreement does not ask for encryption"
     answer(session, found, f"{tenant}: {_named(found['key'])}; it wraps {found['data_keys']:,} data keys\n{sealed}")
 
 
 @app.command("rotate")
-def rotate(context: typer.Context, tenant: TenantName) -> None:
+def rotate(session: CommandSession, tenant: TenantName) -> None:
     """Make a new version and wrap every data key by it; no data is touched."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        done = platform.keys.rotate(tenant)
+    done = session.platform.keys.rotate(tenant)
     answer(session, done, f"{tenant}: {_named(done['key'])}; {done['rewrapped']:,} data keys wrapped anew")
 
 
 @app.command("destroy")
-def destroy(context: typer.Context, tenant: TenantName, confirm: Confirm = None) -> None:
+def destroy(session: CommandSession, tenant: TenantName, confirm: Confirm = None) -> None:
     """Make unreadable, for good, what the key sealed: rejected rows, copies in Kafka, staged files."""
-    session: CommandSession = context.obj
     warning = f"Nobody can read again what it sealed. Type {tenant} to destroy its key"
     refuse_unconfirmed(tenant, confirm, warning, "destroyed")
-    with session.connect() as platform:
-        done = platform.keys.destroy(tenant, confirm=tenant)
+    done = session.platform.keys.destroy(tenant, confirm=tenant)
     answer(session, done, f"{tenant}: {_named(done['key'])} destroyed, certain {done['destroyed']}")
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from millrace.cli.commands import CommandEntry, Commands
-from millrace.cli.session import CommandSession
 
 TABLE = {
     "up": CommandEntry("up", "Start the platform in the foreground."),
@@ -65,7 +64,6 @@ app = typer.Typer(
 
 @app.callback()
 def options(
-    context: typer.Context,
     home: Annotated[
         Path | None,
         typer.Option(
@@ -75,7 +73,7 @@ def options(
     json: Annotated[bool, typer.Option("--json", help="Answer for programs: one JSON object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    context.obj = CommandSession(home, json)
+    pass
 
 
 if __name__ == "__main__":

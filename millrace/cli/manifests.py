@@ -62,10 +62,9 @@ def _documents(session: CommandSession, source: AgreementSource) -> Iterator[tup
             raise Invalid("There is no agreement in what -f names.", remedy="An agreement has `client`.")
         yield from ((each.document, False) for each in found)
         return
-    with session.connect() as platform:
-        for tenant in platform.tenants.list():
-            agreement = platform.tenants.show(tenant["name"])["agreement"]
-            yield {"client": tenant["name"], **agreement}, "deleted_at" in tenant
+    for tenant in session.platform.tenants.list():
+        agreement = session.platform.tenants.show(tenant["name"])["agreement"]
+        yield {"client": tenant["name"], **agreement}, "deleted_at" in tenant
 
 
 def write_manifests(tenants: list[Rendered], folder: Path) -> int:

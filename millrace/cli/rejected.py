@@ -26,7 +26,7 @@ app = typer.Typer()
 
 @app.command("errors")
 def errors(
-    context: typer.Context,
+    session: CommandSession,
     import_id: ImportId,
     limit: Annotated[
         int | None, typer.Option(help="At most so many rows. Default: 20, all with --json.", min=1, show_default=False)
@@ -38,15 +38,13 @@ def errors(
     """Show the rejected rows of an import, and why.
 
     Each with its row number, its line, its original text and every reason."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        if out is not None:
-            _export(platform, import_id, out)
-        elif session.json:
-            for row in platform.rejected.list(import_id, limit=limit):
-                print_json(row)
-        else:
-            _show(platform, import_id, limit or SHOWN_ROWS)
+    if out is not None:
+        _export(session.platform, import_id, out)
+    elif session.json:
+        for row in session.platform.rejected.list(import_id, limit=limit):
+            print_json(row)
+    else:
+        _show(session.platform, import_id, limit or SHOWN_ROWS)
 
 
 def _export(platform: "Millrace", import_id: str, out: Path) -> None:
@@ -86,11 +84,9 @@ def show_rejected(row: RejectedRow) -> None:
 
 
 @app.command("reasons")
-def reasons(context: typer.Context, import_id: ImportId) -> None:
+def reasons(session: CommandSession, import_id: ImportId) -> None:
     """Count the rejected rows of an import by reason."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.rejected.reasons(import_id)
+    found = session.platform.rejected.reasons(import_id)
     headers = ("rows", "column", "rule", "for example")
     answer_all(
         session, headers, found, lambda each: (each["rows"], each["column"] or "", each["rule"], each["example"])
@@ -99,7 +95,7 @@ def reasons(context: typer.Context, import_id: ImportId) -> None:
 
 @app.command("replay")
 def replay(
-    context: typer.Context,
+    session: CommandSession,
     import_id: ImportId,
     rule: Rule = None,
     span: Annotated[str | None, typer.Option(help="The span to join.", show_default=False)] = None,
@@ -108,39 +104,33 @@ def replay(
     """Judge rejected rows again, by the table as it is now.
 
     They keep their versions, so they never replace newer rows. Each row can be replayed, amended or discarded once."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        asked = platform.rejected.replay(import_id, rule=rule, span=span)
-        _follow(session, platform, asked, wait=not no_wait)
+    _follow(session, session.platform.rejected.replay(import_id, rule=rule, span=span), wait=not no_wait)
 
 
 @app.command("amend")
 def amend(
-    context: typer.Context,
+    session: CommandSession,
     import_id: ImportId,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Corrected rows.", exists=True, show_default=False)],
     rule: Rule = None,
     no_wait: NoWait = False,
 ) -> None:
     """Import corrected rows in place of rejected ones."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        made = platform.rejected.amend(import_id, file, rule=rule)
-        _follow(session, platform, {"import": made["id"]}, wait=not no_wait)
+    made = session.platform.rejected.amend(import_id, file, rule=rule)
+    _follow(session, {"import": made["id"]}, wait=not no_wait)
 
 
 @app.command("discard")
-def discard(context: typer.Context, import_id: ImportId, rule: Rule = None) -> None:
+def discard(session: CommandSession, import_id: ImportId, rule: Rule = None) -> None:
     """Give rejected rows up."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        _follow(session, platform, platform.rejected.discard(import_id, rule=rule), wait=False)
+    _follow(session, session.platform.rejected.discard(import_id, rule=rule), wait=False)
 
 
-def _follow(session: CommandSession, platform: "Millrace", asked: dict[str, Any], *, wait: bool) -> None:
+def _follow(session: CommandSession, asked: dict[str, Any], *, wait: bool) -> None:
     """Shows the import that the request made; with `wait` once it is over, and exits by how it ended."""
     made = asked["import"]
-    document = platform.imports.wait(made) if wait else platform.imports.show(made)
+    imports = session.platform.imports
+    document = imports.wait(made) if wait else imports.show(made)
     if session.json:
         print_json({**document, **{name: value for name, value in asked.items() if name != "import"}})
     else:

@@ -15,11 +15,9 @@ app = typer.Typer(help="Where a table's rows end up.")
 
 
 @app.command("list")
-def list_(context: typer.Context, target: Target) -> None:
+def list_(session: CommandSession, target: Target) -> None:
     """Show each sink of a table: what waits for it, and why."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.sinks.list(*split_target(target))
+    found = session.platform.sinks.list(*split_target(target))
     answer_all(session, COLUMNS, found, _row)
 
 
@@ -52,28 +50,22 @@ def _moment(seconds: float) -> str:
 
 
 @app.command("check")
-def check(context: typer.Context, target: Target, sink: SinkName) -> None:
+def check(session: CommandSession, target: Target, sink: SinkName) -> None:
     """Try whether a sink takes rows, without leaving a trace; exit 1 if it does not."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.sinks.check(*split_target(target), sink)
+    found = session.platform.sinks.check(*split_target(target), sink)
     answer(session, found, f"{sink} takes rows." if found["ok"] else found["reason"])
     raise typer.Exit(0 if found["ok"] else EXIT_FAILED)
 
 
 @app.command("resume")
-def resume(context: typer.Context, target: Target, sink: SinkName) -> None:
+def resume(session: CommandSession, target: Target, sink: SinkName) -> None:
     """Try a parked sink now."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.sinks.resume(*split_target(target), sink)
+    found = session.platform.sinks.resume(*split_target(target), sink)
     answer(session, found, f"{sink} is tried again now.")
 
 
 @app.command("waive")
-def waive(context: typer.Context, target: Target, sink: SinkName) -> None:
+def waive(session: CommandSession, target: Target, sink: SinkName) -> None:
     """Give up what waits for a dead sink; imports end without it, and say so."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.sinks.waive(*split_target(target), sink)
+    found = session.platform.sinks.waive(*split_target(target), sink)
     answer(session, found, f"{len(found['imports'])} imports no longer wait for {sink}.")

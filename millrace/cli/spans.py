@@ -17,7 +17,7 @@ app = typer.Typer(help="Group imports, and hear when all of them are done.")
 
 @app.command("begin")
 def begin(
-    context: typer.Context,
+    session: CommandSession,
     name: SpanName,
     tenant: OfTenant = None,
     lease: Annotated[
@@ -27,15 +27,13 @@ def begin(
     """Open a span, and every level above it.
 
     Imports join it with `millrace import … --span`."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        span = platform.spans.begin(of_tenant(platform, tenant), name, lease_seconds=lease)
+    span = session.platform.spans.begin(of_tenant(session, tenant), name, lease_seconds=lease)
     answer(session, span, span_line(span))
 
 
 @app.command("end")
 def end(
-    context: typer.Context,
+    session: CommandSession,
     name: SpanName,
     tenant: OfTenant = None,
     wait: Annotated[
@@ -43,45 +41,37 @@ def end(
     ] = False,
 ) -> None:
     """Close a span: nothing more joins it, and it ends when all of it is durable."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        tenant = of_tenant(platform, tenant)
-        span = platform.spans.end(tenant, name)
-        if wait and not is_span_over(span):
-            span = platform.spans.wait(tenant, name)
+    tenant = of_tenant(session, tenant)
+    span = session.platform.spans.end(tenant, name)
+    if wait and not is_span_over(span):
+        span = session.platform.spans.wait(tenant, name)
     answer(session, span, span_line(span))
     raise typer.Exit(EXIT_FAILED if span["state"] == "aborted" else 0)
 
 
 @app.command("abort")
 def abort(
-    context: typer.Context,
+    session: CommandSession,
     name: SpanName,
     tenant: OfTenant = None,
     reason: Annotated[str, typer.Option(help="For those who listen.", show_default=False)] = "",
 ) -> None:
     """Give a span up, and those above it. Its imports go on."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        span = platform.spans.abort(of_tenant(platform, tenant), name, reason=reason)
+    span = session.platform.spans.abort(of_tenant(session, tenant), name, reason=reason)
     answer(session, span, span_line(span))
 
 
 @app.command("touch")
-def touch(context: typer.Context, name: SpanName, tenant: OfTenant = None) -> None:
+def touch(session: CommandSession, name: SpanName, tenant: OfTenant = None) -> None:
     """Renew the lease of a span that nothing happens in for long."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        span = platform.spans.touch(of_tenant(platform, tenant), name)
+    span = session.platform.spans.touch(of_tenant(session, tenant), name)
     answer(session, span, span_line(span))
 
 
 @app.command("show")
-def show(context: typer.Context, name: SpanName, tenant: OfTenant = None) -> None:
+def show(session: CommandSession, name: SpanName, tenant: OfTenant = None) -> None:
     """Show one span closely."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        span = platform.spans.show(of_tenant(platform, tenant), name)
+    span = session.platform.spans.show(of_tenant(session, tenant), name)
     if session.json:
         return print_json(span)
     facts: list[tuple[str, object]] = [*zip(COLUMNS, _row(span), strict=True)]
@@ -93,30 +83,26 @@ def show(context: typer.Context, name: SpanName, tenant: OfTenant = None) -> Non
 
 @app.command("list")
 def list_(
-    context: typer.Context,
+    session: CommandSession,
     tenant: OfTenant = None,
     state: Annotated[str | None, typer.Option(help="open, ending, ended or aborted.", show_default=False)] = None,
     below: Annotated[str | None, typer.Option(help="Only this span and those below it.", show_default=False)] = None,
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1, max=1000)] = 100,
 ) -> None:
     """List spans, the latest first."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.spans.list(of_tenant(platform, tenant), state=state, prefix=below, limit=limit)
+    found = session.platform.spans.list(of_tenant(session, tenant), state=state, prefix=below, limit=limit)
     answer_all(session, COLUMNS, found, _row)
 
 
 @app.command("wait")
 def wait(
-    context: typer.Context,
+    session: CommandSession,
     name: SpanName,
     tenant: OfTenant = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds at most.", min=0, show_default=False)] = None,
 ) -> None:
     """Wait until a span is over: exit 0 if it has ended, 1 if it was aborted."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        span = platform.spans.wait(of_tenant(platform, tenant), name, timeout=timeout)
+    span = session.platform.spans.wait(of_tenant(session, tenant), name, timeout=timeout)
     answer(session, span, span_line(span))
     if not is_span_over(span):
         print(f"It has not ended within {timeout:g} s.", file=sys.stderr)

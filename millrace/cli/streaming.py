@@ -27,7 +27,7 @@ app = typer.Typer()
 
 @app.command("stream")
 def stream(
-    context: typer.Context,
+    session: CommandSession,
     target: Target,
     span: Annotated[str | None, typer.Option(help="The open span that the rows join.", show_default=False)] = None,
     sender: Annotated[
@@ -43,19 +43,17 @@ def stream(
     """Stream JSON Lines from standard input, as they come.
 
     Rejected rows go to standard error; at the end every row sent is durable or rejected."""
-    session: CommandSession = context.obj
     tenant, table = split_target(target)
     name = former_name if sender is None else sender
     show = _show_as_json if session.json else _show
-    with session.connect() as platform:
-        sending = platform.rows.sender(tenant, table, name=name, span=span, on_rejected=show)
-        try:
-            with sending:
-                _send(sending, blocks_of_rows(_blocks(sys.stdin.buffer)))
-        except KeyboardInterrupt:
-            goes_on = f"Rows up to {sending.seq:,} are in; the same input with --sender {sending.name} goes on."
-            print(f"Interrupted. {goes_on}", file=sys.stderr)
-            raise typer.Exit(EXIT_INTERRUPTED) from None
+    sending = session.platform.rows.sender(tenant, table, name=name, span=span, on_rejected=show)
+    try:
+        with sending:
+            _send(sending, blocks_of_rows(_blocks(sys.stdin.buffer)))
+    except KeyboardInterrupt:
+        goes_on = f"Rows up to {sending.seq:,} are in; the same input with --sender {sending.name} goes on."
+        print(f"Interrupted. {goes_on}", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     _report(session, target, sending.summary)
     raise typer.Exit(_exit_code(sending.summary, fail_on_rejects))
 

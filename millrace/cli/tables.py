@@ -15,20 +15,18 @@ app = typer.Typer()
 
 @app.command("tables")
 def tables(
-    context: typer.Context,
+    session: CommandSession,
     target: Annotated[
         str | None,
         typer.Argument(metavar="[TENANT[/TABLE]]", help="Of one tenant, or one table closely.", show_default=False),
     ] = None,
 ) -> None:
     """List the tables, or show one closely."""
-    session: CommandSession = context.obj
     tenant, _, table = (target or "").partition("/")
-    with session.connect() as platform:
-        if table:
-            return _show_table(session, platform.tables.show(tenant, table))
-        tenants = [tenant] if tenant else [str(each["name"]) for each in platform.tenants.list()]
-        found = [each for name in tenants for each in platform.tables.list(name)]
+    if table:
+        return _show_table(session, session.platform.tables.show(tenant, table))
+    tenants = [tenant] if tenant else [str(each["name"]) for each in session.platform.tenants.list()]
+    found = [each for name in tenants for each in session.platform.tables.list(name)]
     answer_all(session, ("table", "revision", "primary key", "location"), found, _row)
 
 
@@ -48,14 +46,12 @@ def _show_table(session: CommandSession, table: TableDocument) -> None:
 
 @app.command("query")
 def query(
-    context: typer.Context,
+    session: CommandSession,
     sql: Annotated[str, typer.Argument(help="A SELECT over tenant.table views.", show_default=False)],
     max_rows: Annotated[int | None, typer.Option(help="At most so many rows.", min=1, show_default=False)] = None,
 ) -> None:
     """Ask the tables a question in SQL."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        result = platform.query(sql, max_rows=max_rows)
+    result = session.platform.query(sql, max_rows=max_rows)
     if session.json:
         return print_json(result)
     print_table([column["name"] for column in result["columns"]], result["rows"], show=exact)
@@ -64,43 +60,35 @@ def query(
 
 
 @app.command("truncate")
-def truncate(context: typer.Context, target: Target, no_turn: NoTurn = False, no_wait: NoWait = False) -> None:
+def truncate(session: CommandSession, target: Target, no_turn: NoTurn = False, no_wait: NoWait = False) -> None:
     """Empty a table.
 
     Rows of every import before this one go, also those still on their way."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        done: dict[str, Any] = platform.tables.truncate(*split_target(target), wait_turn=not no_turn)
-        if not no_wait and "import" in done:
-            done = {**done, "state": platform.imports.wait(done["import"])["state"]}
+    done: dict[str, Any] = session.platform.tables.truncate(*split_target(target), wait_turn=not no_turn)
+    if not no_wait and "import" in done:
+        done = {**done, "state": session.platform.imports.wait(done["import"])["state"]}
     answer(session, done, f"{target} is empty.")
     raise typer.Exit(0 if done.get("state", "completed") == "completed" else EXIT_FAILED)
 
 
 @app.command("drop")
-def drop(context: typer.Context, target: Target, no_turn: NoTurn = False) -> None:
+def drop(session: CommandSession, target: Target, no_turn: NoTurn = False) -> None:
     """Drop a table. It can be restored for some days."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        done = platform.tables.drop(*split_target(target), wait_turn=not no_turn)
+    done = session.platform.tables.drop(*split_target(target), wait_turn=not no_turn)
     answer(session, done, f"{target} is dropped.")
 
 
 @app.command("restore")
-def restore(context: typer.Context, target: Target) -> None:
+def restore(session: CommandSession, target: Target) -> None:
     """Bring a dropped table back, with its rows."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        done = platform.tables.restore(*split_target(target))
+    done = session.platform.tables.restore(*split_target(target))
     answer(session, done, f"{target} is back.")
 
 
 @app.command("history")
-def history(context: typer.Context, target: Target) -> None:
+def history(session: CommandSession, target: Target) -> None:
     """Show every definition a table ever had."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.tables.revisions(*split_target(target))
+    found = session.platform.tables.revisions(*split_target(target))
     answer_all(session, ("revision", "generation", "defined", "columns"), found, _revision_row)
 
 

@@ -14,42 +14,36 @@ app.add_typer(keys.app, name="key")
 
 
 @app.command("list")
-def list_(context: typer.Context) -> None:
+def list_(session: CommandSession) -> None:
     """List tenants with the revision of their agreement."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.tenants.list()
+    found = session.platform.tenants.list()
     headers = ("tenant", "revision", "deleted, restorable until")
     answer_all(session, headers, found, lambda each: (each["name"], each["revision"], each.get("restorable_until", "")))
 
 
 @app.command("delete")
 def delete(
-    context: typer.Context,
+    session: CommandSession,
     tenant: TenantName,
     confirm: Confirm = None,
     grace_days: Annotated[int, typer.Option(help="So long it can be restored.", min=0, max=365)] = 7,
 ) -> None:
     """Delete a tenant: it takes nothing new, and can be restored until its grace is over."""
-    session: CommandSession = context.obj
     refuse_unconfirmed(tenant, confirm, f"Type {tenant} to delete it", "deleted")
-    with session.connect() as platform:
-        done = platform.tenants.delete(tenant, confirm=tenant, grace_days=grace_days)
+    done = session.platform.tenants.delete(tenant, confirm=tenant, grace_days=grace_days)
     answer(session, done, f"tenant {tenant} deleted; it can be restored until {done['restorable_until']}")
 
 
 @app.command("restore")
-def restore(context: typer.Context, tenant: TenantName) -> None:
+def restore(session: CommandSession, tenant: TenantName) -> None:
     """Bring a deleted tenant back."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        done = platform.tenants.restore(tenant)
+    done = session.platform.tenants.restore(tenant)
     answer(session, done, f"tenant {tenant} {'restored' if done['changed'] else 'was not deleted'}")
 
 
 @app.command("erase")
 def erase(
-    context: typer.Context,
+    session: CommandSession,
     tenant: TenantName,
     confirm: Confirm = None,
     now: Annotated[bool, typer.Option("--now", help="Although it could still be restored.")] = False,
@@ -58,8 +52,6 @@ def erase(
     """Remove a deleted tenant everywhere, for good; prints a receipt."""
     from millrace.cli.yaml_text import to_yaml  # noqa: PLC0415
 
-    session: CommandSession = context.obj
     refuse_unconfirmed(tenant, confirm, f"Type {tenant} to erase it for good", "erased")
-    with session.connect() as platform:
-        receipt = platform.tenants.erase(tenant, confirm=tenant, now=now, wait=wait)
+    receipt = session.platform.tenants.erase(tenant, confirm=tenant, now=now, wait=wait)
     print_json(receipt) if session.json else print(to_yaml(receipt), end="")

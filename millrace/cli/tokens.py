@@ -13,7 +13,7 @@ app = typer.Typer(help="Make, list and revoke access tokens.")
 
 @app.command("create")
 def create(
-    context: typer.Context,
+    session: CommandSession,
     name: Annotated[str, typer.Argument(help="To know it by.", show_default=False)],
     tenant: Annotated[
         str | None, typer.Option(help="What it may see. Default: everything.", show_default=False)
@@ -30,21 +30,17 @@ def create(
     ] = None,
 ) -> None:
     """Make a token; it is shown this once."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        made = platform.tokens.create(name, tenant=tenant, role=role, tables=table or None, days=days)
+    made = session.platform.tokens.create(name, tenant=tenant, role=role, tables=table or None, days=days)
     answer(session, made, made["token"])
 
 
 @app.command("list")
 def list_(
-    context: typer.Context,
+    session: CommandSession,
     tenant: Annotated[str | None, typer.Option(help="Only those of this tenant.", show_default=False)] = None,
 ) -> None:
     """List tokens with their role, expiry and last use."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.tokens.list(tenant)
+    found = session.platform.tokens.list(tenant)
     answer_all(session, ("name", "tenant", "role", "tables", "expires", "last used"), found, _row)
 
 
@@ -57,14 +53,12 @@ def _row(token: dict[str, Any]) -> tuple[object, ...]:
 @app.command("delete")
 @app.command("revoke", hidden=True)
 def delete(
-    context: typer.Context,
+    session: CommandSession,
     name: Annotated[str, typer.Argument(show_default=False)],
     tenant: Annotated[
         str | None, typer.Option(help="Whose, if several tenants have one of that name.", show_default=False)
     ] = None,
 ) -> None:
     """Revoke a token."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        platform.tokens.delete(name, tenant)
+    session.platform.tokens.delete(name, tenant)
     answer(session, {"name": name, "deleted": True}, f"token {name} deleted")

@@ -14,7 +14,7 @@ app = typer.Typer()
 
 @app.command("up")
 def up(
-    context: typer.Context,
+    session: CommandSession,
     port: Annotated[int, typer.Option(help="Of the REST API; 0 takes any free one.", min=0, max=65535)] = 8420,
     host: Annotated[
         str | None, typer.Option(help="Address to bind. Default: loopback only.", show_default=False)
@@ -27,7 +27,6 @@ def up(
     from millrace.embed.up import run_up  # noqa: PLC0415
     from millrace.settings import unread  # noqa: PLC0415
 
-    session: CommandSession = context.obj
     for name, meant in unread(os.environ).items():
         hint = f" Is {meant} meant?" if meant else ""
         print(f"warning: nothing reads {name}.{hint}", file=sys.stderr)

@@ -38,7 +38,7 @@ class TrialQuestion:
 
 @app.command("validate")
 def validate(
-    context: typer.Context,
+    session: CommandSession,
     file: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="A file, or - for standard input.", show_default=False)
     ] = None,
@@ -72,7 +72,6 @@ def validate(
     Shows which rows would pass and fail and why, and for each failing column the types that
     would take all its values. Exit 0: every row passes; 1: some would be rejected, or the file
     would be refused."""
-    session: CommandSession = context.obj
     options = FileOptions(format, header, delimiter, quote, null_text, encoding, compression)
     if file not in (None, a.STDIN):
         options = options.for_file(str(file))
@@ -101,12 +100,11 @@ def _ask_platform(session: CommandSession, question: TrialQuestion, target: str)
     tenant, table = a.split_target(target)
     declared = _declared(question.declaration, tenant, table) if question.declaration else None
     bounds = {"rows": question.rows, "examples": question.examples}
-    with session.connect() as platform:
-        trial, document = platform.whatif, declared.document if declared else None
-        if question.last is not None:
-            return trial.last_chunks(tenant, table, question.last, declaration=document, **bounds)
-        with _opened(question.file) as stream:
-            return trial.stream(tenant, table, stream, question.options, declaration=document, **bounds)
+    trial, document = session.platform.whatif, declared.document if declared else None
+    if question.last is not None:
+        return trial.last_chunks(tenant, table, question.last, declaration=document, **bounds)
+    with _opened(question.file) as stream:
+        return trial.stream(tenant, table, stream, question.options, declaration=document, **bounds)
 
 
 def _ask_here(question: TrialQuestion) -> TrialReport:

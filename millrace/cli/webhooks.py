@@ -17,7 +17,7 @@ app = typer.Typer(help="Have events sent to an address of yours.")
 
 @app.command("add")
 def add(
-    context: typer.Context,
+    session: CommandSession,
     name: HookName,
     url: Annotated[str, typer.Argument(metavar="URL", show_default=False)],
     tenant: OfTenant = None,
@@ -29,37 +29,29 @@ def add(
     ] = False,
 ) -> None:
     """Send events from now on, signed; prints the secret, this once."""
-    session: CommandSession = context.obj
     order = "as_they_come" if as_they_come else "in_order"
-    with session.connect() as platform:
-        made = platform.webhooks.add(of_tenant(platform, tenant), name, url, types=type_ or ["*"], order=order)
+    made = session.platform.webhooks.add(of_tenant(session, tenant), name, url, types=type_ or ["*"], order=order)
     _show_secret(session, made)
 
 
 @app.command("list")
-def list_(context: typer.Context, tenant: OfTenant = None) -> None:
+def list_(session: CommandSession, tenant: OfTenant = None) -> None:
     """List webhooks, and how they are doing."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        found = platform.webhooks.list(of_tenant(platform, tenant))
+    found = session.platform.webhooks.list(of_tenant(session, tenant))
     answer_all(session, HEADERS, found, _row)
 
 
 @app.command("remove")
-def remove(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
+def remove(session: CommandSession, name: HookName, tenant: OfTenant = None) -> None:
     """Send it nothing more; what was waiting for it is dropped."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        platform.webhooks.remove(of_tenant(platform, tenant), name)
+    session.platform.webhooks.remove(of_tenant(session, tenant), name)
     answer(session, {"name": name, "removed": True}, f"webhook {name} removed")
 
 
 @app.command("test")
-def send_test(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
+def send_test(session: CommandSession, name: HookName, tenant: OfTenant = None) -> None:
     """Send one event now; exit 1 if it is not taken."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        tried = platform.webhooks.test(of_tenant(platform, tenant), name)
+    tried = session.platform.webhooks.test(of_tenant(session, tenant), name)
     if session.json or tried["error"] is None:
         answer(session, tried, f"webhook {name} answered {tried['status']} in {tried['seconds']:.3f} s")
     else:
@@ -69,33 +61,30 @@ def send_test(context: typer.Context, name: HookName, tenant: OfTenant = None) -
 
 @app.command("rotate")
 def rotate(
-    context: typer.Context,
+    session: CommandSession,
     name: HookName,
     tenant: OfTenant = None,
     overlap: Annotated[float, typer.Option(help="Seconds the old secret signs as well.", min=0)] = 86_400,
 ) -> None:
     """Make a new secret; prints it, this once."""
-    session: CommandSession = context.obj
-    with session.connect() as platform:
-        made = platform.webhooks.rotate(of_tenant(platform, tenant), name, overlap_seconds=overlap)
+    made = session.platform.webhooks.rotate(of_tenant(session, tenant), name, overlap_seconds=overlap)
     _show_secret(session, made)
 
 
 @app.command("pause")
-def pause(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
+def pause(session: CommandSession, name: HookName, tenant: OfTenant = None) -> None:
     """Hold its events back."""
-    _switch(context.obj, name, tenant, enabled=False)
+    _switch(session, name, tenant, enabled=False)
 
 
 @app.command("resume")
-def resume(context: typer.Context, name: HookName, tenant: OfTenant = None) -> None:
+def resume(session: CommandSession, name: HookName, tenant: OfTenant = None) -> None:
     """Send again, what was held back first."""
-    _switch(context.obj, name, tenant, enabled=True)
+    _switch(session, name, tenant, enabled=True)
 
 
 def _switch(session: CommandSession, name: str, tenant: str | None, *, enabled: bool) -> None:
-    with session.connect() as platform:
-        changed = platform.webhooks.change(of_tenant(platform, tenant), name, enabled=enabled)
+    changed = session.platform.webhooks.change(of_tenant(session, tenant), name, enabled=enabled)
     answer(session, changed, f"webhook {name} {'resumed' if enabled else 'paused'}")
 
 

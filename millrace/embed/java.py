@@ -32,6 +32,9 @@ class Java:
     home: Path
     major: int
 
+    def __str__(self) -> str:
+        return f"Java {self.major} at {self.home}"
+
     @property
     def executable(self) -> Path:
         return self.home / "bin" / "java"

@@ -6,13 +6,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import typer
 
-from millrace.cli import doctor
-from millrace.cli.session import CommandSession
 from tests.support.fake_platform import TOKEN, FakePlatform, Refuse, Stall, fake_platform
 from tests.support.processes import started
 from tests.support.waiting import wait_until
@@ -161,15 +157,11 @@ def test_a_platform_that_is_away_exits_3_with_the_remedy(home: Path, millrace: R
     assert "Traceback" not in done.stderr
 
 
-def test_the_doctor_misses_no_jars_but_the_platforms(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("MILLRACE_CACHE", str(home))
+def test_the_doctor_misses_no_jars_but_the_platforms(home: Path, millrace: Run) -> None:
     for name in ("kafka", "spark"):
         (home / "jars" / f"{name}-1").mkdir(parents=True)
-    with pytest.raises(typer.Exit):
-        doctor.doctor(SimpleNamespace(obj=CommandSession(home, json=True)))  # type: ignore[arg-type]
-    checks = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    done = millrace("doctor", "--json", MILLRACE_CACHE=str(home))
+    checks = [json.loads(line) for line in done.stdout.splitlines()]
     assert [check["remedy"] for check in checks if check["check"] == "jars"] == [""]
 
 

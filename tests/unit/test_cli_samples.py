@@ -7,14 +7,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
 from millrace.cli import demo
 from millrace.cli.child import ChildPlatform
+from millrace.cli.main import app
 from millrace.cli.samples import Sample, review_sample, speed_sample
-from millrace.cli.session import CommandSession
 from tests.support.fake_platform import TOKEN, fake_platform
 
 ROWS = 21_000
@@ -76,7 +76,7 @@ def test_a_demo_whose_files_cannot_be_made_does_not_say_that_all_is_well(
     monkeypatch.setattr("millrace.cli.samples.speed_sample", no_room)
     monkeypatch.setattr(demo, "running_platform", no_platform)
     with fake_platform() as fake, pytest.raises(OSError, match="No space left"):
-        demo.demo(SimpleNamespace(obj=CommandSession(tmp_path, json=False)), once=True)  # type: ignore[arg-type]
+        CliRunner().invoke(app, ["demo", "--once", "--debug", "--home", str(tmp_path)], catch_exceptions=False)
 
 
 def test_the_same_bytes_come_out_every_time(sample: Sample, tmp_path: Path) -> None:
