@@ -20,7 +20,7 @@ USAGE_COLUMNS = {
     "storage": "storage_bytes",
     "refused": "refused",
 }
-OnlyTenant = Annotated[str | None, typer.Option("--tenant", help="Only of this tenant.", show_default=False)]
+OnlyTenant = Annotated[str | None, typer.Option("--tenant", help="Only of this tenant.")]
 app = typer.Typer()
 
 

@@ -18,21 +18,15 @@ if TYPE_CHECKING:
 
 def try_program(
     session: CommandSession,
-    command: Annotated[
-        list[str], typer.Argument(metavar="COMMAND", help="The program and its words.", show_default=False)
-    ],
-    given: Annotated[
-        Path, typer.Option("--in", help="Files for its `in`.", exists=True, file_okay=False, show_default=False)
-    ],
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="The program and its words.")],
+    given: Annotated[Path, typer.Option("--in", help="Files for its `in`.", exists=True, file_okay=False)],
     declarations: Annotated[
-        list[Path] | None, typer.Option("--tables", help="Declarations of the tenant's tables.", show_default=False)
+        list[Path] | None, typer.Option("--tables", help="Declarations of the tenant's tables.")
     ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="As in the agreement's app.env.", show_default=False)
-    ] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="As in the agreement's app.env.")] = None,
     stream: Annotated[bool, typer.Option("--stream", help="It runs until it is told to stop.")] = False,
     seconds: Annotated[float, typer.Option(help="How long it may take.", min=0.1)] = 60.0,
-    out: Annotated[Path | None, typer.Option(help="Keep what it wrote in this folder.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Keep what it wrote in this folder.")] = None,
 ) -> None:
     """Try a program: does it keep to the contract?
 

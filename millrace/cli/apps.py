@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.2
 BEGIN_SECONDS = 60.0
 OVER = ("succeeded", "failed", "interrupted")
-Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Default: the latest.", show_default=False)]
+Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Default: the latest.")]
 app = typer.Typer(help="Client apps: the tenants' programs.")
 
 
@@ -120,8 +120,7 @@ def logs(
     tenant: TenantName,
     run: Run = None,
     name: Annotated[
-        str | None,
-        typer.Option(help="stdout.log, stderr.log, files/NAME …; default: both of the first.", show_default=False),
+        str | None, typer.Option(help="stdout.log, stderr.log, files/NAME …; default: both of the first.")
     ] = None,
     tail: Annotated[int, typer.Option(help="At most so many of the last bytes of each.", min=1)] = 1 << 20,
 ) -> None:

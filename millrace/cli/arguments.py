@@ -11,36 +11,30 @@ from millrace.model.errors import Invalid
 
 STDIN = "-"
 
-Target = Annotated[str, typer.Argument(metavar="TENANT/TABLE", show_default=False)]
-ImportId = Annotated[str, typer.Argument(metavar="IMPORT", help="The import's id.", show_default=False)]
-TenantName = Annotated[str, typer.Argument(metavar="TENANT", show_default=False)]
-OfTenant = Annotated[
-    str | None, typer.Option("--tenant", help="Whose. Default: the only one the token can see.", show_default=False)
-]
-Confirm = Annotated[str | None, typer.Option(help="The tenant's name again; else it is asked for.", show_default=False)]
+Target = Annotated[str, typer.Argument(metavar="TENANT/TABLE")]
+ImportId = Annotated[str, typer.Argument(metavar="IMPORT", help="The import's id.")]
+TenantName = Annotated[str, typer.Argument(metavar="TENANT")]
+OfTenant = Annotated[str | None, typer.Option("--tenant", help="Whose. Default: the only one the token can see.")]
+Confirm = Annotated[str | None, typer.Option(help="The tenant's name again; else it is asked for.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return once it is accepted.")]
 NoTurn = Annotated[
     bool, typer.Option("--no-turn", help="On a busy exclusive table: be refused instead of waiting in line.")
 ]
 FailOnRejects = Annotated[bool, typer.Option("--fail-on-rejects", help="Exit 1 if any row was rejected.")]
-Documents = Annotated[
-    list[Path], typer.Option("--file", "-f", help="A YAML or JSON file, or a folder of them.", show_default=False)
-]
-MoreDocuments = Annotated[
-    list[Path] | None, typer.Argument(metavar="[PATH]...", help="More of them.", show_default=False)
-]
+Documents = Annotated[list[Path], typer.Option("--file", "-f", help="A YAML or JSON file, or a folder of them.")]
+MoreDocuments = Annotated[list[Path] | None, typer.Argument(metavar="[PATH]...", help="More of them.")]
 
 # How a file is written, where that differs from its table's declaration.
-Format = Annotated[str | None, typer.Option(help="csv, jsonl, avro or parquet.", show_default=False)]
-Delimiter = Annotated[str | None, typer.Option(help="Between the cells of a CSV row.", show_default=False)]
-Quote = Annotated[str | None, typer.Option(help="Around cells that need it.", show_default=False)]
+Format = Annotated[str | None, typer.Option(help="csv, jsonl, avro or parquet.")]
+Delimiter = Annotated[str | None, typer.Option(help="Between the cells of a CSV row.")]
+Quote = Annotated[str | None, typer.Option(help="Around cells that need it.")]
 Header = Annotated[
     bool | None,
-    typer.Option("--header/--no-header", help="Whether the first row names the columns.", show_default=False),
+    typer.Option("--header/--no-header", help="Whether the first row names the columns."),
 ]
-NullText = Annotated[str | None, typer.Option(help="The cell that means null.", show_default=False)]
-Encoding = Annotated[str | None, typer.Option(help="utf-8, utf-16 or latin-1.", show_default=False)]
-Compression = Annotated[str | None, typer.Option(help="gzip or zstd. Default: by file name.", show_default=False)]
+NullText = Annotated[str | None, typer.Option(help="The cell that means null.")]
+Encoding = Annotated[str | None, typer.Option(help="utf-8, utf-16 or latin-1.")]
+Compression = Annotated[str | None, typer.Option(help="gzip or zstd. Default: by file name.")]
 
 
 def split_target(target: str) -> tuple[str, str]:

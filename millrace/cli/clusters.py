@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Files = Annotated[
     list[Path] | None,
-    typer.Option("--file", "-f", help="Agreements: files or folders, YAML or JSON.", show_default=False),
+    typer.Option("--file", "-f", help="Agreements: files or folders, YAML or JSON."),
 ]
 Everyone = Annotated[bool, typer.Option("--all", help="The agreements of all tenants of the platform; the default.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse what can hardly be meant or cannot be done as agreed.")]
@@ -28,8 +28,7 @@ def render(
     file: Files = None,
     everyone: Everyone = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="A folder: a file for each tenant, and a kustomization.", show_default=False),
+        Path | None, typer.Option("--out", "-o", help="A folder: a file for each tenant, and a kustomization.")
     ] = None,
     strict: Strict = False,
 ) -> None:
@@ -56,7 +55,7 @@ def apply_command(
     file: Files = None,
     everyone: Everyone = False,
     cluster: Annotated[
-        str | None, typer.Option("--context", help="Of the kubeconfig. Default: its current one.", show_default=False)
+        str | None, typer.Option("--context", help="Of the kubeconfig. Default: its current one.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Let the cluster judge it all, and change nothing.")

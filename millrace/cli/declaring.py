@@ -19,7 +19,7 @@ from millrace.model.errors import Refused
 if TYPE_CHECKING:
     from millrace.client import Millrace
 
-OwnerOption = Annotated[str | None, typer.Option(help="Of tables whose document names none.", show_default=False)]
+OwnerOption = Annotated[str | None, typer.Option(help="Of tables whose document names none.")]
 NewGeneration = Annotated[
     bool, typer.Option("--new-generation", help="Allow any change of a table: it begins anew, without its rows.")
 ]
@@ -195,7 +195,7 @@ def export(
 
 @app.command("schema")
 def schema(
-    name: Annotated[str, typer.Argument(metavar="table|agreement", help="Of which document.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="table|agreement", help="Of which document.")],
 ) -> None:
     """Print the JSON Schema of a document, for editors."""
     from millrace.sink.json_schemas import schema_named  # noqa: PLC0415

@@ -26,9 +26,7 @@ app = typer.Typer()
 def import_(
     session: CommandSession,
     target: a.Target,
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="Files, or - for standard input.", show_default=False)
-    ],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Files, or - for standard input.")],
     format: a.Format = None,
     delimiter: a.Delimiter = None,
     quote: a.Quote = None,
@@ -38,14 +36,11 @@ def import_(
     compression: a.Compression = None,
     idempotency_key: Annotated[
         str | None,
-        typer.Option(
-            help="The same key is the same import, however often it is sent. Several files: key:1, key:2 …",
-            show_default=False,
-        ),
+        typer.Option(help="The same key is the same import, however often it is sent. Several files: key:1, key:2 …"),
     ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the platform has the files.")] = False,
     fail_on_rejects: a.FailOnRejects = False,
-    span: Annotated[str | None, typer.Option(help="The open span that the files join.", show_default=False)] = None,
+    span: Annotated[str | None, typer.Option(help="The open span that the files join.")] = None,
     span_per_folder: Annotated[
         bool,
         typer.Option("--span-per-folder", help="Make each folder of the files a span, below --span if that is given."),

@@ -18,9 +18,7 @@ app = typer.Typer()
 @app.command("status")
 def status(
     session: CommandSession,
-    import_id: Annotated[
-        str | None, typer.Argument(metavar="[IMPORT]", help="One import; else the latest.", show_default=False)
-    ] = None,
+    import_id: Annotated[str | None, typer.Argument(metavar="[IMPORT]", help="One import; else the latest.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow until it is over.")] = False,
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1)] = 20,
 ) -> None:
@@ -65,9 +63,7 @@ def cancel(session: CommandSession, import_id: ImportId) -> None:
 @app.command("quality")
 def quality(
     session: CommandSession,
-    target: Annotated[
-        str, typer.Argument(metavar="IMPORT|TENANT/TABLE", help="One import, or a table's trend.", show_default=False)
-    ],
+    target: Annotated[str, typer.Argument(metavar="IMPORT|TENANT/TABLE", help="One import, or a table's trend.")],
     last: Annotated[int, typer.Option(help="How many imports make the trend.", min=1, max=500)] = 20,
 ) -> None:
     """Show how the rules of quality fared.

@@ -21,11 +21,9 @@ app = typer.Typer()
 @app.command("infer")
 def infer(
     session: CommandSession,
-    file: Annotated[Path, typer.Argument(help="CSV, JSON Lines, Avro or Parquet.", show_default=False)],
-    name: Annotated[str | None, typer.Option(help="The table's name. Default: the file's.", show_default=False)] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the declaration to a .yaml or .json file.", show_default=False)
-    ] = None,
+    file: Annotated[Path, typer.Argument(help="CSV, JSON Lines, Avro or Parquet.")],
+    name: Annotated[str | None, typer.Option(help="The table's name. Default: the file's.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the declaration to a .yaml or .json file.")] = None,
 ) -> None:
     """Propose a table's declaration from a file.
 

@@ -65,10 +65,7 @@ app = typer.Typer(
 @app.callback()
 def options(
     home: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the platform keeps everything. Default: MILLRACE_HOME, else ~/.millrace.", show_default=False
-        ),
+        Path | None, typer.Option(help="Where the platform keeps everything. Default: MILLRACE_HOME, else ~/.millrace.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer for programs: one JSON object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,

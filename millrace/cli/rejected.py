@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 20
 FORMATS = {".csv": "csv", ".jsonl": "jsonl"}
-Rule = Annotated[str | None, typer.Option(help="Only rows rejected by this rule.", show_default=False)]
+Rule = Annotated[str | None, typer.Option(help="Only rows rejected by this rule.")]
 app = typer.Typer()
 
 
@@ -29,11 +29,9 @@ def errors(
     session: CommandSession,
     import_id: ImportId,
     limit: Annotated[
-        int | None, typer.Option(help="At most so many rows. Default: 20, all with --json.", min=1, show_default=False)
+        int | None, typer.Option(help="At most so many rows. Default: 20, all with --json.", min=1)
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write all of them to a .csv or .jsonl file.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all of them to a .csv or .jsonl file.")] = None,
 ) -> None:
     """Show the rejected rows of an import, and why.
 
@@ -98,7 +96,7 @@ def replay(
     session: CommandSession,
     import_id: ImportId,
     rule: Rule = None,
-    span: Annotated[str | None, typer.Option(help="The span to join.", show_default=False)] = None,
+    span: Annotated[str | None, typer.Option(help="The span to join.")] = None,
     no_wait: NoWait = False,
 ) -> None:
     """Judge rejected rows again, by the table as it is now.
@@ -111,7 +109,7 @@ def replay(
 def amend(
     session: CommandSession,
     import_id: ImportId,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Corrected rows.", exists=True, show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Corrected rows.", exists=True)],
     rule: Rule = None,
     no_wait: NoWait = False,
 ) -> None:

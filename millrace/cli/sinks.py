@@ -10,7 +10,7 @@ from millrace.cli.printing import answer, answer_all
 from millrace.cli.session import EXIT_FAILED, CommandSession
 
 COLUMNS = ("sink", "kind", "required", "waiting", "bytes", "lag s", "last version", "refused", "parked since", "note")
-SinkName = Annotated[str, typer.Argument(metavar="SINK", help="Its name.", show_default=False)]
+SinkName = Annotated[str, typer.Argument(metavar="SINK", help="Its name.")]
 app = typer.Typer(help="Where a table's rows end up.")
 
 

@@ -11,7 +11,7 @@ from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import SpanDocument, is_span_over
 
 COLUMNS = ("span", "state", "imports", "open", "read", "accepted", "rejected", "ignored", "seconds", "begun")
-SpanName = Annotated[str, typer.Argument(metavar="SPAN", help="Levels joined by '/'.", show_default=False)]
+SpanName = Annotated[str, typer.Argument(metavar="SPAN", help="Levels joined by '/'.")]
 app = typer.Typer(help="Group imports, and hear when all of them are done.")
 
 
@@ -20,9 +20,7 @@ def begin(
     session: CommandSession,
     name: SpanName,
     tenant: OfTenant = None,
-    lease: Annotated[
-        int | None, typer.Option(help="Seconds it may lie unused before it is aborted.", min=1, show_default=False)
-    ] = None,
+    lease: Annotated[int | None, typer.Option(help="Seconds it may lie unused before it is aborted.", min=1)] = None,
 ) -> None:
     """Open a span, and every level above it.
 
@@ -54,7 +52,7 @@ def abort(
     session: CommandSession,
     name: SpanName,
     tenant: OfTenant = None,
-    reason: Annotated[str, typer.Option(help="For those who listen.", show_default=False)] = "",
+    reason: Annotated[str, typer.Option(help="For those who listen.")] = "",
 ) -> None:
     """Give a span up, and those above it. Its imports go on."""
     span = session.platform.spans.abort(of_tenant(session, tenant), name, reason=reason)
@@ -85,8 +83,8 @@ def show(session: CommandSession, name: SpanName, tenant: OfTenant = None) -> No
 def list_(
     session: CommandSession,
     tenant: OfTenant = None,
-    state: Annotated[str | None, typer.Option(help="open, ending, ended or aborted.", show_default=False)] = None,
-    below: Annotated[str | None, typer.Option(help="Only this span and those below it.", show_default=False)] = None,
+    state: Annotated[str | None, typer.Option(help="open, ending, ended or aborted.")] = None,
+    below: Annotated[str | None, typer.Option(help="Only this span and those below it.")] = None,
     limit: Annotated[int, typer.Option(help="How many of the latest.", min=1, max=1000)] = 100,
 ) -> None:
     """List spans, the latest first."""
@@ -99,7 +97,7 @@ def wait(
     session: CommandSession,
     name: SpanName,
     tenant: OfTenant = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds at most.", min=0, show_default=False)] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds at most.", min=0)] = None,
 ) -> None:
     """Wait until a span is over: exit 0 if it has ended, 1 if it was aborted."""
     span = session.platform.spans.wait(of_tenant(session, tenant), name, timeout=timeout)

@@ -29,13 +29,10 @@ app = typer.Typer()
 def stream(
     session: CommandSession,
     target: Target,
-    span: Annotated[str | None, typer.Option(help="The open span that the rows join.", show_default=False)] = None,
+    span: Annotated[str | None, typer.Option(help="The open span that the rows join.")] = None,
     sender: Annotated[
         str | None,
-        typer.Option(
-            help="The sender's name: begun again with the same input, rows that are in are passed over.",
-            show_default=False,
-        ),
+        typer.Option(help="The sender's name: begun again with the same input, rows that are in are passed over."),
     ] = None,
     former_name: Annotated[str | None, typer.Option("--stream", hidden=True)] = None,
     fail_on_rejects: FailOnRejects = False,

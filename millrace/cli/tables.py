@@ -17,8 +17,7 @@ app = typer.Typer()
 def tables(
     session: CommandSession,
     target: Annotated[
-        str | None,
-        typer.Argument(metavar="[TENANT[/TABLE]]", help="Of one tenant, or one table closely.", show_default=False),
+        str | None, typer.Argument(metavar="[TENANT[/TABLE]]", help="Of one tenant, or one table closely.")
     ] = None,
 ) -> None:
     """List the tables, or show one closely."""
@@ -47,8 +46,8 @@ def _show_table(session: CommandSession, table: TableDocument) -> None:
 @app.command("query")
 def query(
     session: CommandSession,
-    sql: Annotated[str, typer.Argument(help="A SELECT over tenant.table views.", show_default=False)],
-    max_rows: Annotated[int | None, typer.Option(help="At most so many rows.", min=1, show_default=False)] = None,
+    sql: Annotated[str, typer.Argument(help="A SELECT over tenant.table views.")],
+    max_rows: Annotated[int | None, typer.Option(help="At most so many rows.", min=1)] = None,
 ) -> None:
     """Ask the tables a question in SQL."""
     result = session.platform.query(sql, max_rows=max_rows)

@@ -14,20 +14,11 @@ app = typer.Typer(help="Make, list and revoke access tokens.")
 @app.command("create")
 def create(
     session: CommandSession,
-    name: Annotated[str, typer.Argument(help="To know it by.", show_default=False)],
-    tenant: Annotated[
-        str | None, typer.Option(help="What it may see. Default: everything.", show_default=False)
-    ] = None,
-    role: Annotated[
-        str | None,
-        typer.Option(help=f"{', '.join(ROLES)}. Default: all that is possible there.", show_default=False),
-    ] = None,
-    table: Annotated[
-        list[str] | None, typer.Option(help="Limits it to this table; may be repeated.", show_default=False)
-    ] = None,
-    days: Annotated[
-        float | None, typer.Option(help="After so many days it expires. Default: never.", min=0, show_default=False)
-    ] = None,
+    name: Annotated[str, typer.Argument(help="To know it by.")],
+    tenant: Annotated[str | None, typer.Option(help="What it may see. Default: everything.")] = None,
+    role: Annotated[str | None, typer.Option(help=f"{', '.join(ROLES)}. Default: all that is possible there.")] = None,
+    table: Annotated[list[str] | None, typer.Option(help="Limits it to this table; may be repeated.")] = None,
+    days: Annotated[float | None, typer.Option(help="After so many days it expires. Default: never.", min=0)] = None,
 ) -> None:
     """Make a token; it is shown this once."""
     made = session.platform.tokens.create(name, tenant=tenant, role=role, tables=table or None, days=days)
@@ -37,7 +28,7 @@ def create(
 @app.command("list")
 def list_(
     session: CommandSession,
-    tenant: Annotated[str | None, typer.Option(help="Only those of this tenant.", show_default=False)] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only those of this tenant.")] = None,
 ) -> None:
     """List tokens with their role, expiry and last use."""
     found = session.platform.tokens.list(tenant)
@@ -54,10 +45,8 @@ def _row(token: dict[str, Any]) -> tuple[object, ...]:
 @app.command("revoke", hidden=True)
 def delete(
     session: CommandSession,
-    name: Annotated[str, typer.Argument(show_default=False)],
-    tenant: Annotated[
-        str | None, typer.Option(help="Whose, if several tenants have one of that name.", show_default=False)
-    ] = None,
+    name: str,
+    tenant: Annotated[str | None, typer.Option(help="Whose, if several tenants have one of that name.")] = None,
 ) -> None:
     """Revoke a token."""
     session.platform.tokens.delete(name, tenant)

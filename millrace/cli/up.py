@@ -16,9 +16,7 @@ app = typer.Typer()
 def up(
     session: CommandSession,
     port: Annotated[int, typer.Option(help="Of the REST API; 0 takes any free one.", min=0, max=65535)] = 8420,
-    host: Annotated[
-        str | None, typer.Option(help="Address to bind. Default: loopback only.", show_default=False)
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to bind. Default: loopback only.")] = None,
 ) -> None:
     """Start the platform in the foreground.
 

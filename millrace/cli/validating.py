@@ -39,25 +39,16 @@ class TrialQuestion:
 @app.command("validate")
 def validate(
     session: CommandSession,
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="A file, or - for standard input.", show_default=False)
-    ] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="TENANT/TABLE", help="The table to judge by.", show_default=False)
-    ] = None,
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="A file, or - for standard input.")] = None,
+    table: Annotated[str | None, typer.Option(metavar="TENANT/TABLE", help="The table to judge by.")] = None,
     declaration: Annotated[
         Path | None,
-        typer.Option(
-            "--with",
-            help="Judge by this declaration instead; without --table no platform is needed.",
-            show_default=False,
-        ),
+        typer.Option("--with", help="Judge by this declaration instead; without --table no platform is needed."),
     ] = None,
     last: Annotated[
-        int | None,
-        typer.Option(help="Instead of a file: the last N chunks sent to the table.", min=1, show_default=False),
+        int | None, typer.Option(help="Instead of a file: the last N chunks sent to the table.", min=1)
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="Stop after about so many rows.", min=1, show_default=False)] = None,
+    rows: Annotated[int | None, typer.Option(help="Stop after about so many rows.", min=1)] = None,
     examples: Annotated[int, typer.Option(help="Of each reason.", min=0, max=20)] = 3,
     format: a.Format = None,
     delimiter: a.Delimiter = None,

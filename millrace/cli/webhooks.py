@@ -11,7 +11,7 @@ from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import SubscriptionDocument
 
 HEADERS = ("webhook", "url", "types", "order", "on", "delivered", "given up", "waiting", "lag s", "last error")
-HookName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+HookName = Annotated[str, typer.Argument(metavar="NAME")]
 app = typer.Typer(help="Have events sent to an address of yours.")
 
 
@@ -19,10 +19,10 @@ app = typer.Typer(help="Have events sent to an address of yours.")
 def add(
     session: CommandSession,
     name: HookName,
-    url: Annotated[str, typer.Argument(metavar="URL", show_default=False)],
+    url: Annotated[str, typer.Argument(metavar="URL")],
     tenant: OfTenant = None,
     type_: Annotated[
-        list[str] | None, typer.Option("--type", help="Such as span.ended or import.*; repeatable.", show_default=False)
+        list[str] | None, typer.Option("--type", help="Such as span.ended or import.*; repeatable.")
     ] = None,
     as_they_come: Annotated[
         bool, typer.Option("--as-they-come", help="Several at once, without waiting for one that fails.")
