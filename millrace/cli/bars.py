@@ -1,6 +1,5 @@
 """Progress bars on a terminal. Apart from board.py, because rich takes long to import."""
 
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -32,9 +31,7 @@ class Bars:
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.show()
         self._live.stop()
 

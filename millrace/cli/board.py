@@ -2,27 +2,19 @@
 
 import sys
 import time
-from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self, Union
 
 from millrace.cli.printing import printable
 from millrace.cli.tracks import Track
 
+if TYPE_CHECKING:
+    from millrace.cli.bars import Bars
+
 SECONDS_BETWEEN_LINES = 5.0
+Board = Union["Lines", "Bars"]
 
 
-class Board(Protocol):
-    interval: float
-    """Seconds between two looks at the platform."""
-
-    def show(self) -> None: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-def board_for(tracks: list[Track], *, quiet: bool) -> Board:
+def board_for(tracks: list[Track], *, quiet: bool) -> "Board":
     """Bars on a terminal; elsewhere lines, or with `quiet` nothing."""
     if not sys.stderr.isatty():
         return Lines(tracks, quiet=quiet)
@@ -32,7 +24,9 @@ def board_for(tracks: list[Track], *, quiet: bool) -> Board:
 
 
 class Lines:
-    """For logs: a line for each change of state, and every few seconds while nothing changes."""
+    """For logs: a line for each change of state, and every few seconds while nothing changes.
+
+    `interval`: seconds between two looks at the platform."""
 
     interval = 1.0
 
@@ -53,9 +47,7 @@ class Lines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.show()
 
 

@@ -10,20 +10,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import typer
 
 from millrace.cli.tracks import Track
-from millrace.client import Problem, Unreachable
 from millrace.client.documents import SpanDocument
-from millrace.client.patience import PATIENCE_SECONDS, Patience
+from millrace.client.patience import Patience
 from millrace.client.spans import SpanClient
 from millrace.model.errors import Invalid, MillraceError, Unavailable
 from millrace.model.names import checked_span, span_lineage
 
 END_SECONDS = 60.0
-T = TypeVar("T")
 
 
 def folder_spans(paths: Sequence[Path], below: str | None) -> list[str]:
@@ -66,7 +63,7 @@ class FolderSpans:
             self._spans.show(self._tenant, self._below)
         for level in self._levels(self.joined_by(track)):
             if level not in self._begun:
-                _patiently(partial(self._spans.begin, self._tenant, level))
+                Patience().repeat(partial(self._spans.begin, self._tenant, level))
                 self._begun.append(level)
 
     def handed_over(self, track: Track) -> None:
@@ -105,16 +102,6 @@ class FolderSpans:
 
     def _settle(self, ask: Callable[[], SpanDocument]) -> None:
         try:
-            _patiently(ask)
+            Patience().repeat(ask)
         except MillraceError as failed:
             self.failures.append(failed)
-
-
-def _patiently(ask: Callable[[], T]) -> T:
-    """Repeats the request while the platform is away for a moment; it may be sent twice."""
-    patience = Patience(PATIENCE_SECONDS)
-    while True:
-        try:
-            return ask()
-        except (Problem, Unreachable) as failed:
-            patience.pause_after(failed)

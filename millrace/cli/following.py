@@ -6,7 +6,6 @@ from millrace.cli.board import Board, board_for
 from millrace.cli.tracks import Track
 from millrace.client import Millrace, Problem, Unreachable
 from millrace.client.documents import ImportDocument
-from millrace.client.errors import may_pass
 from millrace.client.patience import PATIENCE_SECONDS
 
 WATCHED_AT_ONCE = 16
@@ -25,7 +24,7 @@ def follow(platform: Millrace, tracks: list[Track], board: Board, *, wait: bool 
             _refresh(platform, admitted, board.interval if wait else 0)
             answered = time.monotonic()
         except (Problem, Unreachable) as failed:
-            if not may_pass(failed) or time.monotonic() - answered > PATIENCE_SECONDS:
+            if not failed.may_pass or time.monotonic() - answered > PATIENCE_SECONDS:
                 raise
             time.sleep(board.interval)
     if not wait:

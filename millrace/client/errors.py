@@ -39,6 +39,7 @@ class Unreachable(Unavailable):
     """Nothing answers at the platform's address, or the connection broke."""
 
     code = "unreachable"
+    may_pass = True
 
     def __init__(self, url: str, cause: object) -> None:
         super().__init__(
@@ -69,8 +70,3 @@ def _object(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return fields if isinstance(fields, dict) else {}
-
-
-def may_pass(failed: Problem | Unreachable) -> bool:
-    """Whether the same request may succeed later."""
-    return isinstance(failed, Unreachable) or failed.may_pass

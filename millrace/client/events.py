@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from millrace.client.documents import EventPage
-from millrace.client.errors import Problem, Unreachable, may_pass
+from millrace.client.errors import Problem, Unreachable
 from millrace.client.patience import PATIENCE_SECONDS
 from millrace.client.resource import ResourceClient, at, given
 
@@ -38,6 +38,6 @@ class EventClient(ResourceClient):
             except (Unreachable, Problem) as failed:
                 now = time.monotonic()
                 failing_since = failing_since or now
-                if not may_pass(failed) or now - failing_since > patience:
+                if not failed.may_pass or now - failing_since > patience:
                     raise
                 time.sleep(_PAUSE_SECONDS)

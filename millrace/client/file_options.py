@@ -1,8 +1,9 @@
 """How a file is written: as the caller says, else as its name shows, else as its table declares."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePath
 
+from millrace.client.resource import given
 from millrace.model.formats import format_of_suffix
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
@@ -35,12 +36,7 @@ class FileOptions:
         )
 
     def as_query(self) -> dict[str, str]:
-        named = {name: getattr(self, name) for name in self.__slots__}
-        return {name: _text(value) for name, value in named.items() if value is not None}
+        return given(**asdict(self))
 
 
 AS_DECLARED = FileOptions()
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

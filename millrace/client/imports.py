@@ -1,13 +1,15 @@
 """Imports: files sent, followed, cancelled and released."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from millrace.client.documents import ImportDocument, is_over
-from millrace.client.file_body import Content, Progress
-from millrace.client.patience import LONGEST_POLL_SECONDS, PATIENCE_SECONDS, poll
+from millrace.client.file_body import PIECE_BYTES, Content, Progress
+from millrace.client.patience import LONGEST_POLL_SECONDS, PATIENCE_SECONDS, Patience, poll
 from millrace.client.resource import ResourceClient, at, given
-from millrace.client.upload import PendingUpload, Submission, begin_upload, nobody, upload_file, upload_stream
+from millrace.client.upload import SMALL_FILE_BYTES, TUS, PendingUpload, Submission, nobody
 
 Imports = list[ImportDocument]
 
@@ -15,15 +17,34 @@ Imports = list[ImportDocument]
 class ImportClient(ResourceClient):
     def send_file(self, path: Path, submission: Submission, progress: Progress = nobody) -> ImportDocument:
         """The import's document once the platform has the whole file; `wait` returns when the import is over."""
-        return upload_file(self._connection, path, submission, progress)
+        if path.stat().st_size > SMALL_FILE_BYTES:
+            return self.begin_upload(path, submission).send(progress)
+        body, query = path.read_bytes(), submission.query(path.name)
+        document = Patience(submission.patience).repeat(lambda: self._post(body, submission, query))
+        progress(len(body))
+        return document
 
     def send_stream(self, stream: BinaryIO, submission: Submission, progress: Progress = nobody) -> ImportDocument:
-        """The same for what can be read only once."""
-        return upload_stream(self._connection, stream, submission, progress)
+        """The same for what can be read only once; fails if the request breaks."""
+        return self._post(_pieces(stream, progress), submission, submission.query())
+
+    def _post(self, body: bytes | Iterator[bytes], submission: Submission, query: dict[str, str]) -> ImportDocument:
+        headers = {"Idempotency-Key": submission.idempotency_key, "Content-Type": "application/octet-stream"}
+        path = submission.route("imports")
+        return self._ask(ImportDocument, "POST", path, content=body, params=query, headers=headers)
 
     def begin_upload(self, path: Content, submission: Submission) -> PendingUpload:
         """Has the import admitted; `send` of the upload sends the bytes."""
-        return begin_upload(self._connection, path, submission)
+        with path.open("rb") as file:
+            length = file.seek(0, os.SEEK_END)
+        headers = {**TUS, "Upload-Length": str(length), "Idempotency-Key": submission.idempotency_key}
+        route, query = submission.route("uploads"), submission.query(path.name)
+        response = Patience(submission.patience).repeat(
+            lambda: self._connection.ok("POST", route, params=query, headers=headers)
+        )
+        import_id = response.headers["Location"].rstrip("/").rpartition("/")[2]
+        offset = int(response.headers.get("Upload-Offset", "0"))
+        return PendingUpload(self._connection, import_id, path, length, offset, submission.patience)
 
     def list(
         self, *, tenant: str | None = None, table: str | None = None, state: str | None = None, limit: int = 100
@@ -49,3 +70,11 @@ class ImportClient(ResourceClient):
     def release(self, import_id: str) -> ImportDocument:
         """Lets a held import end as if its rules had been kept."""
         return self._ask(ImportDocument, "POST", at("imports", import_id, "release"))
+
+
+def _pieces(stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
+    sent = 0
+    while piece := stream.read(PIECE_BYTES):
+        yield piece
+        sent += len(piece)
+        progress(sent)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TypeVar
 
-from millrace.client.errors import Problem, Unreachable, may_pass
+from millrace.client.errors import Problem, Unreachable
 
 T = TypeVar("T")
 PATIENCE_SECONDS = 120.0
@@ -18,7 +18,7 @@ POLL_PAUSE_SECONDS = 0.25
 class Patience:
     """Bounds how long an upload may stay without progress, and spaces the attempts."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float = PATIENCE_SECONDS) -> None:
         self._seconds = seconds
         self._furthest = -1
         self._pause = FIRST_PAUSE_SECONDS
@@ -34,10 +34,18 @@ class Patience:
         if _waits_in_line(failed):
             self._since = time.monotonic()
         left = self._since + self._seconds - time.monotonic()
-        if left <= 0 or not (may_pass(failed) or _is_out_of_step(failed)):
+        if left <= 0 or not (failed.may_pass or _is_out_of_step(failed)):
             raise failed
         time.sleep(min(self._pause, left))
         self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def repeat(self, ask: Callable[[], T]) -> T:
+        """The answer, however often it takes to ask: the request may be sent twice."""
+        while True:
+            try:
+                return ask()
+            except (Problem, Unreachable) as failed:
+                self.pause_after(failed)
 
 
 def _is_out_of_step(failed: Problem | Unreachable) -> bool:
@@ -62,7 +70,7 @@ def poll(look: Callable[[float], T], is_over: Callable[[T], bool], timeout: floa
             found = look(min(left, LONGEST_POLL_SECONDS))
             answered = time.monotonic()
         except (Unreachable, Problem) as failed:
-            if not may_pass(failed) or time.monotonic() - answered > patience:
+            if not failed.may_pass or time.monotonic() - answered > patience:
                 raise
             time.sleep(POLL_PAUSE_SECONDS)
             continue

@@ -12,7 +12,7 @@ from typing import Any, Self
 import orjson
 
 from millrace.client.connection import Connection
-from millrace.client.errors import Problem, Unreachable, may_pass, problem_from
+from millrace.client.errors import Problem, Unreachable, problem_from
 from millrace.client.imports import ImportClient
 from millrace.client.patience import PATIENCE_SECONDS
 from millrace.client.rejected import RejectedRowClient
@@ -249,4 +249,4 @@ class Sender:
 
 def _may_pass(failed: MillraceError) -> bool:
     """Whether another connection may go on where this one broke; a long line at an exclusive table gets shorter."""
-    return isinstance(failed, Problem | Unreachable) and (may_pass(failed) or failed.code in (OUT_OF_STEP, "under_way"))
+    return isinstance(failed, Problem | Unreachable) and (failed.may_pass or failed.code in (OUT_OF_STEP, "under_way"))

@@ -2,24 +2,21 @@
 
 The idempotency key is made once per submission, so that a request whose answer was lost is not a second import."""
 
-import os
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from pathlib import Path
-from typing import BinaryIO, cast
+from typing import cast
 
 from millrace.client.connection import Connection
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import Problem, Unreachable
-from millrace.client.file_body import PIECE_BYTES, Content, Progress, send_range
+from millrace.client.file_body import Content, Progress, send_range
 from millrace.client.file_options import AS_DECLARED, FileOptions
 from millrace.client.patience import PATIENCE_SECONDS, Patience
-from millrace.client.resource import at
+from millrace.client.resource import at, given
 
 SMALL_FILE_BYTES = 1 << 20
-_TUS = {"Tus-Resumable": "1.0.0"}
+TUS = {"Tus-Resumable": "1.0.0"}
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
 
 
@@ -44,11 +41,11 @@ class Submission:
     span: str | None = None
     wait_turn: bool = True
 
-    def admission(self) -> dict[str, str]:
-        """How it wants to be admitted, as query parameters without the defaults."""
-        wanted = {"kind": None if self.kind == "load" else self.kind, "span": self.span}
-        wanted["wait_turn"] = None if self.wait_turn else "false"
-        return {name: value for name, value in wanted.items() if value is not None}
+    def query(self, file_name: str | None = None) -> dict[str, str]:
+        """How the file is written and wants to be admitted, as query parameters without the defaults."""
+        options = self.options if file_name is None else self.options.for_file(file_name)
+        kind, wait_turn = None if self.kind == "load" else self.kind, None if self.wait_turn else False
+        return {**options.as_query(), **given(kind=kind, span=self.span, wait_turn=wait_turn)}
 
     def route(self, last: str) -> str:
         return at("tenants", self.tenant, "tables", self.table, last)
@@ -82,88 +79,21 @@ class PendingUpload:
 
     def _document(self, patience: Patience) -> ImportDocument:
         """The platform has everything, so a platform that is away for a moment is no failure of the upload."""
-        while True:
-            try:
-                return cast(ImportDocument, self.connection.json("GET", at("imports", self.import_id)))
-            except (Problem, Unreachable) as failed:
-                patience.pause_after(failed)
+        path = at("imports", self.import_id)
+        return cast(ImportDocument, patience.repeat(lambda: self.connection.json("GET", path)))
 
     def _resume_point(self, patience: Patience) -> int:
         """The platform's own offset; the end of the file when the import takes no more."""
-        while True:
-            try:
-                response = self.connection.ok("HEAD", at("uploads", self.import_id), headers=_TUS)
-            except (Problem, Unreachable) as failed:
-                if _is_closed(failed):
-                    return self.length
-                patience.pause_after(failed)
-            else:
-                return self.length if "Upload-State" in response.headers else int(response.headers["Upload-Offset"])
+        path = at("uploads", self.import_id)
+        try:
+            response = patience.repeat(lambda: self.connection.ok("HEAD", path, headers=TUS))
+        except Problem as failed:
+            if _is_closed(failed):
+                return self.length
+            raise
+        return self.length if "Upload-State" in response.headers else int(response.headers["Upload-Offset"])
 
 
 def _is_closed(failed: Problem | Unreachable) -> bool:
     """Whether the import is over, however it ended."""
     return isinstance(failed, Problem) and (failed.code == "not_open" or failed.status in _GONE)
-
-
-def begin_upload(connection: Connection, path: Content, submission: Submission) -> PendingUpload:
-    """Has the import admitted; its bytes follow with `send`."""
-    with path.open("rb") as file:
-        length = file.seek(0, os.SEEK_END)
-    patience = Patience(submission.patience)
-    headers = {**_TUS, "Upload-Length": str(length), "Idempotency-Key": submission.idempotency_key}
-    query = {**submission.options.for_file(path.name).as_query(), **submission.admission()}
-    while True:
-        try:
-            response = connection.ok("POST", submission.route("uploads"), params=query, headers=headers)
-            break
-        except (Problem, Unreachable) as failed:
-            patience.pause_after(failed)
-    import_id = response.headers["Location"].rstrip("/").rpartition("/")[2]
-    return PendingUpload(
-        connection, import_id, path, length, int(response.headers.get("Upload-Offset", "0")), submission.patience
-    )
-
-
-def upload_file(
-    connection: Connection, path: Path, submission: Submission, progress: Progress = nobody
-) -> ImportDocument:
-    """The import's document once the platform has the whole file; `imports.wait` returns when it is over."""
-    if path.stat().st_size > SMALL_FILE_BYTES:
-        return begin_upload(connection, path, submission).send(progress)
-    body, patience = path.read_bytes(), Patience(submission.patience)
-    query = {**submission.options.for_file(path.name).as_query(), **submission.admission()}
-    while True:
-        try:
-            document = _post(connection, submission, body, query)
-        except (Problem, Unreachable) as failed:
-            patience.pause_after(failed)
-        else:
-            progress(len(body))
-            return document
-
-
-def upload_stream(
-    connection: Connection, stream: BinaryIO, submission: Submission, progress: Progress = nobody
-) -> ImportDocument:
-    """Sends what can be read only once in one request; fails if that breaks."""
-    query = {**submission.options.as_query(), **submission.admission()}
-    return _post(connection, submission, _pieces(stream, progress), query)
-
-
-def _post(
-    connection: Connection, submission: Submission, body: bytes | Iterator[bytes], query: dict[str, str]
-) -> ImportDocument:
-    headers = {"Idempotency-Key": submission.idempotency_key, "Content-Type": "application/octet-stream"}
-    return cast(
-        ImportDocument,
-        connection.json("POST", submission.route("imports"), content=body, params=query, headers=headers),
-    )
-
-
-def _pieces(stream: BinaryIO, progress: Progress) -> Iterator[bytes]:
-    sent = 0
-    while piece := stream.read(PIECE_BYTES):
-        yield piece
-        sent += len(piece)
-        progress(sent)

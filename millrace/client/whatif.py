@@ -47,7 +47,7 @@ class WhatIfClient(ResourceClient):
         **bounds: int | None,
     ) -> TrialReport:
         query = {**options.as_query(), **given(**bounds)}
-        return self._validate(tenant, table, query, _pieces(stream), declaration)
+        return self._validate(tenant, table, query, iter(lambda: stream.read(PIECE_BYTES), b""), declaration)
 
     def last_chunks(
         self, tenant: str, table: str, count: int, *, declaration: Declaration | None = None, **bounds: int | None
@@ -68,11 +68,6 @@ class WhatIfClient(ResourceClient):
             headers["Millrace-Declaration"] = _as_header(declaration)
         path = at("tenants", tenant, "tables", table, "validate")
         return self._ask(TrialReport, "POST", path, params=query, headers=headers, content=body, timeout=_TIMEOUT)
-
-
-def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    while piece := stream.read(PIECE_BYTES):
-        yield piece
 
 
 def _as_header(declaration: Declaration) -> str:

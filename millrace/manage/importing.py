@@ -14,7 +14,6 @@ from typing import Any
 
 from millrace.client import PendingUpload, Problem, Submission, Unreachable
 from millrace.client.documents import ImportDocument
-from millrace.client.errors import may_pass
 from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.manage.claiming import Claim, changed, close_up, content, file_away, file_of, size_of, with_new_key
@@ -115,7 +114,7 @@ class Importer:
         try:
             tables = self._connection.tenants.show(self._staging.tenant)["tables"]
         except Problem as failed:
-            if may_pass(failed):
+            if failed.may_pass:
                 raise
             tables = []
         ready = []
@@ -131,7 +130,7 @@ class Importer:
         try:
             route.begin()
         except Problem as why:
-            if may_pass(why):
+            if why.may_pass:
                 raise
             for claim, table in ready:
                 self._file(claim, table, fault_of(why))
@@ -150,7 +149,7 @@ class Importer:
                     self._slots.release()
                     if isinstance(failed, Corrupt | KeyGone):
                         self._file(claim, table, fault_of(failed))
-                    elif isinstance(failed, Problem) and not may_pass(failed):
+                    elif isinstance(failed, Problem) and not failed.may_pass:
                         self._file(claim, table, fault_of(failed), failed.import_id)
                     else:
                         raise
@@ -189,7 +188,7 @@ class Importer:
             log("app_file_unreadable", tenant=self._staging.tenant, import_id=upload.import_id, error=str(lost))
             return self._connection.imports.cancel(upload.import_id)["id"]
         except (Problem, Unreachable) as failed:
-            if may_pass(failed) or isinstance(upload, str):
+            if failed.may_pass or isinstance(upload, str):
                 raise
             return upload.import_id
         finally:

@@ -3,7 +3,6 @@
 An import that fails aborts its span; what comes behind it must not go lost with it."""
 
 from millrace.client import Problem
-from millrace.client.errors import may_pass
 from millrace.client.spans import SpanClient
 
 MOST_SPANS = 1000
@@ -52,7 +51,7 @@ class Route:
             try:
                 self._spans.end(self._tenant, self._numbered(number))
             except Problem as refused:
-                if may_pass(refused):
+                if refused.may_pass:
                     raise
                 if refused.code == "no_span" and number >= self._number:
                     return
