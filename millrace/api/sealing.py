@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
-from millrace.lake.discard import discard_files
 from millrace.lake.store import Store
+from millrace.lake.vacuum import discard_files
 from millrace.model.errors import KeyGone, Refused
 from millrace.model.imports import Import
 from millrace.seal.cipher import Seal

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from millrace.lake.actions import Action, AddFile, Metadata, Protocol, remove_action
-from millrace.lake.decide import Dead, as_add, dead_positions
-from millrace.lake.deletion_vectors import store_vectors
+from millrace.lake.decide import Dead, as_add
+from millrace.lake.deletion_vectors import dead_positions, store_vectors
 from millrace.lake.log import Snapshot
 from millrace.lake.read import read_live_groups
 from millrace.lake.schema import TableSpec, evolved_schema, needs_timestamp_ntz

@@ -17,63 +17,30 @@ from millrace.outbound.objects import Entry
 LOG_FOLDER = "_delta_log"
 
 _PART = re.compile(r"_delta_log/(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
-_TEXTS = pa.map_(pa.string(), pa.string())
-_VECTOR = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
-)
-_ADD = pa.struct(
-    [
-        ("path", pa.string()),
-        ("partitionValues", _TEXTS),
-        ("size", pa.int64()),
-        ("modificationTime", pa.int64()),
-        ("dataChange", pa.bool_()),
-        ("stats", pa.string()),
-        ("tags", _TEXTS),
-        ("deletionVector", _VECTOR),
-    ]
-)
-_REMOVE = pa.struct(
-    [
-        ("path", pa.string()),
-        ("deletionTimestamp", pa.int64()),
-        ("dataChange", pa.bool_()),
-        ("extendedFileMetadata", pa.bool_()),
-        ("partitionValues", _TEXTS),
-        ("size", pa.int64()),
-        ("deletionVector", _VECTOR),
-    ]
-)
-_METADATA = pa.struct(
-    [
-        ("id", pa.string()),
-        ("name", pa.string()),
-        ("description", pa.string()),
-        ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
-        ("schemaString", pa.string()),
-        ("partitionColumns", pa.list_(pa.string())),
-        ("createdTime", pa.int64()),
-        ("configuration", _TEXTS),
-    ]
-)
-_PROTOCOL = pa.struct(
-    [
-        ("minReaderVersion", pa.int32()),
-        ("minWriterVersion", pa.int32()),
-        ("readerFeatures", pa.list_(pa.string())),
-        ("writerFeatures", pa.list_(pa.string())),
-    ]
-)
-_TXN = pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])
-_SCHEMA = pa.schema(
-    [("txn", _TXN), ("add", _ADD), ("remove", _REMOVE), ("metaData", _METADATA), ("protocol", _PROTOCOL)]
-)
+_TEXT, _LONG, _INT, _FLAG = pa.string(), pa.int64(), pa.int32(), pa.bool_()
+_TEXTS, _NAMES = pa.map_(_TEXT, _TEXT), pa.list_(_TEXT)
+
+
+def _struct(**fields: pa.DataType) -> pa.StructType:
+    return pa.struct(list(fields.items()))
+
+
+_VECTOR = _struct(storageType=_TEXT, pathOrInlineDv=_TEXT, offset=_INT, sizeInBytes=_INT, cardinality=_LONG)
+_ADD = _struct(
+    path=_TEXT, partitionValues=_TEXTS, size=_LONG, modificationTime=_LONG, dataChange=_FLAG, stats=_TEXT, tags=_TEXTS,
+    deletionVector=_VECTOR,
+)  # fmt: skip
+_REMOVE = _struct(
+    path=_TEXT, deletionTimestamp=_LONG, dataChange=_FLAG, extendedFileMetadata=_FLAG, partitionValues=_TEXTS,
+    size=_LONG, deletionVector=_VECTOR,
+)  # fmt: skip
+_METADATA = _struct(
+    id=_TEXT, name=_TEXT, description=_TEXT, format=_struct(provider=_TEXT, options=_TEXTS), schemaString=_TEXT,
+    partitionColumns=_NAMES, createdTime=_LONG, configuration=_TEXTS,
+)  # fmt: skip
+_PROTOCOL = _struct(minReaderVersion=_INT, minWriterVersion=_INT, readerFeatures=_NAMES, writerFeatures=_NAMES)
+_TXN = _struct(appId=_TEXT, version=_LONG, lastUpdated=_LONG)
+_SCHEMA = pa.schema(_struct(txn=_TXN, add=_ADD, remove=_REMOVE, metaData=_METADATA, protocol=_PROTOCOL))
 
 
 def write_checkpoint(

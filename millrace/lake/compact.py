@@ -3,7 +3,6 @@ Rows that are deleted during the rewrite are deleted in the new file too. If a f
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +10,8 @@ from pyroaring import BitMap
 
 from millrace.lake.actions import AddFile, remove_action
 from millrace.lake.changes import declaration, file_actions
-from millrace.lake.decide import Dead, as_add, dead_positions
+from millrace.lake.decide import Dead, as_add
+from millrace.lake.deletion_vectors import dead_positions
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, load, refresh
 from millrace.lake.read import read_in_shape
 from millrace.lake.schema import TableSpec, arrow_schema
@@ -28,12 +28,8 @@ MOST_BYTES = 128 << 20
 MOST_ATTEMPTS = 100
 COMPACTED_PREFIX = "compacted"
 
-
-@dataclass(frozen=True, slots=True)
-class Rewrite:
-    """Files, in their state at planning time, whose live rows become one file."""
-
-    files: tuple[AddFile, ...]
+Rewrite = tuple[AddFile, ...]
+"""Files, in their state at planning time, whose live rows become one file."""
 
 
 def plan(snapshot: Snapshot) -> list[Rewrite]:
@@ -42,14 +38,13 @@ def plan(snapshot: Snapshot) -> list[Rewrite]:
     worn = [file for file in known if file.dead_rows > WORN_SHARE * file.rows]
     small = [file for file in known if file.live_rows < SMALL_FILE_ROWS]
     chosen = {file.path: file for file in (*worn, *(small if len(small) > MOST_SMALL_FILES else ()))}
-    groups = _grouped(chosen.values())
-    return [Rewrite(group) for group in groups if len(group) > 1 or group[0] in worn]
+    return [group for group in _grouped(chosen.values()) if len(group) > 1 or group[0] in worn]
 
 
 def run(store: Store, spec: TableSpec, rewrite: Rewrite) -> int | None:
     """The version that exchanged the files; None if another writer removed one of them first."""
     snapshot = load(store)
-    planned = {file.path: dead_positions(store, file) for file in rewrite.files}
+    planned = {file.path: dead_positions(store, file) for file in rewrite}
     staged, beaten = _rewritten(store, spec, snapshot, rewrite, planned)
     for _ in range(MOST_ATTEMPTS):
         snapshot = refresh(store, snapshot)
@@ -67,7 +62,7 @@ def _rewritten(
     store: Store, spec: TableSpec, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap]
 ) -> tuple[StagedFile, Dead]:
     # Written in the table's present shape: old files may hold dropped columns and narrower types.
-    tables = (read_in_shape(store, snapshot, file, planned[file.path]) for file in rewrite.files)
+    tables = (read_in_shape(store, snapshot, file, planned[file.path]) for file in rewrite)
     schema = arrow_schema(snapshot.metadata.schema_json) if snapshot.metadata else pa.schema([])
     return stream_data_file(store, schema, tables, spec.key, COMPACTED_PREFIX)
 
@@ -76,7 +71,7 @@ def _exchange(
     store: Store, spec: TableSpec, snapshot: Snapshot, rewrite: Rewrite, staged: StagedFile, dead: Dead
 ) -> int:
     losers = {staged.path: dead} if len(dead) else {}
-    actions = [remove_action(snapshot.files[file.path], data_change=False) for file in rewrite.files]
+    actions = [remove_action(snapshot.files[file.path], data_change=False) for file in rewrite]
     actions += file_actions(store, snapshot, spec, [as_add(staged)], losers, data_change=False)
     committed = commit(store, snapshot, [*declaration(snapshot, spec, actions), *actions])
     return checkpoint_if_due(store, committed, spec.chunk_memory, spec.log_retention).version
@@ -85,7 +80,7 @@ def _exchange(
 def _died_meanwhile(store: Store, snapshot: Snapshot, rewrite: Rewrite, planned: dict[str, BitMap]) -> Dead | None:
     """Positions in the new file of rows that were deleted since they were read; None if a file is gone."""
     died, offset = [np.empty(0, dtype=np.uint32)], 0
-    for file in rewrite.files:
+    for file in rewrite:
         current = snapshot.files.get(file.path)
         if current is None:
             return None
@@ -97,7 +92,7 @@ def _died_meanwhile(store: Store, snapshot: Snapshot, rewrite: Rewrite, planned:
     return np.concatenate(died)
 
 
-def _grouped(files: Iterable[AddFile]) -> list[tuple[AddFile, ...]]:
+def _grouped(files: Iterable[AddFile]) -> list[Rewrite]:
     groups: list[list[AddFile]] = []
     rows = size = 0
     for file in files:

@@ -3,15 +3,14 @@ Reads only key hashes and deletion vectors. At equal versions the stored row win
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pyroaring import BitMap
 
 from millrace.lake.actions import AddFile, Transaction, now_ms
-from millrace.lake.deletion_vectors import load_vector
+from millrace.lake.deletion_vectors import dead_positions
 from millrace.lake.index import Hits, KeyIndex
 from millrace.lake.keys import KeyFile, hash_ranges
 from millrace.lake.log import Snapshot
@@ -36,9 +35,6 @@ class Decision:
     dead: dict[str, Dead] = field(default_factory=dict)
     tombstones: list[str] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
-    replaced: int = 0
-    deleted: int = 0
-    beaten: int = 0
 
     def kill(self, path: str, positions: Dead) -> None:
         known = self.dead.get(path)
@@ -87,14 +83,7 @@ class _NewRows:
     deletes: npt.NDArray[np.bool_]
 
     def take(self, rows: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> "_NewRows":
-        return _NewRows(
-            self.h1[rows],
-            self.h2[rows],
-            self.version[rows],
-            self.position[rows],
-            self.staged[rows],
-            self.deletes[rows],
-        )
+        return _NewRows(*(getattr(self, column.name)[rows] for column in fields(self)))
 
 
 def decide_keyed(known: TableContents, staged: Sequence[StagedFile]) -> Decision:
@@ -115,14 +104,10 @@ def decide_keyed(known: TableContents, staged: Sequence[StagedFile]) -> Decision
         is_beaten |= known.tombstones.versions(known.listed, rows.h1, rows.h2) >= rows.version
         is_beaten[hits.key[stronger]] = True
         dying = hits.where(~is_beaten[hits.key])
-        deleted = int(np.count_nonzero(rows.deletes[dying.key]))
-        decision.deleted += deleted
-        decision.replaced += len(dying.key) - deleted
         for number, positions in _grouped(dying.file, dying.position):
             decision.kill(paths[number], positions)
         effective[np.unique(rows.staged[rows.deletes & ~is_beaten])] = True
         for losers in (rows.take(is_beaten & ~rows.deletes), doubles.take(~doubles.deletes)):
-            decision.beaten += len(losers.h1)
             for number, positions in _grouped(losers.staged, losers.position):
                 decision.kill(files[number].path, positions)
         if sum(map(len, sources)) > BLOCK_ROWS:
@@ -156,16 +141,11 @@ def decide_keyless(snapshot: Snapshot, staged: Sequence[StagedFile], floor: int 
             decision.added.append(file)
             if dropped:
                 decision.dead[file.path] = np.concatenate(dropped)
-        decision.beaten += sum(len(positions) for positions in dropped)
     return decision
 
 
 def as_add(file: StagedFile) -> AddFile:
     return AddFile(file.path, file.size, file.rows, now_ms())
-
-
-def dead_positions(store: Store, file: AddFile) -> BitMap:
-    return load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()
 
 
 def _distinct(staged: Sequence[StagedFile]) -> list[StagedFile]:
@@ -176,14 +156,10 @@ def _gathered(sources: Sequence[KeyFile], files: int) -> _NewRows:
     """The first `files` sources are rows of files, the others are tombstones."""
     counts = [len(keys) for keys in sources]
     numbers = np.arange(len(sources))
-    rows = _NewRows(
-        np.concatenate([keys.h1 for keys in sources]),
-        np.concatenate([keys.h2 for keys in sources]),
-        np.concatenate([keys.version for keys in sources]),
-        np.concatenate([keys.position for keys in sources]),
-        np.repeat(numbers, counts),
-        np.repeat(numbers >= files, counts),
+    h1, h2, version, position = (
+        np.concatenate([getattr(keys, name) for keys in sources]) for name in ("h1", "h2", "version", "position")
     )
+    rows = _NewRows(h1, h2, version, position, np.repeat(numbers, counts), np.repeat(numbers >= files, counts))
     # Each source is sorted, so a stable sort is a merge.
     return rows if len(sources) == 1 else rows.take(np.argsort(rows.h1, kind="stable"))
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pyroaring import BitMap, BitMap64
 
-from millrace.lake.actions import DeletionVector
+from millrace.lake.actions import AddFile, DeletionVector
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 
@@ -59,6 +59,10 @@ def load_vector(store: Store, vector: DeletionVector) -> BitMap:
             remedy=f"Restore the table at {store.where}.",
         )
     return positions
+
+
+def dead_positions(store: Store, file: AddFile) -> BitMap:
+    return load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()
 
 
 def vector_file(vector: DeletionVector) -> str | None:

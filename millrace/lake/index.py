@@ -3,7 +3,7 @@ cache of them in levels, so that few files are searched. Hits in files that are 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 
 import numpy as np
@@ -12,16 +12,12 @@ import pyarrow.parquet as pq
 
 from millrace.lake.actions import AddFile
 from millrace.lake.keyhash import hash_keys
-from millrace.lake.keys import RUNS_FOLDER, KeyFile, merge_keys, read_keys, sidecar_name, write_keys
+from millrace.lake.keys import FAN_IN, RUNS_FOLDER, KeyFile, by_level, merge_keys, read_keys, sidecar_name, write_keys
 from millrace.lake.log import Snapshot
 from millrace.lake.matching import WantedHashes
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.sidecar import sorted_keys
 from millrace.lake.store import Store
-
-# This many key files of one level are merged into one of the next.
-FAN_IN = 8
-LOWEST_LEVEL_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,20 +159,12 @@ def _joined(parts: Sequence[Hits]) -> Hits:
     if not parts:
         none = np.empty(0, dtype=np.int64)
         return Hits(none, none, none.astype(np.uint32), none)
-    return Hits(
-        np.concatenate([part.key for part in parts]),
-        np.concatenate([part.file for part in parts]),
-        np.concatenate([part.position for part in parts]),
-        np.concatenate([part.version for part in parts]),
-    )
+    return Hits(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Hits)))
 
 
 def _due(sources: Sequence[_Source], most_rows: int | None) -> list[_Source] | None:
     """The key files to merge next: a full level, or a run that mostly covers removed files."""
-    levels: dict[int, list[_Source]] = {}
-    for source in sources:
-        levels.setdefault(_level(source.live_rows), []).append(source)
-    for _, level in sorted(levels.items()):
+    for level in by_level(sources, lambda source: source.live_rows):
         group = _fitting(level, most_rows)
         if len(group) >= FAN_IN:
             return group
@@ -194,11 +182,3 @@ def _fitting(sources: Sequence[_Source], most_rows: int | None) -> list[_Source]
         for source, rows in zip(ordered, accumulate(len(s.keys) for s in ordered), strict=True)
         if rows <= most_rows
     ]
-
-
-def _level(rows: int) -> int:
-    level = 0
-    while rows > LOWEST_LEVEL_ROWS:
-        rows //= FAN_IN
-        level += 1
-    return level

@@ -5,9 +5,9 @@ Arrays in, an immutable file out, and back as memory maps. A damaged file counts
 import hashlib
 import mmap
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,13 @@ from millrace.lake.store import Store
 
 KEYS_FOLDER = "_millrace/keys"
 RUNS_FOLDER = "_millrace/runs"
+# This many key files of one level are merged into one of the next.
+FAN_IN = 8
+LOWEST_LEVEL_ROWS = 4096
 # Rows per step of a merge. It bounds the memory, however long the runs are.
 MERGE_BLOCK_ROWS = 1 << 19
+
+Source = TypeVar("Source")
 
 _MAGIC = b"MRKEYS01"
 _HEADER = struct.Struct("<8sQ")
@@ -43,8 +48,8 @@ class KeyFile:
     def files_of(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.uint32]:
         return np.zeros(len(rows), dtype=np.uint32) if self.file is None else self.file[rows]
 
-    def part(self, rows: slice) -> "KeyFile":
-        """A view of some of the rows."""
+    def part(self, rows: slice | npt.NDArray[np.bool_]) -> "KeyFile":
+        """Some of the rows; a view of them if they are a slice."""
         file = None if self.file is None else self.file[rows]
         return KeyFile(
             self.files, self.h1[rows], self.h2[rows], self.version[rows], self.position[rows], file, self.name
@@ -147,6 +152,17 @@ def _merge_into(
         written += len(block["h1"])
         for source in sources:
             source.release()
+
+
+def by_level(sources: Iterable[Source], rows: Callable[[Source], int]) -> list[list[Source]]:
+    """The sources of each level, the lowest level first. A level has files of similar size."""
+    levels: dict[int, list[Source]] = {}
+    for source in sources:
+        level, size = 0, rows(source)
+        while size > LOWEST_LEVEL_ROWS:
+            level, size = level + 1, size // FAN_IN
+        levels.setdefault(level, []).append(source)
+    return [levels[level] for level in sorted(levels)]
 
 
 def hash_ranges(sources: Sequence[KeyFile], most_rows: int) -> Iterator[list[KeyFile]]:

@@ -14,6 +14,7 @@ from millrace.lake.changes import Rewrites, declaration, file_actions
 from millrace.lake.decide import Decision, TableContents, as_add, decide_keyed, decide_keyless
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Snapshot
+from millrace.lake.read import rows_up_to
 from millrace.lake.reshape import Reshape
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedFile, write_data_file
@@ -21,7 +22,6 @@ from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
 from millrace.lake.target import Lineage, TableTarget
 from millrace.lake.tombstones import Tombstones, due, merge
-from millrace.lake.truncate import rows_up_to
 from millrace.model.errors import Corrupt
 
 ALIGNED_PREFIX = "aligned"
@@ -43,7 +43,6 @@ class Plan:
     """`handle` is the state to use after the actions are committed."""
 
     actions: list[Action]
-    decision: Decision
     handle: Handle
 
 
@@ -83,7 +82,7 @@ class Planner:
             tombstones=self._tombstones(known, decision),
         )
         declared = declaration(snapshot, target.spec, actions, state, target.schema_json)
-        return Plan([*declared, *actions], decision, following)
+        return Plan([*declared, *actions], following)
 
     def _decide(self, known: TableContents, target: TableTarget) -> Decision:
         files = [file for delivery in self._batch.files if (file := self._fitting(delivery, target)) is not None]

@@ -1,5 +1,5 @@
-"""A snapshot in, its live rows out: as file paths with deleted positions for other engines, or as Arrow tables.
-For small reads and compaction. Large queries use an engine.
+"""A snapshot in, its live rows out: as file paths with deleted positions for other engines, as Arrow tables, or, for those up
+to a version, as positions. For small reads, compaction and truncation. Large queries use an engine.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from millrace.lake.actions import AddFile
-from millrace.lake.deletion_vectors import load_vector
+from millrace.lake.deletion_vectors import dead_positions
 from millrace.lake.log import Snapshot
-from millrace.lake.schema import arrow_schema
+from millrace.lake.schema import VERSION_COLUMN, arrow_schema
 from millrace.lake.store import Store
+
+Positions = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,13 +26,13 @@ class LiveFile:
 
     path: str
     rows: int
-    dead: npt.NDArray[np.uint32] | None
+    dead: Positions | None
 
 
 def live_files(store: Store, snapshot: Snapshot) -> list[LiveFile]:
     """Every data file of the snapshot."""
     store.prefetch([file.name for file in snapshot.files.values()])
-    return [LiveFile(store.local(file.name), file.rows, _positions(store, file)) for file in snapshot.files.values()]
+    return [LiveFile(store.local(file.name), file.rows, _dead(store, file)) for file in snapshot.files.values()]
 
 
 def scan(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
@@ -42,7 +44,7 @@ def scan(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None)
 def scan_files(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
     """The live rows, file by file."""
     for file in snapshot.files.values():
-        yield read_in_shape(store, snapshot, file, _vector(store, file), columns)
+        yield read_in_shape(store, snapshot, file, dead_positions(store, file), columns)
 
 
 def read_in_shape(
@@ -80,6 +82,41 @@ def read_live_groups(store: Store, file: AddFile, dead: BitMap) -> Iterator[pa.T
             start += group.num_rows
 
 
+def rows_up_to(store: Store, snapshot: Snapshot, version: int) -> dict[str, Positions]:
+    """The positions of live rows at or below the version, by path. Reads footers, and rows only if a file holds both older
+    and newer rows."""
+    found = {path: _positions(store, file, version) for path, file in snapshot.files.items()}
+    alive = {path: _alive(store, snapshot.files[path], positions) for path, positions in found.items()}
+    return {path: positions for path, positions in alive.items() if len(positions)}
+
+
+def _alive(store: Store, file: AddFile, positions: Positions) -> Positions:
+    if file.deletion_vector is None:
+        return positions
+    return np.setdiff1d(positions, np.asarray(dead_positions(store, file).to_array()), assume_unique=True)
+
+
+def _positions(store: Store, file: AddFile, version: int) -> Positions:
+    with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
+        oldest, newest = _range(parquet)
+        if newest is not None and newest <= version:
+            return np.arange(parquet.metadata.num_rows, dtype=np.uint32)
+        if oldest is not None and oldest > version:
+            return np.empty(0, dtype=np.uint32)
+        versions = parquet.read([VERSION_COLUMN])[VERSION_COLUMN].to_numpy()
+    return np.flatnonzero(versions <= version).astype(np.uint32)
+
+
+def _range(parquet: pq.ParquetFile) -> tuple[int | None, int | None]:
+    """The least and the greatest version in a file; None if its footer has no statistics."""
+    metadata = parquet.metadata
+    column = next(n for n in range(metadata.num_columns) if metadata.schema.column(n).path == VERSION_COLUMN)
+    groups = [metadata.row_group(n).column(column).statistics for n in range(metadata.num_row_groups)]
+    if not groups or any(stats is None or not stats.has_min_max for stats in groups):
+        return None, None
+    return min(stats.min for stats in groups), max(stats.max for stats in groups)
+
+
 def _projected(snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Schema:
     if snapshot.metadata is None:
         return pa.schema([])
@@ -96,9 +133,5 @@ def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _positions(store: Store, file: AddFile) -> npt.NDArray[np.uint32] | None:
-    return np.asarray(_vector(store, file).to_array()) if file.deletion_vector else None
-
-
-def _vector(store: Store, file: AddFile) -> BitMap:
-    return load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()
+def _dead(store: Store, file: AddFile) -> Positions | None:
+    return np.asarray(dead_positions(store, file).to_array()) if file.deletion_vector else None

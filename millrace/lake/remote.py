@@ -182,11 +182,3 @@ class RemoteStore(Store):
             file.write(data)
             file.flush()
             self._place(temporary, name)
-
-    def _place(self, temporary: str, name: str) -> None:
-        target = self.path(name)
-        try:
-            os.replace(temporary, target)
-        except FileNotFoundError:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.replace(temporary, target)

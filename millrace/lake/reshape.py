@@ -1,5 +1,5 @@
 """Rows of one revision of a table in, the same rows in the shape of a later revision out: renamed, cast, with defaults for
-added columns and without dropped ones. Also says which files need it.
+added columns and without dropped ones. Also says which files need it, and to people what happens to stored rows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from millrace.arrow.types import arrow_type
 from millrace.lake.schema import SYSTEM_COLUMNS
+from millrace.model.change_words import shown_value
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
-from millrace.model.columns import Column
-from millrace.model.defaults import stored_default, stored_value
-from millrace.model.errors import Invalid
+from millrace.model.columns import RESCUED_COLUMN, Column
+from millrace.model.defaults import stored_default
 from millrace.model.fields import Field, field_of
 from millrace.model.resolution import matched
 from millrace.model.table import Definition
@@ -89,6 +89,30 @@ class Reshape:
         return pa.table({**columns, **ours})
 
 
+def delta_ddl(changes: Sequence[Change], files: int | None = None) -> list[str]:
+    """One line per change that the Delta sink makes. `files`: the number of the table's data files, if known."""
+    return [f"delta: {line}" for change in changes if (line := _delta(change, files))]
+
+
+def _delta(change: Change, files: int | None) -> str | None:
+    rewrites = "rewrites the table's files" if files is None else f"rewrites {files} file{'s' * (files != 1)}"
+    match change:
+        case AddColumn(column) if stored_default(column) is not None:
+            value = shown_value(column.default)
+            return f"add column {column.name} {arrow_type(column)}, existing rows get {value} ({rewrites})"
+        case AddColumn(column):
+            return f"add column {column.name} {arrow_type(column)}, existing rows have null (metadata only)"
+        case DropColumn(name):
+            what = "what was rescued is gone" if name == RESCUED_COLUMN else "its values are gone"
+            return f"drop column {name}, {what} (metadata only)"
+        case RenameColumn(old, new):
+            return f"rename column {old} to {new} ({rewrites})"
+        case WidenColumn(name, before, after) if arrow_type(before) != arrow_type(after):
+            how = "metadata only" if (arrow_type(before), arrow_type(after)) in READ_AS_WIDER else rewrites
+            return f"change column {name} from {arrow_type(before)} to {arrow_type(after)} ({how})"
+    return None
+
+
 def _repeated(value: Any, kind: pa.DataType, rows: int) -> Any:
     return pa.nulls(rows, kind) if value is None else pa.repeat(pa.array([value], kind)[0], rows)
 
@@ -117,15 +141,8 @@ def _fitted_record(cells: Any, was: Field, becomes: Field, kind: pa.DataType) ->
             former = pairs[part.name]
             parts.append(_fitted(cells.field(former.name), former, part, field.type))
         else:
-            parts.append(_repeated(_default(part), field.type, len(cells)))
+            parts.append(_repeated(stored_default(part), field.type, len(cells)))
     return pa.StructArray.from_arrays(parts, fields=fields, mask=_mask(cells))
-
-
-def _default(field: Field) -> Any:
-    try:
-        return None if field.default is None else stored_value(field, field.default)
-    except Invalid:
-        return None
 
 
 def _mask(cells: Any) -> Any:

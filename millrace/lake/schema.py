@@ -11,16 +11,13 @@ from typing import Any, Literal
 import orjson
 import pyarrow as pa
 
+from millrace.arrow.types import OWN_COLUMNS
 from millrace.arrow.types import arrow_schema as columns_as_stored
 from millrace.model.errors import Clash, Invalid
 from millrace.model.table import Definition
 
 VERSION_COLUMN = "_version"
-SYSTEM_COLUMNS = (
-    pa.field(VERSION_COLUMN, pa.int64()),
-    pa.field("_import", pa.string()),
-    pa.field("_row", pa.int64()),
-)
+SYSTEM_COLUMNS = tuple(field.with_nullable(True) for field in OWN_COLUMNS)
 DeletionVectors = Literal["auto", "never"]
 
 _SCALARS: Mapping[pa.DataType, str] = {

@@ -25,7 +25,7 @@ from millrace.model.errors import Corrupt, Invalid
 # Rows in the sample that decides whether a column's values repeat enough for a dictionary.
 DICTIONARY_SAMPLE_ROWS = 4096
 DICTIONARY_REPEATS = 4
-# Below this size dictionaries and zstd cost more than they save.
+# Below this size dictionaries cost more than they save.
 SMALL_FILE_ROWS = 1000
 ROW_GROUP_ROWS = 1 << 19
 
@@ -78,37 +78,31 @@ def write_data_file(
     key: Sequence[str],
     name_prefix: str,
     chunks: Sequence[StagedChunk] = (),
-    *,
-    tightly: bool = False,
 ) -> StagedFile:
     """Stages the rows. If a key occurs twice, only the row of the greatest version, or else the last row, is written. A row
     whose `_deleted` is true is written as a tombstone."""
     _refuse_unless_stageable(table, key, name_prefix)
     if not key:
         rows = table.drop_columns([DELETED_COLUMN]) if DELETED_COLUMN in table.column_names else table
-        return _write_rows(store, rows, None, name_prefix, chunks, tightly)
+        return _write_rows(store, rows, None, name_prefix, chunks)
     keys, beaten = sorted_keys(hash_keys([table[column] for column in key]), table[VERSION_COLUMN])
     tombstones, deleted_rows, deleted_keys = None, 0, None
     if DELETED_COLUMN in table.column_names:
         is_deleted = table[DELETED_COLUMN].fill_null(False).to_numpy()
         table = table.drop_columns([DELETED_COLUMN])
-        keys, deleted = _split(keys, is_deleted[keys.position])
+        is_deleted = is_deleted[keys.position]
+        keys, deleted = keys.part(~is_deleted), keys.part(is_deleted)
         beaten, deleted_rows = np.concatenate([beaten, deleted.position]), len(deleted)
         if deleted_rows:
             tombstones = write_tombstones(store, name_prefix, deleted.h1, deleted.h2, deleted.version)
-            deleted_keys = _write_deleted(store, table.take(pa.array(deleted.position)), tombstones)
+            deleted_keys = f"{tombstones}.deleted"
+            store.put_if_absent(deleted_keys, encode_parquet(table.take(pa.array(deleted.position))))
     if len(beaten):
         table, keys, chunks = _without(table, keys, chunks, beaten)
     if not table.num_rows and deleted_rows:
         return StagedFile("", 0, 0, None, tuple(chunks), tombstones, deleted_rows, deleted_keys)
-    staged = _write_rows(store, table, keys, name_prefix, chunks, tightly)
+    staged = _write_rows(store, table, keys, name_prefix, chunks)
     return replace(staged, tombstones=tombstones, deleted_rows=deleted_rows, deleted_keys=deleted_keys)
-
-
-def _write_deleted(store: Store, rows: pa.Table, tombstones: str) -> str:
-    name = f"{tombstones}.deleted"
-    store.put_if_absent(name, encode_parquet(rows))
-    return name
 
 
 def _refuse_unless_stageable(table: pa.Table, key: Sequence[str], name_prefix: str) -> None:
@@ -123,14 +117,9 @@ def _refuse_unless_stageable(table: pa.Table, key: Sequence[str], name_prefix: s
 
 
 def _write_rows(
-    store: Store,
-    table: pa.Table,
-    keys: KeyFile | None,
-    name_prefix: str,
-    chunks: Sequence[StagedChunk],
-    tightly: bool,
+    store: Store, table: pa.Table, keys: KeyFile | None, name_prefix: str, chunks: Sequence[StagedChunk]
 ) -> StagedFile:
-    data = encode_parquet(table, tightly=tightly)
+    data = encode_parquet(table)
     path = f"{name_prefix}-{store.digest(data)}.parquet"
     sidecar = None
     if keys is not None:
@@ -162,17 +151,16 @@ def sorted_keys(
     return KeyFile(files=("",), h1=ordered, h2=h2[order], version=version[order], position=position), beaten
 
 
-def encode_parquet(table: pa.Table, *, tightly: bool = False) -> memoryview:
+def encode_parquet(table: pa.Table) -> memoryview:
     """The table as one Parquet file that simple readers understand.
 
-    Staging must be fast: snappy takes two thirds of zstd's time for a third more bytes. Rewrites are packed `tightly`."""
-    is_small = table.num_rows < SMALL_FILE_ROWS
-    dictionary: Any = not is_small and _repeating_columns(table)
+    Staging must be fast: snappy takes two thirds of zstd's time for a third more bytes. Rewrites use zstd."""
+    dictionary: Any = table.num_rows >= SMALL_FILE_ROWS and _repeating_columns(table)
     sink = pa.BufferOutputStream()
     pq.write_table(
         _storable(table),
         sink,
-        compression="zstd" if tightly else "snappy",
+        compression="snappy",
         use_dictionary=dictionary,
         store_schema=False,
         row_group_size=ROW_GROUP_ROWS,
@@ -180,15 +168,6 @@ def encode_parquet(table: pa.Table, *, tightly: bool = False) -> memoryview:
         allow_truncated_timestamps=True,
     )
     return memoryview(sink.getvalue())
-
-
-def _split(keys: KeyFile, is_deleted: npt.NDArray[np.bool_]) -> tuple[KeyFile, KeyFile]:
-    """The rows that stay, and the rows that delete their key."""
-    return _where(keys, ~is_deleted), _where(keys, is_deleted)
-
-
-def _where(keys: KeyFile, keep: npt.NDArray[np.bool_]) -> KeyFile:
-    return KeyFile(keys.files, keys.h1[keep], keys.h2[keep], keys.version[keep], keys.position[keep])
 
 
 def _without(

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from millrace.atomic import flush, unfinished
+from millrace.atomic import unfinished
 from millrace.outbound.objects import Entry
 
 TEMPORARY_FOLDER = "_millrace/tmp"
@@ -20,11 +20,10 @@ MAPPING_THRESHOLD_BYTES = 256 * 1024
 
 
 class Store:
-    """`durable` adds fsync, for machines that may lose power. Without it a killed process still loses nothing."""
+    """A killed process loses nothing. There is no fsync: a machine that loses power may."""
 
-    def __init__(self, root: Path, durable: bool = False) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))
-        self.durable = durable
         self._prefix = f"{self.root}{os.sep}"
 
     def __eq__(self, other: object) -> bool:
@@ -114,7 +113,7 @@ class Store:
         target = self.path(name)
         with self._temporary() as (file, temporary):
             file.write(data)
-            flush(file, self.durable)
+            file.flush()
             try:
                 os.link(temporary, target)
             except FileExistsError:
@@ -125,19 +124,15 @@ class Store:
                     os.link(temporary, target)
                 except FileExistsError:
                     return False
-        self._sync_folder(target)
         return True
 
     @contextmanager
     def creating(self, name: str) -> Iterator[BinaryIO]:
         """A seekable file that gets its name if the block ends without an error."""
-        target = self.path(name)
         with self._temporary() as (file, temporary):
             yield file
-            flush(file, self.durable)
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.replace(temporary, target)
-        self._sync_folder(target)
+            file.flush()
+            self._place(temporary, name)
 
     def delete(self, name: str) -> None:
         """Deletes a file. A missing file is no error."""
@@ -147,11 +142,10 @@ class Store:
     def _temporary(self) -> AbstractContextManager[tuple[BinaryIO, str]]:
         return unfinished(self.path(TEMPORARY_FOLDER))
 
-    def _sync_folder(self, target: str) -> None:
-        if not self.durable:
-            return
-        folder = os.open(os.path.dirname(target), os.O_RDONLY)
+    def _place(self, temporary: str, name: str) -> None:
+        target = self.path(name)
         try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            os.replace(temporary, target)
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(temporary, target)

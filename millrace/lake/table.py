@@ -5,12 +5,10 @@ Any number of handles, threads and processes may write to one table. Refuses tab
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from millrace.lake.batch import DefinedFile, Definitions, WriteBatch
 from millrace.lake.compact import plan, run
-from millrace.lake.decide import Decision
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
 from millrace.lake.plan import Handle, Planner
@@ -32,20 +30,9 @@ MOST_MERGED_ROWS = 8_000_000
 MOST_ATTEMPTS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """The result of one write. `version` is the table version that contains all of it."""
-
-    version: int
-    rows_added: int = 0
-    rows_replaced: int = 0
-    rows_beaten: int = 0
-    rows_deleted: int = 0
-    attempts: int = 1
-
-
 class LakeTable:
-    """A handle to a table. Keep it: it caches the snapshot and open key files. Safe to share between threads."""
+    """A handle to a table, which the first write creates. Keep it: it caches the snapshot and open key files. Safe to share
+    between threads."""
 
     def __init__(self, store: Store, spec: TableSpec, definitions: Definitions | None = None) -> None:
         self.store = store
@@ -54,22 +41,10 @@ class LakeTable:
         self._handle = Handle(spec, KeyIndex(store, spec.key), Tombstones(store))
         self._lock = threading.Lock()
 
-    @classmethod
-    def open(
-        cls, root: Path, spec: TableSpec, durable: bool = False, definitions: Definitions | None = None
-    ) -> "LakeTable":
-        """Reads nothing. The first write creates the table if it does not exist."""
-        return cls(Store(root, durable), spec, definitions)
-
     @property
     def spec(self) -> TableSpec:
-        """The table's declaration since it was opened, redeclared or prepared."""
+        """The table's declaration since it was opened or prepared."""
         return self._handle.spec
-
-    def redeclare(self, spec: TableSpec) -> None:
-        """The next commit adds the spec's new columns."""
-        with self._lock:
-            self._handle = replace(self._handle, spec=spec)
 
     def snapshot(self) -> Snapshot:
         """The newest committed snapshot."""
@@ -77,17 +52,18 @@ class LakeTable:
             self._snapshot = refresh(self.store, self._snapshot)
             return self._snapshot
 
-    def apply(self, files: Sequence[StagedFile], *, floor: int | None = None) -> WriteResult:
+    def apply(self, files: Sequence[StagedFile], *, floor: int = NO_FLOOR) -> Snapshot:
         """Commits staged files, and with `floor` a truncation at that version, in one version of the table.
         Without files it creates the table or adds the spec's new columns, if necessary."""
-        return self.write(WriteBatch(tuple(DefinedFile(file) for file in files), NO_FLOOR if floor is None else floor))
+        return self.write(WriteBatch(tuple(DefinedFile(file) for file in files), floor))
 
-    def prepare(self, definition: Definition) -> WriteResult:
+    def prepare(self, definition: Definition) -> Snapshot:
         """Gives the table the shape of a definition, unless it has the shape of a newer one."""
         return self.write(WriteBatch(definition=definition))
 
-    def write(self, batch: WriteBatch) -> WriteResult:
-        """Commits a batch in one version, so that readers see each key once, with its greatest version.
+    def write(self, batch: WriteBatch) -> Snapshot:
+        """Commits a batch in one version, so that readers see each key once, with its greatest version. Returns the snapshot
+        that contains all of it.
 
         1. Refresh the snapshot.
         2. Find the table's new shape, and rewrite staged files of an older shape.
@@ -98,18 +74,18 @@ class LakeTable:
         """
         planner = Planner(self.store, batch, self._lineage)
         with self._lock:
-            for attempt in range(1, MOST_ATTEMPTS + 1):
+            for _ in range(MOST_ATTEMPTS):
                 self._snapshot = refresh(self.store, self._snapshot)  # 1
                 planned = planner.plan(self._snapshot, self._handle)  # 2, 3, 4, 5
                 if not planned.actions:
-                    return _applied(self._snapshot, planned.decision, attempt)
+                    return self._snapshot
                 try:
                     self._snapshot = commit(self.store, self._snapshot, planned.actions)  # 6
                 except Conflict:
                     continue
                 self._handle = planned.handle
                 self._after_commit()
-                return _applied(self._snapshot, planned.decision, attempt)
+                return self._snapshot
         raise Unavailable(
             f"{MOST_ATTEMPTS} commits to {self.store.where} in a row met another writer.", remedy="Try again."
         )
@@ -143,16 +119,3 @@ def _recorded(snapshot: Snapshot, spec: TableSpec) -> TableSpec:
     if key is None or snapshot.metadata is None:
         return spec
     return replace(spec, schema=declared_columns(snapshot.metadata.schema_json), key=key)
-
-
-def _applied(snapshot: Snapshot, decision: Decision, attempts: int) -> WriteResult:
-    staged_rows = sum(file.rows for file in decision.added)
-    beaten = sum(len(decision.dead.get(file.path, ())) for file in decision.added)
-    return WriteResult(
-        version=snapshot.version,
-        rows_added=staged_rows - beaten,
-        rows_replaced=decision.replaced,
-        rows_beaten=decision.beaten,
-        rows_deleted=decision.deleted,
-        attempts=attempts,
-    )

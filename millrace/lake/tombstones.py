@@ -8,16 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from millrace.lake.keys import KeyFile, hash_ranges, read_keys, write_keys
+from millrace.lake.keys import FAN_IN, KeyFile, by_level, hash_ranges, read_keys, write_keys
 from millrace.lake.matching import WantedHashes
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 
 TOMBSTONES_FOLDER = "_millrace/tombstones"
 NEVER_DELETED = -1
-# This many files of one level are merged into one of the next.
-FAN_IN = 8
-LOWEST_LEVEL_ROWS = 4096
 # A merge holds its tombstones in memory, 24 bytes each. Larger files are not merged.
 MOST_MERGED_ROWS = 4_000_000
 MERGE_BLOCK_ROWS = 1_000_000
@@ -81,10 +78,7 @@ def write_tombstones(store: Store, prefix: str, h1: Hashes, h2: Hashes, version:
 
 def due(files: Sequence[KeyFile], most_rows: int, safe_version: int = NEVER_DELETED) -> list[KeyFile]:
     """The files to merge next: a full level within the limit, else a file of which enough can be purged, else none."""
-    levels: dict[int, list[KeyFile]] = {}
-    for file in sorted(files, key=len):
-        levels.setdefault(_level(len(file)), []).append(file)
-    for level in levels.values():
+    for level in by_level(sorted(files, key=len), len):
         room = np.cumsum([len(file) for file in level]) <= most_rows
         if room.sum() >= FAN_IN:
             return level[: int(room.sum())]
@@ -113,11 +107,3 @@ def _blocks(sources: Sequence[KeyFile]) -> Iterator[tuple[Hashes, Hashes, Versio
         h1, h2, version = h1[order], h2[order], version[order]
         is_last = np.append((h1[1:] != h1[:-1]) | (h2[1:] != h2[:-1]), True)[: len(h1)]
         yield h1[is_last], h2[is_last], version[is_last]
-
-
-def _level(rows: int) -> int:
-    level = 0
-    while rows > LOWEST_LEVEL_ROWS:
-        rows //= FAN_IN
-        level += 1
-    return level

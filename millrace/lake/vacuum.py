@@ -1,27 +1,29 @@
 """Deletes files that nothing references: those seen unreferenced for longer than the retention and older than the grace.
-`keep` names files that the caller still needs (staged, not yet committed).
+Discarding removes files that nobody can read any more from the table; the next vacuum deletes their bytes.
 """
 
-from collections.abc import Container
+from collections.abc import Callable
 from datetime import timedelta
 
 import orjson
 
-from millrace.lake.actions import now_ms
+from millrace.lake.actions import now_ms, remove_action
 from millrace.lake.deletion_vectors import vector_file
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, read_keys
-from millrace.lake.log import Snapshot, load
+from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
 from millrace.lake.state import TableState
 from millrace.lake.store import TEMPORARY_FOLDER, Store
 from millrace.lake.tombstones import TOMBSTONES_FOLDER
 from millrace.lake.unpublished import unpublished_names
+from millrace.model.errors import Unavailable
 from millrace.outbound.objects import Entry
 
 # When each file was first seen unreferenced. The log's removes do not serve: there would be one for each marked row.
 RECORD = "_millrace/unreferenced.json"
+MOST_ATTEMPTS = 100
 
 
-def vacuum(store: Store, retention: timedelta, grace: timedelta, keep: Container[str] = ()) -> list[str]:
+def vacuum(store: Store, retention: timedelta, grace: timedelta) -> list[str]:
     """Deletes files and returns their names. Readers that started within the retention still find all their files."""
     # First list files, then unpublished files, then read the log. So files committed meanwhile are referenced, and an import
     # that is published meanwhile is either still unpublished or already committed.
@@ -30,11 +32,7 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta, keep: Container
     snapshot = load(store)
     now, seen = now_ms() / 1000, _first_seen(store)
     referenced = _referenced(snapshot) | unpublished
-    idle = {
-        entry.name: min(seen.get(entry.name, now), now)
-        for entry in data
-        if entry.name not in referenced and entry.name not in keep
-    }
+    idle = {entry.name: min(seen.get(entry.name, now), now) for entry in data if entry.name not in referenced}
     is_old = {entry.name for entry in (*data, *sidecars, *runs) if entry.modified_at <= now - grace.total_seconds()}
     gone = {name for name, since in idle.items() if since <= now - retention.total_seconds() and name in is_old}
     kept_data = {entry.name for entry in data} - gone
@@ -46,6 +44,22 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta, keep: Container
         store.delete(name)
     store.write(RECORD, orjson.dumps({name: since for name, since in idle.items() if name not in gone}))
     return deleted
+
+
+def discard_files(store: Store, is_unwanted: Callable[[str], bool]) -> int:
+    """Returns the number of removed files."""
+    snapshot = Snapshot()
+    for _ in range(MOST_ATTEMPTS):
+        snapshot = refresh(store, snapshot)
+        unwanted = [file for file in snapshot.files.values() if is_unwanted(file.name)]
+        if not unwanted:
+            return 0
+        try:
+            commit(store, snapshot, [remove_action(file) for file in unwanted])
+        except Conflict:
+            continue
+        return len(unwanted)
+    raise Unavailable(f"{store.where} is written by others all the time.", remedy="Try again.")
 
 
 def _data_files(store: Store) -> list[Entry]:

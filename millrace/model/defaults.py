@@ -25,9 +25,9 @@ _EXACT = Context(prec=80)
 _UUID = re.compile("[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
-def stored_default(column: Column) -> Any:
-    """The column's default as `pyarrow.array` takes it for the column's Arrow type; None if there is no valid default."""
-    field = field_of(column)
+def stored_default(given: Column | Field) -> Any:
+    """The default as `pyarrow.array` takes it for the Arrow type; None if there is no valid default."""
+    field = field_of(given) if isinstance(given, Column) else given
     try:
         return None if field.default is None else stored_value(field, field.default)
     except Invalid:

@@ -2,8 +2,6 @@
 
 Types of leaves do not change. The later cast reports a missing field without a default."""
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,8 +9,7 @@ import pyarrow.types as pat
 
 from millrace.arrow.types import arrow_of
 from millrace.formats.arrow_match import is_list
-from millrace.model.defaults import stored_value
-from millrace.model.errors import Invalid
+from millrace.model.defaults import stored_default
 from millrace.model.fields import Field, assigned
 from millrace.model.stored_types import stored_type
 
@@ -55,18 +52,11 @@ def _record(array: pa.Array, field: Field) -> pa.Array:
         if part.name in names:
             place = array.type.get_field_index(names[part.name])
             children[part.name] = _conformed(pc.struct_field(array, [place]), part)
-        elif (value := _default(part)) is not None:
+        elif (value := stored_default(part)) is not None:
             children[part.name] = pa.repeat(pa.scalar(value, arrow_of(stored_type(part.avro, part.name))), len(array))
     if not children:
         return array
     return pa.StructArray.from_arrays(list(children.values()), list(children), mask=pc.is_null(array))
-
-
-def _default(field: Field) -> Any:
-    try:
-        return None if field.default is None else stored_value(field, field.default)
-    except Invalid:
-        return None
 
 
 def _mask(array: pa.Array) -> pa.Array | None:

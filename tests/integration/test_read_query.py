@@ -36,7 +36,7 @@ class Lake:
     def open(
         self, tenant: str, table: str, declared: pa.Schema = DECLARED, key: tuple[str, ...] = ("id",)
     ) -> LakeTable:
-        return LakeTable.open(self.home.table(tenant, table), TableSpec(table, declared, key))
+        return LakeTable(Store(self.home.table(tenant, table)), TableSpec(table, declared, key))
 
     def put(self, table: LakeTable, rows: list[dict[str, Any]], version: int) -> None:
         own = [{**row, "_version": version, "_import": "imp", "_row": n} for n, row in enumerate(rows, 1)]

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from tests.support.revisions import ID, Revisions, column, rows_of, write_under
 from tests.support.spark import end_session
@@ -54,7 +55,7 @@ def commit(table: LakeTable, version: int, ids: range, text: str) -> None:
 @pytest.mark.slow
 def test_spark_sees_each_key_once_in_every_version(tmp_path: Path, spark: SparkSession) -> None:
     schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
-    table = LakeTable.open(tmp_path / "lake", TableSpec("numbers", schema, key=("id",)))
+    table = LakeTable(Store(tmp_path / "lake"), TableSpec("numbers", schema, key=("id",)))
     for version in range(1, 26):
         commit(table, version, range(version * 10, version * 10 + 100), f"v{version}-")
     table.maintain()

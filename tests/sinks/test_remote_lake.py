@@ -126,7 +126,7 @@ def test_a_writer_that_was_overtaken_plans_again(place: Place) -> None:
     assert isinstance(store, OvertakenStore)
     store.rival = lambda: apply_rows(other, [(1, 7), (3, 7)])
     applied = LakeTable(store, KEYED).apply([stage(store, [(1, 5), (2, 5)])])
-    assert (applied.attempts, applied.rows_beaten) == (2, 1)
+    assert (applied.version, applied.live_rows) == (2, 3), "one commit, on top of the rival's"
     assert content(other) == [(1, 7), (2, 5), (3, 7)]
 
 

@@ -38,6 +38,7 @@ from millrace.exchange.queues import Queues
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Unavailable
@@ -168,7 +169,7 @@ class FakeLog:
         rejected = [{"row": n, "line": n, "raw": append.rows[n - 1], "reasons": reasons} for n in bad]
         table = pa.Table.from_pylist(rejected, REJECTED_SCHEMA)
         stored = stored_rejected(ChunkVerdict(append.import_id, 0, append.version, len(bad), 0, len(bad)), table)
-        lake = LakeTable.open(self.home.table_errors(TENANT, append.table), TableSpec("errors", ERRORS_SCHEMA))
+        lake = LakeTable(Store(self.home.table_errors(TENANT, append.table)), TableSpec("errors", ERRORS_SCHEMA))
         described = [StagedChunk(chunk_id(append.import_id, 0), 0, len(bad), append.version)]
         lake.apply([write_data_file(lake.store, stored, (), f"{append.import_id}-00000000", described)])
 

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from millrace.arrow.types import arrow_type
 from millrace.lake.batch import DefinedFile, WriteBatch
-from millrace.lake.log import load
+from millrace.lake.log import Snapshot, load
 from millrace.lake.read import scan
 from millrace.lake.schema import spec_of
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
-from millrace.lake.table import LakeTable, WriteResult
+from millrace.lake.table import LakeTable
 from millrace.model.table import Definition, TableDeclaration, define
 
 ID = {"name": "id", "type": "long"}
@@ -53,7 +53,7 @@ class Revisions:
 
     def open(self, root: Path) -> LakeTable:
         assert self.newest is not None
-        return LakeTable.open(root, spec_of(self.newest), definitions=self.known.__getitem__)
+        return LakeTable(Store(root), spec_of(self.newest), definitions=self.known.__getitem__)
 
 
 def stage_under(
@@ -84,7 +84,7 @@ def row_table(
 
 def write_under(
     table: LakeTable, definition: Definition, version: int, *rows: Mapping[str, Any], **more: Any
-) -> WriteResult:
+) -> Snapshot:
     staged = stage_under(table.store, definition, version, rows)
     return table.write(WriteBatch((DefinedFile(staged, definition),), **more))
 

@@ -79,7 +79,7 @@ def orders(sinks: Sequence[Any] = ("delta",)) -> TableDeclaration:
 
 
 def lake_table(platform: AppPlatform, tenant: str) -> LakeTable:
-    return LakeTable.open(platform.home.table(tenant, "orders"), spec_of(define(tenant, orders(), 1)))
+    return LakeTable(Store(platform.home.table(tenant, "orders")), spec_of(define(tenant, orders(), 1)))
 
 
 def declare(platform: AppPlatform, tenant: str, sinks: Sequence[Any] = ("delta",), **agreement: Any) -> None:
@@ -255,7 +255,7 @@ def test_an_erasure_that_broke_off_is_carried_to_its_end(client: TestClient, pla
 
 def rejected(platform: AppPlatform, import_id: str, version: int) -> None:
     """One rejected row of an import, as the data plane stores it."""
-    table = LakeTable.open(platform.home.table_errors("acme", "orders"), ERRORS_SPEC)
+    table = LakeTable(Store(platform.home.table_errors("acme", "orders")), ERRORS_SPEC)
     row = {"row": 1, "line": 2, "raw": b"x", "reasons": []}
     rows = stored_rejected(ChunkVerdict(import_id, 0, version, 1, 0, 1), pa.Table.from_pylist([row], REJECTED_SCHEMA))
     described = [StagedChunk(chunk_id(import_id, 0), 0, 1, version)]

@@ -8,6 +8,7 @@ from millrace.declare.table import parse_table
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import Counts
@@ -38,7 +39,7 @@ def reject(platform: AppPlatform, import_id: str, raw: dict[int, bytes], rule: s
     rows = [{"row": row, "line": row, "raw": body, "reasons": reasons} for row, body in raw.items()]
     rejected = pa.Table.from_pylist(rows, REJECTED_SCHEMA)
     stored = stored_rejected(ChunkVerdict(import_id, 0, 1, len(rows), 0, len(rows)), rejected)
-    table = LakeTable.open(platform.home.table_errors("acme", "notes"), TableSpec("errors", ERRORS_SCHEMA))
+    table = LakeTable(Store(platform.home.table_errors("acme", "notes")), TableSpec("errors", ERRORS_SCHEMA))
     known = StagedChunk(f"{chunk_id(import_id, 0)}@{rule}", 0, len(rows), 1)
     table.apply([write_data_file(table.store, stored, (), f"{import_id}-0", (known,))])
 

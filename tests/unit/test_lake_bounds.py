@@ -10,12 +10,12 @@ import pytest
 
 from millrace.lake import log, purge
 from millrace.lake.compact import MOST_SMALL_FILES
-from millrace.lake.keys import RUNS_FOLDER
+from millrace.lake.keys import FAN_IN, RUNS_FOLDER
 from millrace.lake.log import CHECKPOINT_INTERVAL, load
 from millrace.lake.state import TableState
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.lake.tombstones import FAN_IN, TOMBSTONES_FOLDER, Tombstones
+from millrace.lake.tombstones import TOMBSTONES_FOLDER, Tombstones
 from millrace.lake.vacuum import vacuum
 from millrace.sink.delta.upkeep import COMMITS
 from tests.support.lake import (
@@ -53,7 +53,7 @@ def test_an_hour_of_small_appends_and_deletes_leaves_little_behind(
     most_versions = 100
     monkeypatch.setattr(log, "MOST_VERSIONS", most_versions)
     monkeypatch.setattr(log, "LEAST_RETENTION", NOW)
-    table, model = LakeTable.open(tmp_path, KEYED), {}
+    table, model = LakeTable(Store(tmp_path), KEYED), {}
     for version in range(1, 2001):
         key = version * 7919 % 700
         if version % 3:
@@ -64,7 +64,7 @@ def test_an_hour_of_small_appends_and_deletes_leaves_little_behind(
             for gone in (key, version + 9_998):
                 model.pop(gone, None)
         if version % COMMITS == 0:
-            LakeTable.open(tmp_path, KEYED).maintain(safe_version=version - 500)
+            LakeTable(Store(tmp_path), KEYED).maintain(safe_version=version - 500)
         if version % 400 == 0:
             vacuum(table.store, NOW, NOW)
     assert content(table) == read_by_polars(tmp_path) == sorted(model.items())
@@ -80,17 +80,17 @@ def test_an_hour_of_small_appends_and_deletes_leaves_little_behind(
 
 
 def test_many_deletes_are_merged_on_the_way(tmp_path: Path) -> None:
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     for version in range(1, 101):
         delete(table, version, [version % 50, 1000 + version])
     assert len(listed(table)) < FAN_IN
     assert sum(buried(table).values()) <= 150 + FAN_IN, "of a key deleted twice the last delete counts"
-    apply_rows(LakeTable.open(tmp_path, KEYED), [(key, 49) for key in range(50)], [(1100, 99), (1001, 2)])
+    apply_rows(LakeTable(Store(tmp_path), KEYED), [(key, 49) for key in range(50)], [(1100, 99), (1001, 2)])
     assert content(table) == [(1001, 2)]
 
 
 def test_a_merge_keeps_the_tombstones_of_rows_that_die_with_it(tmp_path: Path) -> None:
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     apply_rows(table, [(key, 5) for key in range(3 * FAN_IN)])
     for key in range(3 * FAN_IN):
         delete(table, 10 + key, [key])
@@ -99,13 +99,13 @@ def test_a_merge_keeps_the_tombstones_of_rows_that_die_with_it(tmp_path: Path) -
 
 
 def test_tombstones_of_keys_that_live_again_are_dropped(tmp_path: Path) -> None:
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     for version in range(1, FAN_IN):
         delete(table, version, [version, 100 + version])
     apply_rows(table, [(key, 50) for key in range(1, FAN_IN)])
     delete(table, 60, [200])
     assert buried(table) == {**dict.fromkeys(range(1, FAN_IN), 1), 60: 1}
-    apply_rows(LakeTable.open(tmp_path, KEYED), [(key, 0) for key in range(1, 300)])
+    apply_rows(LakeTable(Store(tmp_path), KEYED), [(key, 0) for key in range(1, 300)])
     expected = {(key, 50) for key in range(1, FAN_IN)}
     gone = {100 + version for version in range(1, FAN_IN)} | {200}
     expected |= {(key, 0) for key in range(FAN_IN, 300) if key not in gone}
@@ -113,7 +113,7 @@ def test_tombstones_of_keys_that_live_again_are_dropped(tmp_path: Path) -> None:
 
 
 def test_purging_raises_the_floor_to_what_was_purged(tmp_path: Path) -> None:
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     apply_rows(table, [(7, 1)])
     delete(table, 3, [1])
     delete(table, 5, [2])
@@ -128,7 +128,7 @@ def test_purging_raises_the_floor_to_what_was_purged(tmp_path: Path) -> None:
 
 
 def test_tombstones_below_a_truncation_go(tmp_path: Path) -> None:
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     delete(table, 3, [1])
     table.apply([], floor=5)
     table.maintain()
@@ -140,7 +140,7 @@ def test_tombstones_below_a_truncation_go(tmp_path: Path) -> None:
 
 
 def test_a_purge_that_is_overtaken_keeps_the_new_tombstones(tmp_path: Path) -> None:
-    rival = LakeTable.open(tmp_path, KEYED)
+    rival = LakeTable(Store(tmp_path), KEYED)
     delete(rival, 3, [1])
     apply_rows(rival, [(2, 4)])
     store = RivalStore(tmp_path, [lambda: delete(rival, 6, [2]), lambda: rival.maintain(safe_version=3)])
@@ -151,10 +151,10 @@ def test_a_purge_that_is_overtaken_keeps_the_new_tombstones(tmp_path: Path) -> N
 
 
 def test_a_writer_that_missed_a_merge_still_finds_its_files(tmp_path: Path) -> None:
-    stale = LakeTable.open(tmp_path, KEYED)
+    stale = LakeTable(Store(tmp_path), KEYED)
     delete(stale, 3, [1])
     stale.snapshot()
-    other = LakeTable.open(tmp_path, KEYED)
+    other = LakeTable(Store(tmp_path), KEYED)
     for version in range(4, 4 + FAN_IN):
         delete(other, version, [version])
     vacuum(Store(tmp_path), timedelta(hours=1), NOW)
@@ -180,7 +180,7 @@ def test_chunk_ids_are_forgotten_below_the_floor(tmp_path: Path, monkeypatch: py
 
 def test_a_table_that_knows_no_definitions_forgets_no_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(purge, "MOST_CHUNK_IDS", 1)
-    table = LakeTable.open(tmp_path, KEYLESS)
+    table = LakeTable(Store(tmp_path), KEYLESS)
     table.apply([stage_chunks(table.store, {f"chunk {n}": [(n, n)] for n in range(5)})])
     version = table.snapshot().version
     table.maintain(safe_version=100)

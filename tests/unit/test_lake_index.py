@@ -19,7 +19,7 @@ BATCHES = [[(key % 40, version) for key in range(3 * version, 3 * version + 12)]
 
 @pytest.fixture
 def table(tmp_path: Path) -> LakeTable:
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     for rows in BATCHES:
         apply_rows(table, rows)
     return table
@@ -40,7 +40,7 @@ def of_another_file(store: Store, name: str) -> None:
 
 def check_updates(root: Path) -> None:
     """A handle that remembers nothing finds every key."""
-    fresh = LakeTable.open(root, KEYED)
+    fresh = LakeTable(Store(root), KEYED)
     apply_rows(fresh, [(key, 100) for key in range(0, 40, 2)])
     expected = newest([*(row for rows in BATCHES for row in rows), *((key, 100) for key in range(0, 40, 2))])
     assert content(fresh) == expected
@@ -125,12 +125,12 @@ def test_a_merge_in_blocks_is_a_merge(table: LakeTable, monkeypatch: pytest.Monk
 
 def test_a_level_that_outgrew_the_limit_is_merged_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "INLINE_MERGE_ROWS", 0)
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     for number in range(30):
         apply_rows(table, [(key, 1) for key in range(10 * number, 10 * number + 10)])
     assert table.store.list(RUNS_FOLDER) == []
     KeyIndex(table.store, KEYED.key).tidy(table.snapshot(), most_rows=120)
     runs = [run for entry in table.store.list(RUNS_FOLDER) if (run := read_keys(table.store, entry.name))]
     assert [len(run) for run in runs] == [120, 120]
-    apply_rows(LakeTable.open(tmp_path, KEYED), [(key, 2) for key in range(300)])
+    apply_rows(LakeTable(Store(tmp_path), KEYED), [(key, 2) for key in range(300)])
     assert content(table) == [(key, 2) for key in range(300)]

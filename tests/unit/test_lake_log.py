@@ -23,7 +23,7 @@ UPDATES = [[(key, version) for key in range(version % 5, 700, 1 + version % 3)] 
 @pytest.fixture
 def updated(tmp_path: Path) -> LakeTable:
     """A table with two checkpoints behind it and deletion vectors of both kinds."""
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     for rows in UPDATES:
         apply_rows(table, rows)
     return table
@@ -68,12 +68,12 @@ def test_we_start_from_another_writers_checkpoint(updated: LakeTable) -> None:
 
 def test_chunk_ids_survive_a_checkpoint_and_expire(tmp_path: Path) -> None:
     spec = replace(KEYLESS, chunk_memory=timedelta(days=1))
-    table = LakeTable.open(tmp_path, spec)
+    table = LakeTable(Store(tmp_path), spec)
     for number in range(CHECKPOINT_INTERVAL + 1):
         table.apply([stage_chunks(table.store, {f"chunk {number}": [(number, number)]})])
-    fresh = LakeTable.open(tmp_path, spec)
+    fresh = LakeTable(Store(tmp_path), spec)
     assert set(fresh.snapshot().transactions) == {f"chunk {number}" for number in range(CHECKPOINT_INTERVAL + 1)}
-    forgetful = LakeTable.open(tmp_path, replace(spec, chunk_memory=timedelta(0)))
+    forgetful = LakeTable(Store(tmp_path), replace(spec, chunk_memory=timedelta(0)))
     for number in range(100, 100 + CHECKPOINT_INTERVAL):
         forgetful.apply([stage_chunks(table.store, {f"chunk {number}": [(number, number)]})])
     assert "chunk 1" not in load(table.store).transactions
@@ -93,7 +93,7 @@ def test_cleaning_keeps_every_version_within_the_retention(updated: LakeTable) -
 
 
 def test_a_handle_that_slept_through_cleaning_does_not_write_into_the_past(updated: LakeTable) -> None:
-    sleeper = LakeTable.open(updated.store.root, KEYED)
+    sleeper = LakeTable(Store(updated.store.root), KEYED)
     sleeper._snapshot = load(updated.store, 3)
     make_old(updated.store, hours=2)
     clean(updated.store, timedelta(hours=1))
@@ -104,7 +104,7 @@ def test_a_handle_that_slept_through_cleaning_does_not_write_into_the_past(updat
 
 def test_a_version_is_committed_once(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    LakeTable.open(tmp_path, KEYED).apply([])
+    LakeTable(Store(tmp_path), KEYED).apply([])
     with pytest.raises(Conflict):
         commit(store, Snapshot(), [])
     first = load(store)

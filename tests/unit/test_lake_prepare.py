@@ -13,6 +13,7 @@ import pytest
 from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.schema import spec_of
 from millrace.lake.state import TableState
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.table import Definition
 from tests.support.lake import RivalStore
@@ -136,7 +137,7 @@ def test_a_renamed_key_still_finds_its_rows_and_deletes(tmp_path: Path, mode: st
     table.prepare(second)
     write_under(table, second, 5, {"number": 1, "text": "uno"}, {"number": 2, "_deleted": True})
     write_under(table, first, 4, {"id": 1, "text": "late"}, {"id": 2, "text": "late"}, {"id": 4, "text": "four"})
-    write_under(LakeTable.open(tmp_path, table.spec, definitions=revisions.known.__getitem__), first, 1, {"id": 9})
+    write_under(LakeTable(Store(tmp_path), table.spec, definitions=revisions.known.__getitem__), first, 1, {"id": 9})
     table.maintain()
     assert_everyone_reads(table, [{"number": 1, "text": "uno"}, {"number": 4, "text": "four"}])
     assert TableState.of(table.snapshot().metadata).key == ("number",)
@@ -209,8 +210,8 @@ def test_preparing_is_idempotent_and_never_goes_back(tmp_path: Path) -> None:
     version = table.snapshot().version
     for definition in (second, first, second):
         assert table.prepare(definition).version == version
-    fresh = LakeTable.open(
-        tmp_path, spec_of(first), definitions={d.fingerprint: d for d in (first, second)}.__getitem__
+    fresh = LakeTable(
+        Store(tmp_path), spec_of(first), definitions={d.fingerprint: d for d in (first, second)}.__getitem__
     )
     assert fresh.prepare(first).version == version
     assert TableState.of(fresh.snapshot().metadata).definition == second.fingerprint
@@ -281,7 +282,7 @@ def test_a_new_generation_begins_empty_and_its_past_stays_out(tmp_path: Path) ->
 def test_a_new_generation_drops_tables_from_before_definitions_were_recorded(tmp_path: Path) -> None:
     revisions = Revisions()
     first = revisions.add(ID, TEXT)
-    old = LakeTable.open(tmp_path, spec_of(first))
+    old = LakeTable(Store(tmp_path), spec_of(first))
     old.apply([stage_under(old.store, first, 1, [{"id": 1, "text": "a"}])])
     second = revisions.add(column("text", "long"), key=["text"], floor=5)
     table = revisions.open(tmp_path)
@@ -292,7 +293,7 @@ def test_a_new_generation_drops_tables_from_before_definitions_were_recorded(tmp
 def test_a_table_from_before_definitions_were_recorded_is_taken_over(tmp_path: Path) -> None:
     revisions = Revisions()
     first = revisions.add(ID, TEXT)
-    old = LakeTable.open(tmp_path, spec_of(first))
+    old = LakeTable(Store(tmp_path), spec_of(first))
     old.apply([stage_under(old.store, first, 1, [{"id": 1, "text": "a"}])])
     table = revisions.open(tmp_path)
     write_under(table, first, 2, {"id": 2, "text": "b"})
@@ -303,7 +304,7 @@ def test_a_table_from_before_definitions_were_recorded_is_taken_over(tmp_path: P
 
 def test_a_handle_of_an_older_revision_adds_nothing_back(tmp_path: Path) -> None:
     table, first, _ = change(tmp_path, [TEXT], [], text="old")
-    stale = LakeTable.open(tmp_path, spec_of(first))
+    stale = LakeTable(Store(tmp_path), spec_of(first))
     stale.maintain()
     stale.apply([])
     assert rows_of(table) == [{"id": 1}]

@@ -13,6 +13,7 @@ from millrace.lake.log import load
 from millrace.lake.read import scan
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import write_data_file
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from tests.support.lake import KEYED, READERS, apply_rows, content
 
@@ -41,7 +42,7 @@ EVERY_TYPE = {
 
 @pytest.mark.parametrize("reader", READERS)
 def test_every_version_reads_the_same_everywhere(tmp_path: Path, reader) -> None:  # type: ignore[no-untyped-def]
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     apply_rows(table, [(key, 1) for key in range(5000)])
     apply_rows(table, [(key, 2) for key in range(10)])
     apply_rows(table, [(key, 3) for key in range(0, 5000, 2)], [(key, 4) for key in range(1000)])
@@ -53,7 +54,7 @@ def test_every_version_reads_the_same_everywhere(tmp_path: Path, reader) -> None
 
 
 def test_pandas_reads_a_table_of_which_no_key_was_overwritten(tmp_path: Path) -> None:
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     apply_rows(table, [(1, 1)], [(2, 1), (2, 2)])
     frame = deltalake.DeltaTable(str(tmp_path)).to_pandas()
     assert sorted(zip(frame["id"], frame["_version"], strict=True)) == [(1, 1), (2, 2)]
@@ -63,7 +64,7 @@ def test_pandas_reads_a_table_of_which_no_key_was_overwritten(tmp_path: Path) ->
 def test_every_type_comes_back(tmp_path: Path) -> None:
     declared = pa.table(EVERY_TYPE)
     spec = TableSpec("types", declared.schema, ("id",))
-    table = LakeTable.open(tmp_path, spec)
+    table = LakeTable(Store(tmp_path), spec)
     ours = {"_version": pa.array([1, 1]), "_import": pa.array(["i", "i"]), "_row": pa.array([1, 2])}
     table.apply([write_data_file(table.store, pa.table({**EVERY_TYPE, **ours}), spec.key, "part")])
     expected = declared.to_pylist()

@@ -8,9 +8,8 @@ import pytest
 from millrace.lake.store import TEMPORARY_FOLDER, Store
 
 
-@pytest.mark.parametrize("durable", [False, True])
-def test_exactly_one_of_many_writers_gets_the_name(tmp_path: Path, durable: bool) -> None:
-    store = Store(tmp_path / "new", durable)
+def test_exactly_one_of_many_writers_gets_the_name(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new")
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda n: store.put_if_absent("log/1", b"%d" % n), range(40)))
     assert won.count(True) == 1

@@ -52,7 +52,7 @@ def test_a_failure_on_the_way_leaves_nothing(tmp_path: Path) -> None:
 
 def test_compaction_writes_row_group_after_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_file, "ROW_GROUP_ROWS", 40)
-    table = LakeTable.open(tmp_path, KEYED)
+    table = LakeTable(Store(tmp_path), KEYED)
     for version in range(MOST_SMALL_FILES + 1):
         apply_rows(table, [(10 * version + n, version) for n in range(12)])
     before, updates = content(table), [(key, 99) for key in range(3, 500, 11)]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from millrace.declare.table import parse_table
-from millrace.lake.ddl_words import delta_ddl
+from millrace.lake.reshape import delta_ddl
 from millrace.model.errors import Clash, Corrupt, Invalid
 from millrace.model.evolution import (
     AddColumn,

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from millrace.exchange.home import Home
-from millrace.lake.compact import Rewrite, run
+from millrace.lake.compact import run
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
+from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.errors import Invalid
@@ -34,7 +35,7 @@ class Errors:
 
     def __init__(self, root: Path) -> None:
         self.home = Home(root)
-        self.table = LakeTable.open(self.home.table_errors("acme", "orders"), TableSpec("errors", ERRORS_SCHEMA))
+        self.table = LakeTable(Store(self.home.table_errors("acme", "orders")), TableSpec("errors", ERRORS_SCHEMA))
 
     def stage(self, chunks: list[int], import_id: str = MINE) -> StagedFile:
         parts = [self._chunk(number, import_id) for number in chunks]
@@ -164,7 +165,7 @@ def test_compaction_in_the_middle_of_paging_changes_nothing(errors: Errors) -> N
     errors.add([2, 0], [1], [5, 3])
     errors.add([4, 1], import_id=OTHER)
     first = errors.page(limit=14)
-    compacted = run(errors.table.store, errors.table.spec, Rewrite(tuple(errors.table.snapshot().files.values())))
+    compacted = run(errors.table.store, errors.table.spec, tuple(errors.table.snapshot().files.values()))
     assert compacted is not None
     rest = errors.page(first.next, limit=1000)
     assert [item["row"] for item in (*first.items, *rest.items)] == rows_of(0, 1, 2, 3, 5)

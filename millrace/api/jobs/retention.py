@@ -17,9 +17,9 @@ from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.places import Places
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.errors_table import ERRORS_SCHEMA
+from millrace.lake.read import rows_up_to
 from millrace.lake.schema import TableSpec, spec_of
 from millrace.lake.table import LakeTable
-from millrace.lake.truncate import rows_up_to
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.agreement import Agreement
 from millrace.model.imports import DISCARD

@@ -10,8 +10,8 @@ from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.auth.access import allows
-from millrace.lake.ddl_words import delta_ddl
 from millrace.lake.log import load
+from millrace.lake.reshape import delta_ddl
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Missing, Refused
 from millrace.model.evolution import check, describe, settings_changed
