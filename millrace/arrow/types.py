@@ -55,6 +55,10 @@ def _field(part: StoredField) -> pa.Field:
     return pa.field(part.name, arrow_of(part.type), part.nullable)
 
 
+def is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """The declared columns as stored, without the platform's own."""
     return pa.schema([pa.field(column.name, arrow_type(column), column.nullable) for column in columns])

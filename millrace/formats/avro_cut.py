@@ -7,13 +7,11 @@ from collections.abc import Iterator
 
 import fastavro
 
-from millrace.formats.avro_blocks import Block, BlockReader
-from millrace.formats.avro_container import SYNC_BYTES, ContainerHeader
-from millrace.formats.avro_match import refuse_unresolvable
-from millrace.formats.avro_types import without_logical_types
+from millrace.formats.avro_container import SYNC_BYTES, Block, BlockReader, ContainerHeader
+from millrace.formats.avro_types import refuse_unresolvable, without_logical_types
 from millrace.formats.pieces import CutPiece, Opening, ResumePoint
 from millrace.model.chunk import Oversize
-from millrace.model.errors import Invalid, TooLarge
+from millrace.model.errors import Invalid
 
 
 class AvroCutter:
@@ -37,7 +35,7 @@ class AvroCutter:
     def feed(self, piece: bytes) -> Iterator[CutPiece]:
         for block in self._reader.feed(piece):
             waiting = sum(len(other.plain) for other in self._waiting)
-            self._refuse_too_much(self._plain_bytes + waiting + len(block.plain))
+            self._options.refuse_too_much(self._plain_bytes + waiting + len(block.plain))
             if waiting + len(block.plain) > self._limits.piece_bytes:
                 yield from self.drain()
             if len(block.plain) > self._limits.row_bytes:
@@ -101,11 +99,8 @@ class AvroCutter:
             self._offset = end if last == block.rows else None
             part = (last - first, block.plain[bounds[first] : bounds[last]])
             too_long = last - first == 1 and len(part[1]) > self._limits.row_bytes
-            yield self._cut([part], self._oversize() if too_long else None)
+            yield self._cut([part], self._limits.oversize(self._row) if too_long else None)
             first = last
-
-    def _oversize(self) -> Oversize:
-        return Oversize("row_too_long", f"Row {self._row} is longer than {self._limits.row_text}")
 
     def _row_ends(self, block: Block) -> list[int]:
         assert self._reader.header is not None
@@ -116,16 +111,6 @@ class AvroCutter:
                 fastavro.schemaless_reader(stream, schema, None, handle_unicode_errors="replace")
                 ends.append(stream.tell())
         except Exception as error:  # A decoder may raise anything on foreign bytes.
-            number = self._blocks + 1
-            raise Invalid(
-                f"{self._options.what}: Avro block {number} does not hold rows of the file's schema."
-            ) from error
+            where = f"{self._options.what}: Avro block {self._blocks + 1}"
+            raise Invalid(f"{where} does not hold rows of the file's schema.") from error
         return ends
-
-    def _refuse_too_much(self, plain_bytes: int) -> None:
-        limit = self._options.max_plain_bytes
-        if limit is not None and plain_bytes > limit:
-            raise TooLarge(
-                f"{self._options.what} decompresses to more than {limit} bytes.",
-                remedy="Split it, or raise the table's max_file_size_mb.",
-            )

@@ -1,14 +1,21 @@
-"""An Avro writer's types: the schema to decode values as they stand in the file, and the Arrow type that holds them.
+"""An Avro writer's types: the schema to decode values as they stand in the file, the Arrow type that holds them, and whether
+they can become rows of the table.
 
-Refuses types that no column can hold, by column: unions of more than null and one type, and types that contain themselves."""
+Refuses by column: unions of more than null and one type, types that contain themselves, and types that do not suit the
+table. The judge checks nested types."""
 
 from typing import Any
 
 import pyarrow as pa
 from fastavro.schema import expand_schema
 
+from millrace.formats.matching import readable_columns, refuse_mismatch
+from millrace.formats.pieces import UploadOptions
+from millrace.model.columns import Column
 from millrace.model.errors import Invalid
+from millrace.model.fields import assigned
 from millrace.model.stored_types import MAX_DEPTH, Avro
+from millrace.model.table import Definition
 
 _HELD = {
     "null": pa.null(),
@@ -32,6 +39,14 @@ _MOMENTS = {
         for unit, short in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
         for local, tz in (("", "UTC"), ("local-", None))
     },
+}
+_PRIMITIVES = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+_PROMOTIONS = {
+    "int": {"int", "long", "float", "double"},
+    "long": {"long", "float", "double"},
+    "float": {"float", "double"},
+    "string": {"string", "bytes"},
+    "bytes": {"string", "bytes"},
 }
 
 
@@ -115,3 +130,51 @@ def _held_nested(avro: dict[str, Any], kind: str, where: str, depth: int) -> pa.
         return pa.map_(pa.string(), held_type(avro["values"], where, depth))
     fields = avro["fields"]
     return pa.struct([(field["name"], held_type(field["type"], f"{where}.{field['name']}", depth)) for field in fields])
+
+
+def refuse_unresolvable(schema: dict[str, Any], definition: Definition, options: UploadOptions) -> None:
+    fields = {str(field.get("name")): field.get("type") for field in schema["fields"] if isinstance(field, dict)}
+    where = f"{options.what}: its Avro schema"
+    refuse_mismatch(list(fields), definition, where, deletes=options.deletes)
+    columns = readable_columns(definition, deletes=options.deletes)
+    names = assigned(fields, columns)
+    for column in columns:
+        if column.name in names and not _resolvable(fields[names[column.name]], column):
+            avro = fields[names[column.name]]
+            written = "decimal" if is_decimal(alone(avro)) else ", ".join(sorted(_kinds(avro)))
+            raise Invalid(
+                f"{where} writes column {column.name!r} as {written}, the table has {column.kind}.",
+                remedy="Write it with the table's type, or one that Avro can promote to it.",
+            )
+    _refuse_unreadable(schema, set(names.values()), where)
+
+
+def _refuse_unreadable(schema: dict[str, Any], names: set[str], where: str) -> None:
+    try:
+        for field in fields_of(schema):
+            if field["name"] in names:
+                held_type(field_type(field), field["name"])
+    except Invalid as refused:
+        raise Invalid(f"{where} cannot be read. {refused.message}", remedy=refused.remedy) from refused
+    except Exception as error:  # fastavro raises many kinds of exceptions for a wrong schema.
+        reason = str(error) or type(error).__name__
+        remedy = "Write the file again with a valid schema."
+        raise Invalid(f"{where} is not valid: {reason:.200}", remedy=remedy) from error
+
+
+def _resolvable(avro: Any, column: Column) -> bool:
+    """Whether at least one value of the written type is a value of the column's type."""
+    if is_decimal(alone(avro)) and column.kind in ("bytes", "fixed") and column.logical is None:
+        return False
+    return any(
+        (kind == "null" and column.nullable)
+        or kind not in _PRIMITIVES | {"record", "enum", "fixed", "array", "map"}
+        or column.kind in _PROMOTIONS.get(kind, {kind})
+        for kind in _kinds(avro)
+    )
+
+
+def _kinds(avro: Any) -> set[str]:
+    if isinstance(avro, list):
+        return set().union(*(_kinds(branch) for branch in avro))
+    return _kinds(avro["type"]) if isinstance(avro, dict) and "type" in avro else {str(avro)}

@@ -1,15 +1,23 @@
 """Cuts CSV (RFC 4180) into pieces: the row rule and the header. Refuses a header that does not suit the table."""
 
-from dataclasses import dataclass
+import io
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
 
 from millrace.formats import bits
-from millrace.formats.csv_header import read_header
-from millrace.formats.csv_rows import LineEnds, line_ends
-from millrace.formats.matching import readable_columns
-from millrace.formats.open_lines import open_lines
-from millrace.formats.pieces import Opening
+from millrace.formats.csv_rows import LineEnds, line_ends, open_lines, row_spans
+from millrace.formats.matching import missing, readable_columns, refuse_mismatch
+from millrace.formats.pieces import Opening, UploadOptions
 from millrace.formats.text_cut import RowTally, TextCutter
 from millrace.model.chunk import TextLayout
+from millrace.model.columns import MAX_COLUMNS
+from millrace.model.errors import Invalid
+from millrace.model.table import Definition
+
+DELIMITERS = ",;\t|"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +71,58 @@ def csv_cutter(opening: Opening) -> TextCutter:
 
     rule = CsvRows(dialect.delimiter, dialect.quote)
     return TextCutter(rule, layout, opening.limits, read_head=read_head if dialect.header else None, resume=resume)
+
+
+def read_header(
+    row: bytes, line: int, definition: Definition, layout: TextLayout, options: UploadOptions
+) -> TextLayout:
+    where = f"{options.what}: the header in line {line}"
+    try:
+        row.decode()
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{where} is not UTF-8.", remedy="Declare the file's encoding.") from error
+    limit = MAX_COLUMNS + len(definition.columns)
+    # This counts delimiters inside quotes too. A header of names has few of them.
+    if row.count(layout.delimiter.encode()) >= limit:
+        remedy = "Check the delimiter setting, or send fewer columns."
+        raise Invalid(f"{where} has more than {limit} columns.", remedy=remedy)
+    try:
+        names = _names(row, layout.delimiter, layout.quote)
+    except pa.ArrowInvalid as error:
+        remedy = "Close it, or check the quote setting."
+        raise Invalid(f"{where} has a quote that never closes.", remedy=remedy) from error
+    hint = _other_delimiter(row, layout, names, definition, options.deletes)
+    refuse_mismatch(names, definition, where, deletes=options.deletes, hint=hint)
+    return replace(layout, columns=_distinct(names))
+
+
+def _names(row: bytes, delimiter: str, quote: str) -> list[str]:
+    spans = row_spans(row, delimiter, quote)
+    text = row[int(spans.starts[0]) : int(spans.ends[0])] if len(spans.starts) else b""
+    options = pacsv.ParseOptions(delimiter=delimiter, quote_char=quote, newlines_in_values=True)
+    read = pacsv.ReadOptions(use_threads=False, block_size=len(text) + 2)
+    table = pacsv.read_csv(io.BytesIO(text + b"\n"), read_options=read, parse_options=options)
+    return [name.strip() for name in table.column_names]
+
+
+def _names_if_any(row: bytes, delimiter: str, quote: str) -> list[str]:
+    try:
+        return _names(row, delimiter, quote)
+    except pa.ArrowInvalid:
+        return []
+
+
+def _distinct(names: list[str]) -> tuple[str, ...]:
+    """Names for the layout, where each column needs its own. Unknown columns of a file may share a name."""
+    first = set(np.unique(names, return_index=True)[1].tolist())
+    return tuple(name if at in first else f"{name}#{at + 1}" for at, name in enumerate(names))
+
+
+def _other_delimiter(row: bytes, layout: TextLayout, names: list[str], definition: Definition, deletes: bool) -> str:
+    lacking = len(missing(names, definition, deletes=deletes))
+    for other in DELIMITERS:
+        if lacking and other not in (layout.delimiter, layout.quote) and other.encode() in row:
+            found = _names_if_any(row, other, layout.quote)
+            if len(missing(found, definition, deletes=deletes)) < lacking:
+                return f"The header looks as if columns were separated by {other!r}: declare this delimiter."
+    return ""

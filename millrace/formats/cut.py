@@ -1,13 +1,14 @@
-"""Opens the right cutter for an upload: a definition and the uploader's options in, a cutter out."""
+"""Opens the right cutter for an upload: a definition and the uploader's options in, a cutter out. Stages before the cutter
+decode the uploaded bytes, and refuse too many of them."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from millrace.formats.decompress import Decompress
+from millrace.formats.decompress import BrokenOff, Decompress
 from millrace.formats.pieces import CutPiece, Cutter, Opening, PieceLimits, ResumePoint, UploadOptions
-from millrace.formats.pipeline import Meter, Pipeline, Stage
 from millrace.formats.transcode import Transcode
-from millrace.model.errors import Invalid
+from millrace.model.errors import Invalid, MillraceError
 from millrace.model.formats import ENCODINGS, Format, every_format, file_types, format_named, load
 from millrace.model.table import CsvDialect, Definition
 
@@ -16,6 +17,96 @@ __all__ = ["CutPiece", "Cutter", "PieceLimits", "ResumePoint", "UploadOptions", 
 # The first upload of a format should not wait for imports.
 for _each in every_format():
     load(_each.cutter)
+
+
+class Meter:
+    """A stage that refuses more bytes than the options allow."""
+
+    transparent = True
+
+    def __init__(self, options: UploadOptions, passed: int) -> None:
+        self._options = options
+        self._passed = passed
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        self._passed += len(piece)
+        self._options.refuse_too_much(self._passed)
+        yield piece
+
+    def finish(self) -> Iterator[bytes]:
+        yield from ()
+
+
+Stage = Decompress | Transcode | Meter
+
+
+class Pipeline:
+    """Passes each piece through the stages in order, and the result to the cutter."""
+
+    def __init__(self, stages: Sequence[Stage], cutter: Cutter, what: str) -> None:
+        self._stages = stages
+        self._cutter = cutter
+        self._what = what
+
+    def feed(self, piece: bytes) -> Iterator[CutPiece]:
+        return self._read(map(self._placed, self._through(piece, 0)))
+
+    def finish(self) -> Iterator[CutPiece]:
+        return self._read(self._finish())
+
+    def _read(self, cuts: Iterator[CutPiece]) -> Iterator[CutPiece]:
+        try:
+            yield from cuts
+        except (MillraceError, OSError, MemoryError):
+            raise
+        except Exception as error:
+            # A reader may raise anything on foreign bytes. A second attempt would raise it again.
+            reason = f"{type(error).__name__}: {error}"
+            raise Invalid(
+                f"{self._what} cannot be read after {self._cutter.rows_cut()} rows: {reason}"[:400],
+                remedy="Is it whole, and is its type the one that was named?",
+            ) from error
+
+    def _finish(self) -> Iterator[CutPiece]:
+        for number, stage in enumerate(self._stages, 1):
+            try:
+                for piece in stage.finish():
+                    yield from map(self._placed, self._through(piece, number))
+            except BrokenOff as broken:
+                yield from map(self._placed, self._cutter.drain())
+                raise self._broken_off(broken.kind) from broken
+        yield from map(self._placed, self._cutter.finish())
+
+    def drain(self) -> Iterator[CutPiece]:
+        return map(self._placed, self._cutter.drain())
+
+    def resume_point(self) -> ResumePoint | None:
+        return self._cutter.resume_point() if self._transparent() else None
+
+    def rows_cut(self) -> int:
+        return self._cutter.rows_cut()
+
+    def close(self) -> None:
+        self._cutter.close()
+
+    def _through(self, piece: bytes, number: int) -> Iterator[CutPiece]:
+        if number == len(self._stages):
+            yield from self._cutter.feed(piece)
+            return
+        for changed in self._stages[number].feed(piece):
+            yield from self._through(changed, number + 1)
+
+    def _transparent(self) -> bool:
+        return all(stage.transparent for stage in self._stages)
+
+    def _placed(self, cut: CutPiece) -> CutPiece:
+        return cut if self._transparent() else replace(cut, source_end=None)
+
+    def _broken_off(self, kind: str) -> Invalid:
+        return Invalid(
+            f"{self._what} ends in the middle of the {kind} stream after {self._cutter.rows_cut()} rows.",
+            remedy="Send the whole file again.",
+        )
 
 
 def open_cutter(
@@ -35,8 +126,7 @@ def open_cutter(
         )
     dialect = _dialect(definition.table.csv, options)
     stages = [] if resume else _stages(found, dialect, options)
-    if options.max_plain_bytes is not None:
-        stages.append(Meter(options.max_plain_bytes, options.what, resume["offset"] if resume else 0))
+    stages.append(Meter(options, resume["offset"] if resume else 0))
     cutter: Cutter = load(found.cutter)(
         Opening(definition, options, dialect, limits or PieceLimits(), resume, spool_dir)
     )

@@ -4,7 +4,7 @@ A bomb grows past 64 MiB and to over 500 times its size. A zstd window may have 
 
 import zlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any
 
 import zstandard
 
@@ -22,7 +22,7 @@ _IN_STEP = {"gzip": 16 << 10, "zstd": 512}
 
 
 class BrokenOff(Exception):
-    """The stream ended before its end mark. `pipeline.py` and `infer/sampling.py` turn it into a refusal."""
+    """The stream ended before its end mark. `cut.py` and `infer/sampling.py` turn it into a refusal."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(kind)
@@ -39,7 +39,8 @@ class Decompress:
         self._what = what
         self._head = b""
         self._sniffing = True
-        self._member: _Member | None = None
+        # The decoder of the gzip member or zstd frame that has begun.
+        self._member: Any = None
         self._read = self._written = 0
 
     @property
@@ -83,24 +84,33 @@ class Decompress:
         return rest.lstrip(b"\0") if self._member is None and self._kind == "gzip" and self._written else rest
 
     def _inflate_step(self, rest: bytes) -> Iterator[bytes]:
-        if self._member is None:
-            self._member = _GzipMember() if self._kind == "gzip" else _ZstdFrame()
         try:
-            for plain in self._member.steps(rest):
+            for plain in self._plain(rest):
                 self._written += len(plain)
                 if self._written > FREE_BYTES and self._written > MAX_RATIO * self._read:
                     self._refuse_bomb()
-                yield plain
+                if plain:
+                    yield plain
         except (zlib.error, zstandard.ZstdError) as error:
             raise Invalid(
                 f"{self._what} is no readable {self._kind} stream near octet {self._read}: {error}.",
                 remedy=f"Test it with '{self._kind} -t', and send it without compression if it is not compressed.",
             ) from error
 
+    def _plain(self, data: bytes) -> Iterator[bytes]:
+        if self._kind == "zstd":
+            self._member = self._member or zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
+            yield self._member.decompress(data)
+            return
+        self._member = self._member or zlib.decompressobj(wbits=31)
+        while data:
+            yield self._member.decompress(data, _OUT_STEP)
+            data = self._member.unconsumed_tail
+
     def _end_member(self) -> bytes:
-        if self._member is None or not self._member.ended:
+        if not self._member.eof:
             return b""
-        rest, self._member = self._member.unused, None
+        rest, self._member = bytes(self._member.unused_data), None
         return rest
 
     def _refuse_bomb(self) -> None:
@@ -108,49 +118,3 @@ class Decompress:
             f"{self._what} decompresses to more than {FREE_BYTES // _MIB} MiB at over {MAX_RATIO} times its size.",
             remedy="Send it without compression.",
         )
-
-
-class _Member(Protocol):
-    @property
-    def ended(self) -> bool: ...
-    @property
-    def unused(self) -> bytes: ...
-    def steps(self, data: bytes) -> Iterator[bytes]: ...
-
-
-class _GzipMember:
-    def __init__(self) -> None:
-        self._decoder = zlib.decompressobj(wbits=31)
-
-    @property
-    def ended(self) -> bool:
-        return self._decoder.eof
-
-    @property
-    def unused(self) -> bytes:
-        return self._decoder.unused_data
-
-    def steps(self, data: bytes) -> Iterator[bytes]:
-        while data:
-            plain = self._decoder.decompress(data, _OUT_STEP)
-            data = self._decoder.unconsumed_tail
-            if plain:
-                yield plain
-
-
-class _ZstdFrame:
-    def __init__(self) -> None:
-        self._decoder = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).decompressobj()
-
-    @property
-    def ended(self) -> bool:
-        return self._decoder.eof
-
-    @property
-    def unused(self) -> bytes:
-        return self._decoder.unused_data
-
-    def steps(self, data: bytes) -> Iterator[bytes]:
-        plain = self._decoder.decompress(data)
-        if plain:
-            yield plain

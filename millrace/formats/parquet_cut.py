@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pat
 
-from millrace.arrow.types import arrow_schema, arrow_type
-from millrace.formats.arrow_match import suits
+from millrace.arrow.types import arrow_of, arrow_schema, arrow_type, is_list
 from millrace.formats.matching import readable_columns, refuse_mismatch, unknown
 from millrace.formats.pieces import CutPiece, Opening, ResumePoint
 from millrace.formats.spool import Spool
-from millrace.model.chunk import Oversize
 from millrace.model.columns import DELETED_COLUMN
-from millrace.model.errors import Invalid, TooLarge, Unavailable
-from millrace.model.fields import assigned, field_of
+from millrace.model.errors import Invalid, Unavailable
+from millrace.model.fields import Field, assigned, field_of
+from millrace.model.stored_types import stored_type
 
 # With dictionary pages each row of a batch may repeat one long value. Small batches bound the memory; they are joined later.
 _BATCH_ROWS = 1024
@@ -111,17 +111,15 @@ class ParquetCutter:
         wrong = [
             f"{name!r} is {schema.field(name).type}, the table has {arrow_type(column)}"
             for name, column in known.items()
-            if not suits(schema.field(name).type, field_of(column))
+            if not _suits(schema.field(name).type, field_of(column))
         ]
         if wrong:
             shown = "; ".join(wrong[:10]) + (f" and {len(wrong) - 10} more" if len(wrong) > 10 else "")
             raise Invalid(f"{where} has columns of other types: {shown}.", remedy="Write them with the table's types.")
-        rescued = unknown(schema.names, columns) if self._rescues() else []
+        rescues = self._definition.table.unknown_fields == "rescue" and not deletes
+        rescued = unknown(schema.names, columns) if rescues else []
         marks = [name for name in schema.names if name == DELETED_COLUMN]
         return [*known, *marks, *rescued] or schema.names[:1]
-
-    def _rescues(self) -> bool:
-        return self._definition.table.unknown_fields == "rescue" and not self._options.deletes
 
     def _cut(self, schema: pa.Schema, batches: list[pa.RecordBatch]) -> CutPiece:
         sink = pa.BufferOutputStream()
@@ -129,25 +127,17 @@ class ParquetCutter:
             for batch in batches:
                 stream.write_batch(batch)
         body = sink.getvalue().to_pybytes()
-        self._refuse_too_much(len(body))
+        self._plain_bytes += len(body)
+        self._options.refuse_too_much(self._plain_bytes)
         rows = sum(batch.num_rows for batch in batches)
         self._row += rows
         return CutPiece(body, "arrow", self._row - rows, 0, rows)
 
     def _oversize(self, batch: pa.RecordBatch) -> CutPiece:
-        reason = Oversize("row_too_long", f"Row {self._row} is longer than {self._limits.row_text}")
+        reason = self._limits.oversize(self._row)
         body = json.dumps(_shown(batch), default=str, ensure_ascii=False).encode(errors="replace")
         self._row += 1
         return CutPiece(body[: self._limits.kept_bytes], "oversize", self._row - 1, 0, 1, None, reason)
-
-    def _refuse_too_much(self, size: int) -> None:
-        self._plain_bytes += size
-        limit = self._options.max_plain_bytes
-        if limit is not None and self._plain_bytes > limit:
-            raise TooLarge(
-                f"{self._options.what} decompresses to more than {limit} bytes.",
-                remedy="Split it, or raise the table's max_file_size_mb.",
-            )
 
 
 def _shown(batch: pa.RecordBatch) -> Any:
@@ -164,3 +154,24 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
         column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _suits(given: pa.DataType, field: Field) -> bool:
+    """Whether values of the type can be stored in the field. Missing inner fields are judged row by row, not here."""
+    if field.kind == "record":
+        return pat.is_struct(given) and _fields_suit(given, field)
+    if field.kind == "array":
+        return is_list(given) and _suits(given.value_type, field.element())
+    if field.kind == "map":
+        return pat.is_map(given) and _suits(given.item_type, field.element())
+    try:
+        pa.array([], given).cast(arrow_of(stored_type(field.avro, field.name)))
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True
+
+
+def _fields_suit(given: pa.StructType, field: Field) -> bool:
+    parts = field.inner_fields()
+    names = assigned((inner.name for inner in given), parts)
+    return all(_suits(given.field(names[part.name]).type, part) for part in parts if part.name in names)

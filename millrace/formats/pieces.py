@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from millrace.model.chunk import CHUNK_BYTES, MAX_ROW_BYTES, Oversize, TextLayout
+from millrace.model.errors import TooLarge
 from millrace.model.table import CsvDialect, Definition
 
 ResumePoint = dict[str, Any]
@@ -50,6 +51,13 @@ class UploadOptions:
         """The upload's name in messages."""
         return f"The file {self.file_name!r:.120}" if self.file_name else "The file"
 
+    def refuse_too_much(self, plain_bytes: int) -> None:
+        if self.max_plain_bytes is not None and plain_bytes > self.max_plain_bytes:
+            raise TooLarge(
+                f"{self.what} has, or decompresses to, more than {self.max_plain_bytes} bytes.",
+                remedy="Split it, or raise the table's max_file_size_mb.",
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class PieceLimits:
@@ -63,6 +71,9 @@ class PieceLimits:
     def row_text(self) -> str:
         whole, rest = divmod(self.row_bytes, 1 << 20)
         return f"{self.row_bytes} bytes" if rest else f"{whole} MiB"
+
+    def oversize(self, row: int) -> Oversize:
+        return Oversize("row_too_long", f"Row {row} is longer than {self.row_text}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millrace.infer.avro import shown_type
-from millrace.infer.choose import fitting
+from millrace.infer.evidence import fitting
 from millrace.infer.observing import Observed
 from millrace.infer.tally import ReasonCount
 from millrace.model.columns import Column
@@ -22,7 +22,7 @@ class Advice:
     declared: str
     fits: tuple[Avro, ...]
     nullable: bool
-    sentence: str
+    advice: str
 
 
 def advise(definition: Definition, reasons: Sequence[ReasonCount], observed: Observed) -> list[Advice]:

@@ -8,12 +8,10 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 from fastavro.read import LOGICAL_READERS
-from fastavro.schema import expand_schema
 
-from millrace.formats.avro_blocks import Block, BlockReader
-from millrace.formats.avro_container import ContainerHeader
-from millrace.infer.column_names import unusable
-from millrace.infer.draft import Draft, Drafted, with_key
+from millrace.formats.avro_container import Block, BlockReader, ContainerHeader
+from millrace.formats.avro_types import fields_of
+from millrace.infer.draft import Draft, Drafted, usable, with_key
 from millrace.infer.keys import KeyFinder, may_be_key
 from millrace.infer.sampling import plain_bytes
 from millrace.model.columns import Column, logical_type, parse_columns
@@ -63,19 +61,10 @@ def _spaced(blocks: Iterator[Block]) -> Iterator[Block]:
 
 
 def _columns(header: ContainerHeader) -> tuple[tuple[Column, ...], dict[str, str]]:
-    expanded: Any = expand_schema(header.schema)
-    fields = [field for field in expanded["fields"] if isinstance(field, dict)]
-    left_out = unusable([str(field.get("name")) for field in fields])
-    columns = []
-    for field in fields:
-        if field["name"] in left_out:
-            continue
-        column = _column(field)
-        if column is None:
-            left_out[field["name"]] = "is of a type that no table can hold"
-        else:
-            columns.append(column)
-    return tuple(columns), left_out
+    fields = fields_of(header.schema)
+    by_name = {field["name"]: field for field in fields}
+    why_not = "is of a type that no table can hold"
+    return usable([field["name"] for field in fields], lambda name: _column(by_name[name]) or why_not)
 
 
 def _column(field: dict[str, Any]) -> Column | None:

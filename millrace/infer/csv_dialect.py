@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from millrace.formats.csv_header import DELIMITERS
+from millrace.formats.csv_cut import DELIMITERS
 from millrace.formats.csv_rows import row_spans
-from millrace.infer.choose import fitting
-from millrace.infer.evidence import bytes_evidence
+from millrace.infer.evidence import bytes_evidence, fitting
 from millrace.model.chunk import TextLayout
 from millrace.validate.cells import is_utf8
 from millrace.validate.csv_cells import CsvCells, read_cells
@@ -70,11 +69,11 @@ def _strays(written: CsvGuess) -> int:
     return written.strays + len(written.first_row) - 1
 
 
-def whole_lines(text: bytes, size: int = LOOKED_AT) -> bytes:
+def whole_lines(text: bytes) -> bytes:
     """The start of a text up to a line end; all of a short text."""
-    if len(text) <= size:
+    if len(text) <= LOOKED_AT:
         return text
-    start = text[:size]
+    start = text[:LOOKED_AT]
     return start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1] or start
 
 

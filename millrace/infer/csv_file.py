@@ -1,26 +1,28 @@
 """A sample of a CSV file in, the draft of its table out."""
 
+import re
 from collections.abc import Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millrace.formats.csv_rows import row_spans
-from millrace.infer.column_names import unusable
 from millrace.infer.csv_dialect import CsvGuess, cells_of, layout_of, null_text_of, whole_lines, written_as
-from millrace.infer.csv_heading import is_heading
-from millrace.infer.draft import Draft, Drafted, proposed, with_key
-from millrace.infer.encodings import LATIN1, UTF8, as_utf8, encoding_of
-from millrace.infer.evidence import NOTHING, Evidence, bytes_evidence
+from millrace.infer.draft import Draft, Drafted, proposed, unusable, with_key
+from millrace.infer.evidence import NOTHING, Evidence, bytes_evidence, fitting, text_evidence
 from millrace.infer.keys import KeyFinder
-from millrace.infer.sampling import FileSample
+from millrace.infer.sampling import LATIN1, UTF8, FileSample, as_utf8, encoding_of
 from millrace.model.chunk import TextLayout
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.errors import Invalid
+from millrace.model.stored_types import Avro
 from millrace.model.table import CsvDialect
 from millrace.validate.cells import is_utf8
 from millrace.validate.csv_cells import CsvCells
 
 _AT_ONCE = 1 << 20
+_LIKE_A_NAME = re.compile(r"[^\W\d][\w .\-/()#%:+&']{0,99}")
+_TEXT = ("string", "bytes")
 
 
 def draft_csv(sample: FileSample, table: str) -> Drafted:
@@ -36,7 +38,7 @@ def draft_csv(sample: FileSample, table: str) -> Drafted:
     head = _start(text.head)
     rest = head[len(_first_row(head, written)) :]
     null_text = null_text_of(rest, written)
-    header = is_heading(written, whole_lines(rest), null_text)
+    header = _is_heading(written, whole_lines(rest), null_text)
     names = _names(written, header)
     dialect = CsvDialect(header, written.delimiter, written.quote, null_text, encoding)
     layout = layout_of(len(names), written.delimiter, written.quote, null_text)
@@ -118,3 +120,35 @@ def _drawn(
 
 def _by_name(cells: CsvCells, names: Sequence[str]) -> dict[str, pa.Array]:
     return {names[int(place)]: column for place, column in cells.columns.items()}
+
+
+def _is_heading(written: CsvGuess, rest: bytes, null_text: str) -> bool:
+    """Whether the first row is a header. `rest` are the rows behind it."""
+    names = [name.strip() for name in written.first_row]
+    filled = [name for name in names if name]
+    if not filled or len(unusable(names)) == len(set(names)):
+        return False
+    if any(_narrowest(text_evidence(pa.array([name])).fits) for name in filled):
+        # A number, a date or the like is data.
+        return False
+    cells = cells_of(rest, layout_of(len(names), written.delimiter, written.quote, null_text))
+    columns = [] if cells is None else list(cells.columns.values())
+    if any(_is_typed(fitting(bytes_evidence(column))) for column in columns):
+        return True
+    return len(filled) * 2 > len(names) and all(map(_LIKE_A_NAME.fullmatch, filled)) and not _recur(names, columns)
+
+
+def _narrowest(fits: frozenset[str]) -> bool:
+    return not fits <= {*_TEXT, "boolean"}
+
+
+def _is_typed(found: tuple[Avro, ...]) -> bool:
+    return bool(found) and found[0] not in _TEXT
+
+
+def _recur(names: Sequence[str], columns: Sequence[pa.Array]) -> bool:
+    """Whether a name occurs again as a value in its own column."""
+    return any(
+        pc.any(pc.equal(column, pa.scalar(name.encode(), column.type))).as_py()
+        for name, column in zip(names, columns, strict=False)
+    )

@@ -1,17 +1,23 @@
-"""A draft of a declaration: columns, dialect, key and the columns left out; and its document."""
+"""A draft of a declaration: columns, dialect, key and the columns left out; and its document. The names of a file become
+valid names of a table."""
 
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millrace.declare.table import parse_table
-from millrace.infer.choose import fitting
-from millrace.infer.column_names import avro_name
-from millrace.infer.evidence import Evidence
+from millrace.infer.evidence import Evidence, fitting
 from millrace.infer.keys import KeyFinder, may_be_key
-from millrace.model.columns import Column, column_of
+from millrace.model.columns import MAX_COLUMNS, RESERVED, Column, column_of
 from millrace.model.formats import format_named
+from millrace.model.names import MAX_NAME
 from millrace.model.stored_types import Avro
 from millrace.model.table import CsvDialect, Definition, define
+
+_LONGEST = 255
+_FIRST_PRINTABLE = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +94,58 @@ def proposed(name: str, shown: Evidence) -> Column | None:
     if avro is None:
         return None
     return column_of(name, "double" if avro == "float" else avro, shown.nulls > 0)
+
+
+def usable(
+    names: Sequence[str], column_of_name: Callable[[str], Column | str]
+) -> tuple[tuple[Column, ...], dict[str, str]]:
+    """The columns of a file, and those left out: for their name, or for the reason that is given instead of a column."""
+    left_out, columns = unusable(names), []
+    for name in names:
+        if name not in left_out:
+            found = column_of_name(name)
+            if isinstance(found, str):
+                left_out[name] = found
+            else:
+                columns.append(found)
+    return tuple(columns), left_out
+
+
+def unusable(names: Sequence[str]) -> dict[str, str]:
+    """The names that no column can have, each with the reason."""
+    times, seen = Counter(names), set[str]()
+    refused: dict[str, str] = {}
+    for number, name in enumerate(names):
+        why = "comes behind the last column a table may have"
+        if number < MAX_COLUMNS:
+            why = _fault(name, times[name], seen)
+        if why:
+            refused[name] = why
+        else:
+            seen.add(name.lower())
+    return refused
+
+
+def _fault(name: str, times: int, seen: set[str]) -> str:
+    if not name:
+        return "has no name"
+    if times > 1:
+        return f"is named {times} times"
+    if name.lower() in seen:
+        return "differs from another only by case"
+    if name.lower() in RESERVED:
+        return "is a name that Millrace keeps for itself"
+    if len(name) > _LONGEST or any(ord(letter) < _FIRST_PRINTABLE for letter in name):
+        return "is no printable name of up to 255 letters"
+    return ""
+
+
+def table_name(text: str) -> str:
+    """A table's name made from a file's."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_")[:MAX_NAME]
+    return name if re.match("[A-Za-z]", name) else f"table_{name}"[:MAX_NAME].rstrip("_")
+
+
+def avro_name(text: str) -> str:
+    """A name for a record or fixed type inside a schema."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", text) if re.match("[A-Za-z_]", text) else "_" + re.sub(r"\W", "_", text)

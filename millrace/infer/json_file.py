@@ -5,12 +5,10 @@ from collections.abc import Iterator
 import orjson
 import pyarrow as pa
 
-from millrace.infer.column_names import avro_name, unusable
-from millrace.infer.draft import Draft, Drafted, proposed, with_key
-from millrace.infer.encodings import UTF8, UTF16, as_utf8, encoding_of
-from millrace.infer.json_shape import JsonShape, LongNumber, Object, object_shape, objects_of
+from millrace.infer.draft import Draft, Drafted, avro_name, proposed, unusable, usable, with_key
+from millrace.infer.json_shape import JsonShape, Object, looked_at, object_shape
 from millrace.infer.keys import KeyFinder
-from millrace.infer.sampling import FileSample
+from millrace.infer.sampling import UTF8, UTF16, FileSample, as_utf8, encoding_of
 from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid
 from millrace.model.stored_types import Avro
@@ -46,7 +44,7 @@ def draft_json(sample: FileSample, table: str) -> Drafted:
     text = as_utf8(sample, UTF16 if encoding == UTF16 else UTF8)
     shape, watch, rows = JsonShape(), KeyFinder(), 0
     for body in _bodies(text):
-        objects, shown = _looked_at(body)
+        objects, shown = looked_at(body, object_shape)
         shape = shape.merged(shown)
         watch.add(_keyable(objects, shown), len(objects))
         rows += len(objects)
@@ -71,15 +69,6 @@ def _bodies(text: FileSample) -> Iterator[bytes]:
             yield piece[first:last]
 
 
-def _looked_at(body: bytes) -> tuple[list[Object], JsonShape]:
-    try:
-        objects = objects_of(body)[0]
-        return objects, object_shape(objects)
-    except LongNumber:
-        objects = objects_of(body, exact=True)[0]
-        return objects, object_shape(objects)
-
-
 def _keyable(objects: list[Object], shown: JsonShape) -> dict[str, pa.Array]:
     """The fields that are text or whole numbers in all objects."""
     columns = {}
@@ -91,16 +80,9 @@ def _keyable(objects: list[Object], shown: JsonShape) -> dict[str, pa.Array]:
 
 
 def _drawn(table: str, shape: JsonShape) -> Draft:
-    refused = unusable(list(shape.fields))
-    columns: list[Column] = []
-    for name, field in shape.fields.items():
-        if name not in refused:
-            column = _column(name, field)
-            if column is None:
-                refused[name] = "has values of kinds that no type unites"
-            else:
-                columns.append(column)
-    return Draft(table, "jsonl", tuple(columns), left_out=refused)
+    why_not = "has values of kinds that no type unites"
+    columns, left_out = usable(list(shape.fields), lambda name: _column(name, shape.fields[name]) or why_not)
+    return Draft(table, "jsonl", columns, left_out=left_out)
 
 
 def _column(name: str, shape: JsonShape) -> Column | None:

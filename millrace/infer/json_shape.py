@@ -2,34 +2,28 @@
 
 The judge is strict about JSON types: a string is never a number, except for decimals."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 import pyarrow as pa
 
-from millrace.formats.line_rows import line_spans
+from millrace.formats.line_cut import line_spans
 from millrace.infer.digits import NO_DIGITS, Digits, digits_of_texts
-from millrace.infer.evidence import (
-    NOTHING,
-    NUMBERS,
-    Evidence,
-    float_evidence,
-    integer_evidence,
-    only,
-    text_evidence,
-)
+from millrace.infer.evidence import NOTHING, NUMBERS, Evidence, float_evidence, integer_evidence, only, text_evidence
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.stored_types import MAX_DEPTH
+from millrace.validate.from_jsonl import exact_json
 
 _NEVER_TEXT = (NUMBERS - {"decimal"}) | {"boolean"}
 _LONG_LIMIT = float(1 << 63)
 
 Object = dict[str, Any]
+Shown = TypeVar("Shown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,43 +55,38 @@ class JsonShape:
         return self.fields.get(name) or JsonShape(Evidence(nulls=self.objects))
 
 
-class LongNumber(Exception):
+class _LongNumber(Exception):
     """The fast parser rounded a whole number beyond 64 bits: the text must be parsed exactly."""
 
 
-def objects_of(body: bytes, *, exact: bool = False) -> tuple[list[Object], int]:
-    """The objects of a JSON Lines text in order, and the number of lines that are no objects."""
+def looked_at(body: bytes, look: Callable[[list[Object]], Shown]) -> tuple[list[Object], Shown]:
+    """The objects of a JSON Lines text in order, and what they show."""
+    try:
+        objects = _objects(body, exact=False)
+        return objects, look(objects)
+    except _LongNumber:
+        objects = _objects(body, exact=True)
+        return objects, look(objects)
+
+
+def _objects(body: bytes, *, exact: bool) -> list[Object]:
     spans = line_spans(body)
     lines = [body[start:end] for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)]
-    values = _loads(lines, exact)
-    objects = [value for value in values if type(value) is dict]
-    return objects, len(lines) - len(objects)
-
-
-def _loads(lines: list[bytes], exact: bool) -> list[Any]:
-    if exact:
-        return [value for line in lines if (value := _exactly(line)) is not None]
-    try:
-        values: list[Any] = orjson.loads(b"[" + b",".join(lines) + b"]")
-    except orjson.JSONDecodeError:
-        values = []
+    values: list[Any] = []
+    if not exact:
+        with suppress(orjson.JSONDecodeError):
+            values = orjson.loads(b"[" + b",".join(lines) + b"]")
     # Joined lines may be valid where a single line is not, such as "1],[2".
-    return values if len(values) == len(lines) else [value for line in lines if (value := _plainly(line)) is not None]
+    if len(values) != len(lines):
+        values = [_parsed(line, exact_json if exact else orjson.loads) for line in lines]
+    return [value for value in values if type(value) is dict]
 
 
-def _plainly(line: bytes) -> Any:
+def _parsed(line: bytes, loads: Callable[[bytes], Any]) -> Any:
     try:
-        return orjson.loads(line)
+        return loads(line)
     except orjson.JSONDecodeError:
         return None
-
-
-def _exactly(line: bytes) -> Any:
-    value = _plainly(line)
-    try:
-        return None if value is None else json.loads(line, parse_float=Decimal)
-    except (ValueError, RecursionError):
-        return value
 
 
 def shape_of(values: Sequence[Any], depth: int = 0) -> JsonShape:
@@ -145,5 +134,5 @@ def _scalars(kind: type, values: Sequence[Any]) -> Evidence:
         fits = frozenset({"double"} if digits is None else {"double", "decimal"})
         return Evidence(len(values), 0, fits, (digits or NO_DIGITS).merged(Digits(fraction=1)))
     if max(values) >= _LONG_LIMIT or min(values) < -_LONG_LIMIT:
-        raise LongNumber
+        raise _LongNumber
     return float_evidence(pa.array(values, pa.float64()))

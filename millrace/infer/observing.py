@@ -7,11 +7,11 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-from fastavro.schema import expand_schema
 
-from millrace.infer.arrow_types import avro_of_arrow
+from millrace.formats.avro_types import fields_of
+from millrace.infer.avro import avro_of_arrow
 from millrace.infer.evidence import NOTHING, TEXTS, Evidence, bytes_evidence
-from millrace.infer.json_shape import JsonShape, LongNumber, Object, objects_of, shape_of
+from millrace.infer.json_shape import JsonShape, Object, looked_at, shape_of
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import RESCUED_COLUMN, Column
 from millrace.model.formats import format_of_chunks, load
@@ -52,10 +52,7 @@ class Observed:
                 self._add(named[name], bytes_evidence(values, alive))
 
     def look_at_json(self, header: ChunkHeader, body: bytes) -> None:
-        try:
-            shapes = self._json_shapes(objects_of(body)[0])
-        except LongNumber:
-            shapes = self._json_shapes(objects_of(body, exact=True)[0])
+        _, shapes = looked_at(body, self._json_shapes)
         for name, shape in shapes.items():
             # No scalar type takes objects or lists.
             self._add(name, Evidence(fits=frozenset()) if shape.objects or shape.lists else shape.scalar)
@@ -91,5 +88,5 @@ def _schema_of_arrow(body: bytes) -> dict[str, Avro]:
 
 
 def _schema_of_avro(body: bytes) -> dict[str, Avro]:
-    expanded: Any = expand_schema(fastavro.reader(io.BytesIO(body)).writer_schema)
-    return {field["name"]: field["type"] for field in expanded["fields"]}
+    schema: Any = fastavro.reader(io.BytesIO(body)).writer_schema
+    return {field["name"]: field["type"] for field in fields_of(schema)}

@@ -8,9 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millrace.infer.arrow_types import avro_of_arrow
-from millrace.infer.column_names import avro_name, unusable
-from millrace.infer.draft import Draft, Drafted, with_key
+from millrace.infer.avro import avro_of_arrow
+from millrace.infer.draft import Draft, Drafted, avro_name, usable, with_key
 from millrace.infer.keys import KeyFinder, may_be_key
 from millrace.infer.sampling import compression_of, plain_bytes
 from millrace.model.columns import Column, column_of
@@ -49,19 +48,16 @@ def _plain_file(path: Path) -> Iterator[Path]:
 
 def _columns(file: pq.ParquetFile) -> tuple[tuple[Column, ...], dict[str, str]]:
     schema = file.schema_arrow
-    left_out = unusable(schema.names)
     nulls = _nulls(file)
-    columns = []
-    for field in schema:
-        if field.name in left_out:
-            continue
-        avro = avro_of_arrow(field.type, avro_name(field.name))
+
+    def column(name: str) -> Column | str:
+        field = schema.field(name)
+        avro = avro_of_arrow(field.type, avro_name(name))
         if avro is None:
-            left_out[field.name] = f"is of type {field.type}, which no table can hold"
-        else:
-            may_be_null = field.nullable and nulls.get(field.name) != 0
-            columns.append(column_of(field.name, avro, may_be_null))
-    return tuple(columns), left_out
+            return f"is of type {field.type}, which no table can hold"
+        return column_of(name, avro, field.nullable and nulls.get(name) != 0)
+
+    return usable(schema.names, column)
 
 
 def _nulls(file: pq.ParquetFile) -> dict[str, int | None]:

@@ -15,10 +15,10 @@ MAX_REASONS = 500
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """`line` is 0 where the format has no lines."""
+    """`line` is None where the format has no lines."""
 
     row: int
-    line: int
+    line: int | None
     value: str | None
     message: str
 
@@ -42,19 +42,17 @@ class Tally:
         """The most frequent first."""
         return sorted(self._reasons.values(), key=lambda reason: -reason.rows)
 
-    def add(self, judged: JudgedChunk, plain_bytes: int) -> frozenset[str]:
-        """Counts a chunk. Returns the columns that failed in it."""
+    def add(self, judged: JudgedChunk, plain_bytes: int) -> None:
         verdict = judged.verdict
         self.chunks += 1
         self.bytes += plain_bytes
         self.read += verdict.rows
         self.failed += verdict.rejected
-        rejected = judged.rejected
-        if rejected is None:
-            return frozenset()
-        # A chunk that is refused as a whole has one record for all its rows.
-        weight = verdict.rejected if rejected.num_rows == 1 else 1
-        return frozenset(filter(None, [self._count(group, weight) for group in self._groups(rejected)]))
+        if judged.rejected is not None:
+            # A chunk that is refused as a whole has one record for all its rows.
+            weight = verdict.rejected if judged.rejected.num_rows == 1 else 1
+            for group in self._groups(judged.rejected):
+                self._count(group, weight)
 
     def refuse(self, rows: int, plain_bytes: int, first_row: int, message: str) -> None:
         """Counts a chunk whose file would be refused."""
@@ -73,14 +71,13 @@ class Tally:
         grouped = reasons.group_by("rule", "column", maintain_order=True)
         return grouped.agg(pl.col("row").n_unique().alias("rows"), *few).to_dicts()
 
-    def _count(self, group: dict[str, Any], weight: int) -> str | None:
+    def _count(self, group: dict[str, Any], weight: int) -> None:
         reason = self._reason(group["rule"], group["column"])
         reason.rows += group["rows"] * weight
         examples = zip(group["row"], group["line"], group["value"], group["message"], strict=True)
         for row, line, value, message in examples:
             if len(reason.examples) < self._examples:
-                reason.examples.append(Example(row, line, value, message))
-        return reason.column
+                reason.examples.append(Example(row, line or None, value, message))
 
     def _reason(self, rule: str, column: str | None) -> ReasonCount:
         if (rule, column) not in self._reasons and len(self._reasons) >= MAX_REASONS:

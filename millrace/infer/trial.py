@@ -4,7 +4,7 @@ The work is bounded by rows, plain bytes and seconds. One chunk is in memory at 
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,18 +80,7 @@ class TrialRun:
             "chunks": tally.chunks,
             "bytes": tally.bytes,
             "stopped_by": self.stopped_by,
-            "reasons": [
-                {
-                    "rule": reason.rule,
-                    "column": reason.column,
-                    "rows": reason.rows,
-                    "examples": [
-                        {"row": e.row, "line": e.line or None, "value": e.value, "message": e.message}
-                        for e in reason.examples
-                    ],
-                }
-                for reason in tally.reasons
-            ],
+            "reasons": [asdict(reason) for reason in tally.reasons],
             "columns": [_advice_document(advice) for advice in self.advice()],
             "seconds": round(self._seconds, 3),
         }
@@ -155,10 +144,4 @@ def _stamp(cut: CutPiece, number: int, definition: Definition) -> ChunkHeader:
 
 
 def _advice_document(advice: Advice) -> dict[str, Any]:
-    return {
-        "column": advice.column,
-        "declared": advice.declared,
-        "fits": [{"type": shown_type(avro), "avro": avro} for avro in advice.fits],
-        "nullable": advice.nullable,
-        "advice": advice.sentence,
-    }
+    return {**asdict(advice), "fits": [{"type": shown_type(avro), "avro": avro} for avro in advice.fits]}

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import orjson
 import pyarrow as pa
 
-from millrace.arrow.types import OWN_COLUMNS
+from millrace.arrow.types import OWN_COLUMNS, is_list
 from millrace.arrow.types import arrow_schema as columns_as_stored
 from millrace.model.errors import Clash, Invalid
 from millrace.model.table import Definition
@@ -161,7 +161,7 @@ def _delta_nested_type(kind: pa.DataType, where: str) -> Any:
     if pa.types.is_map(kind):
         key, value = _delta_type(kind.key_type, where), _delta_type(kind.item_type, where)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if is_list(kind):
         return {"type": "array", "elementType": _delta_type(kind.value_type, where), "containsNull": True}
     raise Invalid(
         f"Column {where!r} has the type {kind}, which Delta cannot hold.", remedy="Declare it as a number or a string."

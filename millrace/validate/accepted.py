@@ -11,8 +11,7 @@ from millrace.model.columns import DELETED_COLUMN
 from millrace.model.table import Definition
 from millrace.validate.deletes import Flags
 from millrace.validate.faults import Rows
-from millrace.validate.parsed import Parsed
-from millrace.validate.reading import Reading
+from millrace.validate.parsed import Parsed, Reading
 
 
 def numbered(header: ChunkHeader, rows: Rows) -> Rows:

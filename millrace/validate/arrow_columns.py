@@ -14,9 +14,8 @@ from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.model.fields import field_of
 from millrace.validate.cells import holds_bytes, is_nested, typed_cells
-from millrace.validate.conforming import conformed
-from millrace.validate.deep import broken_inside, declared
-from millrace.validate.encoded import is_encoded, typed_integers
+from millrace.validate.deep import broken_inside, conformed, declared
+from millrace.validate.encoded import ENCODED, typed_integers
 from millrace.validate.faults import RowFault, Rows, indices, lossy, same
 from millrace.validate.halving import cast_each
 from millrace.validate.text import Outcome, called, meaning
@@ -30,7 +29,7 @@ def typed_column(column: Column, given: pa.Array) -> Outcome:
     if is_nested(column):
         return _nested(column, given)
     name = meaning(column)
-    if is_encoded(name):
+    if name in ENCODED:
         return _moment(column, name, given)
     return _cast(column, name, given)
 

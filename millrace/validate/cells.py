@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
-from millrace.validate.faults import CellFault, RowFault, Rows, indices, listed, lossy, same
+from millrace.validate.faults import CellFault, RowFault, blanked, indices, listed, lossy, same
 from millrace.validate.json_values import Misfit, as_text, fit
 from millrace.validate.text import Outcome, typed_text
 
@@ -67,13 +67,6 @@ def without_nul(column: Column, cells: pa.Array) -> Outcome:
         return cells, []
     fault = same(found, column.name, "nul", "contains a NUL character", lossy(cells.take(pa.array(found))))
     return blanked(cells, found), [fault]
-
-
-def blanked(cells: pa.Array, rows: Rows) -> pa.Array:
-    """The cells with null in the given rows."""
-    mask = np.zeros(len(cells), np.bool_)
-    mask[rows] = True
-    return pc.if_else(pa.array(mask), pa.scalar(None, cells.type), cells)
 
 
 def _nested(column: Column, text: pa.Array) -> Outcome:

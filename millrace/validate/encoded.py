@@ -1,13 +1,11 @@
 """Dates, times and timestamps as the integers of Avro's encoding: days, milliseconds or microseconds."""
 
-from typing import Any
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
-from millrace.validate.faults import indices, worded
+from millrace.validate.faults import blanked, indices, worded
 from millrace.validate.text import Outcome, called, meaning
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
@@ -25,10 +23,7 @@ _LIMITS = {
     "timestamp-millis": _span(1),
     "timestamp-micros": _span(1000),
 }
-
-
-def is_encoded(name: str) -> bool:
-    return name in _LIMITS
+ENCODED = frozenset(_LIMITS)
 
 
 def typed_integers(column: Column, numbers: pa.Array, counted_as: str | None = None) -> Outcome:
@@ -44,11 +39,7 @@ def typed_integers(column: Column, numbers: pa.Array, counted_as: str | None = N
         faults.append(
             worded(outside, column.name, "range", "", text, f" is not {called(name)}: it must be {low} to {high}")
         )
-        numbers = pc.if_else(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)), numbers, _null())
+        numbers = blanked(numbers, outside)
     scaled = pc.multiply(numbers, 1000) if name == "timestamp-millis" else numbers
     narrow = scaled.cast(pa.int32()) if arrow_type(column).bit_width == 32 else scaled
     return narrow.cast(arrow_type(column)), faults
-
-
-def _null() -> Any:
-    return pa.scalar(None, pa.int64())

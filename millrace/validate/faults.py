@@ -1,7 +1,7 @@
 """Faults of cells, kept as columns: many bad cells in, one list of reasons per row out, without a loop over rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ class RowFault:
         """The same fault with its rows renumbered by `positions`."""
         if positions is None:
             return self
-        return RowFault(positions[self.rows], self.column, self.rule, self.messages, self.values)
+        return replace(self, rows=positions[self.rows])
 
     def only(self, entries: Rows) -> "RowFault":
         """The same fault for some of its rows. The argument holds positions in `rows`."""
@@ -77,9 +77,15 @@ def listed(found: list[CellFault]) -> list[RowFault]:
 def _gathered(column: str | None, rule: str, group: list[CellFault]) -> RowFault:
     rows = np.array([fault.row for fault in group], np.int64)
     messages = pa.array([fault.message for fault in group], pa.string())
-    return RowFault(
-        rows, column, rule, messages, clipped(pa.array([fault.value for fault in group], pa.string()), MAX_VALUE)
-    )
+    values = pa.array([fault.value for fault in group], pa.string())
+    return RowFault(rows, column, rule, messages, clipped(values, MAX_VALUE))
+
+
+def blanked(cells: pa.Array, rows: Rows) -> pa.Array:
+    """The cells with null in the given rows."""
+    mask = np.zeros(len(cells), np.bool_)
+    mask[rows] = True
+    return pc.if_else(pa.array(mask), pa.scalar(None, cells.type), cells)
 
 
 def clipped(text: pa.Array, length: int) -> pa.Array:
@@ -90,13 +96,8 @@ def lossy(cells: pa.Array) -> pa.Array:
     """The beginning of each cell as text, whatever its bytes are."""
     if pa.types.is_string(cells.type):
         return clipped(cells, MAX_VALUE)
-    return pa.array(
-        [
-            None if cell is None else cell.decode("utf-8", "replace")
-            for cell in pc.binary_slice(cells, 0, MAX_VALUE * 4).to_pylist()
-        ],
-        pa.string(),
-    )
+    starts = pc.binary_slice(cells, 0, MAX_VALUE * 4).to_pylist()
+    return pa.array([None if start is None else start.decode("utf-8", "replace") for start in starts], pa.string())
 
 
 def shown(text: pa.Array) -> pa.Array:

@@ -12,11 +12,9 @@ from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.fields import assigned
-from millrace.validate.absent import absent_column
 from millrace.validate.arrow_columns import as_text, plain, typed_column
 from millrace.validate.faults import RowFault, Rows, indices
-from millrace.validate.parsed import Originals, Parsed, Undecodable, long_keys, missing
-from millrace.validate.reading import Reading
+from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, absent_column, long_keys, missing
 from millrace.validate.rescue import arrow_parts, rescued
 from millrace.validate.text import Outcome
 

@@ -19,8 +19,7 @@ from millrace.validate.avro_values import ESCAPED, array_of, readable, spoken
 from millrace.validate.faults import CellFault, RowFault, listed
 from millrace.validate.from_arrow import parse_table
 from millrace.validate.json_values import as_text
-from millrace.validate.parsed import Parsed, Undecodable
-from millrace.validate.reading import Reading
+from millrace.validate.parsed import Parsed, Reading, Undecodable
 from millrace.validate.rescue import value_parts, written
 from millrace.validate.text import Outcome
 

@@ -12,13 +12,10 @@ from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.fields import assigned
-from millrace.validate.absent import absent_column
 from millrace.validate.cells import is_utf8, typed_cells
-from millrace.validate.csv_cells import CsvCells, read_cells
+from millrace.validate.csv_cells import CsvCells, read_cells, unclosed_quote
 from millrace.validate.faults import RowFault, Rows, indices
-from millrace.validate.open_quote import unclosed_quote
-from millrace.validate.parsed import Originals, Parsed, Undecodable, long_keys, missing, slices
-from millrace.validate.reading import Reading
+from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, absent_column, long_keys, missing, slices
 from millrace.validate.rescue import rescued, text_parts
 from millrace.validate.text import Outcome
 

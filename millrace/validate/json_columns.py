@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
-from millrace.validate.cells import blanked, is_nested, one_by_one, without_nul
-from millrace.validate.encoded import is_encoded, typed_integers
-from millrace.validate.faults import CellFault, RowFault, indices, listed, worded
+from millrace.validate.cells import is_nested, one_by_one, without_nul
+from millrace.validate.encoded import ENCODED, typed_integers
+from millrace.validate.faults import CellFault, RowFault, blanked, indices, listed, worded
 from millrace.validate.json_values import Misfit, as_text, fit
 from millrace.validate.text import Outcome, meaning, typed_text
 
@@ -35,7 +35,7 @@ def typed_values(column: Column, values: Sequence[Any]) -> Outcome:
     if is_nested(column):
         return one_by_one(column, values, lambda value: fit(column.avro, value))
     name = meaning(column)
-    expected = _EXPECTED.get(name, _TEXT_OR_INTEGER if is_encoded(name) else _TEXT)
+    expected = _EXPECTED.get(name, _TEXT_OR_INTEGER if name in ENCODED else _TEXT)
     values, faults = _without_strangers(column, values, expected)
     typed, found = _typed(column, name, values)
     return typed, faults + found
@@ -72,7 +72,7 @@ def _typed(column: Column, name: str, values: Sequence[Any]) -> Outcome:
         return pa.array(values, pa.bool_()), []
     if name == "decimal":
         values = [None if value is None else str(value) for value in values]
-    if is_encoded(name) and int in set(map(type, values)):
+    if name in ENCODED and int in set(map(type, values)):
         return _moments(column, values)
     return _text(column, values)
 

@@ -14,23 +14,13 @@ import pyarrow as pa
 from millrace.model.columns import column_of, logical_type
 from millrace.model.fields import bare
 from millrace.model.stored_types import Avro
-from millrace.validate.encoded import is_encoded, typed_integers
+from millrace.validate.encoded import ENCODED, typed_integers
 from millrace.validate.text import Outcome, called, typed_text
 
 _INTEGERS = {"int": 31, "long": 63}
 # Numbers from here on round to infinity: half a step beyond the largest number.
 _LIMIT = {"float": (2**25 - 1) << 103, "double": (2**54 - 1) << 970}
-_AS_TEXT = (
-    "decimal",
-    "date",
-    "time-millis",
-    "time-micros",
-    "timestamp-millis",
-    "timestamp-micros",
-    "uuid",
-    "enum",
-    "fixed",
-)
+_AS_TEXT = ENCODED | {"decimal", "uuid", "enum", "fixed"}
 
 
 class Misfit(Exception):
@@ -126,7 +116,7 @@ def _boolean(avro: Avro, value: Any, where: str) -> bool:
 
 def _logical(avro: Avro, name: str, value: Any, where: str) -> Any:
     typed = column_of(where, avro)
-    if is_encoded(name) and isinstance(value, int) and not isinstance(value, bool):
+    if name in ENCODED and isinstance(value, int) and not isinstance(value, bool):
         return _sole(typed_integers(typed, pa.array([_integer("long", value, where)])), where)
     if name == "decimal" and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         value = str(value)

@@ -16,9 +16,8 @@ from millrace.model.table import Definition
 from millrace.validate.accepted import accepted_rows, numbered
 from millrace.validate.deletes import sort_out
 from millrace.validate.faults import RowFault, Rows, reasons_by_row, same
-from millrace.validate.parsed import Parsed, Undecodable
+from millrace.validate.parsed import Parsed, Reading, Undecodable, reading_of
 from millrace.validate.quality_facts import Keys, chunk_facts
-from millrace.validate.reading import Reading, reading_of
 from millrace.validate.row_rules import BrokenRules, check_rows
 
 MAX_FAILED_BYTES = 64 * 1024
@@ -48,9 +47,7 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> JudgedChu
     try:
         parsed = _parse(header, body, reading)
     except Undecodable as error:
-        return _refused_whole(
-            header, body[:MAX_FAILED_BYTES], definition, "undecodable", str(error), failure=str(error)
-        )
+        return fail(header, body, definition, str(error))
     faults, deleted = sort_out(parsed, reading.keys, all_delete=header.deletes)
     has_rules = bool(definition.rules) and not header.deletes
     broken = check_rows(parsed, reading, definition, header.version, deleted, faults) if has_rules else BrokenRules()

@@ -1,16 +1,47 @@
-"""What each format's parser returns to the judge: typed columns, faults, and a function for the original bytes of rows."""
+"""What each format's parser gets from the judge and returns to it: the wanted columns in; typed columns, faults, and a
+function for the original bytes of rows out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millrace.arrow.types import arrow_type
+from millrace.formats.matching import readable_columns
+from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import Column
+from millrace.model.defaults import stored_default
+from millrace.model.fields import bare
+from millrace.model.table import Definition
 from millrace.validate.faults import RowFault, Rows, indices, lossy, same
+from millrace.validate.text import Outcome
 
 MAX_KEY_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`unknown`: what happens to other columns: reject, ignore or rescue. `marked`: rows may mark that they delete."""
+
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+    unknown: str
+    marked: bool
+
+    @property
+    def rescues(self) -> bool:
+        return self.unknown == "rescue"
+
+
+def reading_of(header: ChunkHeader, definition: Definition) -> Reading:
+    columns = readable_columns(definition, deletes=header.deletes)
+    # A declaration may wrap types needlessly. Parsers expect them without.
+    if any(bare(column.avro) is not column.avro for column in columns):
+        columns = tuple(replace(column, avro=bare(column.avro)) for column in columns)
+    unknown = "ignore" if header.deletes else definition.table.unknown_fields
+    return Reading(columns, definition.table.primary_key, unknown, not header.deletes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +97,14 @@ def slices(body: bytes, starts: Rows, ends: Rows, rows: Rows) -> pa.Array:
     bounds[0::2], bounds[1::2] = starts, ends
     entries = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, pa.py_buffer(bounds), pa.py_buffer(body)])
     return entries.take(pa.array(rows * 2))
+
+
+def absent_column(column: Column, is_key: bool, rows: int) -> Outcome:
+    """The values of a column that the file does not have: its default, else null, else a fault in each row."""
+    value = stored_default(column)
+    if value is not None:
+        return pa.array([value], arrow_type(column)).take(pa.array(np.zeros(rows, np.int64))), []
+    empty = pa.nulls(rows, arrow_type(column))
+    if rows and (is_key or not column.nullable):
+        return empty, [missing(column, is_key, np.arange(rows, dtype=np.int64))]
+    return empty, []

@@ -20,8 +20,7 @@ from millrace.model.table import Definition
 from millrace.validate.deletes import Flags
 from millrace.validate.expressions import comparable, evaluate, literal
 from millrace.validate.faults import RowFault, Rows, lossy, same
-from millrace.validate.parsed import Parsed
-from millrace.validate.reading import Reading
+from millrace.validate.parsed import Parsed, Reading
 
 Columns = Mapping[str, pa.Array]
 _DAY_US = 86_400_000_000
@@ -49,7 +48,7 @@ def check_rows(
         return BrokenRules()
     by_name = {column.name: column for column in reading.columns}
     columns = dict(zip(by_name, parsed.columns, strict=True))
-    asked = _asked(parsed, deleted)
+    asked = np.ones(len(parsed.columns[0]), np.bool_) if deleted is None else ~deleted
     unread = _unread(parsed, faults)
     broken = BrokenRules()
     for rule in rules:
@@ -63,10 +62,6 @@ def check_rows(
         if rule.action == REJECT and len(rows):
             broken.faults.append(_fault(rule, columns, entries, rows))
     return broken
-
-
-def _asked(parsed: Parsed, deleted: Flags | None) -> Flags:
-    return np.ones(len(parsed.columns[0]), np.bool_) if deleted is None else ~deleted
 
 
 def _unread(parsed: Parsed, faults: list[RowFault]) -> Flags:
@@ -116,10 +111,6 @@ def _set(rule: Rule, column: Column, values: pa.Array) -> pa.Array:
     return pc.or_(pc.is_null(values), pc.is_in(values, pa.array(known, values.type)))
 
 
-def _pattern(rule: Rule, column: Column, values: pa.Array) -> pa.Array:
-    return pc.match_substring_regex(values, rule.settings["pattern"])
-
-
 def _length(rule: Rule, column: Column, values: pa.Array) -> pa.Array:
     measure = pc.utf8_length if pa.types.is_string(values.type) else pc.binary_length
     lengths = pc.list_value_length(values) if pa.types.is_list(values.type) else measure(values)
@@ -146,7 +137,7 @@ _TESTS: dict[str, Callable[[Rule, Column, pa.Array], pa.Array]] = {
     "required": lambda rule, column, values: pc.is_valid(values),
     "range": _range,
     "set": _set,
-    "pattern": _pattern,
+    "pattern": lambda rule, column, values: pc.match_substring_regex(values, rule.settings["pattern"]),
     "length": _length,
 }
 

@@ -181,21 +181,12 @@ def _enum(column: Column, text: pa.Array) -> Outcome:
 
 def _fixed(column: Column, text: pa.Array) -> Outcome:
     size = column.avro["size"]
+    cells = text.view(pa.binary())
     wrong = indices(pc.not_equal(pc.binary_length(text), size).fill_null(False))
-    faults = (
-        [
-            same(
-                wrong,
-                column.name,
-                "length",
-                f"is not {size} bytes long",
-                lossy(text.view(pa.binary()).take(pa.array(wrong))),
-            )
-        ]
-        if len(wrong)
-        else []
-    )
-    return text.view(pa.binary()), faults
+    if not len(wrong):
+        return cells, []
+    shown = lossy(cells.take(pa.array(wrong)))
+    return cells, [same(wrong, column.name, "length", f"is not {size} bytes long", shown)]
 
 
 _READERS: dict[str, Callable[[Column, pa.Array], Outcome]] = {

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.formats.cut import CutPiece, PieceLimits, UploadOptions, open_cutter
-from millrace.formats.line_rows import line_spans
+from millrace.formats.line_cut import line_spans
 from millrace.model.table import Definition, TableDeclaration, define
 from tests.support.examples import examples
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millrace.declare.table import parse_table
 from millrace.formats.csv_rows import row_spans
-from millrace.formats.line_rows import line_spans
+from millrace.formats.line_cut import line_spans
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.table import define
 from millrace.validate.judge import JudgedChunk, judge

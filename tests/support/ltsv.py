@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from millrace.formats.line_cut import JsonLines
-from millrace.formats.line_rows import line_spans
+from millrace.formats.line_cut import JsonLines, line_spans
 from millrace.formats.pieces import Cutter, Opening
 from millrace.formats.text_cut import TextCutter
 from millrace.infer.draft import Draft, Drafted, proposed, with_key
@@ -15,8 +14,7 @@ from millrace.infer.sampling import FileSample
 from millrace.model.chunk import ChunkHeader
 from millrace.validate.faults import Rows
 from millrace.validate.from_arrow import parse_table
-from millrace.validate.parsed import Originals, Parsed, slices
-from millrace.validate.reading import Reading
+from millrace.validate.parsed import Originals, Parsed, Reading, slices
 
 
 class LabelledLines(JsonLines):

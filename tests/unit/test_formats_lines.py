@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from millrace.formats.cut import CutPiece, UploadOptions, open_cutter
-from millrace.formats.line_rows import line_spans
+from millrace.formats.line_cut import line_spans
 from millrace.model.errors import Invalid
 from millrace.model.table import TableDeclaration, define
 

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pytest
 
 from millrace.infer.avro import shown_type
-from millrace.infer.choose import fitting
-from millrace.infer.evidence import Evidence, bytes_evidence, text_evidence
-from millrace.infer.json_shape import objects_of, shape_of
+from millrace.infer.evidence import Evidence, bytes_evidence, fitting, text_evidence
+from millrace.infer.json_shape import looked_at, shape_of
 from millrace.infer.proposing import propose
 
 
@@ -92,8 +91,8 @@ def test_broken_text_fits_bytes_alone() -> None:
 
 def json_fits(*texts: str) -> list[str]:
     body = "\n".join(f'{{"v": {text}}}' for text in texts).encode()
-    objects, _ = objects_of(body, exact=True)
-    return [shown_type(avro) for avro in fitting(shape_of([each.get("v") for each in objects]).scalar)]
+    _, shape = looked_at(body, lambda objects: shape_of([each.get("v") for each in objects]))
+    return [shown_type(avro) for avro in fitting(shape.scalar)]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,8 @@ def json_fits(*texts: str) -> list[str]:
         (["1", "null"], ["int"]),
         (["1", "3000000000"], ["long"]),
         (["222277164261810113020"], ["decimal(21,0)"]),
-        (["1", "2.5"], ["double", "decimal(2,1)"]),
+        (["1", "2.5"], ["float", "decimal(2,1)"]),
+        (["222277164261810113020", "2.5"], ["decimal(22,1)"]),
         (["true"], ["boolean"]),
         (['"7"'], ["string"]),
         (['"7"', "8"], ["decimal(1,0)"]),
