@@ -11,13 +11,10 @@ from millrace.exchange.queues import Queues
 from millrace.lake.errors_table import ERRORS_SCHEMA
 from millrace.model.errors import Unavailable
 from millrace.observe import log, log_to_stderr
-from millrace.plane.flow import Flow
-from millrace.plane.jvm import outlive_none, remember
+from millrace.plane.flow import Flow, retained_groups
 from millrace.plane.plane import DataPlane, serve_metrics
-from millrace.plane.reports import retained_groups
-from millrace.plane.session import open_session
+from millrace.plane.session import open_session, outlive_none, remember, warm_up
 from millrace.plane.tidying import keep_tidy
-from millrace.plane.warm import warm_up
 from millrace.settings import Settings
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.sink import DeltaSink, ErrorStore

@@ -2,7 +2,7 @@
 
 Each query has its own checkpoint and may run any batch again; identity and versions make that harmless."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,12 +14,12 @@ from millrace.deliver.couriers import Couriers
 from millrace.exchange.mailboxes import Exchange
 from millrace.failpoint import reach
 from millrace.model.facts import Durable, to_dict
-from millrace.plane.reports import group_in
 from millrace.plane.task import OUTPUT_DDL, JudgeChunks
 from millrace.settings import KmsSettings, SparkSettings
 from millrace.sink.contract import Sink, StagedGroup, by_table
-from millrace.wire.client import Appender, Cluster
-from millrace.wire.envelope import pack
+from millrace.wire.client import Appender, Cluster, LogReader
+from millrace.wire.envelope import pack, understood, unpack
+from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import (
     IMPORT_ERROR,
     MAX_RECORD_BYTES,
@@ -32,6 +32,7 @@ from millrace.wire.topics import (
 
 TELL_SECONDS = 150.0
 Start = Callable[[], StreamingQuery]
+POLL_RECORDS, POLL_SECONDS = 500, 1.0
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Flow:
 
 
 def _groups(topic: str, batch: DataFrame) -> list[StagedGroup]:
-    read = (group_in(topic, row.value) for row in batch.collect())
+    read = (_group_in(topic, row.value) for row in batch.collect())
     return [group for group in read if group is not None]
 
 
@@ -134,3 +135,24 @@ _CONSUMER = {
     "kafka.fetch.max.bytes": str(16 << 20),
 }
 _PRODUCER = {"kafka.acks": "all", "kafka.linger.ms": "0", "kafka.max.request.size": str(MAX_RECORD_BYTES)}
+
+
+def _group_in(topic: str, record: bytes) -> StagedGroup | None:
+    return understood(topic, record, lambda value: StagedGroup.from_dict(unpack(bytes(value))))
+
+
+def retained_groups(cluster: Cluster) -> Iterator[StagedGroup]:
+    """All that `validated-input` holds now, the oldest first: it stops where the log ended when this was called."""
+    ends = end_offsets(cluster, VALIDATED_INPUT)
+    left = {partition: end for partition, (first, end) in ends.items() if end > first}
+    reader = LogReader(cluster, VALIDATED_INPUT, {partition: first for partition, (first, _) in ends.items()})
+    try:
+        while left:
+            for record in reader.poll(POLL_RECORDS, POLL_SECONDS):
+                group = _group_in(VALIDATED_INPUT, record.value)
+                if group is not None:
+                    yield group
+                if record.offset + 1 >= left.get(record.partition, 0):
+                    left.pop(record.partition, None)
+    finally:
+        reader.close()

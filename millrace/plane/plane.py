@@ -11,12 +11,12 @@ from millrace.exchange.places import Places
 from millrace.model.facts import Checkpointed, to_dict
 from millrace.observe import gauge, log, observe, seconds
 from millrace.plane.checkpoints import CheckpointWatch
+from millrace.plane.flow import Start
 from millrace.stopping import StopRequest
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
 from millrace.wire.topics import PROGRESS
 
-Start = Callable[[], StreamingQuery]
 LOOK_SECONDS = 0.05
 TELL_AGAIN_SECONDS = 5.0
 FIRST_PAUSE_SECONDS = 0.5
@@ -25,7 +25,7 @@ LONGEST_PAUSE_SECONDS = 30.0
 
 @dataclass
 class Running:
-    start: Callable[[], StreamingQuery]
+    start: Start
     query: StreamingQuery | None = None
     pause: float = FIRST_PAUSE_SECONDS
     due: float = 0.0

@@ -1,15 +1,26 @@
-"""The Spark session of the data plane."""
+"""The Spark session of the data plane: its JVM, of which there is only one, and its warm Python workers."""
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from millrace.declare.table import parse_table
+from millrace.exchange.data_plane import DataPlaneNotes, Jvm
+from millrace.lake.sidecar import encode_parquet
+from millrace.model.chunk import ChunkHeader, TextLayout
+from millrace.model.table import define
 from millrace.settings import SparkSettings
+from millrace.validate.judge import judge
 
 ARROW_BATCH_BYTES = 8 << 20
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_WARM_FIELDS = [{"name": "a", "type": "int"}, {"name": "b", "type": "double"}]
+_JVM_SECONDS = 15
 
 
 def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> SparkSession:
@@ -54,3 +65,41 @@ def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> Sp
 def _slots(cores: int) -> int:
     """More tasks than cores: tasks of a small file run beside those of a large one, and the kernel shares the cores."""
     return 2 * cores + 2
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Starts the Python workers before the first chunk arrives: each judges and packs a row made for this."""
+    cores = spark.sparkContext.defaultParallelism
+    spark.range(cores, numPartitions=cores).mapInArrow(_judge_a_row, "id long").collect()
+
+
+def _judge_a_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    definition = define("warm", parse_table({"schema": {"type": "record", "name": "warm", "fields": _WARM_FIELDS}}), 1)
+    layout = TextLayout(("a", "b"), ",", '"', "")
+    for batch in batches:
+        body = b"1,2.5\nx,y\n"
+        judged = judge(ChunkHeader("", 0, 1, "", "csv", 1, 1, 2, len(body), 0, layout), body, definition)
+        encode_parquet(judged.accepted)
+        yield batch
+
+
+def remember(notes: DataPlaneNotes, spark: SparkSession) -> None:
+    """Notes which JVM works for this platform."""
+    pid = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    notes.note_jvm(Jvm(pid, psutil.Process(pid).create_time()))
+
+
+def outlive_none(notes: DataPlaneNotes) -> None:
+    """Ends the JVM of an earlier data plane if it is still there. It outlives a killed driver for a moment, and two of them
+    must never work on the same checkpoints."""
+    noted = notes.jvm()
+    if noted is None:
+        return
+    try:
+        process = psutil.Process(noted.pid)
+        if process.create_time() != noted.born:
+            return
+        process.kill()
+        process.wait(_JVM_SECONDS)
+    except psutil.NoSuchProcess:
+        return

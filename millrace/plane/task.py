@@ -3,7 +3,7 @@
 Records of raw-input in; records for validated-input, import-error and progress out. Rows never leave the worker."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -95,34 +95,26 @@ def _opened(header: ChunkHeader, payload: memoryview, definition: Definition, ke
     return seal.open(payload, str(header.number))
 
 
+@dataclass(slots=True)
 class ChunkGroup:
     """The judged chunks of one definition that will share a staged file, sealed by the data key if there is one."""
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        keyring: Keyring,
-        definition: Definition,
-        publish: str = "rolling",
-        key: str | None = None,
-    ) -> None:
-        self._places = exchange.places
-        self._rule_keys = exchange.rule_keys
-        self._keyring = keyring
-        self._definition = definition
-        self._publish = publish
-        self._key = key
-        self._judged: list[JudgedChunk] = []
-        self.rows = 0
+    exchange: Exchange
+    keyring: Keyring
+    definition: Definition
+    publish: str = "rolling"
+    key: str | None = None
+    judged: list[JudgedChunk] = field(default_factory=list)
+    rows: int = 0
 
     def add(self, judged: JudgedChunk) -> None:
-        self._judged.append(judged)
+        self.judged.append(judged)
         # A rejected row, with its text and reasons, takes as much room as several accepted ones, a chunk as much as many.
         self.rows += judged.verdict.accepted + 4 * judged.verdict.rejected + 1000
 
     def stage(self) -> Iterator[pa.RecordBatch]:
         """1. Accepted rows into a file of the table. 2. Rejected rows into a file of the error store. 3. The report."""
-        verdicts = [judged.verdict for judged in self._judged]
+        verdicts = [judged.verdict for judged in self.judged]
         self._keep_keys()
         accepted = self._stage_accepted()
         records = [(VALIDATED_INPUT, self._report(accepted, verdicts))]
@@ -139,50 +131,44 @@ class ChunkGroup:
         return self._batch([(VALIDATED_INPUT, report), (PROGRESS, pack(to_dict(ChunkJudged((verdict,)))))])
 
     def _batch(self, records: list[tuple[str, bytes]]) -> pa.RecordBatch:
-        key = f"{self._definition.tenant}/{self._definition.table.name}".encode()
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.array([topic for topic, _ in records], pa.string()),
-                pa.array([key] * len(records), pa.binary()),
-                pa.array([value for _, value in records], pa.binary()),
-            ],
-            schema=OUTPUT,
-        )
+        key = f"{self.definition.tenant}/{self.definition.table.name}".encode()
+        rows = [{"topic": topic, "key": key, "value": value} for topic, value in records]
+        return pa.RecordBatch.from_pylist(rows, schema=OUTPUT)
 
     def _stage_accepted(self) -> StagedFile | None:
-        holding = [judged for judged in self._judged if judged.accepted.num_rows]
+        holding = [judged for judged in self.judged if judged.accepted.num_rows]
         if not holding:
             return None
-        table = self._definition.table
+        table = self.definition.table
         # Only chunks with deletes have the column that marks them.
         rows = pa.concat_tables([judged.accepted for judged in holding], promote_options="default")
         first = holding[0].verdict
         store = self._accepted_store(first.import_id)
         staged = write_data_file(store, rows, table.primary_key, _prefix(first), _chunks(holding, "accepted"))
-        return replace(staged, sealed_by=self._key)
+        return replace(staged, sealed_by=self.key)
 
     def _accepted_store(self, owner: str) -> Store:
         """Plain rows go to the table's own folder, where they stay. Sealed rows wait in a folder beside it."""
-        tenant, table = self._definition.tenant, self._definition.table.name
-        if self._key is None:
-            return self._places.table_store(tenant, table)
-        seal = self._keyring.seal(tenant, table, self._key, owner)
-        return self._places.staging_store(self._keyring, tenant, table, seal)
+        tenant, table = self.definition.tenant, self.definition.table.name
+        if self.key is None:
+            return self.exchange.places.table_store(tenant, table)
+        seal = self.keyring.seal(tenant, table, self.key, owner)
+        return self.exchange.places.staging_store(self.keyring, tenant, table, seal)
 
     def _keep_keys(self) -> None:
         """Before the verdicts, so that their reader finds the keys. A chunk that is judged again has the same keys."""
-        for judged in self._judged:
+        for judged in self.judged:
             if judged.keys:
-                self._rule_keys.keep(judged.verdict.import_id, judged.verdict.number, judged.keys)
+                self.exchange.rule_keys.keep(judged.verdict.import_id, judged.verdict.number, judged.keys)
 
     def _stage_rejected(self) -> Iterable[tuple[list[ChunkVerdict], StagedFile]]:
         by_import: dict[str, list[JudgedChunk]] = {}
-        for judged in self._judged:
+        for judged in self.judged:
             if judged.rejected is not None:
                 by_import.setdefault(judged.verdict.import_id, []).append(judged)
-        tenant, table = self._definition.tenant, self._definition.table.name
+        tenant, table = self.definition.tenant, self.definition.table.name
         for import_id, rejecting in by_import.items():
-            store = self._places.store_for_rejects(self._keyring, tenant, table, self._key, import_id)
+            store = self.exchange.places.store_for_rejects(self.keyring, tenant, table, self.key, import_id)
             rows = pa.concat_tables([stored_rejected(judged.verdict, judged.rejected) for judged in rejecting])
             staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
             yield [judged.verdict for judged in rejecting], staged
@@ -192,14 +178,14 @@ class ChunkGroup:
     ) -> bytes:
         return pack(
             {
-                "tenant": self._definition.tenant,
-                "table": self._definition.table.name,
-                "definition": self._definition.fingerprint,
+                "tenant": self.definition.tenant,
+                "table": self.definition.table.name,
+                "definition": self.definition.fingerprint,
                 "file": None if staged is None else staged.to_dict(),
                 "chunks": [[verdict.import_id, verdict.number] for verdict in verdicts],
                 "kind": kind,
                 "version": version,
-                "publish": self._publish,
+                "publish": self.publish,
             }
         )
 
