@@ -24,7 +24,8 @@ from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
 from millrace.model.names import new_id
-from millrace.staging.sealed import Keys, SealedFile, own_seal, plain_size, seal_file
+from millrace.seal.keyring import Keyring
+from millrace.staging.sealed import SealedFile, own_seal, plain_size, seal_file
 
 MOST_NAME_BYTES = 200
 REPORT, SEALED = ".report.json", ".sealed"
@@ -112,7 +113,7 @@ def _kept(staging: Staging, claim: Claim) -> Path:
     return sealed if sealed.exists() else file_of(staging, claim)
 
 
-def close_up(staging: Staging, claim: Claim, keys: Keys) -> None:
+def close_up(staging: Staging, claim: Claim, keys: Keyring) -> None:
     """Seals the file where it lies. Links, devices and empty files hold nothing to seal."""
     path = file_of(staging, claim)
     if os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode) and path.lstat().st_size:
@@ -125,7 +126,7 @@ def with_new_key(staging: Staging, claim: Claim) -> Claim:
     return changed(staging, claim, data_key=new_id("fil"))
 
 
-def content(staging: Staging, claim: Claim, keys: Callable[[], Keys]) -> Path | SealedFile:
+def content(staging: Staging, claim: Claim, keys: Callable[[], Keyring]) -> Path | SealedFile:
     """What is to be sent."""
     kept = _kept(staging, claim)
     return kept if kept == file_of(staging, claim) else SealedFile(kept, claim.name, staging.tenant, keys())

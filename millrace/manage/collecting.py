@@ -16,8 +16,8 @@ from millrace.manage.tools import Tools
 from millrace.model.errors import Clash
 from millrace.model.names import new_id
 from millrace.observe import log, observe
+from millrace.seal.cipher import Seal
 from millrace.staging.runs import RUNNING, Run, run_folders
-from millrace.staging.sealed import Seal
 
 MOST_GROUPS = 4
 MOST_FILES = 256

@@ -11,8 +11,9 @@ from millrace.exchange.app_folders import Staging
 from millrace.manage.tools import Tools
 from millrace.model.names import new_id
 from millrace.observe import observe
+from millrace.seal.cipher import Seal
 from millrace.staging.inputs import give, have_arrived, take_back
-from millrace.staging.sealed import Seal, hour_seal
+from millrace.staging.sealed import hour_seal
 
 # Between two attempts where the first failed: whoever keeps the keys may be away.
 PAUSE_SECONDS = 5.0

@@ -12,7 +12,8 @@ from typing import BinaryIO
 from millrace.atomic import replacing
 from millrace.manage.claiming import safe_name
 from millrace.model.names import new_id
-from millrace.staging.sealed import Seal, frame, head, log_part
+from millrace.seal.cipher import Seal
+from millrace.staging.sealed import frame, head, log_part
 
 LOG_BYTES = 4 << 20
 KEPT = 3

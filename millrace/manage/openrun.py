@@ -11,8 +11,8 @@ from millrace.exchange.app_folders import Staging
 from millrace.manage.logs import gather_own_logs, seal_logs
 from millrace.model.errors import MillraceError
 from millrace.observe import observe
+from millrace.seal.cipher import Seal
 from millrace.staging.runs import FAILED, IMPORTING, INTERRUPTED, RUNNING, SUCCEEDED, Run, RunFolder
-from millrace.staging.sealed import Seal
 
 MOST_SPANS = 20
 

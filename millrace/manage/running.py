@@ -10,8 +10,8 @@ from typing import Any
 
 from millrace.manage.confinement import launcher
 from millrace.manage.logs import Pump
+from millrace.seal.cipher import Seal
 from millrace.staging.runs import RunFolder
-from millrace.staging.sealed import Seal
 
 # Between the request to end and the end by force.
 STOP_SECONDS = 10.0

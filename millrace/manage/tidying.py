@@ -9,8 +9,9 @@ from pathlib import Path
 from millrace.exchange.app_folders import Staging
 from millrace.manage.logs import seal_logs
 from millrace.manage.openrun import text_of
+from millrace.seal.keyring import Keyring
 from millrace.staging.runs import SUCCEEDED, forget_runs, run_folders
-from millrace.staging.sealed import Keys, hour_seal
+from millrace.staging.sealed import hour_seal
 
 MOST_RUNS = 200
 # Each level costs a descriptor while it is cleared.
@@ -30,7 +31,7 @@ def tidy(staging: Staging, retention_days: int) -> int:
     return gone
 
 
-def seal_left_logs(staging: Staging, keys: Callable[[], Keys]) -> None:
+def seal_left_logs(staging: Staging, keys: Callable[[], Keyring]) -> None:
     """Own logs of runs that are over and could not seal them: cut off by a crash, or without a seal. May take as long as the
     keeper of the keys does."""
     for folder in run_folders(staging):

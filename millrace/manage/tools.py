@@ -12,7 +12,7 @@ from millrace.exchange.home import Home
 from millrace.manage.confinement import Confinement
 from millrace.manage.limits import Limiter
 from millrace.manage.watching import Watcher
-from millrace.staging.sealed import Keys
+from millrace.seal.keyring import Keyring
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Tools:
     workers: ThreadPoolExecutor
     senders: ThreadPoolExecutor
     longest_run: timedelta
-    keys: Callable[[], Keys]
+    keys: Callable[[], Keyring]
     wake: Callable[[], None]
     stopping: threading.Event = field(default_factory=threading.Event)
 

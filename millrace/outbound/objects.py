@@ -52,7 +52,7 @@ class Objects(Protocol):
 class RangeReader(io.RawIOBase):
     """An object as a file that can be sought in; reads only what is asked for."""
 
-    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+    def __init__(self, read: Callable[[int, int], bytes | memoryview], size: int) -> None:
         self._read = read
         self._size = size
         self._position = 0

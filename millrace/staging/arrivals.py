@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, Self
 from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Corrupt, Invalid
 from millrace.model.names import new_id
-from millrace.staging.sealed import Keys, Sealer, own_seal, plain_size
+from millrace.seal.keyring import Keyring
+from millrace.staging.sealed import Sealer, own_seal, plain_size
 
 MOST_NAME_BYTES = 200
 
@@ -37,7 +38,7 @@ class Arrival:
     """A file that is being received; only `keep` makes it visible under its name. With `keys` it is sealed while it arrives,
     by a data key of its own, which the first `write` asks for."""
 
-    def __init__(self, staging: Staging, name: str, keys: Keys | None = None) -> None:
+    def __init__(self, staging: Staging, name: str, keys: Keyring | None = None) -> None:
         self._staging = staging
         self._keys = keys
         self._folder = staging.inbox if keys is None else staging.arrived
@@ -58,7 +59,7 @@ class Arrival:
         else:
             self._sealing(self._keys).write(piece)
 
-    def _sealing(self, keys: Keys) -> Sealer:
+    def _sealing(self, keys: Keyring) -> Sealer:
         if self._sealer is None:
             self._sealer = Sealer(self._file, own_seal(keys, self._staging.tenant, new_id("arr")))
         return self._sealer

@@ -18,9 +18,10 @@ from millrace.failpoint import reach
 from millrace.model.errors import Corrupt, KeyGone
 from millrace.model.names import new_id
 from millrace.observe import observe
+from millrace.seal.keyring import Keyring
 from millrace.staging.arrivals import MOST_NAME_BYTES, created, fitting_name, is_plain, other_name, own_as
 from millrace.staging.renaming import rename_new
-from millrace.staging.sealed import FRAME_BYTES, Keys, SealedFile, hour_seal, make_safe, owner_in, write_sealed
+from millrace.staging.sealed import FRAME_BYTES, SealedFile, hour_seal, make_safe, owner_in, write_sealed
 
 
 def have_arrived(staging: Staging) -> bool:
@@ -28,7 +29,7 @@ def have_arrived(staging: Staging) -> bool:
     return any(any(_files(folder)) for folder in (staging.arrived, staging.given, staging.returned))
 
 
-def give(staging: Staging, keys: Keys) -> bool:
+def give(staging: Staging, keys: Keyring) -> bool:
     """Puts what has arrived into `in`, and what nobody can open any more into `failed`. False if a file was left behind, for
     example because the disk is full: it is tried again later."""
     _seal_returned(staging, keys)
@@ -38,7 +39,7 @@ def give(staging: Staging, keys: Keys) -> bool:
     return not [sealed for sealed in arrived if not _is_given(staging, sealed, keys)]
 
 
-def _is_given(staging: Staging, sealed: Path, keys: Keys) -> bool:
+def _is_given(staging: Staging, sealed: Path, keys: Keyring) -> bool:
     try:
         _show(staging, _open(staging, sealed, keys))
     except (Corrupt, KeyGone) as lost:
@@ -54,7 +55,7 @@ def _tell(staging: Staging, why: str) -> None:
     observe("trouble", kind="client_app", tenant=staging.tenant, error=why)
 
 
-def take_back(staging: Staging, keys: Keys) -> None:
+def take_back(staging: Staging, keys: Keyring) -> None:
     """Seals what is left in `in`, for the next run. Only while no program runs and nothing is being given."""
     for opened in sorted(_files(staging.given)):
         _show(staging, opened)
@@ -71,7 +72,7 @@ def take_back(staging: Staging, keys: Keys) -> None:
     _seal_returned(staging, keys)
 
 
-def _open(staging: Staging, sealed: Path, keys: Keys) -> Path:
+def _open(staging: Staging, sealed: Path, keys: Keyring) -> Path:
     owner = owner_in(sealed)
     unfinished = _hidden(staging, owner)
     try:
@@ -85,7 +86,7 @@ def _open(staging: Staging, sealed: Path, keys: Keys) -> Path:
     return sealed.rename(staging.given / f"{owner}.{fitting_name(sealed.name)}")  # 2
 
 
-def _write_opened(staging: Staging, sealed: Path, unfinished: Path, keys: Keys) -> None:
+def _write_opened(staging: Staging, sealed: Path, unfinished: Path, keys: Keyring) -> None:
     with SealedFile(sealed, sealed.name, staging.tenant, keys).open() as source:
         unfinished.unlink(missing_ok=True)
         with created(unfinished) as file:
@@ -119,7 +120,7 @@ def _call(hidden: Path, name: str) -> None:
         rename_new(hidden, hidden.with_name(other_name(name)))
 
 
-def _seal_returned(staging: Staging, keys: Keys) -> None:
+def _seal_returned(staging: Staging, keys: Keyring) -> None:
     waiting = sorted(_files(staging.returned))
     if not waiting:
         return

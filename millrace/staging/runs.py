@@ -17,7 +17,8 @@ from typing import Any
 from millrace.atomic import replace_file
 from millrace.exchange.app_folders import Staging
 from millrace.model.errors import Missing
-from millrace.staging.sealed import Keys, log_tail, plain_size
+from millrace.seal.keyring import Keyring
+from millrace.staging.sealed import log_tail, plain_size
 
 RUNNING, IMPORTING, SUCCEEDED, FAILED, INTERRUPTED = "running", "importing", "succeeded", "failed", "interrupted"
 MOST_REPORT_BYTES = 8 << 20
@@ -116,7 +117,7 @@ class RunFolder:
         sealed = {name: plain_size(path) for name, path in _logs(self.sealed).items()}
         return [{"name": name, "bytes": size} for name, size in sorted({**plain, **sealed}.items())]
 
-    def log_tail(self, name: str, most: int, keys: Keys) -> Iterator[bytes]:
+    def log_tail(self, name: str, most: int, keys: Keyring) -> Iterator[bytes]:
         """The last bytes of one of `logs`, in pieces."""
         plain, sealed = _logs(self.path), _logs(self.sealed)
         if name in sealed:

@@ -12,13 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO
 
 import orjson
 
 from millrace.atomic import replacing
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
+from millrace.outbound.objects import RangeReader
+from millrace.seal.cipher import Seal
+from millrace.seal.keyring import Keyring
 
 FRAME_BYTES = 4 << 20
 _MAGIC = b"MRAPPS1\n"
@@ -29,31 +32,12 @@ _PLACE = "client app"
 _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class Seal(Protocol):
-    key: str
-    owner: str
-
-    def close(self, plain: bytes, part: str) -> bytes: ...
-
-    def open(self, sealed: bytes, part: str) -> bytes: ...
-
-
-class Keys(Protocol):
-    """Data keys of all tenants. Raises Unavailable if their keeper does not answer, KeyGone if a key no longer exists."""
-
-    def new(self, tenant: str, key: str) -> str: ...
-
-    def of_this_hour(self, tenant: str) -> str: ...
-
-    def seal(self, tenant: str, table: str, key: str, owner: str) -> Seal: ...
-
-
-def own_seal(keys: Keys, tenant: str, key: str) -> Seal:
+def own_seal(keys: Keyring, tenant: str, key: str) -> Seal:
     """By a data key for this alone."""
     return keys.seal(tenant, _PLACE, keys.new(tenant, key), key)
 
 
-def hour_seal(keys: Keys, tenant: str, owner: str) -> Seal:
+def hour_seal(keys: Keyring, tenant: str, owner: str) -> Seal:
     """By the data key of the hour, for data that belongs to no import."""
     return keys.seal(tenant, _PLACE, keys.of_this_hour(tenant), owner)
 
@@ -108,20 +92,19 @@ class SealedFile:
     path: Path
     name: str
     tenant: str
-    keys: Keys
+    keys: Keyring
 
     def open(self, mode: str = "rb", /) -> BinaryIO:
         assert mode == "rb"
         return io.BufferedReader(_Unsealed(self.path, self.tenant, self.keys))
 
 
-class _Unsealed(io.RawIOBase):
+class _Unsealed(RangeReader):
     """Reads the plain bytes with one frame in memory."""
 
-    def __init__(self, path: Path, tenant: str, keys: Keys) -> None:
+    def __init__(self, path: Path, tenant: str, keys: Keyring) -> None:
         self._file = path.open("rb")
         self.name = str(path)
-        self._at = 0
         self._opened = -1, b""
         try:
             self._plan = _plan(self._file)
@@ -129,37 +112,19 @@ class _Unsealed(io.RawIOBase):
                 raise Corrupt(f"{path.name} has been cut.")
             self._seal = keys.seal(tenant, _PLACE, self._plan.key, self._plan.owner)
             self._ends = list(accumulate(self._plan.sizes))
+            super().__init__(self._piece, self._ends[-1])
             # A file that was truncated between two frames fails here, before anything of it has been read.
             self._open(len(self._ends) - 1)
         except BaseException:
             self._file.close()
             raise
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._ends[-1]}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any, /) -> int:
-        if self._at >= self._ends[-1]:
-            return 0
-        number = bisect_right(self._ends, self._at)
+    def _piece(self, start: int, length: int) -> memoryview:
+        number = bisect_right(self._ends, start)
         plain = self._open(number)
         begins = self._ends[number] - len(plain)
-        room = memoryview(buffer).cast("B")
         # A view: copying the rest for each small read would take longer than everything else.
-        piece = memoryview(plain)[self._at - begins :][: len(room)]
-        room[: len(piece)] = piece
-        self._at += len(piece)
-        return len(piece)
+        return memoryview(plain)[start - begins :][:length]
 
     def close(self) -> None:
         super().close()
@@ -186,7 +151,7 @@ def owner_in(path: Path) -> str:
         return _words(file)["owner"]
 
 
-def log_tail(path: Path, tenant: str, keys: Keys, most: int) -> Iterator[bytes]:
+def log_tail(path: Path, tenant: str, keys: Keyring, most: int) -> Iterator[bytes]:
     """The last plain bytes of a sealed log. A log that cannot be opened is refused before the first piece."""
     # Kept open: while the program runs, a rotation may give its name to another file.
     file = path.open("rb")

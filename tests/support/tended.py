@@ -12,12 +12,12 @@ from millrace.manage.confinement import possible_confinement
 from millrace.manage.limits import Limiter
 from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
-from millrace.staging.sealed import Keys
+from millrace.seal.keyring import Keyring
 from tests.support.fake_platform import TOKEN
 
 
 @contextmanager
-def tools_at(url: str, root: Path, keys: Callable[[], Keys]) -> Iterator[Tools]:
+def tools_at(url: str, root: Path, keys: Callable[[], Keyring]) -> Iterator[Tools]:
     home = Home(root)
     confinement = possible_confinement(home, False)
     limiter = Limiter(own_user=confinement.own_user)
