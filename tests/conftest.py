@@ -10,6 +10,7 @@ import pytest
 
 from millrace.embed.broker import Broker
 from millrace.embed.jars import jar_files
+from tests.support.broker import running_broker
 from tests.support.coverage_report import current_report
 from tests.support.examples import register_profiles
 from tests.support.postgres import postgres
@@ -23,7 +24,7 @@ register_profiles()
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A running broker; tests that share it name their topics apart."""
-    with Broker(tmp_path_factory.mktemp("kafka")) as broker:
+    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 
 

@@ -27,11 +27,6 @@ PROBE_PAUSE_SECONDS = 0.05
 REAP_SECONDS = 10.0
 
 
-def always_ready() -> bool:
-    """For children that have nothing to ask."""
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Launch:
     """How to run one program, how to know that it is ready and how long it may take to start and to stop."""
@@ -41,7 +36,7 @@ class Launch:
     log: Path
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
-    is_ready: Callable[[], bool] = always_ready
+    is_ready: Callable[[], bool] = lambda: True
     ready_seconds: float = 60.0
     stop_seconds: float = 15.0
     stop_signal: signal.Signals = signal.SIGTERM
@@ -77,8 +72,9 @@ class Child:
             return
         launch = self.launch
         launch.log.parent.mkdir(parents=True, exist_ok=True)
-        self.end_left_over()
-        rotate(launch.log)
+        if self._process is None:
+            end_left_over(launch.log)
+        _rotate(launch.log)
         argv = [sys.executable, "-I", "-S", leash.__file__, str(os.getpid()), *launch.argv]
         with launch.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -90,7 +86,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        remember(self._pid_file, self._process.pid)
+        _remember(launch.log, self._process.pid)
 
     def probe(self) -> bool:
         """Whether it runs and answers now."""
@@ -126,19 +122,10 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(REAP_SECONDS)
-        self._pid_file.unlink(missing_ok=True)
-
-    def end_left_over(self) -> None:
-        """Kill the group that an earlier, killed run wrote down, if it is still the same process."""
-        if self._process is None:
-            end_left_over(self._pid_file)
-
-    @property
-    def _pid_file(self) -> Path:
-        return self.launch.log.with_suffix(".pid")
+        _pid_file(self.launch.log).unlink(missing_ok=True)
 
 
-def rotate(log: Path) -> None:
+def _rotate(log: Path) -> None:
     """Move a log that has grown large aside, keeping the newest few."""
     if not log.exists() or log.stat().st_size < LOG_BYTES:
         return
@@ -148,16 +135,20 @@ def rotate(log: Path) -> None:
             older.replace(log.with_name(f"{log.name}.{number}"))
 
 
-def remember(pid_file: Path, pid: int) -> None:
+def _pid_file(log: Path) -> Path:
+    return log.with_suffix(".pid")
+
+
+def _remember(log: Path, pid: int) -> None:
     """Write down which process runs, with its start time: process numbers are used again."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        replace_file(pid_file, f"{pid} {psutil.Process(pid).create_time()}\n")
+        replace_file(_pid_file(log), f"{pid} {psutil.Process(pid).create_time()}\n")
 
 
-def end_left_over(pid_file: Path) -> None:
-    """Kill the group that an earlier run wrote down, if it is still the same process."""
+def end_left_over(log: Path) -> None:
+    """Kill the group that an earlier, killed run with this log wrote down, if it is still the same process."""
     try:
-        pid, created = pid_file.read_text().split()
+        pid, created = _pid_file(log).read_text().split()
         left_over = psutil.Process(int(pid))
         if abs(left_over.create_time() - float(created)) < 1.0:
             os.killpg(left_over.pid, signal.SIGKILL)

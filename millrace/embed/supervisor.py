@@ -62,22 +62,10 @@ class _Watched:
     ready_by: float | None = None
 
 
-DEFAULT_POLICY = RestartPolicy()
-
-
-def ignore_event(event: Event) -> None:
-    """For callers that do not listen."""
-
-
 class Supervisor:
     """Keeps children running until it is asked to stop or one of them cannot be kept."""
 
-    def __init__(
-        self,
-        children: Sequence[Child],
-        policy: RestartPolicy = DEFAULT_POLICY,
-        on_event: Callable[[Event], None] = ignore_event,
-    ) -> None:
+    def __init__(self, children: Sequence[Child], policy: RestartPolicy, on_event: Callable[[Event], None]) -> None:
         self._watched = [_Watched(child) for child in children]
         self._policy = policy
         self._on_event = on_event

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from millrace.embed.broker import Broker, BrokerMemory
+from millrace.embed.broker import prepare_broker
 from millrace.embed.jars import jar_folder
 from millrace.embed.java import find_java
 from millrace.embed.ports import free_ports, is_free
@@ -51,8 +51,7 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
     children = []
     bootstrap = settings.kafka.bootstrap_servers
     if bootstrap is None:
-        broker = Broker(place.broker, memory=BrokerMemory(heap_megabytes=settings.kafka.heap_mb))
-        broker.prepare()
+        broker = prepare_broker(place.broker, heap_megabytes=settings.kafka.heap_mb)
         children.append(broker.child)
         bootstrap = broker.bootstrap_servers
     jar_folder("spark")
@@ -65,12 +64,12 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
 def _server(place: Home, bootstrap: str, url: str) -> Child:
     host, port = url.removeprefix("http://").rsplit(":", 1)
     argv = (sys.executable, "-m", "millrace.api", bootstrap, host.strip("[]"), port)
-    log = place.logs / "server.log"
-    return Child(
-        Launch(
-            "server", argv, log, env=_REUSE_MEMORY, is_ready=lambda: _flows(place) and _answers(url), ready_seconds=90
-        )
-    )
+    log, notes = place.logs / "server.log", DataPlaneNotes(place)
+
+    def is_ready() -> bool:
+        return notes.metrics_port() is not None and _answers(url)
+
+    return Child(Launch("server", argv, log, env=_REUSE_MEMORY, is_ready=is_ready, ready_seconds=90))
 
 
 def _managers(place: Home) -> Child:
@@ -79,10 +78,6 @@ def _managers(place: Home) -> Child:
     apps.withdraw()
     argv, log = (sys.executable, "-m", "millrace.manage"), place.logs / "managers.log"
     return Child(Launch("managers", argv, log, is_ready=lambda: apps.last() is not None))
-
-
-def _flows(place: Home) -> bool:
-    return DataPlaneNotes(place).metrics_port() is not None
 
 
 def _data_plane(place: Home, bootstrap: str) -> Child:

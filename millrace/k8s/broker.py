@@ -5,16 +5,14 @@ Prepares its storage under the home, then becomes the broker: whoever runs the c
 import os
 import sys
 
-from millrace.embed.broker import Broker, BrokerMemory
+from millrace.embed.broker import prepare_broker
 from millrace.exchange.places import places_below
 from millrace.settings import Settings
 
 
 def main() -> None:
     settings = Settings()
-    memory = BrokerMemory(heap_megabytes=settings.kafka.heap_mb)
-    broker = Broker(places_below(settings.home).broker, int(sys.argv[1]), memory=memory)
-    broker.prepare()
+    broker = prepare_broker(places_below(settings.home).broker, int(sys.argv[1]), settings.kafka.heap_mb)
     command = broker.child.launch.argv
     os.execv(command[0], command)
 

@@ -37,6 +37,7 @@ from millrace.wire.client import Cluster, LogReader, Topics
 from millrace.wire.envelope import pack, unpack_stamp
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import EVENTS, RAW_INPUT, TABLE_OPS
+from tests.support.broker import running_broker
 from tests.support.waiting import wait_until
 
 NOTES = {
@@ -47,7 +48,7 @@ NOTES = {
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("kafka")) as started:
+    with running_broker(tmp_path_factory.mktemp("kafka")) as started:
         yield started
 
 

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from millrace.embed.broker import Broker
 from millrace.embed.ports import free_ports
+from tests.support.broker import running_broker
 from tests.support.waiting import wait_until
 
 MEBIBYTE = 1024 * 1024
@@ -42,19 +43,19 @@ def read(broker: Broker, topic: str, count: int) -> list[bytes]:
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(tmp_path / "kafka") as broker:
+    with running_broker(tmp_path / "kafka") as broker:
         yield broker
 
 
 def test_records_survive_a_kill_and_an_orderly_stop_on_the_same_port(own_broker: Broker) -> None:
     topic, address = create_topic(own_broker), own_broker.bootstrap_servers
     append(own_broker, topic, b"before the kill")
-    own_broker.kill()
-    own_broker.start()
-    own_broker.wait_ready(60)
+    own_broker.child.kill()
+    own_broker.child.start()
+    own_broker.child.wait_ready(60)
     append(own_broker, topic, b"after the kill")
-    own_broker.stop()
-    with Broker(own_broker.home) as again:
+    own_broker.child.stop()
+    with running_broker(own_broker.home) as again:
         assert again.bootstrap_servers == address
         assert read(again, topic, 2) == [b"before the kill", b"after the kill"]
 
@@ -63,21 +64,21 @@ def test_a_crash_while_formatting_does_not_matter(tmp_path: Path) -> None:
     home = tmp_path / "kafka"
     (home / "data.forming").mkdir(parents=True)
     (home / "data.forming" / "meta.properties").touch()
-    with Broker(home) as broker:
+    with running_broker(home) as broker:
         create_topic(broker)
 
 
 def test_a_second_run_of_the_same_home_replaces_one_left_over(own_broker: Broker) -> None:
     topic = create_topic(own_broker)
     append(own_broker, topic, b"kept")
-    with Broker(own_broker.home) as second:
+    with running_broker(own_broker.home) as second:
         wait_until(lambda: not own_broker.child.running, 30, "the one left over is gone")
         assert read(second, topic, 1) == [b"kept"]
 
 
 def test_a_port_can_be_asked_for(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    with Broker(tmp_path, port) as broker:
+    with running_broker(tmp_path, port) as broker:
         assert broker.bootstrap_servers == f"127.0.0.1:{port}"
         assert AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=10).brokers
 
@@ -98,8 +99,3 @@ def test_topics_are_not_made_by_accident(kafka: Broker) -> None:
     assert failures == ["_UNKNOWN_TOPIC"] or failures == ["_MSG_TIMED_OUT"]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     assert name not in admin.list_topics(timeout=10).topics
-
-
-def test_an_address_before_the_start_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"call prepare\(\) or start\(\) first"):
-        _ = Broker(tmp_path / "kafka").bootstrap_servers

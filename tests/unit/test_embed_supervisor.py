@@ -99,11 +99,11 @@ def test_a_signal_stops_everything_in_order(tmp_path: Path, number: signal.Signa
         import sys
         from pathlib import Path
         from millrace.embed.process import Child, Launch
-        from millrace.embed.supervisor import Supervisor
+        from millrace.embed.supervisor import RestartPolicy, Supervisor
         sleep = (sys.executable, "-c", "import time; time.sleep(600)")
         children = [Child(Launch(name, sleep, Path(sys.argv[1]) / f"{name}.log")) for name in ("a", "b")]
         tell = lambda event: print(event.child, event.happening, flush=True)
-        Supervisor(children, on_event=tell).run(lambda: print("all ready", flush=True))
+        Supervisor(children, RestartPolicy(), tell).run(lambda: print("all ready", flush=True))
         print("returned", flush=True)
     """)
     command = [sys.executable, "-c", code, str(tmp_path)]
@@ -118,7 +118,7 @@ def test_a_signal_stops_everything_in_order(tmp_path: Path, number: signal.Signa
 
 def test_a_request_to_stop_during_the_start_is_heard(tmp_path: Path) -> None:
     never = child(tmp_path, "never", lambda: False)
-    supervisor = Supervisor([never], QUICK)
+    supervisor = Supervisor([never], QUICK, [].append)
     with running(supervisor) as ready:
         wait_until(lambda: never.running, 20, "it was started")
     assert not ready.is_set()

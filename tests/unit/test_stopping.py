@@ -37,7 +37,7 @@ SUPERVISOR = textwrap.dedent("""
         children = [Child(Launch(name, ("/bin/sleep", "600"), Path(sys.argv[1]) / f"{name}.log")) for name in "ab"]
         sys.stdin.readline()
         print("begin", flush=True)
-        supervisor.Supervisor(children).run()
+        supervisor.Supervisor(children, supervisor.RestartPolicy(), lambda event: None).run()
         print("end", flush=True)
 """)
 
