@@ -51,9 +51,7 @@ class Cluster:
         path = Key.of(manifest).path
         # JSON is YAML; the server wants the name alone.
         response = self._send("PATCH", path, params=params, headers=headers, content=json.dumps(manifest))
-        if response.status_code >= _FIRST_ERROR:
-            raise refusal_of(response.status_code, _document(response))
-        return _document(response), response.status_code == _CREATED
+        return _accepted(response), response.status_code == _CREATED
 
     def delete(self, key: Key, uid: str) -> bool:
         """Deletes the object if it is still that one; what it owns follows. False: it was gone."""
@@ -79,11 +77,7 @@ class Cluster:
     def _object(self, method: str, path: str, **request: Any) -> Object | None:
         """None if there is no such thing."""
         response = self._send(method, path, **request)
-        if response.status_code == _MISSING:
-            return None
-        if response.status_code >= _FIRST_ERROR:
-            raise refusal_of(response.status_code, _document(response))
-        return _document(response)
+        return None if response.status_code == _MISSING else _accepted(response)
 
     def _send(self, method: str, path: str, **request: Any) -> httpx2.Response:
         for attempt in range(TRIES):
@@ -122,12 +116,15 @@ def _pause_seconds(response: httpx2.Response, attempt: int) -> float:
     return min(float(asked) if asked.isdigit() else 0.2 * 2**attempt, LONGEST_PAUSE_SECONDS)
 
 
-def _document(response: httpx2.Response) -> Object:
+def _accepted(response: httpx2.Response) -> Object:
     try:
         document = response.json()
     except ValueError:
-        return {"message": f"The cluster answered {response.status_code}: {response.text[:200]!r}"}
-    return document if isinstance(document, dict) else {}
+        document = {"message": f"The cluster answered {response.status_code}: {response.text[:200]!r}"}
+    document = document if isinstance(document, dict) else {}
+    if response.status_code >= _FIRST_ERROR:
+        raise refusal_of(response.status_code, document)
+    return document
 
 
 def _trust(access: Access) -> ssl.SSLContext:

@@ -26,13 +26,7 @@ class ClusterRefused(Refused):
 
 
 class FieldConflict(Clash):
-    """`owners` says which manager owns which field."""
-
     code = "field_conflict"
-
-    def __init__(self, message: str, owners: Mapping[str, str]) -> None:
-        super().__init__(message, remedy="Let go of these fields there, or take them over with --force-conflicts.")
-        self.owners = dict(owners)
 
 
 class ClusterUnreachable(Unavailable):
@@ -51,7 +45,10 @@ def refusal_of(status: int, document: Mapping[str, Any]) -> Refused:
     owners = _owners(document) if status == _CONFLICT else {}
     if owners:
         fields = "; ".join(f"{field} is {owner}'s" for field, owner in owners.items())
-        return FieldConflict(f"Another manager owns what would change: {fields}.", owners)
+        return FieldConflict(
+            f"Another manager owns what would change: {fields}.",
+            remedy="Let go of these fields there, or take them over with --force-conflicts.",
+        )
     return ClusterRefused(f"{message.rstrip('.')}.", remedy=_REMEDIES.get(status, ""))
 
 

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from millrace.k8s.resources import KINDS
 from millrace.model.names import checked_name
 
 # A CronJob's name may have 52 characters, a namespace's 63, which the prefix shares.
@@ -67,9 +68,11 @@ class Names:
     def labels(self) -> dict[str, str]:
         return {"app.kubernetes.io/managed-by": MANAGER, CELL_LABEL: self.cell, **self.selector}
 
-    def metadata(self, name: str, *, namespaced: bool = True) -> dict[str, Any]:
-        where = {"namespace": self.namespace} if namespaced else {}
-        return {"name": name, **where, "labels": self.labels, "annotations": {TENANT_ANNOTATION: self.tenant}}
+    def manifest(self, kind: str, name: str, **parts: Any) -> dict[str, Any]:
+        where = {"namespace": self.namespace} if KINDS[kind].namespaced else {}
+        annotations = {TENANT_ANNOTATION: self.tenant}
+        metadata = {"name": name, **where, "labels": self.labels, "annotations": annotations}
+        return {"apiVersion": KINDS[kind].api, "kind": kind, "metadata": metadata, **parts}
 
 
 def cell_selector(cell: str) -> str:

@@ -28,17 +28,21 @@ def usual_image(tenant: str, settings: KubernetesSettings) -> str | None:
     return None if settings.app_image is None else settings.app_image.replace("{tenant}", dns_name(tenant))
 
 
+def pull_secrets(settings: KubernetesSettings) -> dict[str, Any]:
+    secrets = [{"name": secret} for secret in settings.image_pull_secrets]
+    return {"imagePullSecrets": secrets} if secrets else {}
+
+
 def pod_template(
     agreement: Agreement, image: str, names: Names, settings: KubernetesSettings, restart: str
 ) -> dict[str, Any]:
-    pulls = [{"name": secret} for secret in settings.image_pull_secrets]
     spec = {
         "serviceAccountName": names.account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": restart,
         **({"runtimeClassName": settings.runtime_class} if settings.runtime_class else {}),
-        **({"imagePullSecrets": pulls} if pulls else {}),
+        **pull_secrets(settings),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": settings.user_id,

@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace.k8s.amounts import bounded, quantities
 from millrace.k8s.names import Names
+from millrace.k8s.pods import pull_secrets
 from millrace.k8s.workloads import most_pods
 from millrace.model.agreement import Agreement
 from millrace.model.quantity import LARGEST, bytes_text
@@ -16,30 +17,18 @@ _DNS_PORTS = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
 
 
 def namespace(names: Names) -> dict[str, Any]:
-    metadata = names.metadata(names.namespace, namespaced=False)
+    manifest = names.manifest("Namespace", names.namespace)
     guards = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {**metadata, "labels": {**names.labels, **guards}}}
+    return {**manifest, "metadata": {**manifest["metadata"], "labels": {**names.labels, **guards}}}
 
 
 def anchor(names: Names) -> dict[str, Any]:
     """Owns the others: when it goes, they go."""
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": names.metadata(names.anchor),
-        "data": {"tenant": names.tenant},
-    }
+    return names.manifest("ConfigMap", names.anchor, data={"tenant": names.tenant})
 
 
 def service_account(names: Names, settings: KubernetesSettings) -> dict[str, Any]:
-    pulls = [{"name": secret} for secret in settings.image_pull_secrets]
-    return {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": names.metadata(names.account),
-        "automountServiceAccountToken": False,
-        **({"imagePullSecrets": pulls} if pulls else {}),
-    }
+    return names.manifest("ServiceAccount", names.account, automountServiceAccountToken=False, **pull_secrets(settings))
 
 
 def resource_quota(agreement: Agreement, names: Names, settings: KubernetesSettings) -> dict[str, Any]:
@@ -54,24 +43,15 @@ def resource_quota(agreement: Agreement, names: Names, settings: KubernetesSetti
         "requests.storage": bytes_text(_claimed(agreement, settings)),
         "services": "0",
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": names.metadata(names.quota),
-        "spec": {"hard": hard},
-    }
+    return names.manifest("ResourceQuota", names.quota, spec={"hard": hard})
 
 
 def network_policy(names: Names, settings: KubernetesSettings) -> dict[str, Any]:
     """Nothing comes in; nothing goes out but to the networks that the settings allow."""
     allowed = [{"ipBlock": _block(network)} for network in settings.egress]
     egress = [{"to": allowed}, {"ports": _DNS_PORTS}] if allowed else []
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": names.metadata(names.policy),
-        "spec": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": egress},
-    }
+    spec = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "ingress": [], "egress": egress}
+    return names.manifest("NetworkPolicy", names.policy, spec=spec)
 
 
 def _block(network: IPv4Network | IPv6Network) -> dict[str, Any]:
@@ -83,16 +63,9 @@ def _block(network: IPv4Network | IPv6Network) -> dict[str, Any]:
 
 def volume_claim(agreement: Agreement, names: Names, settings: KubernetesSettings) -> dict[str, Any]:
     storage = {"storageClassName": settings.storage_class} if settings.storage_class else {}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": names.metadata(names.claim),
-        "spec": {
-            "accessModes": [settings.access_mode],
-            **storage,
-            "resources": {"requests": {"storage": bytes_text(_claimed(agreement, settings))}},
-        },
-    }
+    size = {"requests": {"storage": bytes_text(_claimed(agreement, settings))}}
+    spec = {"accessModes": [settings.access_mode], **storage, "resources": size}
+    return names.manifest("PersistentVolumeClaim", names.claim, spec=spec)
 
 
 def _claimed(agreement: Agreement, settings: KubernetesSettings) -> int:

@@ -16,35 +16,28 @@ def cron_job(
     agreement: Agreement, schedule: Schedule, image: str, names: Names, settings: KubernetesSettings
 ) -> dict[str, Any]:
     replicas = _replicas(agreement)
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": names.metadata(names.workload),
-        "spec": {
-            "schedule": schedule.cron,
-            "timeZone": schedule.time_zone,
-            "concurrencyPolicy": "Forbid",
-            **({"startingDeadlineSeconds": SKIP_SECONDS} if schedule.missed == "skip" else {}),
-            **({"suspend": True} if replicas == 0 else {}),
-            "successfulJobsHistoryLimit": KEPT_RUNS,
-            "failedJobsHistoryLimit": KEPT_RUNS,
-            "jobTemplate": {
-                "metadata": {"labels": names.labels},
-                "spec": {
-                    **_parallel(replicas),
-                    # A run that fails waits for its next time; one whose machine went away is started again.
-                    "backoffLimit": 0,
-                    "activeDeadlineSeconds": settings.app_longest_run_seconds,
-                    "podFailurePolicy": {
-                        "rules": [
-                            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-                        ]
-                    },
-                    "template": pod_template(agreement, image, names, settings, restart="Never"),
-                },
+    lost_machine = {"type": "DisruptionTarget", "status": "True"}
+    spec = {
+        "schedule": schedule.cron,
+        "timeZone": schedule.time_zone,
+        "concurrencyPolicy": "Forbid",
+        **({"startingDeadlineSeconds": SKIP_SECONDS} if schedule.missed == "skip" else {}),
+        **({"suspend": True} if replicas == 0 else {}),
+        "successfulJobsHistoryLimit": KEPT_RUNS,
+        "failedJobsHistoryLimit": KEPT_RUNS,
+        "jobTemplate": {
+            "metadata": {"labels": names.labels},
+            "spec": {
+                **_parallel(replicas),
+                # A run that fails waits for its next time; one whose machine went away is started again.
+                "backoffLimit": 0,
+                "activeDeadlineSeconds": settings.app_longest_run_seconds,
+                "podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": [lost_machine]}]},
+                "template": pod_template(agreement, image, names, settings, restart="Never"),
             },
         },
     }
+    return names.manifest("CronJob", names.workload, spec=spec)
 
 
 def _parallel(replicas: int) -> dict[str, Any]:
@@ -56,42 +49,27 @@ def _parallel(replicas: int) -> dict[str, Any]:
 
 def deployment(agreement: Agreement, image: str, names: Names, settings: KubernetesSettings) -> dict[str, Any]:
     scales = agreement.app is not None and agreement.app.max_replicas is not None
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": names.metadata(names.workload),
-        "spec": {
-            # Who scales it says how many; a number here would put them back at every apply.
-            **({} if scales else {"replicas": _replicas(agreement)}),
-            "selector": {"matchLabels": names.selector},
-            # Never more than agreed, also while one version replaces another.
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-            "revisionHistoryLimit": KEPT_RUNS,
-            "template": pod_template(agreement, image, names, settings, restart="Always"),
-        },
+    spec = {
+        # Who scales it says how many; a number here would put them back at every apply.
+        **({} if scales else {"replicas": _replicas(agreement)}),
+        "selector": {"matchLabels": names.selector},
+        # Never more than agreed, also while one version replaces another.
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "revisionHistoryLimit": KEPT_RUNS,
+        "template": pod_template(agreement, image, names, settings, restart="Always"),
     }
+    return names.manifest("Deployment", names.workload, spec=spec)
 
 
 def autoscaler(app: App, names: Names) -> dict[str, Any]:
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": names.metadata(names.workload),
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": names.workload},
-            "minReplicas": app.min_replicas or 1,
-            "maxReplicas": app.max_replicas,
-            "metrics": [
-                {
-                    "type": "Resource",
-                    "resource": {
-                        "name": "cpu",
-                        "target": {"type": "Utilization", "averageUtilization": app.target_cpu_percent or 80},
-                    },
-                }
-            ],
-        },
+    target = {"type": "Utilization", "averageUtilization": app.target_cpu_percent or 80}
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": names.workload},
+        "minReplicas": app.min_replicas or 1,
+        "maxReplicas": app.max_replicas,
+        "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
     }
+    return names.manifest("HorizontalPodAutoscaler", names.workload, spec=spec)
 
 
 def _replicas(agreement: Agreement) -> int:
