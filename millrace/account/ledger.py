@@ -47,8 +47,8 @@ def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str
     """Counts what is new in the facts. Returns the imports that they are about and that are not over, with the new counts."""
     facts = list(facts)
     verdicts, places = by_import(facts)
-    told_of = list(verdicts.keys() | places.keys())
-    imports = {imp.id: imp for imp in find_imports(connection, told_of) if not imp.is_over}
+    import_ids = list(verdicts.keys() | places.keys())
+    imports = {imp.id: imp for imp in find_imports(connection, import_ids) if not imp.is_over}
     counts = _count(connection, imports, verdicts)
     durable = _newly_durable(connection, imports, places)
     folded = {}
@@ -83,7 +83,7 @@ def refused_rows(connection: Connection, import_id: str) -> dict[str, int]:
 
 
 def _count(connection: Connection, imports: Mapping[str, Import], verdicts: Verdicts) -> dict[str, Counts]:
-    wanted = {import_id: {one.number for one in told} for import_id, told in verdicts.items() if import_id in imports}
+    wanted = {import_id: {one.number for one in found} for import_id, found in verdicts.items() if import_id in imports}
     known: dict[str, dict[int, ChunkVerdict]] = {import_id: {} for import_id in wanted}
     for row in _rows_about(connection, _KNOWN_CHUNKS, wanted):
         # Counting does not need the version, so the ledger does not keep it.
@@ -123,12 +123,12 @@ def _row(verdict: ChunkVerdict) -> dict[str, object]:
 
 def _newly_durable(connection: Connection, imports: Mapping[str, Import], places: Places) -> dict[str, Counter[str]]:
     """How many chunks of each import became durable in each sink."""
-    told = {import_id: places[import_id] for import_id in imports if import_id in places}
-    wanted = {import_id: set().union(*by_sink.values()) for import_id, by_sink in told.items()}
+    reported = {import_id: places[import_id] for import_id in imports if import_id in places}
+    wanted = {import_id: set().union(*by_sink.values()) for import_id, by_sink in reported.items()}
     known = {tuple(row) for row in _rows_about(connection, _KNOWN_DURABLE, wanted)}
     new = [
         place
-        for import_id, by_sink in told.items()
+        for import_id, by_sink in reported.items()
         for sink, numbers in by_sink.items()
         for number in numbers
         if (place := (import_id, sink, number)) not in known

@@ -21,7 +21,7 @@ _ANY_COLUMN = "unknown_field"
 
 def sort_out(parsed: Parsed, keys: tuple[str, ...], *, all_delete: bool) -> tuple[list[RowFault], Flags | None]:
     """The faults that count, and which entries delete their key (None: no entry)."""
-    deleted, strange = _told(parsed, all_delete)
+    deleted, strange = _deletes_of(parsed, all_delete)
     faults = parsed.faults + strange
     if deleted is None or not deleted.any():
         return faults, None
@@ -33,7 +33,7 @@ def sort_out(parsed: Parsed, keys: tuple[str, ...], *, all_delete: bool) -> tupl
     return faults, deleted
 
 
-def _told(parsed: Parsed, all_delete: bool) -> tuple[Flags | None, list[RowFault]]:
+def _deletes_of(parsed: Parsed, all_delete: bool) -> tuple[Flags | None, list[RowFault]]:
     if all_delete:
         return np.ones(parsed.rows if parsed.positions is None else len(parsed.positions), np.bool_), []
     if parsed.marks is None:

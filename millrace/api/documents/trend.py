@@ -34,14 +34,21 @@ def trend(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for item in items:
         for rule in (item["report"] or {"rules": []})["rules"]:
             series.setdefault(rule["name"], []).append(rule)
-    return {"items": list(items), "rules": [_of_rule(name, told) for name, told in series.items()]}
+    return {"items": list(items), "rules": [_of_rule(name, results) for name, results in series.items()]}
 
 
-def _of_rule(name: str, told: list[dict[str, Any]]) -> dict[str, Any]:
-    """`told` begins with the newest."""
-    shares = [100 * one["broken"] / one["of"] for one in told if one.get("of")]
-    broken = sum(one["verdict"] == BROKEN for one in told)
-    shown = {"name": name, "kind": told[0]["kind"], "action": told[0]["action"], "imports": len(told), "broken": broken}
+def _of_rule(name: str, results: list[dict[str, Any]]) -> dict[str, Any]:
+    """`results` begins with the newest."""
+    shares = [100 * one["broken"] / one["of"] for one in results if one.get("of")]
+    broken = sum(one["verdict"] == BROKEN for one in results)
+    newest = results[0]
+    shown = {
+        "name": name,
+        "kind": newest["kind"],
+        "action": newest["action"],
+        "imports": len(results),
+        "broken": broken,
+    }
     if not shares:
         return {**shown, "latest_percent": None, "mean_percent": None, "goes": "unknown"}
     mean = sum(shares) / len(shares)

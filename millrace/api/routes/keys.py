@@ -24,8 +24,8 @@ router = guarded_router(prefix="/v1", tags=["declarations"])
 def show_key(tenant: str, store: StoreDep, sealing: SealingDep) -> dict[str, Any]:
     """Who keeps it, its version, and how many data keys it wraps; never the key itself."""
     keyring = _keyring(store, sealing, tenant)
-    told = {"tenant": tenant, "encryption": sealing.is_wanted(tenant), "key": keyring.kms.describe(tenant)}
-    return {**told, "data_keys": keyring.count(tenant)}
+    shown = {"tenant": tenant, "encryption": sealing.is_wanted(tenant), "key": keyring.kms.describe(tenant)}
+    return {**shown, "data_keys": keyring.count(tenant)}
 
 
 @router.post("/tenants/{tenant}/key/rotate")

@@ -45,8 +45,8 @@ def make_token(
     role = checked_role(wanted.role, tenant, tables)
     expires_us = None if wanted.days is None else time.time_ns() // 1000 + int(wanted.days * _DAY_US)
     token = tokens.make(wanted.name, tenant, role, tables=tables, expires_us=expires_us, made_by=caller.name)
-    told = {"name": wanted.name, "tenant": tenant, "role": role, "tables": tables, "expires_at": iso(expires_us)}
-    return {**told, "token": token}
+    shown = {"name": wanted.name, "tenant": tenant, "role": role, "tables": tables, "expires_at": iso(expires_us)}
+    return {**shown, "token": token}
 
 
 @router.get("")

@@ -85,5 +85,5 @@ class _RowRequest:
                 listed += page
         for row in listed:
             row["row"] -= part.first_row - 1
-        told = counts(part, ended, len(listed))
-        return {"state": ended.state, **told, "errors": listed[:MOST_LISTED], "error": ended.error}
+        counted = counts(part, ended, len(listed))
+        return {"state": ended.state, **counted, "errors": listed[:MOST_LISTED], "error": ended.error}
