@@ -2,25 +2,19 @@
 
 from typing import cast
 
+from millrace.client.accounts import AuditClient, TokenClient, UsageClient
 from millrace.client.apps import AppClient
-from millrace.client.audit import AuditClient
 from millrace.client.connection import Connection
 from millrace.client.documents import HealthDocument, QueryResult
 from millrace.client.errors import problem_from
 from millrace.client.events import EventClient
 from millrace.client.imports import ImportClient
-from millrace.client.keys import KeyClient
 from millrace.client.ops import OpClient
-from millrace.client.quality import QualityClient
 from millrace.client.rejected import RejectedRowClient
 from millrace.client.rows import RowClient
-from millrace.client.schemas import SchemaClient
-from millrace.client.sinks import SinkClient
 from millrace.client.spans import SpanClient
-from millrace.client.tables import TableClient
-from millrace.client.tenants import TenantClient
-from millrace.client.tokens import TokenClient
-from millrace.client.usage import UsageClient
+from millrace.client.tables import QualityClient, SchemaClient, SinkClient, TableClient
+from millrace.client.tenants import KeyClient, TenantClient
 from millrace.client.webhooks import WebhookClient
 from millrace.client.whatif import WhatIfClient
 

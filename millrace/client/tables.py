@@ -1,4 +1,4 @@
-"""Tables of tenants: declared, compared, emptied, dropped and restored."""
+"""Tables of tenants, their sinks, how their rules of quality fare, and the JSON Schemas of the documents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -61,6 +61,40 @@ class TableClient(ResourceClient):
 
     def _settled(self, method: str, path: str, **query: bool) -> Document:
         return settled(self._connection, self._ask(Document, method, path, params=given(**query)))
+
+
+class SinkClient(ResourceClient):
+    def list(self, tenant: str, table: str) -> Documents:
+        return self._items(Document, _table(tenant, table, "sinks"))
+
+    def check(self, tenant: str, table: str, sink: str) -> Document:
+        """Whether the sink takes rows; nothing is left there."""
+        return self._ask(Document, "POST", _table(tenant, table, "sinks", sink, "check"))
+
+    def resume(self, tenant: str, table: str, sink: str) -> Document:
+        """Tries a parked sink now."""
+        return self._ask(Document, "POST", _table(tenant, table, "sinks", sink, "resume"))
+
+    def waive(self, tenant: str, table: str, sink: str) -> Document:
+        """Gives up what waits for a dead sink; `imports` of the answer end without it."""
+        return self._ask(Document, "POST", _table(tenant, table, "sinks", sink, "waive"))
+
+
+class QualityClient(ResourceClient):
+    def of_import(self, import_id: str) -> Document:
+        return self._ask(Document, "GET", at("imports", import_id, "quality"))
+
+    def of_table(self, tenant: str, table: str, *, last: int = 20) -> Document:
+        """The trend over the last imports."""
+        return self._ask(Document, "GET", _table(tenant, table, "quality"), params=given(last=last))
+
+
+class SchemaClient(ResourceClient):
+    def list(self) -> Documents:
+        return self._items(Document, at("schemas"))
+
+    def show(self, name: str) -> Document:
+        return self._ask(Document, "GET", at("schemas", name))
 
 
 def _table(tenant: str, table: str, *verb: str) -> str:

@@ -1,4 +1,4 @@
-"""Tenants as a whole: declared by their agreement, exported, deleted, restored and erased."""
+"""Tenants as a whole, and the keys that seal their rows on their way."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 from millrace.client.documents import DeclarationResult, Difference
 from millrace.client.ops import settled
 from millrace.client.resource import Document, Documents, ResourceClient, at, given
+
+_ROTATE_SECONDS = 600.0
 
 
 class TenantClient(ResourceClient):
@@ -45,3 +47,15 @@ class TenantClient(ResourceClient):
     def receipt(self, tenant: str) -> Document:
         """The receipt of a tenant that was erased."""
         return self._ask(Document, "GET", at("erasures", tenant))
+
+
+class KeyClient(ResourceClient):
+    def show(self, tenant: str) -> Document:
+        return self._ask(Document, "GET", at("tenants", tenant, "key"))
+
+    def rotate(self, tenant: str) -> Document:
+        return self._ask(Document, "POST", at("tenants", tenant, "key", "rotate"), timeout=_ROTATE_SECONDS)
+
+    def destroy(self, tenant: str, *, confirm: str) -> Document:
+        """Nobody can read again what the key sealed. `confirm` repeats the tenant's name."""
+        return self._ask(Document, "DELETE", at("tenants", tenant, "key"), params={"confirm": confirm})

@@ -1,4 +1,4 @@
-"""Access tokens: made, listed and revoked."""
+"""Who may use the platform, and who did what and how much: tokens, the audit log, usage by day."""
 
 from collections.abc import Sequence
 
@@ -26,3 +26,19 @@ class TokenClient(ResourceClient):
 
     def delete(self, name: str, tenant: str | None = None) -> None:
         self._connection.ok("DELETE", at("tokens", name), params=given(tenant=tenant))
+
+
+class AuditClient(ResourceClient):
+    def list(self, tenant: str | None = None, *, limit: int = 100) -> Documents:
+        """The latest entries, in order."""
+        return self._items(Document, at("audit"), params=given(newest=True, limit=limit, tenant=tenant))
+
+
+class UsageClient(ResourceClient):
+    def show(self, tenant: str, *, days: int = 30) -> Document:
+        """By day, the newest first, with the quotas and the lag."""
+        return self._ask(Document, "GET", at("tenants", tenant, "usage"), params=given(days=days))
+
+    def list(self, day: str) -> Documents:
+        """What every tenant used on a day, such as 2026-11-15."""
+        return self._items(Document, at("usage"), params=given(day=day))
