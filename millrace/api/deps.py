@@ -1,10 +1,9 @@
 """The services that routes use, and how a route gets those that it names. `server.py` makes them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
@@ -29,7 +28,7 @@ from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Queues
 from millrace.model.addresses import Networks
-from millrace.settings import KubernetesSettings, QuerySettings
+from millrace.settings import KubernetesSettings, QuerySettings, Settings
 from millrace.sink.context import SinkContext
 from millrace.store.engine import ControlStore
 from millrace.wire.client import Cluster
@@ -37,8 +36,7 @@ from millrace.wire.client import Cluster
 AppFolders = Callable[[str], Staging]
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(Protocol):
     store: ControlStore
     exchange: Exchange
     queues: Queues
@@ -55,9 +53,7 @@ class Services:
     replays: Replays
     eraser: Eraser
     health: PlatformHealth
-    private_targets: Networks
-    query: QuerySettings
-    k8s: KubernetesSettings
+    settings: Settings
 
 
 class _Service:
@@ -90,9 +86,9 @@ SendersDep = Annotated[Senders, Depends(_Service("senders"))]
 ReplaysDep = Annotated[Replays, Depends(_Service("replays"))]
 EraserDep = Annotated[Eraser, Depends(_Service("eraser"))]
 HealthDep = Annotated[PlatformHealth, Depends(_Service("health"))]
-PrivateTargetsDep = Annotated[Networks, Depends(_Service("private_targets"))]
-QuerySettingsDep = Annotated[QuerySettings, Depends(_Service("query"))]
-KubernetesDep = Annotated[KubernetesSettings, Depends(_Service("k8s"))]
+PrivateTargetsDep = Annotated[Networks, Depends(_Service("settings.api.private_targets"))]
+QuerySettingsDep = Annotated[QuerySettings, Depends(_Service("settings.query"))]
+KubernetesDep = Annotated[KubernetesSettings, Depends(_Service("settings.k8s"))]
 
 
 async def _caller(connection: HTTPConnection, tokens: TokensDep) -> Caller:

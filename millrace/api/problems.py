@@ -8,34 +8,22 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from millrace.model.errors import (
-    Clash,
-    Corrupt,
-    Exceeded,
-    Forbidden,
-    Invalid,
-    KeyGone,
-    MillraceError,
-    Missing,
-    Refused,
-    TooLarge,
-    Unauthorised,
-    Unavailable,
-)
+from millrace.model import errors
+from millrace.model.errors import Exceeded, MillraceError
 from millrace.observe import observe
 
 STATUS: dict[type[MillraceError], int] = {
-    Invalid: 422,
-    Missing: 404,
-    Clash: 409,
-    TooLarge: 413,
-    Unauthorised: 401,
-    Forbidden: 403,
+    errors.Invalid: 422,
+    errors.Missing: 404,
+    errors.Clash: 409,
+    errors.TooLarge: 413,
+    errors.Unauthorised: 401,
+    errors.Forbidden: 403,
     Exceeded: 429,
-    KeyGone: 410,
-    Refused: 400,
-    Unavailable: 503,
-    Corrupt: 500,
+    errors.KeyGone: 410,
+    errors.Refused: 400,
+    errors.Unavailable: 503,
+    errors.Corrupt: 500,
     MillraceError: 500,
 }
 

@@ -61,6 +61,7 @@ class Server:
         op_partitions = OpPartitions(self.store, self.topics.partitions(TABLE_OPS))
         self.op_log = OpLog(self.store, self.appender, op_partitions)
         self.tokens = Tokens(self.store)
+        self.audit = Audit(self.store)
         self.quotas = Quotas(self.store)
         self.sealing = Sealing(self.exchange, settings.kms, self.quotas)
         self.sinks = SinkWatch(places, self.queues, self._parked_limit, self._is_awaited, self.op_log.append)
@@ -68,6 +69,7 @@ class Server:
         self.in_flight = InFlight(settings.spark.bulk_chunks_per_batch, self.quotas.weight)
         self.refreshing = Refreshing(self.store, self.op_log.append)
         self.rejected = RejectedRows(self.store, self.sink_context, self.sealing)
+        self.replays = Replays(self.rejected, self.op_log, self.admission, self.sealing)
         self.replay_sender = ReplaySender(
             self.rejected, self.store, self.exchange.definitions, self.sealing, self.appender
         )
@@ -76,6 +78,10 @@ class Server:
         self.accountant.ops_kept_days = kafka.ops_kept_days
         self.accountant.listen(self.in_flight.chunks.judged)
         self.threads = Threads()
+        self.health = PlatformHealth(self.topics, self.threads, self.accountant, self.exchange)
+        self.eraser = Eraser(
+            self.store, self.op_log, self.quotas, self.sealing, self.exchange, self.sink_context, kafka.ops_kept_days
+        )
         for listener in (
             self.in_flight.on_applied,
             self._account,
@@ -87,14 +93,30 @@ class Server:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Services]:
-        """The services, while this server works."""
-        services = self._services()
+        """The services, while this server works. Some of them belong to the event loop that runs now."""
+        self.watch = Watch()
+        self.sessions = Sessions(
+            UploadServices(
+                store=self.store,
+                exchange=self.exchange,
+                op_log=self.op_log,
+                admission=self.admission,
+                quotas=self.quotas,
+                sealing=self.sealing,
+                in_flight=self.in_flight,
+                appender=self.appender,
+                raw_partitions=self.topics.partitions(RAW_INPUT),
+            )
+        )
+        self.senders = Senders(self.store, self.op_log, self.admission, self.sealing, self.quotas)
+        for listener in (self.watch.on_applied, self.sessions.on_applied, self.senders.appends.on_applied):
+            self.op_log.listen(listener)
         self.start()
         self.threads.start("replays", self.replay_sender.run)
         self.threads.start("metering", partial(keep_measured, self.store, self.exchange.tenant_files))
         retention = partial(keep_retention, self.store, self.exchange, self.sink_context, self.settings.kms)
         self.threads.start("retention", retention)
-        yield services
+        yield self
         self.stop()
 
     def start(self, *, controller: bool = True) -> None:
@@ -123,55 +145,6 @@ class Server:
         self.in_flight.stop()
         self.appender.close()
         self.store.close()
-
-    def _services(self) -> Services:
-        """Some of them belong to the event loop that runs now."""
-        watch = Watch()
-        sessions = Sessions(
-            UploadServices(
-                store=self.store,
-                exchange=self.exchange,
-                op_log=self.op_log,
-                admission=self.admission,
-                quotas=self.quotas,
-                sealing=self.sealing,
-                in_flight=self.in_flight,
-                appender=self.appender,
-                raw_partitions=self.topics.partitions(RAW_INPUT),
-            )
-        )
-        senders = Senders(self.store, self.op_log, self.admission, self.sealing, self.quotas)
-        for listener in (watch.on_applied, sessions.on_applied, senders.appends.on_applied):
-            self.op_log.listen(listener)
-        return Services(
-            store=self.store,
-            exchange=self.exchange,
-            queues=self.queues,
-            sink_context=self.sink_context,
-            cluster=self.cluster,
-            op_log=self.op_log,
-            sealing=self.sealing,
-            tokens=self.tokens,
-            audit=Audit(self.store),
-            quotas=self.quotas,
-            watch=watch,
-            sessions=sessions,
-            senders=senders,
-            replays=Replays(self.rejected, self.op_log, self.admission, self.sealing),
-            eraser=Eraser(
-                self.store,
-                self.op_log,
-                self.quotas,
-                self.sealing,
-                self.exchange.tenant_files,
-                self.sink_context,
-                self.settings.kafka.ops_kept_days,
-            ),
-            health=PlatformHealth(self.topics, self.threads, self.accountant, self.exchange),
-            private_targets=self.settings.api.private_targets,
-            query=self.settings.query,
-            k8s=self.settings.k8s,
-        )
 
     def _parked_limit(self, tenant: str) -> int:
         agreed = self.quotas.agreement(tenant).quotas.parked_bytes

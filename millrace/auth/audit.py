@@ -49,19 +49,15 @@ class Audit:
                     connection.execute(insert(audit), taken)
 
     def tenant_of(self, import_id: str) -> str | None:
-        with self._store.read() as connection:
-            found: str | None = connection.execute(
-                select(t.imports.c.tenant).where(t.imports.c.id == import_id)
-            ).scalar()
-            return found
+        found = self._store.first(select(t.imports.c.tenant).where(t.imports.c.id == import_id))
+        return None if found is None else str(found.tenant)
 
     def page(self, tenant: str | None, after: int, limit: int, *, newest: bool) -> list[dict[str, Any]]:
         wanted = select(audit).where(audit.c.number > after)
         if tenant is not None:
             wanted = wanted.where(audit.c.tenant == tenant)
         order = audit.c.number.desc() if newest else audit.c.number
-        with self._store.read() as connection:
-            rows = list(connection.execute(wanted.order_by(order).limit(limit)))
+        rows = self._store.rows(wanted.order_by(order).limit(limit))
         return [_document(row) for row in (rows[::-1] if newest else rows)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, bindparam, delete, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, select, update
 
 from millrace.model.errors import Clash, Missing, Unauthorised
 from millrace.model.moments import iso
@@ -88,7 +88,7 @@ class Tokens:
         with self._store.write() as connection:
             if connection.execute(_named(name, tenant)).first() is not None:
                 raise Clash(f"There is a token {name!r} already.", remedy="Revoke it, or choose another name.")
-            self._keep(connection, token, name, tenant)
+            _keep(connection, token, name, tenant)
             grant = {"role": role, "tables": only, "expires_us": expires_us, "last_used_us": None, "made_by": made_by}
             insert_new(connection, grants, [{"digest": _digest(token), **grant}])
         return token
@@ -96,11 +96,7 @@ class Tokens:
     def keep(self, token: str, name: str, tenant: str | None) -> None:
         """Stores a token that was made elsewhere, with the highest role of its tenant or of the platform."""
         with self._store.write() as connection:
-            self._keep(connection, token, name, tenant)
-
-    def _keep(self, connection: Any, token: str, name: str, tenant: str | None) -> None:
-        row = {"digest": _digest(token), "name": name, "tenant": tenant, "created_us": time.time_ns() // 1000}
-        insert_new(connection, t.tokens, [row])
+            _keep(connection, token, name, tenant)
 
     def caller(self, authorization: str | None) -> Caller:
         scheme, _, token = (authorization or "").partition(" ")
@@ -119,8 +115,7 @@ class Tokens:
         """The token is found by its digest, so the time this takes reveals nothing about other tokens."""
         caller, until = self._recent.get(digest, (None, 0.0))
         if caller is None or time.monotonic() > until:
-            with self._store.read() as connection:
-                row = connection.execute(_TOKENS.where(t.tokens.c.digest == digest)).first()
+            row = self._store.first(_TOKENS.where(t.tokens.c.digest == digest))
             if row is None or not secrets.compare_digest(row.digest, digest):
                 return None
             caller = _caller(row)
@@ -142,8 +137,7 @@ class Tokens:
     def list(self, tenant: str | None = None) -> list[dict[str, Any]]:
         """Of a tenant, or of all."""
         wanted = _TOKENS.order_by(t.tokens.c.tenant, t.tokens.c.name)
-        with self._store.read() as connection:
-            rows = list(connection.execute(wanted if tenant is None else wanted.where(t.tokens.c.tenant == tenant)))
+        rows = self._store.rows(wanted if tenant is None else wanted.where(t.tokens.c.tenant == tenant))
         return [self._document(row) for row in rows]
 
     def _document(self, row: Any) -> dict[str, Any]:
@@ -175,6 +169,11 @@ class Tokens:
                 connection.execute(delete(tokens).where(tokens.c.digest.in_([row.digest for row in found])))
         # After the commit: a request that has read the token meanwhile must read it again.
         self._recent.clear()
+
+
+def _keep(connection: Connection, token: str, name: str, tenant: str | None) -> None:
+    row = {"digest": _digest(token), "name": name, "tenant": tenant, "created_us": time.time_ns() // 1000}
+    insert_new(connection, t.tokens, [row])
 
 
 def _named(name: str, tenant: str | None) -> Select[Any]:

@@ -9,9 +9,10 @@ import orjson
 
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError
+from millrace.model.moments import iso
 from millrace.notify.queue import EventDelivered, EventDelivery, EventFailed, Outcome
 from millrace.notify.retry import RetryPolicy
-from millrace.notify.subscription import Subscription, moment
+from millrace.notify.subscription import Subscription
 from millrace.outbound.addresses import Target
 from millrace.outbound.http import Answer, post
 from millrace.outbound.signing import signed_headers
@@ -77,5 +78,5 @@ def _failed(
 ) -> EventFailed:
     now = time.time_ns() // 1000
     event = (delivery.event or {}).get("id")
-    shown = {**error, "event": event, "attempt": delivery.attempts + 1, "at": moment(now), "given_up": next_us is None}
+    shown = {**error, "event": event, "attempt": delivery.attempts + 1, "at": iso(now), "given_up": next_us is None}
     return EventFailed(subscription.id, delivery, now, shown, next_us, is_gone)

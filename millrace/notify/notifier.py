@@ -11,11 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
 
 from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post
-from millrace.notify.outcomes import Outcomes
 from millrace.notify.queue import WINDOW, EventQueue, QueuedEvents
 from millrace.notify.retry import RetryPolicy
 from millrace.notify.subscription import Subscription
@@ -27,7 +25,6 @@ from millrace.store.engine import ControlStore
 IDLE_SECONDS = 0.5
 """How often it looks for changed subscriptions, and for events if nothing wakes it."""
 GATHER_SECONDS = 0.02
-T = TypeVar("T")
 
 
 class Notifier:
@@ -59,27 +56,15 @@ class Notifier:
         self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, woken.set)
         # The store has a thread of its own: hanging name look-ups must not delay it.
         with ThreadPoolExecutor(1, "notify-store") as thread:
-            store = StoreThread(thread)
-            outcomes = Outcomes(self._queue)
-            shared = Shared(self._queue, outcomes, store, self._pace, self._allowed, self._send)
+            shared = Shared(self._queue, thread, self._pace, self._allowed, self._send)
             async with asyncio.TaskGroup() as tasks:
-                writing = tasks.create_task(outcomes.write(store))
+                writing = tasks.create_task(shared.outcomes.write(partial(shared.in_store, self._queue.settle)))
                 senders = SubscriptionSenders(shared, tasks)
                 try:
                     await senders.run(stopping, woken)
                 finally:
                     senders.end()
                     writing.cancel()
-
-
-class StoreThread:
-    """Runs the store's work in a thread beside the loop, one piece at a time."""
-
-    def __init__(self, thread: ThreadPoolExecutor) -> None:
-        self._thread = thread
-
-    async def __call__(self, work: Callable[[], T], /) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
 
 class SubscriptionSenders:
@@ -116,7 +101,7 @@ class SubscriptionSenders:
             self._close(key)
         for key, subscription in enabled.items():
             if key not in self._senders:
-                waiting = await self._shared.in_store(partial(queue.waiting, key))
+                waiting = await self._shared.in_store(queue.waiting, key)
                 sender = self._senders[key] = SubscriptionSender(subscription, self._shared, waiting)
                 self._serving[key] = self._tasks.create_task(sender.serve())
             elif self._senders[key].subscription != subscription:
@@ -126,11 +111,10 @@ class SubscriptionSenders:
     async def _look_at_events(self) -> None:
         queue = self._shared.queue
         seen = max(self._newest.values(), default=0)
-        self._newest |= await self._shared.in_store(partial(queue.newest, seen))
+        self._newest |= await self._shared.in_store(queue.newest, seen)
         while behind := self._behind():
             for tenant, listening in behind.items():
-                fill = partial(queue.fill, tenant, self._newest[tenant], listening)
-                filled = await self._shared.in_store(fill)
+                filled = await self._shared.in_store(queue.fill, tenant, self._newest[tenant], listening)
                 for key in listening:
                     self._take_in(key, filled.get(key))
 

@@ -2,14 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 
-from millrace.notify.queue import EventQueue, Outcome
+from millrace.notify.queue import Outcome
 
 
 class Outcomes:
-    def __init__(self, queue: EventQueue) -> None:
-        self._queue = queue
+    def __init__(self) -> None:
         self._pending: list[tuple[Outcome, asyncio.Future[None]]] = []
         self._some = asyncio.Event()
 
@@ -19,13 +17,13 @@ class Outcomes:
         self._some.set()
         await recorded
 
-    async def write(self, in_store: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    async def write(self, settle: Callable[[list[Outcome]], Awaitable[None]]) -> None:
         """Runs for ever. Outcomes that arrive during a transaction go into the next one."""
         while True:
             await self._some.wait()
             self._some.clear()
             batch, self._pending = self._pending, []
-            await in_store(partial(self._queue.settle, [outcome for outcome, _ in batch]))
+            await settle([outcome for outcome, _ in batch])
             for _, recorded in batch:
                 if not recorded.done():
                     recorded.set_result(None)

@@ -12,7 +12,8 @@ from typing import Any
 
 from sqlalchemy import Boolean, Connection, and_, bindparam, delete, func, select, update
 
-from millrace.notify.subscription import IN_ORDER, Subscription, from_row, moment
+from millrace.model.moments import iso
+from millrace.notify.subscription import IN_ORDER, Subscription, from_row
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, insert_new
 from millrace.store.tables import deliveries, subscriptions
@@ -212,4 +213,4 @@ def _settle(connection: Connection, key: str, outcomes: list[Outcome]) -> None:
 
 def _shown(outcome: EventDelivered) -> dict[str, Any]:
     event = outcome.delivery.event or {}
-    return {"id": event.get("id"), "type": event.get("type"), "at": moment(outcome.at_us)}
+    return {"id": event.get("id"), "type": event.get("type"), "at": iso(outcome.at_us)}

@@ -4,7 +4,6 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from millrace.model.errors import Invalid
@@ -73,10 +72,6 @@ def checked_order(order: str) -> str:
     if order not in ORDERS:
         raise Invalid(f"{order[:40]!r} is no order.", remedy=f"Choose {IN_ORDER} or {AS_THEY_COME}.", code="bad_order")
     return order
-
-
-def moment(microseconds: int) -> str:
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
 
 
 def first_secret() -> list[dict[str, Any]]:

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post, attempt
@@ -24,22 +24,22 @@ FAILING_CONNECTIONS = 64
 T = TypeVar("T")
 
 
-class InStore(Protocol):
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What all senders share. Senders whose last attempt failed have a separate pool of connections."""
 
     queue: EventQueue
-    outcomes: Outcomes
-    in_store: InStore
+    thread: ThreadPoolExecutor
     pace: RetryPolicy
     allowed: Networks
     send: Post = post
     healthy: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(HEALTHY_CONNECTIONS))
     failing: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(FAILING_CONNECTIONS))
+    outcomes: Outcomes = field(default_factory=Outcomes)
+
+    async def in_store(self, work: Callable[..., T], *given: Any) -> T:
+        """Runs the store's work in a thread beside the loop, one piece at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, work, *given)
 
 
 class SubscriptionSender:
@@ -83,7 +83,7 @@ class SubscriptionSender:
             return None, None
         pause = None
         if not self._due:
-            found, pause = await self._shared.in_store(partial(self._shared.queue.due, self.subscription))
+            found, pause = await self._shared.in_store(self._shared.queue.due, self.subscription)
             self._due.extend(each for each in found if each.number not in self._flying)
         return (self._due.popleft(), None) if self._due else (None, pause)
 

@@ -1,20 +1,22 @@
 """Subscriptions in the store: make, read, change, rotate, remove. A secret is shown once, when it is made."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from millrace.model.errors import Clash, Missing
+from millrace.model.moments import iso
 from millrace.model.names import checked_name, new_id
 from millrace.notify.subscription import (
+    EVERYTHING,
+    IN_ORDER,
     Subscription,
     checked_order,
     checked_types,
     first_secret,
     from_row,
-    moment,
     rotated,
 )
 from millrace.store import tables as t
@@ -27,13 +29,13 @@ MOST_COUNTED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionRequest:
+class NewSubscription:
     """A subscription to make. Its address has been checked."""
 
     name: str
     url: str
-    types: list[str]
-    order: str
+    types: list[str] = field(default_factory=lambda: [EVERYTHING])
+    order: str = IN_ORDER
     enabled: bool = True
 
 
@@ -41,7 +43,7 @@ class Subscriptions:
     def __init__(self, store: ControlStore) -> None:
         self._store = store
 
-    def add(self, tenant: str, wanted: SubscriptionRequest) -> str:
+    def add(self, tenant: str, wanted: NewSubscription) -> str:
         """Makes a subscription to all later events. Returns the secret that signs them."""
         secrets = first_secret()
         row = {
@@ -132,13 +134,13 @@ def _document(connection: Connection, row: Any) -> dict[str, Any]:
         "types": list(subscription.types),
         "order": subscription.order,
         "enabled": subscription.enabled,
-        "created_at": moment(row.created_us),
+        "created_at": iso(row.created_us),
         "delivered": row.delivered,
         "given_up": row.given_up,
         "last_delivered": row.last_delivered,
         "last_error": row.last_error,
         "lag": _lag(connection, subscription, row.position),
-        "old_secret_until": moment(max(endings)) if endings else None,
+        "old_secret_until": iso(max(endings, default=None)),
     }
 
 

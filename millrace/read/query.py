@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -70,10 +70,9 @@ def run_query(readable: Sequence[ReadableTable], sql: str, limits: QueryLimits) 
     started = time.monotonic()
     by_name = {(table.tenant, table.table): table for table in readable}
     with _slot(), _child() as child:
-        deadline = _Deadline(child, limits.seconds)
-        with deadline:
+        with _deadline(child, limits.seconds) as passed:
             result = _converse(child, by_name, sql, limits)
-        if deadline.passed:
+        if passed.is_set():
             raise TooLarge(
                 f"The query took longer than {limits.seconds:g} s.",
                 remedy="Filter or aggregate more, or read fewer tables at once.",
@@ -96,15 +95,7 @@ def _converse(
     child: "subprocess.Popen[bytes]", by_name: dict[tuple[str, str], ReadableTable], sql: str, limits: QueryLimits
 ) -> dict[str, Any] | None:
     """The child's last line; None if it ended without one."""
-    job = {
-        "sql": sql,
-        "readable": list(by_name),
-        "seconds": limits.seconds,
-        "memory_mb": limits.memory_mb,
-        "rows": limits.rows,
-        "threads": limits.threads,
-        "bytes": limits.bytes,
-    }
+    job = {"sql": sql, "readable": list(by_name), **asdict(limits)}
     with suppress(BrokenPipeError), tempfile.NamedTemporaryFile(prefix="millrace-query-", suffix=".parquet") as dead:
         _tell(child, job)
         reply = _hear(child)
@@ -195,24 +186,22 @@ def _child() -> Iterator["subprocess.Popen[bytes]"]:
         child.wait()
 
 
-class _Deadline:
-    """Kills a process that still runs after the time limit."""
+@contextmanager
+def _deadline(child: "subprocess.Popen[bytes]", seconds: float) -> Iterator[threading.Event]:
+    """Kills a process that still runs after the time limit, and sets the event."""
+    passed = threading.Event()
 
-    def __init__(self, child: "subprocess.Popen[bytes]", seconds: float) -> None:
-        self.passed = False
-        self._child = child
-        self._timer = threading.Timer(seconds, self._end)
-        self._timer.daemon = True
+    def end() -> None:
+        passed.set()
+        child.kill()
 
-    def __enter__(self) -> None:
-        self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-
-    def _end(self) -> None:
-        self.passed = True
-        self._child.kill()
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield passed
+    finally:
+        timer.cancel()
 
 
 def _tell(child: "subprocess.Popen[bytes]", message: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ def open_database(memory_mb: int, threads: int) -> duckdb.DuckDBPyConnection:
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, uses: Sequence[TableUse], tables: dict[str, Any]) -> None:
-    files = {(table["tenant"], table["table"]): TableFiles.from_dict(table) for table in tables["tables"]}
+    files = {(table["tenant"], table["table"]): TableFiles(**table) for table in tables["tables"]}
     if tables["dead"] is not None:
         connection.execute(f"CREATE TABLE {DEAD_TABLE} AS FROM read_parquet({text(tables['dead'])})")
     for use in uses:

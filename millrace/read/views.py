@@ -2,21 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
     """A table at one version. `columns` are (name, DuckDB type); `marked` are the files with deleted positions."""
 
-    columns: tuple[tuple[str, str], ...]
-    whole: tuple[str, ...]
-    marked: tuple[str, ...]
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> "TableFiles":
-        columns = tuple((name, kind) for name, kind in data["columns"])
-        return TableFiles(columns, tuple(data["whole"]), tuple(data["marked"]))
+    tenant: str
+    table: str
+    columns: Sequence[tuple[str, str]]
+    whole: Sequence[str]
+    marked: Sequence[str]
 
 
 def view_query(table: TableFiles, dead_table: str) -> str:

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from millrace.model.errors import Clash
+from millrace.model.errors import Clash, Missing
 from millrace.model.imports import TERMINAL, Counts, Import
 from millrace.store import tables as t
+from millrace.store.engine import ControlStore
 
 T = TypeVar("T")
 # Well below what a statement may hold in any store.
@@ -42,6 +43,14 @@ _BY_KEY = select(t.imports).where(
 def find_import(connection: Connection, import_id: str) -> Import | None:
     row = connection.execute(_BY_ID, {"import_id": import_id}).first()
     return None if row is None else to_import(row._mapping)
+
+
+def known_import(store: ControlStore, import_id: str) -> Import:
+    with store.read() as connection:
+        imp = find_import(connection, import_id)
+    if imp is None:
+        raise Missing(f"There is no import {import_id}.", code="no_import")
+    return imp
 
 
 def find_imports(connection: Connection, import_ids: Iterable[str]) -> Iterator[Import]:

@@ -21,7 +21,7 @@ from millrace.notify.notifier import Notifier
 from millrace.notify.queue import EventQueue
 from millrace.notify.retry import RetryPolicy
 from millrace.notify.subscription import AS_THEY_COME, IN_ORDER
-from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
+from millrace.notify.subscriptions import NewSubscription, Subscriptions
 from millrace.outbound.addresses import parse_target
 from millrace.outbound.http import post
 from millrace.store import tables as t
@@ -74,7 +74,7 @@ def happen(store: ControlStore, *types: str, tenant: str = "acme", at: float | N
 
 def subscribe(store: ControlStore, url: str, name: str = "hook", *, tenant: str = "acme", **wanted: Any) -> str:
     fields = {"types": ["*"], "order": IN_ORDER, **wanted}
-    return Subscriptions(store).add(tenant, SubscriptionRequest(name, url, **fields))
+    return Subscriptions(store).add(tenant, NewSubscription(name, url, **fields))
 
 
 def shown(store: ControlStore, name: str = "hook", tenant: str = "acme") -> dict[str, Any]:

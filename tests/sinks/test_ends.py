@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert
 
 from millrace.account.ends import mark_end
-from millrace.api.jobs.ageing import ask_to_let_go
+from millrace.api.jobs.retention import ask_to_let_go
 from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Order, deliver
 from millrace.deliver.ends import Ends

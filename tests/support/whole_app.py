@@ -5,13 +5,13 @@ What would put bytes into Kafka fails; what is asked before that is answered as 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from starlette.testclient import TestClient
 
 from millrace.api.admission import Admission
 from millrace.api.app import make_app
-from millrace.api.deps import Services
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.rejected_rows import RejectedRows
@@ -41,7 +41,7 @@ class AppPlatform(SmallPlatform):
         self.in_flight = InFlight(4, lambda _: 1.0)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Services]:
+    async def running(self) -> AsyncIterator[Any]:
         log: Any = self
         sinks = SinkWatch(
             self.exchange.places, Queues(self.store), lambda _: 1 << 60, lambda *_: False, lambda op: None
@@ -53,7 +53,7 @@ class AppPlatform(SmallPlatform):
         )  # fmt: skip
         rejected = RejectedRows(self.store, self.sink_context, self.sealing)
         absent: Any = Absent()
-        yield Services(
+        yield SimpleNamespace(
             store=self.store,
             exchange=self.exchange,
             queues=Queues(self.store),
@@ -68,13 +68,9 @@ class AppPlatform(SmallPlatform):
             sessions=Sessions(uploads),
             senders=Senders(self.store, log, admission, self.sealing, self.quotas),
             replays=Replays(rejected, log, admission, self.sealing),
-            eraser=Eraser(
-                self.store, log, self.quotas, self.sealing, self.exchange.tenant_files, self.sink_context, None
-            ),
+            eraser=Eraser(self.store, log, self.quotas, self.sealing, self.exchange, self.sink_context, None),
             health=PlatformHealth(absent, Threads(), absent, self.exchange),
-            private_targets=self.private_targets,
-            query=self.settings.query,
-            k8s=self.settings.k8s,
+            settings=self.settings,
         )
         self.in_flight.stop()
 

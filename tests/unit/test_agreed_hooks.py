@@ -14,7 +14,7 @@ from millrace.exchange.rule_keys import RuleKeys
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.errors import Invalid
 from millrace.model.imports import COMPLETED, PROCESSING, Import
-from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
+from millrace.notify.subscriptions import NewSubscription, Subscriptions
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.store.records import import_row
@@ -39,7 +39,7 @@ def hooks(store: ControlStore) -> dict[str, tuple[str, list[str]]]:
 
 
 def test_webhooks_follow_the_agreement_and_others_stay(store: ControlStore) -> None:
-    Subscriptions(store).add("acme", SubscriptionRequest("mine", "https://example.org/", ["*"], "in_order"))
+    Subscriptions(store).add("acme", NewSubscription("mine", "https://example.org/", ["*"], "in_order"))
     keep_agreed(
         store, agreed("https://a.example/", {"url": "https://b.example/", "events": ["import.held"], "name": "ops"})
     )

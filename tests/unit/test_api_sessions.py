@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from millrace.api.jobs.timing import due_ops
+from millrace.api.jobs.timer import due_ops
 from millrace.api.uploads import session
 from millrace.api.uploads.in_flight import InFlight
 from millrace.api.uploads.session import Session, UploadServices

@@ -9,8 +9,8 @@ import jsonschema
 import pyarrow as pa
 import pytest
 
-from millrace.api.jobs.ageing import DAY_US, ask_to_let_go
 from millrace.api.jobs.receipts import remaining
+from millrace.api.jobs.retention import DAY_US, ask_to_let_go
 from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Order, deliver
 from millrace.deliver.ends import Ends

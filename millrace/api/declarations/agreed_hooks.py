@@ -4,7 +4,7 @@ They are called `agreed-…`; their secret is learnt by rotating it."""
 
 from millrace.model.agreement import Agreement
 from millrace.notify.subscription import IN_ORDER, checked_types
-from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
+from millrace.notify.subscriptions import NewSubscription, Subscriptions
 from millrace.outbound.addresses import parse_target
 from millrace.store.engine import ControlStore
 
@@ -32,8 +32,8 @@ def keep_agreed(store: ControlStore, agreement: Agreement) -> None:
             kept.change(tenant, name, {"url": one.url, "types": one.types})
 
 
-def _wanted(agreement: Agreement) -> list[SubscriptionRequest]:
+def _wanted(agreement: Agreement) -> list[NewSubscription]:
     return [
-        SubscriptionRequest(f"{PREFIX}{given.get('name', number)}"[:63], given["url"], list(given["events"]), IN_ORDER)
+        NewSubscription(f"{PREFIX}{given.get('name', number)}"[:63], given["url"], list(given["events"]), IN_ORDER)
         for number, given in enumerate(agreement.notifications, 1)
     ]

@@ -5,14 +5,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from millrace.api.documents.tables import find_table
+from millrace.api.documents.tables import targets_of
 from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_document import target_document
 from millrace.model.documents import DeclarationWarning
-from millrace.model.errors import Invalid, Missing
+from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
-from millrace.model.sinks import SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.model.table_warnings import table_warnings
 from millrace.sink.context import SinkContext
@@ -44,17 +43,10 @@ def read_table(
     agreement = None if "sinks" in document else agreement_of(connection, tenant)
     if agreement is not None and agreement.sinks:
         document = {**document, "sinks": [target_document(target) for target in agreement.sinks]}
-    declaration = placed(context, parse_table(document), _targets(connection, tenant, table))
+    declaration = placed(context, parse_table(document), targets_of(connection, tenant, table))
     refuse_unable(declaration, context)
     if declaration.name != checked_name("table", table):
         raise Invalid(
             f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."
         )
     return declaration, table_warnings(declaration, document)
-
-
-def _targets(connection: Connection, tenant: str, table: str) -> tuple[SinkTarget, ...]:
-    try:
-        return find_table(connection, tenant, table).table.targets
-    except Missing:
-        return ()

@@ -6,10 +6,9 @@ import threading
 
 from sqlalchemy import Connection
 
-from millrace.api.documents.tables import find_table
+from millrace.api.documents.tables import targets_of
 from millrace.deliver.probe import probe
 from millrace.model.documents import DeclarationWarning
-from millrace.model.errors import Missing
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.sink.context import SinkContext
@@ -21,10 +20,7 @@ WAITS = "Rows will wait for it; the check was skipped."
 
 def sinks_to_try(connection: Connection, tenant: str, declaration: TableDeclaration) -> list[SinkTarget]:
     """Those that the table does not have already, as they are declared now."""
-    try:
-        known = find_table(connection, tenant, declaration.name).table.targets
-    except Missing:
-        known = ()
+    known = targets_of(connection, tenant, declaration.name)
     return [target for target in declaration.targets if target.kind != DELTA_KIND and target not in known]
 
 

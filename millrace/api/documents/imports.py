@@ -12,6 +12,7 @@ from millrace.model.imports import (
     ADMITTED,
     ALTER,
     FAILED,
+    NOTHING,
     PROCESSING,
     PUBLISHING,
     RECEIVING,
@@ -124,13 +125,12 @@ def _find_requested(connection: Connection, import_id: str) -> dict[str, Any]:
 
 
 def _requested(row: Any) -> dict[str, Any]:
-    nothing = {"read": 0, "accepted": 0, "rejected": 0, "ignored": 0}
     return {
         "id": row.id,
         "tenant": row.tenant,
         "table": row.subject,
         "state": REQUESTED if row.refusal is None else FAILED,
-        "rows": nothing,
+        "rows": NOTHING.rows,
         "chunks": {"sent": 0, "judged": 0},
         "sinks": {},
         "started_at": iso(row.requested_us),
@@ -154,12 +154,7 @@ def _document(row: Any, sinks: SinkStatus) -> dict[str, Any]:
         "tenant": imp.tenant,
         "table": imp.table,
         "state": _shown_state(imp, confirmed, values["touched_us"]),
-        "rows": {
-            "read": counts.read,
-            "accepted": counts.accepted,
-            "rejected": counts.rejected,
-            "ignored": counts.ignored,
-        },
+        "rows": counts.rows,
         "chunks": {"sent": sent, "judged": counts.chunks},
         "lag": {"chunks": 0 if imp.is_over else max(sent - durable, 0)},
         "sinks": sinks.of(imp),

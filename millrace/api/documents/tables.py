@@ -6,6 +6,7 @@ from sqlalchemy import Connection, select
 
 from millrace.arrow.types import arrow_type
 from millrace.model.errors import Missing
+from millrace.model.sinks import SinkTarget
 from millrace.model.table import Definition
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import location_of
@@ -14,13 +15,24 @@ from millrace.store import tables as t
 _THERE = t.tables.c.dropped_us.is_(None)
 
 
+def declared_table(connection: Connection, tenant: str, table: str) -> Definition | None:
+    """A dropped table is none: declared again it begins anew."""
+    wanted = select(t.tables.c.definition).where(t.tables.c.tenant == tenant, t.tables.c.name == table, _THERE)
+    row = connection.execute(wanted).scalar()
+    return None if row is None else Definition.from_json(row.encode())
+
+
 def find_table(connection: Connection, tenant: str, table: str) -> Definition:
-    row = connection.execute(
-        select(t.tables.c.definition).where(t.tables.c.tenant == tenant, t.tables.c.name == table, _THERE)
-    ).scalar()
-    if row is None:
+    definition = declared_table(connection, tenant, table)
+    if definition is None:
         raise Missing(f"There is no table {tenant}/{table}.", remedy="Apply its declaration first.", code="no_table")
-    return Definition.from_json(row.encode())
+    return definition
+
+
+def targets_of(connection: Connection, tenant: str, table: str) -> tuple[SinkTarget, ...]:
+    """The sinks that the table has now."""
+    definition = declared_table(connection, tenant, table)
+    return () if definition is None else definition.table.targets
 
 
 def tables_of(connection: Connection, tenant: str | None) -> list[Definition]:

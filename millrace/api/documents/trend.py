@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from millrace.model.imports import ALTER, APPEND, TERMINAL, TRUNCATE
+from millrace.model.imports import ALTER, APPEND, TERMINAL, TRUNCATE, Counts
 from millrace.model.moments import iso
 from millrace.model.quality import BROKEN, summary
 from millrace.store import tables as t
@@ -24,7 +24,7 @@ def past_reports(connection: Connection, tenant: str, table: str, last: int) -> 
 
 def _item(row: Any) -> dict[str, Any]:
     report = row.options.get("quality")
-    rows = {name: row.counts[name] for name in ("read", "accepted", "rejected", "ignored")}
+    rows = Counts(**row.counts).rows
     about = {"import": row.id, "state": row.state, "ended_at": iso(row.ended_us), "rows": rows}
     return {**about, "report": None if report is None else summary(report)}
 

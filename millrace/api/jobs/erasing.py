@@ -5,17 +5,17 @@ Every step can be repeated. After a crash, the next request goes on where the er
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Select, delete, select, update
 
 from millrace.api.jobs.receipts import DEFINITIONS_DAYS, emptied, expiring, remaining
 from millrace.api.op_log import OpLog
 from millrace.api.sealing import Sealing
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
-from millrace.exchange.tenant_files import TenantFiles
 from millrace.model.errors import Clash, MillraceError, Missing, Unavailable
 from millrace.model.imports import STOPPING, TERMINAL
 from millrace.model.moments import iso
@@ -34,56 +34,47 @@ from millrace.store.tables import departures, erasures
 LOOK_SECONDS = 0.1
 
 
+@dataclass(frozen=True, slots=True)
 class Eraser:
-    def __init__(
-        self,
-        store: ControlStore,
-        op_log: OpLog,
-        quotas: Quotas,
-        sealing: Sealing,
-        tenant_files: TenantFiles,
-        sink_context: SinkContext,
-        ops_kept_days: int | None,
-    ) -> None:
-        self._store = store
-        self._op_log = op_log
-        self._quotas = quotas
-        self._sealing = sealing
-        self._tenant_files = tenant_files
-        self._sink_context = sink_context
-        self._ops_kept_days = ops_kept_days
+    store: ControlStore
+    op_log: OpLog
+    quotas: Quotas
+    sealing: Sealing
+    exchange: Exchange
+    sink_context: SinkContext
+    ops_kept_days: int | None
 
     async def erase(self, tenant: str, *, now: bool, wait: float) -> dict[str, Any]:
         """1. What is under way is stopped. 2. Every table is emptied in every sink; a sink that does not answer in time is
         given up, and the receipt says so. 3. The store forgets the tenant, by an op of the log. 4. Files go."""
-        if not await asyncio.to_thread(_is_emptied, self._store, tenant):
-            deleted_us = await asyncio.to_thread(_checked_departure, self._store, tenant, now)
+        if not await asyncio.to_thread(_is_emptied, self.store, tenant):
+            deleted_us = await asyncio.to_thread(_checked_departure, self.store, tenant, now)
             await self._stop_imports(tenant, wait)  # 1
             left_in = await self._empty_tables(tenant, wait)  # 2
-            await asyncio.to_thread(_begin, self._store, tenant, deleted_us, left_in)
-        if await asyncio.to_thread(_is_there, self._store, tenant):
-            await self._op_log.applied(EraseTenant(tenant, now=now))  # 3
-            self._quotas.forget(tenant)
+            await asyncio.to_thread(_begin, self.store, tenant, deleted_us, left_in)
+        if await asyncio.to_thread(_is_there, self.store, tenant):
+            await self.op_log.applied(EraseTenant(tenant, now=now))  # 3
+            self.quotas.forget(tenant)
         return await asyncio.to_thread(self._finish, tenant)  # 4
 
     async def _stop_imports(self, tenant: str, wait: float) -> None:
-        for row in await asyncio.to_thread(_open, self._store, tenant):
+        for row in await asyncio.to_thread(_open, self.store, tenant):
             if row.state != STOPPING:
                 with suppress(MillraceError):
-                    await self._op_log.applied(CancelImport(tenant, row.id))
+                    await self.op_log.applied(CancelImport(tenant, row.id))
         await self._until_over(tenant, wait)
 
     async def _empty_tables(self, tenant: str, wait: float) -> list[dict[str, str]]:
-        for table in await asyncio.to_thread(_tables, self._store, tenant):
+        for table in await asyncio.to_thread(self.store.rows, _tables(tenant)):
             if table.dropped_us is None:
-                await self._op_log.applied(TruncateTable(tenant, table.name))
+                await self.op_log.applied(TruncateTable(tenant, table.name))
             elif not table.is_purged:
-                await self._op_log.applied(PurgeTable(tenant, table.name, dropped_us=table.dropped_us))
+                await self.op_log.applied(PurgeTable(tenant, table.name, dropped_us=table.dropped_us))
         if await self._until_over(tenant, wait):
             return []
-        late = await asyncio.to_thread(_late_sinks, self._store, tenant)
-        for table, sink in late:
-            await self._op_log.applied(WaiveSink(tenant, table, sink=sink, is_draining=True))
+        late = await asyncio.to_thread(_late_sinks, self.store, tenant)
+        for name, sink in late:
+            await self.op_log.applied(WaiveSink(tenant, name, sink=sink, is_draining=True))
         if not await self._until_over(tenant, wait):
             raise Unavailable(
                 f"Not everything of {tenant!r} is emptied yet.",
@@ -93,34 +84,34 @@ class Eraser:
 
     async def _until_over(self, tenant: str, wait: float) -> bool:
         ends = time.monotonic() + wait
-        while await asyncio.to_thread(_open, self._store, tenant):
+        while await asyncio.to_thread(_open, self.store, tenant):
             if time.monotonic() > ends:
                 return False
             await asyncio.sleep(LOOK_SECONDS)
         return True
 
     def _finish(self, tenant: str) -> dict[str, Any]:
-        begun = _begun(self._store, tenant)
+        begun = _begun(self.store, tenant)
         if begun is None:
-            return receipt_of(self._store, tenant)
+            return receipt_of(self.store, tenant)
         known = dict(begun.receipt)
         # The key goes first, so that nobody can read what is copied from now on.
         keys = self._destroy_key(tenant)
         left = self._delete_error_copies(tenant, known["sinks"])
-        files = [{"what": name, "bytes": size} for name, size in self._tenant_files.remove(tenant)]
+        folders = [{"what": name, "bytes": size} for name, size in self.exchange.tenant_files.remove(tenant)]
         receipt = {
             "tenant": tenant,
             "erased_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "gone": {
                 "store_rows": known["rows"],
-                "folders": [*known.get("folders", ()), *files],
+                "folders": folders,
                 "emptied_sinks": emptied(known["sinks"], known["not_reached"]),
                 **keys,
             },
-            "expires": expiring(self._ops_kept_days),
-            "remains": left + remaining(self._ops_kept_days, known["sinks"], known["not_reached"]),
+            "expires": expiring(self.ops_kept_days),
+            "remains": left + remaining(self.ops_kept_days, known["sinks"], known["not_reached"]),
         }
-        with self._store.write() as connection:
+        with self.store.write() as connection:
             # A token or a hook that was made while the op was on its way.
             connection.execute(delete(t.tokens).where(t.tokens.c.tenant == tenant))
             row = {"tenant": tenant, "begun_us": begun.begun_us, "is_done": True, "receipt": receipt}
@@ -132,7 +123,7 @@ class Eraser:
         left = []
         for table in (known["table"] for known in tables):
             try:
-                delete_copies(self._sink_context, tenant, table)
+                delete_copies(self.sink_context, tenant, table)
             except (MillraceError, OSError) as error:
                 left.append(
                     f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."
@@ -141,7 +132,7 @@ class Eraser:
 
     def _destroy_key(self, tenant: str) -> dict[str, Any]:
         """Nobody can read any more what the key sealed, in Kafka as well."""
-        keyring = self._sealing.keyring
+        keyring = self.sealing.keyring
         known = keyring.kms.describe(tenant)
         if known is None:
             return {}
@@ -150,12 +141,10 @@ class Eraser:
 
 
 def receipt_of(store: ControlStore, tenant: str) -> dict[str, Any]:
-    with store.read() as connection:
-        row = connection.execute(select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done)).first()
+    row = store.first(select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done))
     if row is None:
         raise Missing(f"No tenant {tenant!r} was erased.", code="no_erasure")
-    receipt: dict[str, Any] = row.receipt
-    return receipt
+    return dict(row.receipt)
 
 
 def _is_emptied(store: ControlStore, tenant: str) -> bool:
@@ -169,9 +158,7 @@ def _is_emptied(store: ControlStore, tenant: str) -> bool:
 
 def _begun(store: ControlStore, tenant: str) -> Any:
     """An erasure that did not get to its end."""
-    with store.read() as connection:
-        wanted = select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done.is_(False))
-        return connection.execute(wanted).first()
+    return store.first(select(erasures).where(erasures.c.tenant == tenant, erasures.c.is_done.is_(False)))
 
 
 def _is_there(store: ControlStore, tenant: str) -> bool:
@@ -180,8 +167,7 @@ def _is_there(store: ControlStore, tenant: str) -> bool:
 
 
 def _departure(store: ControlStore, tenant: str) -> Any:
-    with store.read() as connection:
-        return connection.execute(select(departures).where(departures.c.tenant == tenant)).first()
+    return store.first(select(departures).where(departures.c.tenant == tenant))
 
 
 def _checked_departure(store: ControlStore, tenant: str, now: bool) -> int:
@@ -198,21 +184,18 @@ def _checked_departure(store: ControlStore, tenant: str, now: bool) -> int:
 
 
 def _open(store: ControlStore, tenant: str) -> list[Any]:
-    wanted = select(t.imports).where(t.imports.c.tenant == tenant, t.imports.c.state.not_in(TERMINAL))
-    with store.read() as connection:
-        return list(connection.execute(wanted))
+    return store.rows(select(t.imports).where(t.imports.c.tenant == tenant, t.imports.c.state.not_in(TERMINAL)))
 
 
-def _tables(store: ControlStore, tenant: str) -> list[Any]:
-    with store.read() as connection:
-        return list(connection.execute(select(t.tables).where(t.tables.c.tenant == tenant)))
+def _tables(tenant: str) -> Select[Any]:
+    return select(t.tables).where(t.tables.c.tenant == tenant)
 
 
 def _late_sinks(store: ControlStore, tenant: str) -> list[tuple[str, str]]:
     """Remote sinks that have not emptied their tables."""
     own = {
         (table.name, target.name)
-        for table in _tables(store, tenant)
+        for table in store.rows(_tables(tenant))
         for target in Definition.from_json(table.definition.encode()).table.targets
         if target.kind == DELTA_KIND
     }
@@ -228,9 +211,7 @@ def _late_sinks(store: ControlStore, tenant: str) -> list[tuple[str, str]]:
 def _begin(store: ControlStore, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
     """Records the erasure, so that it is finished whatever happens to this process."""
     with store.write() as connection:
-        sinks = [
-            _sinks_of(row.definition) for row in connection.execute(select(t.tables).where(t.tables.c.tenant == tenant))
-        ]
+        sinks = [_sinks_of(row.definition) for row in connection.execute(_tables(tenant))]
         known = {"deleted_us": deleted_us, "rows": rows_of(connection, tenant), "sinks": sinks, "not_reached": left_in}
         row = {"tenant": tenant, "begun_us": time.time_ns() // 1000, "is_done": False, "receipt": known}
         upsert(connection, erasures, {**row, "definitions": fingerprints_of(connection, tenant)})
@@ -244,9 +225,7 @@ def _sinks_of(definition: str) -> dict[str, Any]:
 def clear_erased(store: ControlStore, exchange: Exchange, now_us: int) -> None:
     """Deletes what an erasure left for batches that may be repeated: definitions, and folders that a batch made again."""
     long_ago = (erasures.c.is_done, erasures.c.begun_us < now_us - DEFINITIONS_DAYS * 86_400_000_000)
-    with store.read() as connection:
-        tenants = [row.tenant for row in connection.execute(select(erasures).where(*long_ago)) if row.definitions]
-    for tenant in tenants:
+    for tenant in [row.tenant for row in store.rows(select(erasures).where(*long_ago)) if row.definitions]:
         # Definitions are published under the same lock, so no name can come back in between.
         with store.write() as connection:
             row = connection.execute(select(erasures).where(*long_ago, erasures.c.tenant == tenant)).first()

@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from millrace.exchange.tenant_files import TenantFiles
-from millrace.model.agreement import QUOTAS, Agreement
 from millrace.model.imports import ADMITTED, ALTER, PROCESSING, PUBLISHING, STOPPING
 from millrace.model.usage import MEASURE_SECONDS, day_of
 from millrace.store import tables as t
@@ -21,19 +20,15 @@ _BY_PLATFORM = (PROCESSING, PUBLISHING, STOPPING)
 
 def usage_of(connection: Connection, tenant: str, days: int) -> list[dict[str, Any]]:
     """The newest day first; days without any are left out."""
-    rows = connection.execute(
-        select(usage).where(usage.c.tenant == tenant, usage.c.day > _before(days)).order_by(usage.c.day.desc())
-    )
+    before = (datetime.now(UTC).date() - timedelta(days=days)).isoformat()
+    wanted = select(usage).where(usage.c.tenant == tenant, usage.c.day > before)
+    rows = connection.execute(wanted.order_by(usage.c.day.desc()))
     return [_document(row) for row in rows]
 
 
 def usage_of_all(connection: Connection, day: str) -> list[dict[str, Any]]:
     rows = connection.execute(select(usage).where(usage.c.day == day).order_by(usage.c.tenant))
     return [{"tenant": row.tenant, **_document(row)} for row in rows]
-
-
-def _before(days: int) -> str:
-    return (datetime.now(UTC).date() - timedelta(days=days)).isoformat()
 
 
 def _document(row: Any) -> dict[str, Any]:
@@ -58,10 +53,6 @@ def lag_of(connection: Connection, tenant: str, held: dict[str, float]) -> dict[
     }
 
 
-def quotas_document(agreement: Agreement) -> dict[str, int | None]:
-    return {name: getattr(agreement.quotas, name) for name in QUOTAS}
-
-
 def keep_measured(store: ControlStore, files: TenantFiles, stopping: Event) -> None:
     """Until the platform stops."""
     while not stopping.wait(MEASURE_SECONDS):
@@ -71,9 +62,8 @@ def keep_measured(store: ControlStore, files: TenantFiles, stopping: Event) -> N
 def measure_storage(store: ControlStore, files: TenantFiles) -> None:
     """Measures the tables and rejected rows of every tenant that used anything today."""
     today = day_of(time.time_ns() // 1000)
-    with store.read() as connection:
-        names = list(connection.execute(select(usage.c.tenant).where(usage.c.day == today)).scalars())
-    sizes = {tenant: files.stored_bytes(tenant) for tenant in names}
+    names = store.rows(select(usage.c.tenant).where(usage.c.day == today))
+    sizes = {row.tenant: files.stored_bytes(row.tenant) for row in names}
     with store.write() as connection:
         for tenant, size in sizes.items():
             note_storage(connection, tenant, today, size)

@@ -24,7 +24,7 @@ from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import table_store
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
-from millrace.store.records import find_import
+from millrace.store.records import known_import
 from millrace.validate.judge import judge
 from millrace.wire.envelope import checksum, compress
 
@@ -74,11 +74,9 @@ class RejectedRows:
         self._sealing = sealing
 
     def find(self, import_id: str) -> tuple[Import, Definition]:
+        origin = known_import(self._store, import_id)
+        where = (t.tables.c.tenant == origin.tenant, t.tables.c.name == origin.table)
         with self._store.read() as connection:
-            origin = find_import(connection, import_id)
-            if origin is None:
-                raise Missing(f"There is no import {import_id}.", code="no_import")
-            where = (t.tables.c.tenant == origin.tenant, t.tables.c.name == origin.table)
             definition = connection.execute(select(t.tables.c.definition).where(*where)).scalar_one()
         return origin, Definition.from_json(definition.encode())
 

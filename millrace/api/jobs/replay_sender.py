@@ -7,7 +7,7 @@ from base64 import b64decode
 from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Event
 
@@ -33,21 +33,14 @@ CHUNKS_IN_FLIGHT = 24
 LOOK_SECONDS = 0.5
 
 
+@dataclass(frozen=True, slots=True)
 class ReplaySender:
-    def __init__(
-        self,
-        rejected: RejectedRows,
-        store: ControlStore,
-        definitions: DefinitionStore,
-        sealing: Sealing,
-        appender: Appender,
-    ) -> None:
-        self._rejected = rejected
-        self._store = store
-        self._definitions = definitions
-        self._sealing = sealing
-        self._appender = appender
-        self._admitted: SimpleQueue[str] = SimpleQueue()
+    rejected: RejectedRows
+    store: ControlStore
+    definitions: DefinitionStore
+    sealing: Sealing
+    appender: Appender
+    _admitted: SimpleQueue[str] = field(default_factory=SimpleQueue, init=False)
 
     def on_applied(self, applied: list[Applied]) -> None:
         for one in applied:
@@ -57,9 +50,8 @@ class ReplaySender:
     def run(self, stopping: Event) -> None:
         """Sends what is admitted. Chunks that were sent before, even by another server, are recognised by their identity."""
         wanted = select(t.imports.c.id).where(t.imports.c.kind == REPLAY, t.imports.c.state == PROCESSING)
-        with self._store.read() as connection:
-            for import_id in connection.execute(wanted).scalars():
-                self._admitted.put(import_id)
+        for row in self.store.rows(wanted):
+            self._admitted.put(row.id)
         while not stopping.is_set():
             with suppress(Empty):
                 import_id = self._admitted.get(timeout=LOOK_SECONDS)
@@ -70,16 +62,16 @@ class ReplaySender:
                     stopping.wait(LOOK_SECONDS)
 
     def _send_again(self, import_id: str) -> None:
-        with self._store.read() as connection:
+        with self.store.read() as connection:
             imp = find_import(connection, import_id)
             origin = find_import(connection, imp.of) if imp is not None and imp.of else None
         if imp is None or origin is None:
             return
         chosen = BitMap64.deserialize(b64decode(imp.options["rows"]))
-        definition = self._definitions.read(imp.definition)
-        quick, seal = quick_partitions(), self._sealing.of_import(imp)
+        definition = self.definitions.read(imp.definition)
+        quick, seal = quick_partitions(), self.sealing.of_import(imp)
         sent: deque[Future[Appended]] = deque()
-        for whole_piece in self._rejected.pieces(origin, Choice(), whole=False):
+        for whole_piece in self.rejected.pieces(origin, Choice(), whole=False):
             for piece in only_rows(whole_piece, chosen.__contains__):
                 header, body = chunk_of(imp, origin, definition, piece)
                 partition = chunk_partition(imp.id, piece.chunk, quick)
@@ -88,7 +80,7 @@ class ReplaySender:
                     payload = seal.close(payload, str(header.number))
                     header = replace(header, checksum=checksum(payload), key=seal.key)
                 record = pack_chunk(header, payload)
-                sent.append(self._appender.append(RAW_INPUT, imp.id.encode(), record, partition))
+                sent.append(self.appender.append(RAW_INPUT, imp.id.encode(), record, partition))
                 if len(sent) >= CHUNKS_IN_FLIGHT:
                     sent.popleft().result(CONFIRM_SECONDS)
         for future in sent:

@@ -5,14 +5,16 @@ Rows go by their version, which is the time of their import; bytes go from the d
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from threading import Event
 
 from sqlalchemy import Connection, func, or_, select
 
 from millrace.api.documents.tables import tables_of
-from millrace.api.jobs.ageing import DAY_US, ask_to_let_go
 from millrace.api.jobs.erasing import clear_erased
+from millrace.exchange.aged import AgedVersions
+from millrace.exchange.ends import EndBox, RowsAged
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.places import Places
 from millrace.lake.checkpoint import LOG_FOLDER
@@ -33,10 +35,12 @@ from millrace.sink.delta.error_copies import copies_of_errors
 from millrace.sink.delta.places import remote_store
 from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import REMOVED_FILES_KEPT, STAGED_FILES_KEPT
+from millrace.sink.registry import has_ability
 from millrace.store import tables as t
 from millrace.store.agreements import agreement_of
 from millrace.store.engine import ControlStore
 
+DAY_US = timedelta(days=1) // timedelta(microseconds=1)
 FIRST_SECONDS, EVERY_SECONDS = 60.0, 3600.0
 ERRORS_SPEC = TableSpec(name="errors", schema=ERRORS_SCHEMA, key=(), deletion_vectors="auto")
 
@@ -108,6 +112,20 @@ def _forget_rows(context: SinkContext, definition: Definition, target: SinkTarge
         files = remote_store(context, DeltaRemoteSettings.of(target), *named)
         return _forget(LakeTable(files, spec_of(definition)), version)
     return False
+
+
+def ask_to_let_go(ends: EndBox, aged: AgedVersions, definition: Definition, kept_from: int) -> bool:
+    """Asks the couriers of remote sinks, once a day, to delete older rows. Returns whether there was something new to ask.
+
+    It works like a truncation up to the version of that day: rows that come late and are as old are not taken either."""
+    if not any(has_ability(target.kind, "deletes_aged") for target in definition.table.targets):
+        return False
+    version = kept_from - kept_from % DAY_US
+    if aged.last(definition.tenant, definition.table.name) >= version:
+        return False
+    ends.put(RowsAged(definition.fingerprint, version))
+    aged.note(definition.tenant, definition.table.name, version)
+    return True
 
 
 def _errors_over(connection: Connection, definition: Definition, agreement: Agreement, now_us: int) -> int:

@@ -23,21 +23,22 @@ STOPS_KEPT = timedelta(days=7)
 
 
 def sweep(store: ControlStore, exchange: Exchange) -> None:
-    now = time.time()
-    oldest_request = int((now - REQUESTS_KEPT.total_seconds()) * 1_000_000)
-    oldest_event = now - EVENTS_KEPT.total_seconds()
+    answered = (t.requests.c.applied, t.requests.c.requested_us < _us_ago(REQUESTS_KEPT))
+    announced = (t.events.c.published, t.events.c.kept_from < _us_ago(EVENTS_KEPT) / 1e6)
+    appended = (t.imports.c.kind == APPEND, t.imports.c.ended_us < _us_ago(APPENDS_KEPT))
     with store.write() as connection:
-        connection.execute(delete(t.requests).where(t.requests.c.applied, t.requests.c.requested_us < oldest_request))
-        connection.execute(delete(t.events).where(t.events.c.published, t.events.c.kept_from < oldest_event))
-        oldest_append = int((now - APPENDS_KEPT.total_seconds()) * 1_000_000)
-        appended = (t.imports.c.kind == APPEND, t.imports.c.ended_us < oldest_append)
+        connection.execute(delete(t.requests).where(*answered))
+        connection.execute(delete(t.events).where(*announced))
         connection.execute(delete(t.imports).where(*appended))
-        oldest_stream = int((now - STREAMS_KEPT.total_seconds()) * 1_000_000)
-        connection.execute(delete(t.streams).where(t.streams.c.touched_us < oldest_stream))
+        connection.execute(delete(t.streams).where(t.streams.c.touched_us < _us_ago(STREAMS_KEPT)))
         unsent = select(func.count()).select_from(t.events).where(t.events.c.published.is_(False))
         gauge("unsent_events", connection.execute(unsent).scalar_one())
     forget_keys(store, exchange.rule_keys)
     exchange.stops.forget_older_than(STOPS_KEPT)
+
+
+def _us_ago(kept: timedelta) -> int:
+    return time.time_ns() // 1000 - kept // timedelta(microseconds=1)
 
 
 def forget_keys(store: ControlStore, keys: RuleKeys) -> None:

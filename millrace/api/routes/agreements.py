@@ -1,13 +1,14 @@
-"""What an agreement would change, what runs as documents, tenants that leave and come back, and the documents' schemas."""
+"""What an agreement would change, what runs as documents, tenants deleted, restored and erased, the documents' schemas."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Body, Response
+from fastapi import Body, Query, Response
 from sqlalchemy import select
 
 from millrace.api.declarations.reading import read_agreement, refuse_unconfirmed
-from millrace.api.deps import OpLogDep, StoreDep, guarded_router
+from millrace.api.deps import EraserDep, OpLogDep, StoreDep, guarded_router
 from millrace.api.documents.tables import tables_of
+from millrace.api.jobs.erasing import receipt_of
 from millrace.api.routes.declarations import answer_to
 from millrace.api.routes.diffing import no_difference
 from millrace.auth.access import allows, public
@@ -28,6 +29,7 @@ from millrace.store.agreements import known_agreement
 router = guarded_router(prefix="/v1", tags=["declarations"])
 GRACE_DAYS = 7
 MOST_GRACE_DAYS = 365
+LONGEST_WAIT_SECONDS = 600.0
 
 
 @router.post("/tenants/{tenant}/diff")
@@ -80,6 +82,28 @@ async def delete_tenant(
 async def restore_tenant(tenant: str, op_log: OpLogDep, response: Response) -> dict[str, Any]:
     checked_name("tenant", tenant)
     return answer_to(await op_log.submit(RestoreTenant(tenant)), response)
+
+
+@router.post("/tenants/{tenant}/erase")
+@allows(OPERATOR, audited=True)
+async def erase_tenant(
+    tenant: str,
+    eraser: EraserDep,
+    confirm: str = "",
+    now: bool = False,
+    wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 30.0,
+) -> dict[str, Any]:
+    """Removes a deleted tenant everywhere: when its grace is over, or `now`. A sink that has not answered within `wait`
+    seconds is given up. The answer says what went, what expires when, and what remains. `confirm` repeats the name."""
+    refuse_unconfirmed("Erasing", checked_name("tenant", tenant), confirm)
+    return await eraser.erase(tenant, now=now, wait=wait)
+
+
+@router.get("/erasures/{tenant}")
+@allows(OPERATOR)
+def show_erasure(tenant: str, store: StoreDep) -> dict[str, Any]:
+    """The receipt of a tenant that was erased."""
+    return receipt_of(store, tenant)
 
 
 @router.get("/schemas")

@@ -72,8 +72,7 @@ async def define_tenant(
 @router.get("/tenants")
 @allows(VIEWER, by_table=True)
 def list_tenants(caller: CallerDep, store: StoreDep) -> dict[str, Any]:
-    with store.read() as connection:
-        rows = list(connection.execute(_TENANTS.order_by(t.tenants.c.name)))
+    rows = store.rows(_TENANTS.order_by(t.tenants.c.name))
     return {"items": [_tenant(row) for row in rows if caller.tenant in (None, row.name)]}
 
 
@@ -186,8 +185,7 @@ def show_table(tenant: str, table: str, store: StoreDep, sink_context: SinkConte
 @router.get("/ops/{op_id}")
 @allows(VIEWER)
 def show_op(op_id: str, caller: CallerDep, store: StoreDep) -> dict[str, Any]:
-    with store.read() as connection:
-        row = connection.execute(select(t.requests).where(t.requests.c.id == op_id)).first()
+    row = store.first(select(t.requests).where(t.requests.c.id == op_id))
     if row is None or caller.tenant not in (None, row.tenant):
         raise Missing(f"There is no op {op_id}.", code="no_op")
     state = ("waiting" if row.result else "requested") if not row.applied else "refused" if row.refusal else "applied"

@@ -8,12 +8,12 @@ from sqlalchemy import Connection, select
 from millrace.api.declarations.reading import read_table
 from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import SinkContextDep, StoreDep, guarded_router
-from millrace.api.documents.tables import find_table
+from millrace.api.documents.tables import declared_table
 from millrace.auth.access import allows
 from millrace.lake.log import load
 from millrace.lake.reshape import delta_ddl
 from millrace.model.documents import refuse_warnings
-from millrace.model.errors import Missing, Refused
+from millrace.model.errors import Refused
 from millrace.model.evolution import check, describe, settings_changed
 from millrace.model.names import checked_name
 from millrace.model.ops.results import Refusal
@@ -40,7 +40,7 @@ def diff_table(
     """What applying this declaration would do to the table and to its sinks, or why it would be refused."""
     checked_name("tenant", tenant)
     with store.read() as connection:
-        before = _find(connection, tenant, table)
+        before = declared_table(connection, tenant, table)
         history = _history(connection, before) if before is not None else []
     answer = no_difference(None if before is None else before.revision)
     try:
@@ -67,14 +67,6 @@ def no_difference(revision: int | None) -> dict[str, Any]:
     """The answer before anything was compared; without a revision, nothing of that name is declared."""
     nothing: dict[str, Any] = {"changes": [], "ddl": [], "refusal": None, "warnings": []}
     return {"new": revision is None, "revision": revision or 0, **nothing}
-
-
-def _find(connection: Connection, tenant: str, table: str) -> Definition | None:
-    """A dropped table is none: declared again it begins anew."""
-    try:
-        return find_table(connection, tenant, table)
-    except Missing:
-        return None
 
 
 def _history(connection: Connection, definition: Definition) -> list[Definition]:

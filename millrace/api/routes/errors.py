@@ -12,7 +12,6 @@ from millrace.api.jobs.rejected_rows import Choice
 from millrace.api.routes.imports import MOST_LISTED, receive_whole
 from millrace.api.uploads.options import OptionsDep
 from millrace.auth.access import allows
-from millrace.model.errors import Invalid
 from millrace.model.names import checked_span
 from millrace.model.roles import READER, WRITER
 from millrace.read.error_pages import page
@@ -66,12 +65,10 @@ def count_errors(import_id: str, imports: ImportsDep, sealing: SealingDep) -> di
 @allows(READER, by_table=True)
 def export_errors(import_id: str, imports: ImportsDep, sealing: SealingDep, format: str = "csv") -> Response:
     document = imports.find(import_id)
-    if format not in ("csv", "jsonl"):
-        raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
     errors = sealing.errors(document["tenant"], document["table"])
+    lines = export(errors, import_id, format)
     if not page(errors, import_id, None, 1).items:
         sealing.refuse_destroyed(document)
-    lines = export(errors, import_id, format)
     media = "text/csv" if format == "csv" else "application/x-ndjson"
     name = f'attachment; filename="{import_id}-rejected.{format}"'
     return StreamingResponse(lines, media_type=media, headers={"Content-Disposition": name})

@@ -1,11 +1,12 @@
 """Usage by tenant and day, with what was agreed and how far behind the tenant is, and why."""
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Query
 
 from millrace.api.deps import QuotasDep, StoreDep, guarded_router
-from millrace.api.jobs.metering import lag_of, quotas_document, usage_of, usage_of_all
+from millrace.api.jobs.metering import lag_of, usage_of, usage_of_all
 from millrace.auth.access import allows
 from millrace.model.names import checked_name
 from millrace.model.roles import OPERATOR, VIEWER
@@ -26,7 +27,7 @@ def show_usage(
         agreement = known_agreement(connection, checked_name("tenant", tenant))
         found = usage_of(connection, tenant, days)
         lag = lag_of(connection, tenant, quotas.throttled_imports(tenant))
-    return {"tenant": tenant, "quotas": quotas_document(agreement), "lag": lag, "days": found}
+    return {"tenant": tenant, "quotas": asdict(agreement.quotas), "lag": lag, "days": found}
 
 
 @router.get("/usage")

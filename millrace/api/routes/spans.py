@@ -4,8 +4,7 @@ import asyncio
 import time
 from typing import Annotated, Any
 
-from fastapi import Query, Request
-from pydantic import BaseModel, Field
+from fastapi import Body, Query, Request
 from sqlalchemy import select, update
 
 from millrace.api.deps import OpLogDep, StoreDep, WatchDep, guarded_router
@@ -29,14 +28,6 @@ OVER = ("ended", "aborted")
 VERBS = {"end", "abort", "touch"}
 
 
-class Beginning(BaseModel):
-    lease_seconds: int | None = Field(None, ge=1, le=LONGEST_LEASE_SECONDS)
-
-
-class Ending(BaseModel):
-    reason: str = Field("", max_length=500)
-
-
 @router.get("")
 @allows(VIEWER)
 def list_spans(
@@ -53,9 +44,8 @@ def list_spans(
     if prefix is not None:
         top = checked_span(prefix.rstrip("/"))
         wanted = wanted.where((t.spans.c.name == top) | t.spans.c.name.startswith(f"{top}/", autoescape=True))
-    with store.read() as connection:
-        rows = connection.execute(wanted.order_by(t.spans.c.begun_us.desc(), t.spans.c.name).limit(limit))
-        return {"items": [_document(row) for row in rows]}
+    rows = store.rows(wanted.order_by(t.spans.c.begun_us.desc(), t.spans.c.name).limit(limit))
+    return {"items": [_document(row) for row in rows]}
 
 
 @router.get("/{name:path}")
@@ -89,10 +79,13 @@ async def end_span(tenant: str, name: str, store: StoreDep, op_log: OpLogDep) ->
 @router.post("/{name:path}/abort")
 @allows(WRITER, audited=True)
 async def abort_span(
-    tenant: str, name: str, store: StoreDep, op_log: OpLogDep, ending: Ending | None = None
+    tenant: str,
+    name: str,
+    store: StoreDep,
+    op_log: OpLogDep,
+    reason: Annotated[str, Body(embed=True, max_length=500)] = "",
 ) -> dict[str, Any]:
     """The span and those above it can no longer end well. Imports in it go on."""
-    reason = ending.reason if ending else ""
     await op_log.applied(AbortSpan(checked_name("tenant", tenant), checked_span(name), reason=reason))
     return await asyncio.to_thread(_shown, store, tenant, name)
 
@@ -115,20 +108,22 @@ def touch_span(tenant: str, name: str, store: StoreDep) -> dict[str, Any]:
 @router.post("/{name:path}", status_code=201)
 @allows(WRITER, audited=True)
 async def begin_span(
-    tenant: str, name: str, store: StoreDep, op_log: OpLogDep, beginning: Beginning | None = None
+    tenant: str,
+    name: str,
+    store: StoreDep,
+    op_log: OpLogDep,
+    lease_seconds: Annotated[int | None, Body(embed=True, ge=1, le=LONGEST_LEASE_SECONDS)] = None,
 ) -> dict[str, Any]:
     """Opens the span and every level above it that is not there yet; one that is open already stays as it is."""
     checked_name("tenant", tenant)
     if VERBS & set(checked_span(name).split("/")):
         raise Invalid(f"{name!r} is not a span name.", remedy=f"Not a level may be one of: {', '.join(sorted(VERBS))}.")
-    lease = beginning.lease_seconds if beginning else None
-    await op_log.applied(BeginSpan(tenant, name, lease_seconds=lease))
+    await op_log.applied(BeginSpan(tenant, name, lease_seconds=lease_seconds))
     return await asyncio.to_thread(_shown, store, tenant, name)
 
 
 def _shown(store: ControlStore, tenant: str, name: str) -> dict[str, Any]:
-    with store.read() as connection:
-        row = connection.execute(select(t.spans).where(t.spans.c.tenant == tenant, t.spans.c.name == name)).first()
+    row = store.first(select(t.spans).where(t.spans.c.tenant == tenant, t.spans.c.name == name))
     if row is None:
         raise Missing(
             f"There is no span {name[:100]!r} of {tenant}.",

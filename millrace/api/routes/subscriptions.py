@@ -11,24 +11,16 @@ from millrace.api.deps import PrivateTargetsDep, StoreDep, guarded_router
 from millrace.auth.access import allows
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError, Unavailable
+from millrace.model.moments import iso
 from millrace.model.names import new_id
 from millrace.model.roles import ADMIN
 from millrace.notify.attempt import answer_text, send_event
-from millrace.notify.subscription import EVERYTHING, IN_ORDER, moment
-from millrace.notify.subscriptions import SubscriptionRequest, Subscriptions
+from millrace.notify.subscriptions import NewSubscription, Subscriptions
 from millrace.outbound.addresses import parse_target, permitted
 
 router = guarded_router(prefix="/v1/tenants/{tenant}/subscriptions", tags=["webhooks"])
 LOOK_UP_SECONDS = 5.0
 LONGEST_OVERLAP_SECONDS = 30 * 86_400
-
-
-class NewSubscription(BaseModel):
-    name: str
-    url: str
-    types: list[str] = [EVERYTHING]
-    order: str = IN_ORDER
-    enabled: bool = True
 
 
 class Changes(BaseModel):
@@ -48,7 +40,7 @@ async def add_subscription(
     """Sends the tenant's events from now on; the answer holds the secret that signs them."""
     await check_url(private_targets, wanted.url)
     kept = Subscriptions(store)
-    secret = await asyncio.to_thread(kept.add, tenant, SubscriptionRequest(**wanted.model_dump()))
+    secret = await asyncio.to_thread(kept.add, tenant, wanted)
     return {**await asyncio.to_thread(kept.document, tenant, wanted.name), "secret": secret}
 
 
@@ -133,7 +125,7 @@ def _test_event(tenant: str, name: str) -> dict[str, Any]:
         "source": f"/millrace/tenants/{tenant}",
         "type": "millrace.webhook.test",
         "subject": name,
-        "time": moment(time.time_ns() // 1000),
+        "time": iso(time.time_ns() // 1000),
         "datacontenttype": "application/json",
         "data": {},
     }

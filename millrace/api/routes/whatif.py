@@ -5,7 +5,6 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
@@ -17,7 +16,7 @@ from millrace.api.sealing import Sealing
 from millrace.api.uploads.options import OptionsDep
 from millrace.auth.access import allows
 from millrace.declare.table import parse_table
-from millrace.infer.process import WORK_SECONDS, WhatIfProcess, what_if
+from millrace.infer.process import WORK_SECONDS, what_if
 from millrace.model.errors import Invalid, MillraceError
 from millrace.model.names import checked_name
 from millrace.model.roles import WRITER
@@ -74,19 +73,15 @@ async def _try_body(request: Request, job: dict[str, Any]) -> dict[str, Any]:
     pieces = request.stream()
     try:
         async with what_if(job) as apart:
-            await _feed(apart, pieces)
+            wanted = True
+            async for piece in pieces:
+                wanted = wanted and await apart.send(piece)
             return await apart.report()
     except MillraceError:
         # The rest of the body is read only so that its sender hears the answer.
         async for _ in pieces:
             pass
         raise
-
-
-async def _feed(apart: WhatIfProcess, pieces: AsyncIterator[bytes]) -> None:
-    wanted = True
-    async for piece in pieces:
-        wanted = wanted and await apart.send(piece)
 
 
 async def _try_chunks(

@@ -44,7 +44,7 @@ def _pages(errors: Store, import_id: str, part: BatchPart) -> Iterator[list[Row]
 
 def counts(part: BatchPart, ended: Ended, listed: int) -> dict[str, int]:
     """Of one source's rows. `listed` is how many of them the error store names: a failed append is one entry there."""
-    if ended.ignored:
+    if ended.counts.ignored:
         return {"accepted": 0, "rejected": 0, "ignored": part.rows}
-    rejected = part.rows if not ended.accepted else listed
+    rejected = part.rows if not ended.counts.accepted else listed
     return {"accepted": part.rows - rejected, "rejected": rejected, "ignored": 0}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from millrace.model.imports import Counts
 from millrace.model.ops import Applied
 from millrace.observe import observe
 from millrace.store import tables as t
@@ -19,9 +20,7 @@ PAUSE_SECONDS = 0.5
 @dataclass(frozen=True, slots=True)
 class Ended:
     state: str
-    accepted: int
-    rejected: int
-    ignored: int
+    counts: Counts
     error: dict[str, str] | None
 
 
@@ -97,9 +96,5 @@ class Endings:
 
     def _read(self, import_ids: set[str]) -> dict[str, Ended]:
         wanted = select(t.imports.c.id, t.imports.c.state, t.imports.c.counts, t.imports.c.error)
-        with self._store.read() as connection:
-            rows = list(connection.execute(wanted.where(t.imports.c.id.in_(import_ids))))
-        return {
-            row.id: Ended(row.state, row.counts["accepted"], row.counts["rejected"], row.counts["ignored"], row.error)
-            for row in rows
-        }
+        rows = self._store.rows(wanted.where(t.imports.c.id.in_(import_ids)))
+        return {row.id: Ended(row.state, Counts(**row.counts), row.error) for row in rows}

@@ -80,7 +80,7 @@ class _RowRequest:
 
     async def _judged(self, append_key: AppendKey, part: BatchPart, import_id: str, ended: Ended) -> dict[str, Any]:
         listed: list[dict[str, Any]] = []
-        if ended.rejected:
+        if ended.counts.rejected:
             async for page in rejected_pages(self._senders.errors(append_key), import_id, part):
                 listed += page
         for row in listed:

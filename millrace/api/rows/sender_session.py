@@ -172,7 +172,7 @@ class SenderSession:
             await self._send(news)
             return
         part, listed = news.part, 0
-        if news.ended.rejected:
+        if news.ended.counts.rejected:
             async for page in rejected_pages(self._senders.errors(self._append_key), news.import_id, part):
                 listed += len(page)
                 rows = [{"seq": part.first_seq + row["row"] - part.first_row, **row} for row in page]

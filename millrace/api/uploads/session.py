@@ -18,6 +18,7 @@ from millrace.exchange.mailboxes import Exchange
 from millrace.model.errors import Clash, Refused, Unavailable
 from millrace.model.imports import Import
 from millrace.model.ops.imports import EndImport, FailImport
+from millrace.model.ops.results import Refusal
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, upsert
 from millrace.store.records import find_import
@@ -68,7 +69,7 @@ class Session:
         A slow upload is fed in smaller ones, so that it is seen to be alive."""
         rest = await self._take_most(pieces)
         if rest:
-            await self._feed(rest)
+            await self._turn(partial(self.upload.feed, rest))
 
     async def take_whole(self, pieces: AsyncIterator[bytes]) -> None:
         """The same for a body that is the rest of the file: its last piece and its end take one turn of a thread."""
@@ -83,12 +84,9 @@ class Session:
             size += len(piece)
             await self._pause(self._services.quotas.pause(self.imp.tenant, len(piece)))
             if size >= PIECE_BYTES or self._is_due():
-                await self._feed(b"".join(held))
+                await self._turn(partial(self.upload.feed, b"".join(held)))
                 held, size = [], 0
         return b"".join(held)
-
-    async def _feed(self, piece: bytes) -> None:
-        await self._turn(partial(self.upload.feed, piece))
 
     async def _turn(self, work: Callable[[], T]) -> T:
         """A turn of a thread, once there is room. Meanwhile the upload counts as alive, even if Kafka is slow."""
@@ -174,8 +172,7 @@ class Session:
 
 async def fail_import(op_log: OpLog, imp: Import, refusal: Refused) -> Refused:
     """The import fails with the reason that its uploader is told."""
-    error = {"code": refusal.code, "message": refusal.message, "remedy": refusal.remedy}
-    await op_log.applied(FailImport(imp.tenant, imp.id, error=error))
+    await op_log.applied(FailImport(imp.tenant, imp.id, error=Refusal.of(refusal).reason))
     refusal.import_id = imp.id  # type: ignore[attr-defined]
     return refusal
 

@@ -9,14 +9,14 @@ from sqlalchemy import select
 
 from millrace.api.uploads.session import Session, UploadServices, fail_import, remember
 from millrace.formats.cut import UploadOptions, open_cutter
-from millrace.model.errors import Clash, Missing, Refused
+from millrace.model.errors import Clash, Refused
 from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.model.ops.imports import BeginImport, ImportReceived
 from millrace.model.ops.results import ImportStatus
 from millrace.store import tables as t
-from millrace.store.records import find_import
+from millrace.store.records import known_import
 from millrace.upload.gateway import Resume, Upload
 
 
@@ -45,7 +45,7 @@ class Sessions:
             begun = await self._services.op_log.applied(op)
         if begun.import_id != op.id:
             self._services.sealing.keyring.drop(tenant, op.id)
-        imp = self._import(begun.import_id)
+        imp = known_import(self._services.store, begun.import_id)
         if begun.repeated and not imp.accepts_chunks:
             return imp
         known = self._open.get(imp.id)
@@ -56,11 +56,10 @@ class Sessions:
         known = self._open.get(import_id)
         if known is not None and not known.is_broken:
             return known
-        imp = self._import(import_id)
+        imp = known_import(self._services.store, import_id)
         if not imp.accepts_chunks:
             raise Clash(f"Import {import_id} is {imp.state}.", remedy="Begin a new import.", code="not_open")
-        with self._services.store.read() as connection:
-            row = connection.execute(select(t.uploads).where(t.uploads.c.import_id == import_id)).first()
+        row = self._services.store.first(select(t.uploads).where(t.uploads.c.import_id == import_id))
         confirmed = Resume(**row.confirmed) if row is not None and row.confirmed else None
         # Without the cutter's state the file must come again from its start; chunks already there are not doubled.
         resumable = confirmed if confirmed and confirmed.cutter else None
@@ -70,7 +69,7 @@ class Sessions:
         """A session that has received nothing, for a file that comes whole; the import itself if it takes no chunks now."""
         if session.offset == 0:
             return session
-        imp = self._import(session.imp.id)
+        imp = known_import(self._services.store, session.imp.id)
         if not imp.accepts_chunks:
             return imp
         session.upload.close()
@@ -106,13 +105,6 @@ class Sessions:
         await asyncio.to_thread(
             remember, self._services.store, session.imp.id, session.length, session.upload.confirmed
         )
-
-    def _import(self, import_id: str) -> Import:
-        with self._services.store.read() as connection:
-            imp = find_import(connection, import_id)
-        if imp is None:
-            raise Missing(f"There is no import {import_id}.", code="no_import")
-        return imp
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Runs in the controller's thread."""
