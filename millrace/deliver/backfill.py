@@ -162,7 +162,7 @@ def copies_of_table(root: Path, snapshot: Snapshot, queue: Queue, known: Known) 
     for file in snapshot.files.values():
         dead = load_vector(store, file.deletion_vector) if file.deletion_vector else BitMap()
         name = hashlib.blake2b(file.path.encode(), digest_size=12).hexdigest()
-        parts = [_Part((StagedChunk(f"backfill-{name}/0", 0, file.live_rows, 0),), dead)]
+        parts = [_FilePart((StagedChunk(f"backfill-{name}/0", 0, file.live_rows, 0),), dead)]
         if not definition.table.primary_key:
             parts = _apart(root / file.name, dead, remembered)
         for number, part in enumerate(parts):
@@ -194,14 +194,14 @@ def _logged(groups: Iterable[StagedGroup], key: QueueKey, member: Member, known:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FilePart:
     """Some chunks of a file, and the positions of the file that are not their rows."""
 
     chunks: tuple[StagedChunk, ...]
     dead: BitMap
 
 
-def _apart(path: Path, dead: BitMap, remembered: Mapping[tuple[str, int], str]) -> list[_Part]:
+def _apart(path: Path, dead: BitMap, remembered: Mapping[tuple[str, int], str]) -> list[_FilePart]:
     """Targets recognise rows without a key by their chunks. As long as the table remembers the names of its chunks, they keep
     these names, so that a chunk that also comes by itself is recognised.
 
@@ -218,5 +218,5 @@ def _apart(path: Path, dead: BitMap, remembered: Mapping[tuple[str, int], str]) 
             StagedChunk(remembered.get((of, version), f"{of}/backfill@{version}"), 0, len(places), version)
             for version, of, places in some.iter_rows()
         )
-        parts.append(_Part(named, BitMap(range(rows.height)) - BitMap(some["place"].explode().to_numpy())))
+        parts.append(_FilePart(named, BitMap(range(rows.height)) - BitMap(some["place"].explode().to_numpy())))
     return parts

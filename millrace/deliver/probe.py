@@ -3,8 +3,8 @@
 A server that cannot be reached now may be there later, so that is a warning, not a refusal. One that answers and does not let
 us write is refused, with its own words."""
 
-import socket
 import threading
+from contextlib import closing
 
 from millrace.model.errors import Invalid, MillraceError, Unavailable
 from millrace.model.sinks import SinkTarget
@@ -58,15 +58,10 @@ def probe(target: SinkTarget, context: SinkContext) -> str | None:
     if silent is not None:
         return f"Sink {target.name!r} ({target.kind}) is away: {silent} What is imported will wait for it."
     try:
-        sink = open_connector(target, context)
+        with closing(open_connector(target, context)) as sink:
+            sink.check()
     except Exception as error:
         raise _refusal(target, error) from error
-    try:
-        sink.check()
-    except Exception as error:
-        raise _refusal(target, error) from error
-    finally:
-        sink.close()
     return None
 
 
@@ -76,23 +71,11 @@ def _unreachable(settings: ConnectorSettings, context: SinkContext) -> str | Non
     reasons = []
     for host, port in known:
         try:
-            _connect(host, port, context)
+            context.permitted.connect(host, port, REACH_SECONDS).close()
             return None
         except (OSError, Unavailable) as error:
             reasons.append(f"{host}:{port}: {error}")
     return f"{reasons[0].rstrip('.')}." if reasons else None
-
-
-def _connect(host: str, port: int, context: SinkContext) -> None:
-    last: OSError | None = None
-    for address in context.permitted(host):
-        try:
-            socket.create_connection((address, port), REACH_SECONDS).close()
-            return
-        except OSError as error:
-            last = error
-    if last is not None:
-        raise last
 
 
 def _refusal(target: SinkTarget, error: Exception) -> Invalid:

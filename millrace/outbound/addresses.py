@@ -6,11 +6,12 @@ refused, also when they hide inside an IPv6 address. This is the only module tha
 
 import re
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Network
 from urllib.parse import SplitResult, urlsplit
 
-from millrace.model.addresses import Networks, is_permitted, literal
+from millrace.model.addresses import is_permitted, literal
 from millrace.model.errors import Invalid, Unavailable
 
 LONGEST_URL = 2000
@@ -71,32 +72,37 @@ def _bad(url: str, remedy: str = "Write https://HOST/PATH.") -> Invalid:
     return Invalid(f"{url[:100]!r} is not an address to send to.", remedy=remedy, code="bad_url")
 
 
-def permitted(host: str, allowed: Networks) -> list[str]:
-    """What the host stands for now, as far as we may connect to it; at least one address, or an error that says why."""
-    found = resolve(host)
-    good = [address for address in found if is_permitted(ip_address(address), allowed)]
-    if not good:
-        raise Invalid(
-            f"{host} is at {found[0]}, which is not a public address.",
-            remedy="Use an address on the internet, or have the operator allow the network (MILLRACE_API__PRIVATE_TARGETS).",
-            code="private_target",
-        )
-    return good
-
-
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """`permitted` for one list of allowed networks: a function that can be pickled and compared."""
+    """Judges hosts by one list of allowed networks: a function that can be pickled and compared."""
 
     allowed: tuple[IPv4Network | IPv6Network, ...] = ()
 
     def __call__(self, host: str) -> list[str]:
-        return permitted(host, self.allowed)
+        """What the host stands for now, as far as we may connect to it; at least one address, or an error that says why."""
+        found = resolve(host)
+        good = [address for address in found if self.is_allowed(address)]
+        if not good:
+            raise Invalid(
+                f"{host} is at {found[0]}, which is not a public address.",
+                remedy="Use an address on the internet, or have the operator allow the network "
+                "(MILLRACE_API__PRIVATE_TARGETS).",
+                code="private_target",
+            )
+        return good
+
+    def connect(self, host: str, port: int, seconds: float) -> socket.socket:
+        """To the first address that takes a connection; the error of the last if none does."""
+        *others, last = self(host)
+        for address in others:
+            with suppress(OSError):
+                return socket.create_connection((address, port), seconds)
+        return socket.create_connection((last, port), seconds)
 
     def every(self, host: str) -> None:
         """For a client that resolves names itself: each address that the host stands for must be permitted."""
         for address in resolve(host):
-            permitted(address, self.allowed)
+            self(address)
 
     def is_allowed(self, address: str) -> bool:
         known = literal(address)

@@ -7,7 +7,7 @@ Invalid for a target that may not be asked, Unavailable for one that is silent."
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import IO
@@ -195,28 +195,14 @@ def pieces_of(body: IO[bytes]) -> Iterator[bytes]:
 
 
 def _tried(once: Callable[[], Answer], retried: Sequence[int]) -> Answer:
-    pause = FIRST_PAUSE_SECONDS
-    for _ in range(ATTEMPTS - 1):
-        with suppress(_Again):
-            return _unless_busy(once, retried)
-        time.sleep(pause)
-        pause *= 2
+    for attempt in range(ATTEMPTS - 1):
+        try:
+            answer = once()
+            if answer.status not in retried:
+                return answer
+        except OSError as failed:
+            is_final = isinstance(failed, HttpFailed) and failed.errno not in _BUSY
+            if is_final or isinstance(failed, FileNotFoundError):
+                raise
+        time.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
     return once()
-
-
-class _Again(Exception):
-    """Worth another try."""
-
-
-def _unless_busy(once: Callable[[], Answer], retried: Sequence[int]) -> Answer:
-    try:
-        answer = once()
-    except FileNotFoundError:
-        raise
-    except OSError as failed:
-        if isinstance(failed, HttpFailed) and failed.errno not in _BUSY:
-            raise
-        raise _Again from failed
-    if answer.status in retried:
-        raise _Again
-    return answer

@@ -11,7 +11,7 @@ from typing import IO
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from millrace.outbound.http import Answer, Http, Request, pieces_of
+from millrace.outbound.http import Http, Request, pieces_of
 from millrace.outbound.objects import Entry
 from millrace.outbound.pinning import Addresses
 from millrace.outbound.s3_signing import EMPTY, UNRESERVED, S3Keys, query_of, signed
@@ -34,16 +34,17 @@ class S3Objects:
         self._http = Http(addresses)
 
     def get(self, name: str) -> bytes:
-        return self._send("GET", name).body
+        return self._http.send(self._request("GET", name)).body
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        return self._send("GET", name, {"range": f"bytes={start}-{start + length - 1}"}).body
+        bounds = {"range": f"bytes={start}-{start + length - 1}"}
+        return self._http.send(self._request("GET", name, bounds)).body
 
     def fetch(self, name: str, path: str) -> None:
         self._http.fetch(self._request("GET", name), path)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        self._send("PUT", name, body=data)
+        self._http.send(self._request("PUT", name, body=data))
 
     def put_file(self, name: str, path: str) -> None:
         with open(path, "rb") as file:
@@ -67,7 +68,7 @@ class S3Objects:
         return self._http.send(request, taken, retried=(HTTPStatus.CONFLICT,)).status == HTTPStatus.OK
 
     def size(self, name: str) -> int:
-        return int(self._send("HEAD", name).headers["content-length"])
+        return int(self._http.send(self._request("HEAD", name)).headers["content-length"])
 
     def list(self, folder: str, is_deep: bool = False) -> Sequence[Entry]:
         """With `is_deep` also the objects in folders below."""
@@ -75,7 +76,7 @@ class S3Objects:
         asked = {"list-type": "2", "prefix": within} | ({} if is_deep else {"delimiter": "/"})
         found, more = [], True
         while more:
-            page = ElementTree.fromstring(self._send("GET", None, query=asked).body)
+            page = ElementTree.fromstring(self._http.send(self._request("GET", None, query=asked)).body)
             space = page.tag.rpartition("}")[0] + "}" if "}" in page.tag else ""
             found += [self._entry(element, space) for element in page.iter(f"{space}Contents")]
             token = page.findtext(f"{space}NextContinuationToken")
@@ -86,16 +87,16 @@ class S3Objects:
         self._http.send(self._request("DELETE", name), also=(HTTPStatus.NOT_FOUND,))
 
     def _put_parts(self, name: str, body: IO[bytes]) -> None:
-        begun = ElementTree.fromstring(self._send("POST", name, query={"uploads": ""}).body)
+        begun = ElementTree.fromstring(self._http.send(self._request("POST", name, query={"uploads": ""})).body)
         upload = next(element.text or "" for element in begun.iter() if element.tag.endswith("UploadId"))
         parts: list[str] = []
         body.seek(0)
         while piece := body.read(PART_BYTES):
             place = {"partNumber": str(len(parts) + 1), "uploadId": upload}
-            tag = self._send("PUT", name, body=piece, query=place).headers["etag"]
+            tag = self._http.send(self._request("PUT", name, body=piece, query=place)).headers["etag"]
             parts.append(f"<Part><PartNumber>{len(parts) + 1}</PartNumber><ETag>{tag}</ETag></Part>")
         whole = f"<CompleteMultipartUpload>{''.join(parts)}</CompleteMultipartUpload>".encode()
-        answered = self._send("POST", name, body=whole, query={"uploadId": upload}).body
+        answered = self._http.send(self._request("POST", name, body=whole, query={"uploadId": upload})).body
         # S3 may answer 200 and report an error in the body.
         if b"<Error>" in answered:
             raise OSError(f"{name}: {answered[:300].decode(errors='replace')}")
@@ -107,16 +108,6 @@ class S3Objects:
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name
-
-    def _send(
-        self,
-        method: str,
-        name: str | None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | memoryview | None = None,
-        query: Mapping[str, str] | None = None,
-    ) -> Answer:
-        return self._http.send(self._request(method, name, headers or {}, body, query=query))
 
     def _request(
         self,

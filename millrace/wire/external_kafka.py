@@ -1,11 +1,11 @@
-"""Somebody else's Kafka as a place to write to: records in one transaction, or none of them; whole topics read back.
+"""Somebody else's Kafka: its topics, made and read to their ends. `external_producer` writes to them.
 
-In go addresses that were judged, credentials and records; foreign errors leave as `NotTaken`, which keeps their name."""
+In go addresses that were judged and credentials; foreign errors leave as `NotTaken`, which keeps their name."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -14,7 +14,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -24,32 +23,11 @@ from millrace.model.errors import MillraceError
 
 REQUEST_SECONDS = 10.0
 REACH_SECONDS = 5.0
-# A cluster that confirms nothing for so long is away; its transaction ends by itself when nobody has gone on with it.
-DELIVERY_SECONDS, TRANSACTION_SECONDS = 60.0, 120.0
-QUEUE_RECORDS, QUEUE_BYTES = 50_000, 16 << 20
+# A cluster that confirms nothing for so long is away.
+DELIVERY_SECONDS = 60.0
 FETCH_BYTES = 32 << 20
 READ_RECORDS = 10_000
 FULL_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class OutRecord:
-    """`partition` is left to the key where it is None."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
-    partition: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OutBatch:
-    """Many records of one topic at once; they have no headers, because the client takes none this way."""
-
-    topic: str
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +63,13 @@ class OutwardCluster:
         self._partitions: dict[str, int] = {}
 
     def brokers(self) -> list[tuple[str, int]]:
-        with _translated():
+        with translated():
             found = self._admin.list_topics(timeout=REACH_SECONDS).brokers
         return [(str(broker.host), int(broker.port)) for broker in found.values()]
 
     def ensure(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
         wanted = NewTopic(name, partitions, replication, config=dict(config))
-        with _translated():
+        with translated():
             if name not in self._admin.list_topics(timeout=REQUEST_SECONDS).topics:
                 self._create(wanted)
         deadline = time.monotonic() + REQUEST_SECONDS
@@ -110,14 +88,14 @@ class OutwardCluster:
 
     def delete(self, name: str) -> None:
         self._partitions.pop(name, None)
-        with _translated():
+        with translated():
             for future in self._admin.delete_topics([name], request_timeout=REQUEST_SECONDS).values():
                 future.result()
 
     def partitions(self, name: str) -> int:
         """None of a topic that is not there. A number that was seen is not asked for again."""
         if name not in self._partitions:
-            with _translated():
+            with translated():
                 metadata = self._admin.list_topics(name, timeout=REQUEST_SECONDS).topics[name]
             if metadata.error is not None:
                 return 0
@@ -129,7 +107,7 @@ class OutwardCluster:
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         last = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(topic, number): last for number in range(self.partitions(topic))}
-        with _translated():
+        with translated():
             answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_SECONDS)
             return {where.partition: int(answer.result().offset) for where, answer in answers.items()}
 
@@ -150,7 +128,7 @@ class OutwardCluster:
         """Every committed record from the given offsets, else from the start, to what is the end now."""
         consumer = self._consumer()
         try:
-            with _translated():
+            with translated():
                 yield from _read(consumer, topic, range(self.partitions(topic)), begin or {})
         finally:
             consumer.close()
@@ -197,117 +175,19 @@ def _record(message: Message) -> InRecord:
     return InRecord(message.key(), message.value(), dict(pairs))
 
 
-class OutwardProducer:
-    """The only writer under its name: whoever comes later with the same one displaces it."""
-
-    def __init__(self, cluster: OutwardCluster, name: str, most_record_bytes: int) -> None:
-        self._failed: KafkaError | None = None
-        self._producer = Producer(
-            {
-                **cluster.config,
-                "transactional.id": name,
-                "transaction.timeout.ms": int(TRANSACTION_SECONDS * 1000),
-                "message.timeout.ms": int(DELIVERY_SECONDS * 1000),
-                "message.max.bytes": most_record_bytes,
-                "partitioner": "murmur2_random",
-                "compression.type": "lz4",
-                "linger.ms": 20,
-                "batch.size": 1 << 20,
-                "queue.buffering.max.messages": QUEUE_RECORDS,
-                "queue.buffering.max.kbytes": QUEUE_BYTES >> 10,
-                "delivery.report.only.error": True,
-                "on_delivery": self._reported,
-            }
-        )
-        with _translated():
-            self._producer.init_transactions(DELIVERY_SECONDS)
-
-    def send(self, records: Iterable[OutRecord | OutBatch]) -> None:
-        """All of them, or none: readers of committed records see them at once."""
-        self._failed = None
-        with _translated():
-            self._producer.begin_transaction()
-        try:
-            with _translated():
-                for record in records:
-                    if isinstance(record, OutBatch):
-                        self._produce_batch(record)
-                    else:
-                        self._produce(record)
-                # In short steps: whoever has a time budget for us can end the wait between two of them.
-                while self._producer.flush(1.0):
-                    self._raise_reported()
-                self._raise_reported()
-                self._producer.commit_transaction(DELIVERY_SECONDS)
-        except BaseException:
-            self._abort()
-            raise
-
-    def _produce(self, record: OutRecord) -> None:
-        where: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
-        while True:
-            try:
-                self._producer.produce(record.topic, record.value, record.key, headers=list(record.headers), **where)
-                return
-            except BufferError:
-                # The local queue is full: the cluster is the pace.
-                self._producer.poll(FULL_SECONDS)
-                self._raise_reported()
-
-    def _produce_batch(self, batch: OutBatch) -> None:
-        waiting = [{"key": key, "value": value} for key, value in zip(batch.keys, batch.values, strict=True)]
-        while waiting:
-            try:
-                taken = self._producer.produce_batch(batch.topic, waiting)
-            except BufferError:
-                taken = 0
-            if taken == len(waiting):
-                return
-            waiting = [_again(message) for message in waiting if taken == 0 or "_error" in message]
-            self._producer.poll(FULL_SECONDS)
-            self._raise_reported()
-
-    def _abort(self) -> None:
-        try:
-            with _translated():
-                self._producer.abort_transaction(REQUEST_SECONDS)
-        except NotTaken:
-            # A displaced producer, or one whose cluster is away, has nothing to take back: its transaction runs out.
-            self._producer.purge()
-
-    def _reported(self, error: KafkaError | None, _message: Message) -> None:
-        self._failed = self._failed or error
-
-    def _raise_reported(self) -> None:
-        if self._failed is not None:
-            raise KafkaException(self._failed)
-
-    def close(self) -> None:
-        self._producer.purge()
-        self._producer.flush(0)
-
-
-def _again(message: dict[str, Any]) -> dict[str, Any]:
-    """To be sent once more, unless it failed for more than a full queue."""
-    error = message.get("_error")
-    if error is not None and error.code() != KafkaError._QUEUE_FULL:
-        raise KafkaException(error)
-    return {"key": message["key"], "value": message["value"]}
-
-
-class _translated:
+@contextmanager
+def translated() -> Iterator[None]:
     """Foreign errors as ours."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+    try:
+        yield
+    except KafkaException as error:
+        raise not_taken(error) from error
+    except SystemError as error:
         # While a fatal error is on its way to us, the client stumbles over reporting lesser ones.
-        cause = error.__cause__ if isinstance(error, SystemError) else error
-        if isinstance(cause, KafkaException):
-            raise not_taken(cause) from error
-        if isinstance(error, SystemError):
-            # Over a fatal error it stumbles without a word. Nearly always the producer was displaced; a new one will tell.
-            raise NotTaken("_FENCED", "the producer is no longer of use") from error
+        if isinstance(error.__cause__, KafkaException):
+            raise not_taken(error.__cause__) from error
+        # Over a fatal error it stumbles without a word. Nearly always the producer was displaced; a new one will tell.
+        raise NotTaken("_FENCED", "the producer is no longer of use") from error
 
 
 def not_taken(error: KafkaException) -> NotTaken:

@@ -8,8 +8,7 @@ import pytest
 
 from millrace.model.addresses import is_permitted
 from millrace.model.errors import Invalid, Unavailable
-from millrace.outbound.addresses import Target, parse_target
-from millrace.outbound.addresses import permitted as judged
+from millrace.outbound.addresses import Judged, Target, parse_target
 
 PUBLIC = ["93.184.216.34", "1.1.1.1", "8.8.8.8", "2606:4700:4700::1111", "2a00:1450:4001:81b::200e"]
 SPECIAL = [
@@ -87,7 +86,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
 
 def permitted(url: str, *allowed: str) -> list[str]:
     networks = [ip_network(each) for each in allowed]
-    return judged(parse_target(url).host, networks)
+    return Judged(tuple(networks))(parse_target(url).host)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "169.254.169.254", "fe80::1%2", "::ffff:192.168.0.1"])

@@ -16,7 +16,7 @@ from millrace.model.names import new_id
 from millrace.model.roles import ADMIN
 from millrace.notify.attempt import answer_text, send_event
 from millrace.notify.subscriptions import NewSubscription, Subscriptions
-from millrace.outbound.addresses import parse_target, permitted
+from millrace.outbound.addresses import Judged, parse_target
 
 router = guarded_router(prefix="/v1/tenants/{tenant}/subscriptions", tags=["webhooks"])
 LOOK_UP_SECONDS = 5.0
@@ -49,7 +49,7 @@ async def check_url(private_targets: Networks, url: str) -> None:
     target = parse_target(url)
     try:
         async with asyncio.timeout(LOOK_UP_SECONDS):
-            await asyncio.to_thread(permitted, target.host, private_targets)
+            await asyncio.to_thread(Judged(tuple(private_targets)), target.host)
     except (Unavailable, TimeoutError):
         return
 

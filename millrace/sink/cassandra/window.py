@@ -26,7 +26,7 @@ class Window:
     def send(self, query_id: bytes, cells: Sequence[Cells], partitions: Numbers, key: Sequence[int]) -> None:
         """Rows in the order of their partitions. `key` are the positions of the partition columns among the cells."""
         rows = lay_out(query_id, cells)
-        parts = [_Part(cells[place]) for place in key]
+        parts = [_KeyColumn(cells[place]) for place in key]
         for cut in cuts(partitions, rows.starts):
             routing = routing_key([part.at(cut.first) for part in parts])
             self._send(cut.last - cut.first, rows.batch(cut.first, cut.last), routing)
@@ -69,7 +69,7 @@ class Window:
         self._room.release()
 
 
-class _Part:
+class _KeyColumn:
     """A column of the partition key, cell by cell."""
 
     def __init__(self, cells: Cells) -> None:

@@ -36,7 +36,7 @@ class JvmLink:
         addresses = login.permitted(login.host)
         host = login.host if login.tls == "verify" else addresses[0]
         url = driver.url.format(host=f"[{host}]" if ":" in host else host, port=login.port)
-        with _translated():
+        with _sql_errors():
             self._connection = _driver(driver.jars, driver.class_name).connect(url, properties)
             if self._connection is None:
                 raise Invalid(f"The driver {driver.class_name} does not take its own address.", code="bad_driver")
@@ -45,11 +45,11 @@ class JvmLink:
             self.run(statement)
 
     def run(self, statement: str) -> None:
-        with _translated(), self._statement() as made:
+        with _sql_errors(), self._statement() as made:
             made.execute(statement)
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        with _translated(), self._statement() as made:
+        with _sql_errors(), self._statement() as made:
             found = made.executeQuery(statement)
             kinds = [found.getMetaData().getColumnType(at) for at in range(1, found.getMetaData().getColumnCount() + 1)]
             rows = []
@@ -61,7 +61,7 @@ class JvmLink:
         insert(self, table, columns, batches)
 
     def commit(self) -> None:
-        with _translated():
+        with _sql_errors():
             self._connection.commit()
 
     def close(self) -> None:
@@ -127,15 +127,13 @@ def _driver(jars: tuple[Path, ...], class_name: str) -> Any:
     return jpype.JClass("java.lang.Class").forName(class_name, True, loader).getDeclaredConstructor().newInstance()
 
 
-class _translated:
+@contextlib.contextmanager
+def _sql_errors() -> Iterator[None]:
     """Translates the driver's exceptions into ours, with the vendor's code and the SQLSTATE if they have them."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, jpype.JClass("java.sql.SQLException")):
-            raise JdbcFailed(
-                int(error.getErrorCode()), str(error.getSQLState() or ""), str(error.getMessage())
-            ) from None
-        if isinstance(error, jpype.JException):
-            raise JdbcFailed(0, "", str(error)) from None
+    try:
+        yield
+    except jpype.JClass("java.sql.SQLException") as error:
+        state = str(error.getSQLState() or "")
+        raise JdbcFailed(int(error.getErrorCode()), state, str(error.getMessage())) from None
+    except jpype.JException as error:
+        raise JdbcFailed(0, "", str(error)) from None

@@ -171,16 +171,13 @@ class _Result(MySQLResult):
 
 def _connect(login: Login) -> socket.socket:
     """To an address that was judged. TLS checks the host's name, not the address."""
-    failed: OSError | None = None
-    for address in login.permitted(login.host):
-        try:
-            found = socket.create_connection((address, login.port), CONNECT_SECONDS)
-            found.settimeout(None)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return found
-        except OSError as error:
-            failed = error
-    raise Unavailable(f"{login.host}:{login.port} takes no connection: {failed}.", code="no_connection")
+    try:
+        found = login.permitted.connect(login.host, login.port, CONNECT_SECONDS)
+    except OSError as failed:
+        raise Unavailable(f"{login.host}:{login.port} takes no connection: {failed}.", code="no_connection") from failed
+    found.settimeout(None)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return found
 
 
 def _tls(wish: str) -> ssl.SSLContext | None:

@@ -14,7 +14,8 @@ import zstandard
 from fastavro import parse_schema
 
 from millrace.sink.versions import Versions, Written, joined
-from millrace.wire.external_kafka import OutRecord, OutwardCluster
+from millrace.wire.external_kafka import OutwardCluster
+from millrace.wire.external_producer import OutRecord
 
 SUFFIX = ".millrace"
 SETTINGS = {"cleanup.policy": "compact", "max.message.bytes": str(8 << 20)}

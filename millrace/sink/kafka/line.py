@@ -16,7 +16,8 @@ from millrace.sink.connector import Rows, Work
 from millrace.sink.kafka.journal import Journal, JournalState
 from millrace.sink.kafka.records import Encoder, as_read, decoded
 from millrace.sink.versions import UNKNOWN, Written
-from millrace.wire.external_kafka import InRecord, OutBatch, OutRecord, OutwardCluster, OutwardProducer
+from millrace.wire.external_kafka import InRecord, OutwardCluster
+from millrace.wire.external_producer import OutBatch, OutRecord, OutwardProducer
 
 MOST_RECORD_BYTES = 8 << 20
 # Each is a Python object on its way to the client.

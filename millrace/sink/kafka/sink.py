@@ -13,7 +13,8 @@ from millrace.sink.context import SinkContext
 from millrace.sink.kafka.journal import SETTINGS, SUFFIX
 from millrace.sink.kafka.line import MOST_RECORD_BYTES, Line
 from millrace.sink.kafka.settings import KafkaSinkSettings
-from millrace.wire.external_kafka import NotTaken, OutRecord, OutwardCluster, OutwardProducer
+from millrace.wire.external_kafka import NotTaken, OutwardCluster
+from millrace.wire.external_producer import OutRecord, OutwardProducer
 
 _ROW_ERRORS = frozenset(
     {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG", "INVALID_MSG_SIZE"}

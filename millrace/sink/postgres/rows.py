@@ -33,7 +33,7 @@ class RowWriter:
             _append(connection, schema, definition, rows, floor)
 
     def _upsert(self, connection: Connection, schema: str, definition: Definition, rows: Rows, floor: int) -> None:
-        place = _Place.of(schema, definition)
+        place = _KeyedTable.of(schema, definition)
         deleted: list[pa.RecordBatch] = []
         if not self._copy_new(connection, (schema, definition.table.name), place, rows, floor, deleted):
             deleted.clear()
@@ -45,7 +45,7 @@ class RowWriter:
         self,
         connection: Connection,
         name: tuple[str, str],
-        place: "_Place",
+        place: "_KeyedTable",
         rows: Rows,
         floor: int,
         deleted: list[pa.RecordBatch],
@@ -65,7 +65,7 @@ class RowWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _KeyedTable:
     """A table with a key, and the table beside it that holds tombstones."""
 
     table: sql.Identifier
@@ -74,13 +74,13 @@ class _Place:
     names: list[str]
 
     @staticmethod
-    def of(schema: str, definition: Definition) -> "_Place":
+    def of(schema: str, definition: Definition) -> "_KeyedTable":
         name = definition.table.name
         table, graves = sql.Identifier(schema, physical(name)), sql.Identifier(schema, tombstones(name))
-        return _Place(table, graves, definition.table.primary_key, _names(definition))
+        return _KeyedTable(table, graves, definition.table.primary_key, _names(definition))
 
 
-def _merge(connection: Connection, place: _Place, batches: Iterator[pa.RecordBatch]) -> None:
+def _merge(connection: Connection, place: _KeyedTable, batches: Iterator[pa.RecordBatch]) -> None:
     _stage(connection, place.table, place.names, batches)
     changed = sql.SQL(", ").join(
         [sql.SQL("{0} = excluded.{0}").format(identifier(name)) for name in place.names if name not in place.key]
@@ -102,7 +102,7 @@ def _merge(connection: Connection, place: _Place, batches: Iterator[pa.RecordBat
     connection.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(STAGING)))
 
 
-def _delete(connection: Connection, place: _Place, deletes: list[pa.RecordBatch]) -> None:
+def _delete(connection: Connection, place: _KeyedTable, deletes: list[pa.RecordBatch]) -> None:
     names, staging = [*place.key, "_version"], sql.Identifier(STAGING)
     _stage(connection, place.graves, names, iter(deletes))
     gone = sql.SQL("DELETE FROM {} AS there USING {} AS gone WHERE {} AND there._version <= gone._version")
