@@ -66,7 +66,4 @@ class Connector(Protocol):
     def classify(self, error: BaseException) -> Fault:
         """How far the error reaches: a row, the table, or the target."""
 
-    def read_back(self, definition: Definition) -> pa.Table:
-        """What a reader of the target sees, for checks: declared columns and `_version`."""
-
     def close(self) -> None: ...

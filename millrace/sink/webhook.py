@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import ClassVar
 
-import orjson
-import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
@@ -22,12 +20,11 @@ from millrace.model.errors import MillraceError
 from millrace.model.sinks import Abilities, Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.outbound.addresses import parse_target
-from millrace.outbound.http import Answer, Http, Request, post
+from millrace.outbound.http import Answer, post
 from millrace.outbound.signing import signed_headers
 from millrace.sink.connector import Definitions, Work
 from millrace.sink.context import SinkContext
 from millrace.sink.encoders.json_cells import json_rows
-from millrace.sink.kafka.records import as_read
 from millrace.sink.settings import ConnectorSettings, SecretReference, Uri
 
 CONTENT_TYPE = "application/x-ndjson; charset=utf-8"
@@ -55,9 +52,8 @@ class WebhookSettings(ConnectorSettings):
 class WebhookSink:
     def __init__(self, settings: WebhookSettings, context: SinkContext) -> None:
         self._target = parse_target(settings.url)
-        self._readable = parse_target(settings.read_url) if settings.read_url else None
         self._secret = context.secret(settings.secret)
-        self._allowed, self._permitted = context.allowed, context.permitted
+        self._allowed = context.allowed
         self._floors: dict[str, int] = {}
 
     def check(self) -> None:
@@ -109,15 +105,6 @@ class WebhookSink:
             case ValueError() | TypeError() | OverflowError():
                 return Fault.ROW
         return Fault.TABLE
-
-    def read_back(self, definition: Definition) -> pa.Table:
-        if self._readable is None:
-            raise SinkFailed("The receiver shows nobody what it has.", Fault.TABLE, remedy="Give a read_url.")
-        request_id = f"read_{secrets.token_hex(12)}"
-        headers = {**_described(definition, 0), **signed_headers([self._secret], request_id, int(time.time()), b"")}
-        request = Request("GET", self._readable.url, headers)
-        body = Http(self._permitted).send(lambda: request).body
-        return as_read([orjson.loads(line) for line in body.splitlines() if line], definition)
 
     def close(self) -> None:
         """Nothing stays open between requests."""

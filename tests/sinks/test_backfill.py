@@ -37,6 +37,7 @@ from millrace.sink.delta.upkeep import Upkeep
 from tests.sinks.conftest import postgres_target
 from tests.support.lake import arrow_rows
 from tests.support.queues import queues_of
+from tests.support.reading_back import read_back
 from tests.support.sink_context import open_target, sink_context
 
 ID, TEXT = {"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"]}
@@ -153,7 +154,7 @@ class World:
         return sorted(zip(found["id"].to_pylist(), found["_version"].to_pylist(), strict=True))
 
     def in_target(self) -> list[tuple[int, int]]:
-        found = self.sink.read_back(self.after)
+        found = read_back(self.sink, self.after)
         return sorted(zip(found["id"].to_pylist(), found["_version"].to_pylist(), strict=True))
 
 

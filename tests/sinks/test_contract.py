@@ -17,6 +17,7 @@ from millrace.sink.connector import Connector, Rows, Work
 from millrace.sink.registry import OURS, connector_class, settings_class
 from tests.sinks.conftest import away
 from tests.support.inventory import inventory
+from tests.support.reading_back import read_back
 from tests.support.sink_context import open_target
 from tests.support.waiting import wait_until
 
@@ -81,7 +82,7 @@ def abilities_of(sink: Connector) -> Abilities:
 
 
 def stored(sink: Connector, table: Definition) -> dict[int, tuple[Any, int]]:
-    found = sink.read_back(table).to_pylist()
+    found = read_back(sink, table).to_pylist()
     assert len({row["id"] for row in found}) == len(found), "a key at most once"
     return {row["id"]: (row["text"], row["_version"]) for row in found}
 
@@ -138,7 +139,7 @@ def test_rows_without_a_key_are_appended_once(sink: Connector) -> None:
     )
     for one in (first, first, both, both):
         sink.write(Work(table, [one]))
-    assert sorted(sink.read_back(table)["id"].to_pylist()) == [1, 1, 2]
+    assert sorted(read_back(sink, table)["id"].to_pylist()) == [1, 1, 2]
 
 
 def test_every_type_and_any_name_survives(sink: Connector) -> None:
@@ -158,7 +159,7 @@ def test_every_type_and_any_name_survives(sink: Connector) -> None:
     }
     batch = pa.RecordBatch.from_pydict({**values, "_deleted": pa.array([False] * 3)})
     sink.write(Work(table, [Rows(("imp_1/0",), (7,), lambda: iter([batch]))]))
-    found = sorted(sink.read_back(table).to_pylist(), key=lambda row: row["id"])
+    found = sorted(read_back(sink, table).to_pylist(), key=lambda row: row["id"])
     assert [row["words"] for row in found] == EVERY_TYPE[5][2]
     assert [row["small"] for row in found] == EVERY_TYPE[1][2]
     assert [row["large"] for row in found] == EVERY_TYPE[2][2]
@@ -179,9 +180,9 @@ def test_a_table_takes_the_shape_of_its_newest_definition(sink: Connector) -> No
     second = definition(fields, tenant=first.tenant, revision=2, previous=first.fingerprint)
     for _ in range(2):
         sink.prepare(second, known(first, second))
-    assert sink.read_back(second).select(["id", "words", "city"]).to_pylist() == [{"id": 1, "words": "a", "city": "?"}]
+    assert read_back(sink, second).select(["id", "words", "city"]).to_pylist() == [{"id": 1, "words": "a", "city": "?"}]
     sink.prepare(first, known(first, second))
-    assert sink.read_back(second).num_rows == 1, "an older definition changes nothing"
+    assert read_back(sink, second).num_rows == 1, "an older definition changes nothing"
 
 
 def test_a_new_generation_begins_empty(sink: Connector) -> None:
@@ -191,7 +192,7 @@ def test_a_new_generation_begins_empty(sink: Connector) -> None:
     fields = [ID, {"name": "text", "type": ["null", "long"]}]
     second = definition(fields, tenant=first.tenant, revision=2, generation=2, floor=5)
     sink.prepare(second, known(first, second))
-    assert sink.read_back(second).num_rows == 0
+    assert read_back(sink, second).num_rows == 0
 
 
 def test_a_text_is_kept_as_it_is_or_is_its_row_s_fault(sink: Connector) -> None:

@@ -26,6 +26,7 @@ from millrace.sink.registry import OURS, connector_class
 from millrace.sink.secrets import read_secret
 from tests.sinks.conftest import postgres_target
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows
+from tests.support.reading_back import read_back
 from tests.support.sink_context import open_target, sink_context
 
 UNMADE = object()
@@ -153,7 +154,7 @@ def test_a_full_disk_and_a_read_only_server_are_the_target_s_fault(
         admin.execute("ALTER DATABASE postgres RESET default_transaction_read_only")
         sink.close()
     sink.write(Work(table, [rows(table, [(1, "fine again", 99, False)])]))
-    assert sink.read_back(table)["text"].to_pylist() == ["fine again"]
+    assert read_back(sink, table)["text"].to_pylist() == ["fine again"]
     sink.close()
 
 

@@ -23,6 +23,7 @@ from millrace.sink.files.settings import FilesSettings
 from millrace.sink.files.sink import FilesSink
 from millrace.sink.registry import refuse_unable
 from tests.support.file_sinks import bucket_target
+from tests.support.reading_back import read_back
 from tests.support.sink_context import sink_context
 
 FIELDS = [
@@ -88,7 +89,7 @@ def data_files(root: Path) -> list[str]:
 
 
 def lands(sink: FilesSink, table: Definition) -> list[Any]:
-    return sorted(sink.read_back(table)["land"].to_pylist())
+    return sorted(read_back(sink, table)["land"].to_pylist())
 
 
 def on_disk(root: Path) -> list[Any]:

@@ -29,6 +29,7 @@ from millrace.sink.jdbc.sink import JdbcSink
 from millrace.sink.registry import settings_class
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
 from tests.support.mariadb import ADMINISTRATOR, GUARDED, PASSWORD, USER
+from tests.support.reading_back import read_back
 from tests.support.sink_context import open_target, sink_context
 
 
@@ -69,7 +70,7 @@ def written(sink: JdbcSink, kind: Any, cells: list[Any], *, is_key: bool = False
     table, given = one_column(kind, cells, is_key=is_key)
     sink.prepare(table, known(table))
     sink.write(Work(table, [given]))
-    found: list[dict[str, Any]] = sorted(sink.read_back(table).to_pylist(), key=lambda row: int(row["id"]))
+    found: list[dict[str, Any]] = sorted(read_back(sink, table).to_pylist(), key=lambda row: int(row["id"]))
     return [row["value"] for row in found]
 
 
@@ -98,12 +99,12 @@ def test_what_does_not_fit_is_a_row_s_fault_and_leaves_nothing(sink: JdbcSink, t
     sink.prepare(table, known(table))
     if too_much is not None:
         sink.write(Work(table, [given]))
-        assert sink.read_back(table)["value"].to_pylist() == [date(1970, 1, 1), too_much]
+        assert read_back(sink, table)["value"].to_pylist() == [date(1970, 1, 1), too_much]
         return
     with pytest.raises(pymysql.err.DataError) as met:
         sink.write(Work(table, [given]))
     assert sink.classify(met.value) is Fault.ROW
-    assert sink.read_back(table).num_rows == 0
+    assert read_back(sink, table).num_rows == 0
 
 
 def test_a_key_too_long_for_an_index_is_a_row_s_fault(sink: JdbcSink) -> None:
@@ -144,7 +145,7 @@ def test_rows_that_are_there_take_the_default_of_an_added_column(sink: JdbcSink)
     more = [{"name": f"added {at}", "type": kind, "default": given} for at, (kind, given, _) in enumerate(ADDED)]
     second = definition([ID, TEXT, *more], tenant=first.tenant, revision=2, previous=first.fingerprint)
     sink.prepare(second, known(first, second))
-    (found,) = sink.read_back(second).to_pylist()
+    (found,) = read_back(sink, second).to_pylist()
     assert [found[f"added {at}"] for at in range(len(ADDED))] == [expected for _, _, expected in ADDED]
 
 
@@ -183,7 +184,7 @@ def test_columns_are_widened_with_what_they_hold(
     batch = pa.RecordBatch.from_pydict(columns)
     sink.write(Work(first, [Rows(("imp_1/0",), (5,), lambda: iter([batch]))]))
     sink.prepare(second, known(first, second))
-    (found,) = sink.read_back(second).to_pylist()
+    (found,) = read_back(sink, second).to_pylist()
     assert (found["k"], found["v"]) == (becomes, becomes)
 
 
@@ -206,7 +207,7 @@ def test_a_change_that_broke_off_goes_on_where_it_was(sink: JdbcSink, monkeypatc
         with pytest.raises(Broken), _broken(sink, monkeypatch):
             sink.prepare(third, definitions)
     sink.prepare(third, definitions)
-    assert sink.read_back(third).select(["id", "old"]).to_pylist() == [{"id": 1, "old": "kept"}]
+    assert read_back(sink, third).select(["id", "old"]).to_pylist() == [{"id": 1, "old": "kept"}]
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
 from millrace.sink.secrets import read_secret
 from tests.support.claim_server import claim_server
 from tests.support.queues import queue_at
+from tests.support.reading_back import read_back
 from tests.support.remote_delta import bucket_target
 from tests.support.sink_context import sink_context
 
@@ -210,7 +211,7 @@ def test_a_delivery_that_fails_half_way_is_the_target_s_fault_and_is_made_up_for
     again = opened(home, target, table)
     for _ in range(2):
         again.write(Work(table, [rows(7, 2, 3)]))
-    stored = {row["id"]: row["_version"] for row in again.read_back(table).to_pylist()}
+    stored = {row["id"]: row["_version"] for row in read_back(again, table).to_pylist()}
     assert stored == {1: 1, 2: 7, 3: 7}
 
 

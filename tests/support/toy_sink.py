@@ -2,7 +2,6 @@
 
 from typing import ClassVar, Literal
 
-import pyarrow as pa
 from pydantic import Field
 
 from millrace.model.sinks import Abilities, Fault
@@ -40,8 +39,5 @@ class ToySink:
 
     def classify(self, error: BaseException) -> Fault:
         return Fault.SINK
-
-    def read_back(self, definition: Definition) -> pa.Table:
-        raise NotImplementedError
 
     def close(self) -> None: ...

@@ -13,7 +13,6 @@ from google.auth.exceptions import GoogleAuthError
 from google.cloud import bigquery
 from google.resumable_media import DataCorruption, InvalidResponse
 
-from millrace.arrow.types import arrow_type
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.evolution import path
 from millrace.model.sinks import Fault, SinkFailed
@@ -26,9 +25,7 @@ from millrace.sink.bigquery.ddl import (
     create_view,
     dataset_name,
     merge,
-    quoted,
     table_name,
-    type_of,
 )
 from millrace.sink.bigquery.settings import BigQuerySettings
 from millrace.sink.bigquery.stage import AGAIN, JOB_SECONDS, REQUEST_SECONDS, find_table, newest, stage
@@ -138,16 +135,6 @@ class BigQuerySink:
                 return Fault.SINK
         return Fault.TABLE
 
-    def read_back(self, definition: Definition) -> pa.Table:
-        shown = [
-            f"TO_JSON_STRING({quoted(column.name)})" if type_of(arrow_type(column)) == "JSON" else quoted(column.name)
-            for column in definition.columns
-        ]
-        found = self._ask(f"SELECT {', '.join([*shown, '`_version`'])} FROM `{self._view(definition)}`")
-        names = [*(column.name for column in definition.columns), "_version"]
-        rows = [[None if cell == "null" else cell for cell in row.values()] for row in found]
-        return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
-
     def close(self) -> None:
         self._client.close()  # type: ignore[no-untyped-call]
 
@@ -169,10 +156,7 @@ class BigQuerySink:
         table.labels = {**table.labels, **labels}
         self._client.update_table(table, ["labels"], retry=AGAIN, timeout=REQUEST_SECONDS)
 
-    def _run(self, statement: str) -> None:
-        self._ask(statement)
-
-    def _ask(self, statement: str) -> list[Any]:
+    def _run(self, statement: str) -> list[Any]:
         # A random id: a statement may run twice, but one that did not run must run again.
         job = self._client.query(
             statement, job_id_prefix="millrace-", retry=AGAIN, job_retry=None, timeout=REQUEST_SECONDS

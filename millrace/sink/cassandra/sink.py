@@ -22,7 +22,6 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, N
 from cassandra.connection import ConnectionBusy, ConnectionException
 from cassandra.policies import DCAwareRoundRobinPolicy, HostFilterPolicy, TokenAwarePolicy
 from cassandra.protocol import ErrorMessage
-from cassandra.util import Date
 
 from millrace.model.changes import AddColumn, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import DELETED_COLUMN
@@ -232,11 +231,6 @@ class CassandraSink:
                 return Fault.SINK
         return Fault.TABLE
 
-    def read_back(self, definition: Definition) -> pa.Table:
-        names = [column.name for column in definition.columns] + ["_version"]
-        found = list(self._ask(f"SELECT {', '.join(map(quoted, names))} FROM {place(definition)}", []))
-        return pa.table({name: [_plain(row[at]) for row in found] for at, name in enumerate(names)})
-
     def close(self) -> None:
         self._cluster.shutdown()
 
@@ -257,10 +251,6 @@ def _login(settings: CassandraSettings, context: SinkContext) -> PlainTextAuthPr
     if settings.user is None:
         return None
     return PlainTextAuthProvider(settings.user, context.secret(settings.password) if settings.password else "")
-
-
-def _plain(cell: Any) -> Any:
-    return cell.date() if isinstance(cell, Date) else cell
 
 
 def _constant(value: Any, _row: dict[str, Any]) -> Any:

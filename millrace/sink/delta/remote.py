@@ -11,7 +11,6 @@ import pyarrow as pa
 from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.decide import as_add
 from millrace.lake.index import make_sidecar
-from millrace.lake.read import scan
 from millrace.lake.remote import RemoteStore
 from millrace.lake.schema import VERSION_COLUMN, spec_of
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
@@ -76,11 +75,6 @@ class DeltaRemoteSink:
         if isinstance(error, SinkFailed):
             return error.fault
         return Fault.SINK if isinstance(error, OSError | Unavailable) else Fault.TABLE
-
-    def read_back(self, definition: Definition) -> pa.Table:
-        table = self._table(definition)
-        names = [*(column.name for column in definition.columns), VERSION_COLUMN]
-        return scan(table.store, table.snapshot(), names)
 
     def close(self) -> None:
         self._tables.clear()

@@ -1,8 +1,7 @@
-"""Rows of a delivery as one table: to which chunk each belongs, and which of them count."""
+"""Rows of a delivery as one table, each with the chunk it belongs to."""
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millrace.arrow.types import stored_schema
 from millrace.model.columns import DELETED_COLUMN
@@ -29,13 +28,3 @@ def with_chunks(rows: Rows, definition: Definition) -> pa.Table:
         .select(pl.coalesce(CHUNK, f"{CHUNK}_else", pl.lit(rows.chunks[0])))
     )
     return table.append_column(CHUNK, found.to_series().to_arrow().cast(pa.string()))
-
-
-def latest(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
-    """The row with the greatest version of each key, unless it is a delete."""
-    if not key:
-        return table
-    numbered = pl.from_arrow(table.select([*key, "_version"])).with_row_index("_place")  # type: ignore[union-attr]
-    last = numbered.sort("_version").unique(list(key), keep="last")["_place"].sort()
-    chosen = table.take(last.to_arrow())
-    return chosen.filter(pc.invert(chosen[DELETED_COLUMN]))

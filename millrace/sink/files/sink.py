@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.arrow.types import stored_schema
-from millrace.lake.target import Lineage
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed
@@ -23,7 +22,7 @@ from millrace.sink.context import SinkContext
 from millrace.sink.files.format import decode, encode
 from millrace.sink.files.layout import Layout
 from millrace.sink.files.ledger import ImportPart, KeptFile, Ledger, Shape, import_of, part_name
-from millrace.sink.files.rows import CHUNK, latest, with_chunks
+from millrace.sink.files.rows import CHUNK, with_chunks
 from millrace.sink.files.settings import FilesSettings
 from millrace.sink.files.store import below_tenant, open_store
 
@@ -154,21 +153,6 @@ class FilesSink:
                 return Fault.SINK
         return Fault.SINK if type(error).__module__.startswith("google.") else Fault.TABLE
 
-    def read_back(self, definition: Definition) -> pa.Table:
-        """What a reader sees who reads the changelog as intended."""
-        ledger = self._ledger(definition)
-        lineage = Lineage(self._definitions)
-        found = []
-        for part in [part for import_id in ledger.imports() for part in ledger.whole_parts(import_id)]:
-            written, rows = self._definitions(part.definition), self._read(ledger, part)
-            if written.fingerprint != definition.fingerprint:
-                rows = _reshaped(lineage, written, definition, rows)
-            found.append(rows.select([column.name for column in definition.columns] + ["_version", DELETED_COLUMN]))
-        shown = [column.name for column in definition.columns] + ["_version"]
-        empty = self._schema(definition).empty_table().select(shown)
-        table = pa.concat_tables(found, promote_options="permissive") if found else empty
-        return latest(table, definition.table.primary_key).select(shown) if found else empty
-
     def close(self) -> None:
         self._store.close()
 
@@ -224,10 +208,3 @@ def _measured(spool: IO[bytes]) -> tuple[int, str]:
     while piece := spool.read(1 << 20):
         digest.update(piece)
     return size, digest.hexdigest()
-
-
-def _reshaped(lineage: Lineage, written: Definition, newest: Definition, rows: pa.Table) -> pa.Table:
-    marks = rows[DELETED_COLUMN]
-    return (
-        lineage.reshape(written, newest).rows(rows.drop_columns([DELETED_COLUMN])).append_column(DELETED_COLUMN, marks)
-    )

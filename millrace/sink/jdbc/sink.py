@@ -16,7 +16,6 @@ from millrace.sink.jdbc import mysql
 from millrace.sink.jdbc.drivers import opener
 from millrace.sink.jdbc.faults import fault_of
 from millrace.sink.jdbc.link import Link, Login, committed
-from millrace.sink.jdbc.read import table_of
 from millrace.sink.jdbc.settings import JdbcSinkSettings
 from millrace.sink.jdbc.shape import MARK, shape
 from millrace.sink.jdbc.text import not_finite, plain
@@ -83,13 +82,6 @@ class JdbcSink:
 
     def classify(self, error: BaseException) -> Fault:
         return fault_of(error)
-
-    def read_back(self, definition: Definition) -> pa.Table:
-        link = self._connected()
-        names = [column.name for column in definition.columns] + ["_version", mysql.NOT_FINITE]
-        place = mysql.TablePlace(self._base, definition)
-        with committed(link):
-            return table_of(definition, names, link.ask(f"SELECT {mysql.listed(names)} FROM {place.rows}"))
 
     def close(self) -> None:
         if self._link is not None:

@@ -14,7 +14,7 @@ from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.sink.connector import Rows, Work
 from millrace.sink.kafka.journal import Journal, JournalState
-from millrace.sink.kafka.records import Encoder, as_read, decoded
+from millrace.sink.kafka.records import Encoder, decoded
 from millrace.sink.versions import UNKNOWN, Written
 from millrace.wire.external_kafka import InRecord, OutwardCluster
 from millrace.wire.external_producer import OutBatch, OutRecord, OutwardProducer
@@ -169,16 +169,6 @@ class Line:
 
     def _last_records(self) -> dict[bytes | None, InRecord]:
         return {record.key: record for record in self._cluster.read(self._topic)}
-
-    def read_back(self, definition: Definition) -> pa.Table:
-        self._journal.catch_up()
-        floor = self._journal.state.floor if self._journal.state else 0
-        if definition.table.primary_key:
-            records = list(self._last_records().values())
-        else:
-            records = list(self._cluster.read(self._topic))
-        rows = [decoded(record.value, self._journal.schemas) for record in records if record.value is not None]
-        return as_read([row for row in rows if row["_version"] > floor], definition)
 
     def _version(self, record: InRecord) -> int:
         """Tombstones carry the version in a header, rows in their value."""

@@ -1,4 +1,4 @@
-"""Rows as Kafka records: a batch in, a key and a value per row out, as JSON or Avro; and back again.
+"""Rows as Kafka records: a batch in, a key and a value per row out, as JSON or Avro.
 
 The key is a JSON object of the key columns, whatever the format. Avro values are in single-object encoding: two bytes, the
 schema's fingerprint, the datum."""
@@ -15,8 +15,6 @@ from fastavro import parse_schema, schemaless_reader, schemaless_writer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from millrace.arrow.types import arrow_type
-from millrace.model.columns import Column
-from millrace.model.defaults import stored_default
 from millrace.model.table import Definition
 from millrace.sink.encoders.json_cells import json_rows, nested
 
@@ -95,25 +93,3 @@ def decoded(value: bytes, schemas: Mapping[str, Any]) -> dict[str, Any]:
     schema = schemas[value[len(_MARK) : _HEAD_BYTES].hex()]
     datum: Any = schemaless_reader(io.BytesIO(value[_HEAD_BYTES:]), schema, None)
     return dict(datum)
-
-
-def as_read(rows: list[dict[str, Any]], definition: Definition) -> pa.Table:
-    """Rows as a reader of the definition resolves them: former names are accepted, missing values get the default."""
-    columns = {column.name: [_cell(row, column) for row in rows] for column in definition.columns}
-    return pa.table({**columns, "_version": pa.array([row["_version"] for row in rows], pa.int64())})
-
-
-def _cell(row: dict[str, Any], column: Column) -> Any:
-    for name in (column.name, *column.aliases):
-        for spelled in (name, avro_name(name)):
-            if spelled in row:
-                return _typed(row[spelled], arrow_type(column))
-    return stored_default(column)
-
-
-def _typed(cell: Any, kind: pa.DataType) -> Any:
-    if isinstance(cell, str) and pa.types.is_binary(kind):
-        return bytes.fromhex(cell)
-    if isinstance(cell, str) and pa.types.is_floating(kind):
-        return float(cell)
-    return cell

@@ -2,8 +2,6 @@
 
 import secrets
 
-import pyarrow as pa
-
 from millrace.model.errors import MillraceError
 from millrace.model.names import checked_name
 from millrace.model.sinks import Fault, SinkFailed
@@ -80,9 +78,6 @@ class KafkaSink:
             case ValueError() | TypeError() | OverflowError():
                 return Fault.ROW
         return Fault.TABLE
-
-    def read_back(self, definition: Definition) -> pa.Table:
-        return self._line(definition).read_back(definition)
 
     def close(self) -> None:
         for line in self._lines.values():

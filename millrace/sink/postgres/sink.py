@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-import pyarrow as pa
 from psycopg import sql
 
-from millrace.arrow.types import arrow_type
 from millrace.model.errors import MillraceError
 from millrace.model.evolution import path
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.sink.connector import Definitions, Work
 from millrace.sink.context import SinkContext
-from millrace.sink.postgres.ddl import CHUNKS, META, alter, create, drop, identifier, physical, tombstones
+from millrace.sink.postgres.ddl import CHUNKS, META, alter, create, drop, physical, tombstones
 from millrace.sink.postgres.rows import RowWriter
 from millrace.sink.postgres.settings import PostgresSettings
 
@@ -122,14 +120,6 @@ class PostgresSink:
             case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InvalidAuthorizationSpecification():
                 return Fault.SINK
         return Fault.TABLE
-
-    def read_back(self, definition: Definition) -> pa.Table:
-        names = [column.name for column in definition.columns] + ["_version"]
-        table = sql.Identifier(physical(definition.tenant), physical(definition.table.name))
-        nested = {column.name for column in definition.columns if pa.types.is_nested(arrow_type(column))}
-        shown = [sql.SQL("{}::text" if name in nested else "{}").format(identifier(name)) for name in names]
-        rows = self._ask(sql.SQL("SELECT {} FROM {}").format(sql.SQL(", ").join(shown), table), [])
-        return pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)})
 
     def close(self) -> None:
         if self._connection is not None:
