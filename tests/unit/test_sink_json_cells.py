@@ -57,3 +57,11 @@ def test_a_nested_cell_that_is_null_is_null() -> None:
     table = pa.table({"x": pa.array([None], MAP)})
     assert (in_jsonl(table), in_a_record(table)) == (None, None)
     assert bytes(to_csv(table.to_batches()[0])) == b"\n"
+
+
+def test_the_members_of_a_row_have_one_order_whatever_is_in_them() -> None:
+    plain = pa.record_batch({"f": [1.5], "m": pa.array([None], MAP), "s": ["a"]})
+    odd = pa.record_batch({"f": [1.5, float("nan")], "m": pa.array([None, []], MAP), "s": ["a", "b"]})
+    assert json_rows(plain) == [b'{"f":1.5,"m":null,"s":"a"}']
+    assert json_rows(odd) == [b'{"f":1.5,"m":null,"s":"a"}', b'{"f":"NaN","m":{},"s":"b"}']
+    assert json_rows(odd.slice(2)) == []

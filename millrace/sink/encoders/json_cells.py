@@ -1,10 +1,10 @@
 """Arrow columns as JSON: one text per cell, one object per row.
 
 Bytes become hexadecimal digits, decimals become text, timestamps ISO 8601 in UTC, maps objects. A number that is not finite
-becomes the text NaN, Infinity or -Infinity. Only nested cells and such numbers become Python values."""
+becomes the text NaN, Infinity or -Infinity. Only nested cells become Python values."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -27,48 +26,50 @@ def json_text(column: pa.Array) -> pa.Array:
 
 
 def json_rows(batch: pa.RecordBatch) -> list[bytes]:
-    """Each row as one JSON object: first its flat columns in the batch's order, then the nested ones."""
-    flat, deep = {}, {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if pa.types.is_nested(column.type) or _has_odd_numbers(column):
-            deep[name] = pc.fill_null(json_text(column), "null")
-        else:
-            flat[name] = _flat(column)
-    texts: pa.Array = _objects(flat, batch.num_rows)
-    for name, text in deep.items():
-        opened = pc.utf8_slice_codeunits(texts, 0, -1)
-        comma = pc.if_else(pc.equal(opened, "{"), "", ",")
-        texts = pc.binary_join_element_wise(opened, comma, orjson.dumps(name).decode() + ":", text, "}", "")
-    found: list[bytes] = texts.cast(pa.binary()).to_pylist()
-    return found
+    """Each row as one JSON object; a number of 32 bits has the digits that it has as one of 64."""
+    wide = [column.cast(pa.float64()) if pa.types.is_floating(column.type) else column for column in batch.columns]
+    return json_objects(batch.schema.names, wide)
 
 
-def _objects(flat: dict[str, pa.Array], rows: int) -> pa.Array:
-    if not flat:
-        return pa.repeat(pa.scalar("{}"), rows)
-    frame = pl.DataFrame(flat)
-    encoded = frame.select(pl.struct(pl.all()).struct.json_encode()).to_series().to_arrow()
-    return encoded.cast(pa.string())
+def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> list[bytes]:
+    """One object per row, its members in the order of the columns, whatever is in them: a key has one spelling."""
+    parts: list[pl.Expr] = []
+    cells: dict[str, pl.Series] = {}
+    for place, (name, column) in enumerate(zip(names, columns, strict=True)):
+        begins = ("{" if place == 0 else ",") + orjson.dumps(name).decode() + ":"
+        cells[str(place)] = _json_texts(column)
+        parts += [pl.lit(begins), pl.col(str(place))]
+    objects = pl.DataFrame(cells).select(pl.concat_str([*parts, pl.lit("}")]))
+    return objects.to_series().cast(pl.Binary).to_list()
 
 
-def _has_odd_numbers(column: pa.Array) -> bool:
-    if not pa.types.is_floating(column.type):
-        return False
-    found: bool | None = pc.any(pc.invert(pc.is_finite(column))).as_py()
-    return bool(found)
-
-
-def _flat(column: pa.Array) -> pa.Array:
+def _json_texts(column: pa.Array) -> pl.Series:
+    """Each cell as JSON text."""
     kind = column.type
-    if pa.types.is_binary(kind):
-        return hex_text(column)
-    if pa.types.is_timestamp(kind):
-        return pc.strftime(column.cast(pa.timestamp("us", tz="UTC")), format="%Y-%m-%dT%H:%M:%SZ")
-    if pa.types.is_decimal(kind) or pa.types.is_date(kind):
-        return column.cast(pa.string())
+    if pa.types.is_nested(kind):
+        return pl.Series(json_text(column)).fill_null("null")
     if pa.types.is_floating(kind):
-        return column.cast(pa.float64())
-    return column
+        return _numbers(pl.Series(column))
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return pl.Series(column).cast(pl.String).fill_null("null")
+    if pa.types.is_binary(kind):
+        return _quoted(pl.Series(hex_text(column)))
+    if pa.types.is_timestamp(kind):
+        return _quoted(pl.Series(column).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
+    return _quoted(pl.Series(column.cast(pa.string())))
+
+
+def _numbers(cells: pl.Series) -> pl.Series:
+    number = pl.col("x")
+    words = pl.when(number.is_nan()).then(pl.lit('"NaN"')).when(number > 0)
+    infinite = words.then(pl.lit('"Infinity"')).otherwise(pl.lit('"-Infinity"'))
+    chosen = pl.when(number.is_finite()).then(number.cast(pl.String)).when(number.is_null()).then(pl.lit("null"))
+    return pl.DataFrame({"x": cells}).select(chosen.otherwise(infinite)).to_series()
+
+
+def _quoted(cells: pl.Series) -> pl.Series:
+    framed = pl.DataFrame({"x": cells}).select(pl.struct("x").struct.json_encode()).to_series()
+    return framed.str.strip_prefix('{"x":').str.strip_suffix("}")
 
 
 def hex_text(column: pa.Array) -> pa.Array:

@@ -11,13 +11,12 @@ from typing import IO, Any
 
 import fastavro
 import orjson
-import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from millrace.sink.encoders.arrow_text import to_csv
-from millrace.sink.encoders.json_cells import json_text
+from millrace.sink.encoders.json_cells import json_objects
 from millrace.sink.files.avro import avro_names, container
 
 _BATCH_ROWS = 32_768
@@ -47,45 +46,7 @@ def _csv(table: pa.Table) -> Iterator[bytes | memoryview]:
 
 def _json_lines(table: pa.Table) -> Iterator[bytes]:
     for batch in table.to_batches(_BATCH_ROWS):
-        if not batch.num_rows:
-            continue
-        parts: list[pl.Expr] = []
-        cells: dict[str, pl.Series] = {}
-        for place, (name, column) in enumerate(zip(batch.schema.names, batch.columns, strict=True)):
-            begins = ("{" if place == 0 else ",") + orjson.dumps(name).decode() + ":"
-            cells[str(place)] = _json_texts(column)
-            parts += [pl.lit(begins), pl.col(str(place))]
-        lines = pl.DataFrame(cells).select(pl.concat_str([*parts, pl.lit("}\n")]))
-        yield b"".join(lines.to_series().cast(pl.Binary).to_list())
-
-
-def _json_texts(column: pa.Array) -> pl.Series:
-    """Each cell as JSON text."""
-    kind = column.type
-    if pa.types.is_nested(kind):
-        return pl.Series(json_text(column)).fill_null("null")
-    if pa.types.is_floating(kind):
-        return _numbers(pl.Series(column))
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return pl.Series(column).cast(pl.String).fill_null("null")
-    if pa.types.is_binary(kind):
-        return _quoted(pl.Series(column).bin.encode("hex"))
-    if pa.types.is_timestamp(kind):
-        return _quoted(pl.Series(column).dt.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"))
-    return _quoted(pl.Series(column.cast(pa.string())))
-
-
-def _numbers(cells: pl.Series) -> pl.Series:
-    number = pl.col("x")
-    words = pl.when(number.is_nan()).then(pl.lit('"NaN"')).when(number > 0)
-    infinite = words.then(pl.lit('"Infinity"')).otherwise(pl.lit('"-Infinity"'))
-    chosen = pl.when(number.is_finite()).then(number.cast(pl.String)).when(number.is_null()).then(pl.lit("null"))
-    return pl.DataFrame({"x": cells}).select(chosen.otherwise(infinite)).to_series()
-
-
-def _quoted(cells: pl.Series) -> pl.Series:
-    framed = pl.DataFrame({"x": cells}).select(pl.struct("x").struct.json_encode()).to_series()
-    return framed.str.strip_prefix('{"x":').str.strip_suffix("}")
+        yield b"\n".join([*json_objects(batch.schema.names, batch.columns), b""])
 
 
 def decode(body: bytes, form: str, schema: pa.Schema) -> pa.Table:
