@@ -92,7 +92,7 @@ def _bring(order: Order, sink: Connector, exchange: Exchange, kms: KmsSettings) 
         if item.group.file is not None and known(item.group.definition).generation == newest.generation
         for part in parked.of(item)
     ]
-    sink.prepare(newest, known)
+    _opened.prepare(order.target, newest, known)
     return _write(sink, Work(newest, rows, floor, _ended(order.items, newest, known)))
 
 

@@ -4,7 +4,8 @@ from collections import OrderedDict
 from contextlib import suppress
 
 from millrace.model.sinks import SinkTarget
-from millrace.sink.connector import Connector
+from millrace.model.table import Definition
+from millrace.sink.connector import Connector, Definitions
 from millrace.sink.context import SinkContext
 from millrace.sink.registry import open_connector
 
@@ -13,6 +14,8 @@ class Opened:
     def __init__(self, most: int) -> None:
         self._most = most
         self._sinks: OrderedDict[str, Connector] = OrderedDict()
+        # The definition that a target's table was prepared for last.
+        self._prepared: dict[tuple[str, str, str], str] = {}
 
     def get(self, target: SinkTarget, context: SinkContext) -> Connector:
         """Equal settings share a connection. Whether the target's address is allowed is checked for each new connection."""
@@ -20,10 +23,19 @@ class Opened:
         sink = self._sinks.pop(key, None)
         if sink is None:
             sink = open_connector(target, context)
+            # It prepares its tables again.
+            self._prepared = {table: known for table, known in self._prepared.items() if table[0] in self._sinks}
         self._sinks[key] = sink
         if len(self._sinks) > self._most:
             _close(self._sinks.popitem(last=False)[1])
         return sink
+
+    def prepare(self, target: SinkTarget, definition: Definition, definitions: Definitions) -> None:
+        """Once for each definition while the connector is open."""
+        table = repr(target), definition.tenant, definition.table.name
+        if self._prepared.get(table) != definition.fingerprint:
+            self._sinks[table[0]].prepare(definition, definitions)
+            self._prepared[table] = definition.fingerprint
 
     def forget(self, target: SinkTarget) -> None:
         """After a failure the connection may be broken; the other targets keep theirs."""

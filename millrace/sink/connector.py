@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from millrace.lake.sidecar import StagedFile
-from millrace.model.sinks import Fault
+from millrace.model.errors import MillraceError
+from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.sink.context import SinkContext
 
@@ -44,6 +45,18 @@ class Work:
     ended: Sequence[tuple[str, tuple[str, ...]]] = ()
 
 
+def usual_fault(error: BaseException) -> Fault:
+    """How far an error reaches that no driver raised."""
+    match error:
+        case SinkFailed():
+            return error.fault
+        case MillraceError() | OSError():
+            return Fault.SINK
+        case ValueError() | TypeError() | OverflowError():
+            return Fault.ROW
+    return Fault.TABLE
+
+
 class Connector(Protocol):
     """Made for one target. Its connections live as long as it does. Its `ConnectorSettings` declare what can be set and what
     it can do."""
@@ -58,7 +71,8 @@ class Connector(Protocol):
         """Does what a write will do and leaves no trace. Raises what a write would raise."""
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
-        """Brings the target's table to the definition, whatever definition it had before. Idempotent."""
+        """Brings the target's table to the definition, whatever definition it had before. Idempotent; called
+        once for each definition while the connector lives."""
 
     def write(self, work: Work) -> None:
         """Makes the rows durable. Raises whatever the target raised; `classify` says how far it reaches."""

@@ -16,13 +16,12 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from millrace.model.columns import DELETED_COLUMN
-from millrace.model.errors import MillraceError
 from millrace.model.sinks import Abilities, Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.outbound.addresses import parse_target
 from millrace.outbound.http import Answer, post
 from millrace.outbound.signing import signed_headers
-from millrace.sink.connector import Definitions, Work
+from millrace.sink.connector import Definitions, Work, usual_fault
 from millrace.sink.context import SinkContext
 from millrace.sink.encoders.json_cells import json_rows
 from millrace.sink.settings import ConnectorSettings, SecretReference, Uri
@@ -97,14 +96,7 @@ class WebhookSink:
             raise SinkFailed(f"{self._target.host} answered {answer.status}.", fault_of(answer), _remedy(answer))
 
     def classify(self, error: BaseException) -> Fault:
-        match error:
-            case SinkFailed():
-                return error.fault
-            case MillraceError() | OSError():
-                return Fault.SINK
-            case ValueError() | TypeError() | OverflowError():
-                return Fault.ROW
-        return Fault.TABLE
+        return usual_fault(error)
 
     def close(self) -> None:
         """Nothing stays open between requests."""

@@ -16,7 +16,7 @@ from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.defaults import stored_default
 from millrace.model.names import checked_name
 from millrace.model.table import Definition
-from millrace.sink.encoders.arrow_text import to_csv
+from millrace.sink.encoders.arrow_text import cell_text
 
 OWN = (("_version", "INT64"), ("_import", "STRING"), ("_row", "INT64"), (DELETED_COLUMN, "BOOL"))
 DEFINITION_LABEL, FLOOR_LABEL = "millrace_definition", "millrace_floor"
@@ -116,11 +116,7 @@ def _filled(place: str, column: Column) -> Iterable[str]:
     """Existing rows get the default. Rows that came in the meantime under the new definition have a value or null."""
     default = stored_default(column)
     if default is not None:
-        text = (
-            bytes(to_csv(pa.record_batch([pa.array([default], arrow_type(column))], names=["v"]))).decode().rstrip("\n")
-        )
-        unquoted = text[1:-1].replace('""', '"') if text.startswith('"') else text
-        value = _literal(unquoted, column)
+        value = _literal(cell_text(default, arrow_type(column)), column)
         yield f"UPDATE `{place}` SET {quoted(column.name)} = {value} WHERE {quoted(column.name)} IS NULL"
 
 

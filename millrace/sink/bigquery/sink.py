@@ -46,7 +46,6 @@ class BigQuerySink:
             location=self._location,
             client_options=ClientOptions(api_endpoint=settings.endpoint) if settings.endpoint else None,
         )
-        self._prepared: dict[tuple[str, str], str] = {}
 
     def check(self) -> None:
         place = f"{self._client.project}.{self._prefix}_check_{uuid.uuid4().hex[:12]}"
@@ -59,9 +58,6 @@ class BigQuerySink:
             self._client.delete_dataset(dataset, delete_contents=True, not_found_ok=True, timeout=REQUEST_SECONDS)
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
-        known = definition.tenant, definition.table.name
-        if self._prepared.get(known) == definition.fingerprint:
-            return
         dataset = bigquery.Dataset(self._dataset(definition))
         dataset.location = self._location
         self._client.create_dataset(dataset, exists_ok=True, retry=AGAIN, timeout=REQUEST_SECONDS)
@@ -84,7 +80,6 @@ class BigQuerySink:
             definition = before
         self._run(create_view(self._view(definition), place, definition))
         self._raise_floor(place, definition.floor)
-        self._prepared[known] = definition.fingerprint
 
     def _prepared_for(self, there: bigquery.Table, definitions: Definitions) -> Definition | None:
         """None if the creation of the table was interrupted."""

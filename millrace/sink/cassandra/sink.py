@@ -26,7 +26,6 @@ from cassandra.protocol import ErrorMessage
 from millrace.model.changes import AddColumn, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.defaults import stored_default
-from millrace.model.errors import MillraceError
 from millrace.model.evolution import path
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
@@ -45,7 +44,7 @@ from millrace.sink.cassandra.ddl import (
 from millrace.sink.cassandra.frames import by_partition, cells_of, small_numbers
 from millrace.sink.cassandra.settings import CassandraSettings
 from millrace.sink.cassandra.window import REQUEST_SECONDS, Window
-from millrace.sink.connector import Definitions, Work
+from millrace.sink.connector import Definitions, Work, usual_fault
 from millrace.sink.context import SinkContext
 
 DAY_SECONDS = 86_400
@@ -72,7 +71,6 @@ class CassandraSink:
             connect_timeout=10,
         )
         self._session: Session | None = None
-        self._prepared: dict[str, str] = {}
 
     @staticmethod
     def plan(before: Definition | None, after: Definition) -> list[str]:
@@ -86,8 +84,6 @@ class CassandraSink:
         self._run("DROP KEYSPACE millrace_check")
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
-        if self._prepared.get(place(definition)) == definition.fingerprint:
-            return
         space = quoted(keyspace(definition.tenant, definition.table.key_space))
         self._run(f"CREATE KEYSPACE IF NOT EXISTS {space} WITH replication = {_map(self._settings.replication)}")
         self._run(f"CREATE TABLE IF NOT EXISTS {space}.{META} (name text PRIMARY KEY, definition text, floor bigint)")
@@ -104,7 +100,6 @@ class CassandraSink:
         insert = f"INSERT INTO {space}.{META} (name, definition) VALUES (%s, %s)"
         self._run(insert, [definition.table.name, definition.fingerprint])
         self._raise_floor(definition, definition.floor)
-        self._prepared[place(definition)] = definition.fingerprint
 
     def _reshape(self, before: Definition, after: Definition, definitions: Definitions) -> None:
         table = place(after)
@@ -219,17 +214,15 @@ class CassandraSink:
 
     def classify(self, error: BaseException) -> Fault:
         match error:
-            case SinkFailed():
-                return error.fault
-            case MillraceError() | NoHostAvailable() | ConnectionException() | ConnectionBusy() | OSError():
+            case NoHostAvailable() | ConnectionException() | ConnectionBusy():
                 return Fault.SINK
-            case InvalidRequest() | TypeError() | ValueError() | OverflowError():
+            case InvalidRequest():
                 return Fault.ROW
             case RequestValidationException() | cassandra.protocol.RequestValidationException():
                 return Fault.TABLE
             case DriverException() | ErrorMessage():
                 return Fault.SINK
-        return Fault.TABLE
+        return usual_fault(error)
 
     def close(self) -> None:
         self._cluster.shutdown()

@@ -37,7 +37,6 @@ class DeltaRemoteSink:
         self._place = settings
         self._context = context
         self._definitions: Definitions | None = None
-        self._prepared: dict[tuple[str, str], str] = {}
         self._tables: OrderedDict[tuple[str, str], LakeTable] = OrderedDict()
 
     def check(self) -> None:
@@ -57,10 +56,7 @@ class DeltaRemoteSink:
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
         self._definitions = definitions
-        known = definition.tenant, definition.table.name
-        if self._prepared.get(known) != definition.fingerprint:
-            self._table(definition).prepare(definition)
-            self._prepared[known] = definition.fingerprint
+        self._table(definition).prepare(definition)
 
     def write(self, work: Work) -> None:
         table = self._table(work.definition)

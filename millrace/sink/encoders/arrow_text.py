@@ -1,5 +1,7 @@
 """Arrow batches as CSV that a database's bulk loader reads: null is an empty cell without quotes, text is always quoted."""
 
+from typing import Any
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pcsv
@@ -15,6 +17,12 @@ def to_csv(batch: pa.RecordBatch) -> memoryview:
     sink = pa.BufferOutputStream()
     pcsv.write_csv(pa.RecordBatch.from_arrays(columns, names=batch.schema.names), sink, _OPTIONS)
     return memoryview(sink.getvalue())
+
+
+def cell_text(value: Any, kind: pa.DataType) -> str:
+    """One value as a loader would read it."""
+    text = bytes(to_csv(pa.record_batch([pa.array([value], kind)], names=["value"]))).decode().rstrip("\n")
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -34,7 +34,6 @@ class JdbcSink:
         )
         self._open = opener(settings.driver, context.jdbc_drivers)
         self._link: Link | None = None
-        self._prepared: dict[tuple[str, str], str] = {}
 
     def check(self) -> None:
         link = self._connected()
@@ -55,9 +54,6 @@ class JdbcSink:
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
         link = self._connected()
-        known = definition.tenant, definition.table.name
-        if self._prepared.get(known) == definition.fingerprint:
-            return
         place = mysql.TablePlace(self._base, definition)
         with self._alone(link):
             shape(link, place, definition, definitions)
@@ -66,7 +62,6 @@ class JdbcSink:
                 "ON DUPLICATE KEY UPDATE floor = GREATEST(floor, VALUES(floor))"
             )
             link.commit()
-        self._prepared[known] = definition.fingerprint
 
     def write(self, work: Work) -> None:
         link = self._connected()
@@ -89,7 +84,6 @@ class JdbcSink:
 
     def _connected(self) -> Link:
         if self._link is None or not self._link.is_open:
-            self._prepared.clear()
             self._link = self._open(self._login)
         return self._link
 

@@ -2,11 +2,10 @@
 
 import secrets
 
-from millrace.model.errors import MillraceError
 from millrace.model.names import checked_name
-from millrace.model.sinks import Fault, SinkFailed
+from millrace.model.sinks import Fault
 from millrace.model.table import Definition
-from millrace.sink.connector import Definitions, Work
+from millrace.sink.connector import Definitions, Work, usual_fault
 from millrace.sink.context import SinkContext
 from millrace.sink.kafka.journal import SETTINGS, SUFFIX
 from millrace.sink.kafka.line import MOST_RECORD_BYTES, Line
@@ -67,17 +66,11 @@ class KafkaSink:
 
     def classify(self, error: BaseException) -> Fault:
         match error:
-            case SinkFailed():
-                return error.fault
             case NotTaken() if error.name in _ROW_ERRORS:
                 return Fault.ROW
             case NotTaken() if error.name in _TABLE_ERRORS:
                 return Fault.TABLE
-            case MillraceError() | OSError():
-                return Fault.SINK
-            case ValueError() | TypeError() | OverflowError():
-                return Fault.ROW
-        return Fault.TABLE
+        return usual_fault(error)
 
     def close(self) -> None:
         for line in self._lines.values():

@@ -11,7 +11,7 @@ from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, 
 from millrace.model.columns import Column
 from millrace.model.defaults import stored_default
 from millrace.model.table import Definition
-from millrace.sink.encoders.arrow_text import to_csv
+from millrace.sink.encoders.arrow_text import cell_text
 
 MOST_NAME_BYTES = 63
 OWN = (("_version", "bigint"), ("_import", "text"), ("_row", "bigint"))
@@ -59,18 +59,17 @@ def create(schema: str, definition: Definition) -> list[sql.Composed]:
     name, key = definition.table.name, definition.table.primary_key
     columns = [sql.SQL("{} {}").format(identifier(c.name), type_of(arrow_type(c))) for c in definition.columns]
     columns += [sql.SQL("{} {}").format(sql.Identifier(own), sql.SQL(kind)) for own, kind in OWN]
-    if key:
-        columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(key)))
-    made = [sql.SQL("CREATE TABLE {} ({})").format(_table(schema, name), sql.SQL(", ").join(columns))]
-    if key:
-        by_name = {column.name: column for column in definition.columns}
-        keys = [sql.SQL("{} {}").format(identifier(one), type_of(arrow_type(by_name[one]))) for one in key]
-        made.append(
-            sql.SQL("CREATE TABLE {} ({}, _version bigint NOT NULL, PRIMARY KEY ({}))").format(
-                _table(schema, tombstones(name)), sql.SQL(", ").join(keys), _names(key)
-            )
+    if not key:
+        return [sql.SQL("CREATE TABLE {} ({})").format(_table(schema, name), sql.SQL(", ").join(columns))]
+    kinds = {column.name: type_of(arrow_type(column)) for column in definition.columns}
+    graves = [sql.SQL("{} {}").format(identifier(one), kinds[one]) for one in key]
+    graves.append(sql.SQL("_version bigint NOT NULL").format())
+    return [
+        sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY ({}))").format(
+            _table(schema, table), sql.SQL(", ").join(held), listed(key)
         )
-    return made
+        for table, held in ((name, columns), (tombstones(name), graves))
+    ]
 
 
 def drop(schema: str, table: str) -> list[sql.Composed]:
@@ -79,8 +78,12 @@ def drop(schema: str, table: str) -> list[sql.Composed]:
 
 def alter(schema: str, definition: Definition, changes: Iterable[Change]) -> list[sql.Composed]:
     """Existing rows get the default of an added column. Later rows bring their own value."""
-    name, key = definition.table.name, definition.table.primary_key
-    table, made = _table(schema, name), []
+    name, made = definition.table.name, []
+    table, graves = _table(schema, name), _table(schema, tombstones(name))
+
+    def holders(column: str) -> list[sql.Identifier]:
+        return [table, graves] if column in definition.table.primary_key else [table]
+
     for change in changes:
         match change:
             case AddColumn(column):
@@ -88,19 +91,10 @@ def alter(schema: str, definition: Definition, changes: Iterable[Change]) -> lis
             case DropColumn(column_name):
                 made.append(sql.SQL("ALTER TABLE {} DROP COLUMN {}").format(table, identifier(column_name)))
             case RenameColumn(old, new):
-                made.append(
-                    sql.SQL("ALTER TABLE {} RENAME COLUMN {} TO {}").format(table, identifier(old), identifier(new))
-                )
-                if new in key:
-                    made.append(
-                        sql.SQL("ALTER TABLE {} RENAME COLUMN {} TO {}").format(
-                            _table(schema, tombstones(name)), identifier(old), identifier(new)
-                        )
-                    )
+                renamed = sql.SQL("ALTER TABLE {} RENAME COLUMN {} TO {}")
+                made += [renamed.format(one, identifier(old), identifier(new)) for one in holders(new)]
             case WidenColumn(column_name, before, after) if type_of(arrow_type(before)) != type_of(arrow_type(after)):
-                made.append(_widen(table, column_name, after))
-                if column_name in key:
-                    made.append(_widen(_table(schema, tombstones(name)), column_name, after))
+                made += [_widen(one, column_name, after) for one in holders(column_name)]
     return made
 
 
@@ -109,11 +103,8 @@ def _add(table: sql.Identifier, column: Column) -> list[sql.Composed]:
     default = stored_default(column)
     if default is None:
         return [sql.SQL("ALTER TABLE {} ADD COLUMN {} {}").format(table, name, kind)]
-    text = (
-        bytes(to_csv(pa.record_batch([pa.array([default], arrow_type(column))], names=["value"]))).decode().rstrip("\n")
-    )
-    unquoted = text[1:-1].replace('""', '"') if text.startswith('"') else text
-    added = sql.SQL("ALTER TABLE {} ADD COLUMN {} {} DEFAULT {}").format(table, name, kind, sql.Literal(unquoted))
+    text = sql.Literal(cell_text(default, arrow_type(column)))
+    added = sql.SQL("ALTER TABLE {} ADD COLUMN {} {} DEFAULT {}").format(table, name, kind, text)
     return [added, sql.SQL("ALTER TABLE {} ALTER COLUMN {} DROP DEFAULT").format(table, name)]
 
 
@@ -127,7 +118,7 @@ def _widen(table: sql.Identifier, name: str, after: Column) -> sql.Composed:
     ) + using.format(identifier(name), kind)
 
 
-def _names(names: Iterable[str]) -> sql.Composed:
+def listed(names: Iterable[str]) -> sql.Composed:
     return sql.SQL(", ").join([identifier(name) for name in names])
 
 

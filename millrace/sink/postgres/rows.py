@@ -14,7 +14,7 @@ from millrace.model.table import Definition
 from millrace.sink.connector import Rows
 from millrace.sink.encoders.arrow_text import to_csv
 from millrace.sink.encoders.key_order import in_key_order
-from millrace.sink.postgres.ddl import CHUNKS, OWN, identifier, physical, tombstones
+from millrace.sink.postgres.ddl import CHUNKS, OWN, identifier, listed, physical, tombstones
 
 STAGING = "_millrace_staging"
 Connection = psycopg.Connection[Any]
@@ -91,11 +91,11 @@ def _merge(connection: Connection, place: _KeyedTable, batches: Iterator[pa.Reco
         "ON CONFLICT ({keys}) DO UPDATE SET {changed} WHERE excluded._version > there._version"
     ).format(
         table=place.table,
-        columns=_listed(place.names),
+        columns=listed(place.names),
         staging=sql.Identifier(STAGING),
         graves=place.graves,
         same=_same(place.key, "gone", "new"),
-        keys=_listed(place.key),
+        keys=listed(place.key),
         changed=changed,
     )
     connection.execute(statement)
@@ -112,7 +112,7 @@ def _delete(connection: Connection, place: _KeyedTable, deletes: list[pa.RecordB
         "DO UPDATE SET _version = excluded._version WHERE excluded._version > there._version"
     )
     connection.execute(
-        remembered.format(graves=place.graves, columns=_listed(names), staging=staging, keys=_listed(place.key))
+        remembered.format(graves=place.graves, columns=listed(names), staging=staging, keys=listed(place.key))
     )
     connection.execute(sql.SQL("DROP TABLE {}").format(staging))
 
@@ -137,14 +137,14 @@ def _stage(
     connection: Connection, like: sql.Identifier, names: Sequence[str], batches: Iterator[pa.RecordBatch]
 ) -> None:
     made = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false")
-    connection.execute(made.format(sql.Identifier(STAGING), _listed(names), like))
+    connection.execute(made.format(sql.Identifier(STAGING), listed(names), like))
     _copy(connection, sql.Identifier(STAGING), names, batches)
 
 
 def _copy(
     connection: Connection, table: sql.Identifier, names: Sequence[str], batches: Iterator[pa.RecordBatch]
 ) -> None:
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(table, _listed(names))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv)").format(table, listed(names))
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         for batch in batches:
             if batch.num_rows:
@@ -166,10 +166,6 @@ def _split(rows: Rows, floor: int, deleted: list[pa.RecordBatch]) -> Iterator[pa
         if gone.num_rows:
             deleted.append(gone)
         yield _upserts(batch, floor)
-
-
-def _listed(names: Sequence[str]) -> sql.Composed:
-    return sql.SQL(", ").join([identifier(name) for name in names])
 
 
 def _same(key: Sequence[str], left: str, right: str) -> sql.Composed:

@@ -1,7 +1,7 @@
 """PostgreSQL as a connector: one transaction per delivery, over a connection that is kept."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -37,7 +37,6 @@ class PostgresSink:
         if settings.password is not None:
             self._place["password"] = context.secret(settings.password)
         self._connection: psycopg.Connection[Any] | None = None
-        self._prepared: dict[tuple[str, str], str] = {}
         self._rows = RowWriter()
 
     @staticmethod
@@ -48,46 +47,34 @@ class PostgresSink:
 
     def check(self) -> None:
         with self._connected().transaction(force_rollback=True):
-            self._run(sql.SQL("CREATE SCHEMA _millrace_check"))
-            self._run(sql.SQL("CREATE TABLE _millrace_check.t (k bigint PRIMARY KEY)"))
-            self._run(sql.SQL("INSERT INTO _millrace_check.t VALUES (1) ON CONFLICT (k) DO NOTHING"))
+            self._run("CREATE SCHEMA _millrace_check")
+            self._run("CREATE TABLE _millrace_check.t (k bigint PRIMARY KEY)")
+            self._run("INSERT INTO _millrace_check.t VALUES (1) ON CONFLICT (k) DO NOTHING")
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
-        known = definition.tenant, definition.table.name
-        if self._prepared.get(known) == definition.fingerprint:
-            return
         schema, table = physical(definition.tenant), definition.table.name
         with self._connected().transaction():
-            self._run(sql.SQL("SELECT pg_advisory_xact_lock({})").format(sql.Literal(LOCK)))
-            self._make_schema(schema)
-            found = self._ask(
-                sql.SQL("SELECT definition FROM {} WHERE name = %s").format(sql.Identifier(schema, META)), [table]
-            )
-            before = definitions(found[0][0]) if found else None
+            self._run("SELECT pg_advisory_xact_lock({})", sql.Literal(LOCK))
+            meta = self._make_schema(schema)
+            found = self._run("SELECT definition FROM {} WHERE name = %s", meta, values=[table]).fetchone()
+            before = definitions(found[0]) if found else None
             for statement in _statements(schema, before, definition, definitions):
-                self._run(statement)
-            if before is None or _age(before) < _age(definition):
+                self._connected().execute(statement)
+            if before is None or before.age < definition.age:
                 self._run(
-                    sql.SQL(
-                        "INSERT INTO {} (name, definition, floor) VALUES (%s, %s, %s) ON CONFLICT (name) "
-                        "DO UPDATE SET definition = excluded.definition, floor = greatest({}.floor, excluded.floor)"
-                    ).format(sql.Identifier(schema, META), sql.Identifier(META)),
-                    [table, definition.fingerprint, definition.floor],
+                    "INSERT INTO {} AS there (name, definition, floor) VALUES (%s, %s, %s) ON CONFLICT (name) "
+                    "DO UPDATE SET definition = excluded.definition, floor = greatest(there.floor, excluded.floor)",
+                    meta,
+                    values=[table, definition.fingerprint, definition.floor],
                 )
-        self._prepared[known] = definition.fingerprint
 
-    def _make_schema(self, schema: str) -> None:
-        self._run(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-        self._run(
-            sql.SQL(
-                "CREATE TABLE IF NOT EXISTS {} (name text PRIMARY KEY, definition text NOT NULL, floor bigint NOT NULL)"
-            ).format(sql.Identifier(schema, META))
-        )
-        self._run(
-            sql.SQL("CREATE TABLE IF NOT EXISTS {} (name text, chunk text, PRIMARY KEY (name, chunk))").format(
-                sql.Identifier(schema, CHUNKS)
-            )
-        )
+    def _make_schema(self, schema: str) -> sql.Identifier:
+        meta, chunks = sql.Identifier(schema, META), sql.Identifier(schema, CHUNKS)
+        self._run("CREATE SCHEMA IF NOT EXISTS {}", sql.Identifier(schema))
+        columns = "name text PRIMARY KEY, definition text NOT NULL, floor bigint NOT NULL"
+        self._run("CREATE TABLE IF NOT EXISTS {} ({})", meta, sql.SQL(columns))
+        self._run("CREATE TABLE IF NOT EXISTS {} (name text, chunk text, PRIMARY KEY (name, chunk))", chunks)
+        return meta
 
     def write(self, work: Work) -> None:
         schema = physical(work.definition.tenant)
@@ -99,13 +86,12 @@ class PostgresSink:
     def _raise_floor(self, schema: str, definition: Definition, floor: int) -> int:
         """The table's floor from now on. If it is raised, rows and tombstones at or below it are deleted."""
         meta, table = sql.Identifier(schema, META), definition.table.name
-        known: int = self._ask(sql.SQL("SELECT floor FROM {} WHERE name = %s FOR UPDATE").format(meta), [table])[0][0]
+        (known,) = self._run("SELECT floor FROM {} WHERE name = %s FOR UPDATE", meta, values=[table]).fetchall()[0]
         if floor > known:
-            self._run(sql.SQL("UPDATE {} SET floor = %s WHERE name = %s").format(meta), [floor, table])
-            emptied = [physical(table), *([tombstones(table)] if definition.table.primary_key else [])]
-            for name in emptied:
-                self._run(sql.SQL("DELETE FROM {} WHERE _version <= %s").format(sql.Identifier(schema, name)), [floor])
-        return max(floor, known)
+            self._run("UPDATE {} SET floor = %s WHERE name = %s", meta, values=[floor, table])
+            for name in (physical(table), *([tombstones(table)] if definition.table.primary_key else [])):
+                self._run("DELETE FROM {} WHERE _version <= %s", sql.Identifier(schema, name), values=[floor])
+        return max(floor, int(known))
 
     def classify(self, error: BaseException) -> Fault:
         match error:
@@ -127,7 +113,6 @@ class PostgresSink:
 
     def _connected(self) -> "psycopg.Connection[Any]":
         if self._connection is None or self._connection.closed:
-            self._prepared.clear()
             self._connection = psycopg.connect(**self._place, **self._judged(), autocommit=True)
         return self._connection
 
@@ -136,12 +121,10 @@ class PostgresSink:
         addresses = self._permitted(self._host)
         return {"host": ",".join([self._host] * len(addresses)), "hostaddr": ",".join(addresses)}
 
-    def _run(self, statement: sql.SQL | sql.Composed, values: Sequence[Any] | None = None) -> None:
-        self._connected().execute(statement, values)
-
-    def _ask(self, statement: sql.SQL | sql.Composed, values: Sequence[Any]) -> list[Any]:
-        found: list[Any] = self._connected().execute(statement, values).fetchall()
-        return found
+    def _run(
+        self, statement: LiteralString, *names: sql.Composable, values: Sequence[Any] | None = None
+    ) -> psycopg.Cursor[Any]:
+        return self._connected().execute(sql.SQL(statement).format(*names), values)
 
 
 def _statements(
@@ -149,12 +132,8 @@ def _statements(
 ) -> Sequence[sql.Composed]:
     if before is None:
         return create(schema, after)
-    if _age(before) >= _age(after):
+    if before.age >= after.age:
         return []
     if before.generation < after.generation:
         return [*drop(schema, after.table.name), *create(schema, after)]
     return alter(schema, after, path(definitions, before, after))
-
-
-def _age(definition: Definition) -> tuple[int, int]:
-    return definition.generation, definition.revision
