@@ -20,32 +20,31 @@ class HdfsObjects:
         self._files = WebHdfs(base, root, who, addresses)
 
     def get(self, name: str) -> bytes:
-        return self._files.read(name)
+        return self._files.get(name)
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
-        return self._files.read(name, start, length)
+        return self._files.get_range(name, start, length)
 
     def fetch(self, name: str, path: str) -> None:
         self._files.fetch(name, path)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        written = _temporary()
-        self._files.create(written, data)
-        self._replace(written, name)
+        self._replace(self._written(data), name)
 
     def put_file(self, name: str, path: str) -> None:
         written = _temporary()
         with open(path, "rb") as file:
-            self._files.create(written, stream=lambda: pieces_of(file), length=os.path.getsize(path))
+            self._files.create(written, lambda: pieces_of(file), os.path.getsize(path))
         self._replace(written, name)
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
-        written = _temporary()
-        self._files.create(written, data)
+        written = self._written(data)
         if self._files.rename(written, name):
             return True
-        # Refused because the name is taken, or because its folder is not there yet.
-        if self._files.status(name) is None:
+        try:
+            # Refused because the name is taken, or because its folder is not there yet.
+            self._files.size(name)
+        except FileNotFoundError:
             self._files.make_folder(os.path.dirname(name))
             if self._files.rename(written, name):
                 return True
@@ -53,10 +52,7 @@ class HdfsObjects:
         return False
 
     def size(self, name: str) -> int:
-        found = self._files.status(name)
-        if found is None:
-            raise FileNotFoundError(f"{self.url}/{name}")
-        return int(found["length"])
+        return self._files.size(name)
 
     def list(self, folder: str) -> Sequence[Entry]:
         prefix = f"{folder}/" if folder else ""
@@ -69,6 +65,11 @@ class HdfsObjects:
 
     def delete(self, name: str) -> None:
         self._files.delete(name)
+
+    def _written(self, data: bytes | memoryview) -> str:
+        written = _temporary()
+        self._files.create(written, lambda: iter([bytes(data)]), len(data))
+        return written
 
     def _replace(self, written: str, name: str) -> None:
         try:

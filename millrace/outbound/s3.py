@@ -70,10 +70,16 @@ class S3Objects:
     def size(self, name: str) -> int:
         return int(self._http.send(self._request("HEAD", name)).headers["content-length"])
 
-    def list(self, folder: str, is_deep: bool = False) -> Sequence[Entry]:
-        """With `is_deep` also the objects in folders below."""
+    def list(self, folder: str) -> Sequence[Entry]:
+        return self._list(folder, {"delimiter": "/"})
+
+    def names(self, folder: str) -> Sequence[str]:
+        """Also those in folders below."""
+        return [entry.name for entry in self._list(folder, {})]
+
+    def _list(self, folder: str, query: Mapping[str, str]) -> Sequence[Entry]:
         within = self._key(f"{folder}/" if folder else "")
-        asked = {"list-type": "2", "prefix": within} | ({} if is_deep else {"delimiter": "/"})
+        asked = {"list-type": "2", "prefix": within, **query}
         found, more = [], True
         while more:
             page = ElementTree.fromstring(self._http.send(self._request("GET", None, query=asked)).body)

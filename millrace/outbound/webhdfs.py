@@ -40,23 +40,23 @@ class WebHdfs:
         self._who = dict(who)
         self._http = Http(addresses)
 
-    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+    def get(self, name: str) -> bytes:
         """Raises FileNotFoundError."""
-        part = {} if length is None else {"offset": str(offset), "length": str(length)}
-        return self._http.send(self._at_data_node("GET", name, "OPEN", part)).body
+        return self._http.send(lambda: Request("GET", self._data_node("GET", name, "OPEN"))).body
+
+    def get_range(self, name: str, start: int, length: int) -> bytes:
+        part = {"offset": str(start), "length": str(length)}
+        return self._http.send(lambda: Request("GET", self._data_node("GET", name, "OPEN", **part))).body
 
     def fetch(self, name: str, path: str) -> None:
-        self._http.fetch(self._at_data_node("GET", name, "OPEN", {}), path)
+        self._http.fetch(lambda: Request("GET", self._data_node("GET", name, "OPEN")), path)
 
-    def create(
-        self,
-        name: str,
-        body: bytes | memoryview | None = None,
-        stream: Callable[[], Iterator[bytes]] | None = None,
-        length: int | None = None,
-    ) -> None:
+    def create(self, name: str, stream: Callable[[], Iterator[bytes]], length: int) -> None:
         """Creates or replaces a file; it may be seen half written."""
-        self._http.send(self._at_data_node("PUT", name, "CREATE", {"overwrite": "true"}, body, stream, length))
+        headers = {"content-length": str(length), "content-type": "application/octet-stream"}
+        self._http.send(
+            lambda: Request("PUT", self._data_node("PUT", name, "CREATE", overwrite="true"), headers, stream=stream)
+        )
 
     def rename(self, name: str, new: str) -> bool:
         """False if the new name is taken, or its folder is not there."""
@@ -69,9 +69,9 @@ class WebHdfs:
     def make_folder(self, name: str) -> None:
         self._ask("PUT", name, "MKDIRS")
 
-    def status(self, name: str) -> dict[str, Any] | None:
-        answer = self._ask("GET", name, "GETFILESTATUS", also=(HTTPStatus.NOT_FOUND,))
-        return None if answer.status == HTTPStatus.NOT_FOUND else orjson.loads(answer.body)["FileStatus"]
+    def size(self, name: str) -> int:
+        """Raises FileNotFoundError."""
+        return int(self._json("GET", name, "GETFILESTATUS")["FileStatus"]["length"])
 
     def list(self, folder: str) -> list[dict[str, Any]]:
         """What is directly in the folder: pathSuffix, length, modificationTime, type."""
@@ -84,25 +84,9 @@ class WebHdfs:
     def delete(self, name: str) -> None:
         self._ask("DELETE", name, "DELETE", also=(HTTPStatus.NOT_FOUND,))
 
-    def _at_data_node(
-        self,
-        method: str,
-        name: str,
-        operation: str,
-        more: Mapping[str, str],
-        body: bytes | memoryview | None = None,
-        stream: Callable[[], Iterator[bytes]] | None = None,
-        length: int | None = None,
-    ) -> Callable[[], Request]:
+    def _data_node(self, method: str, name: str, operation: str, **more: str) -> str:
         """The name node is asked anew for each attempt: the data node that it named may be gone."""
-
-        def made() -> Request:
-            place = self._json(method, name, operation, noredirect="true", **more)["Location"]
-            kind = {} if method == "GET" else {"content-type": "application/octet-stream"}
-            size = {} if length is None else {"content-length": str(length)}
-            return Request(method, place, {**size, **kind}, body, stream)
-
-        return made
+        return str(self._json(method, name, operation, noredirect="true", **more)["Location"])
 
     def _json(self, method: str, name: str, operation: str, **more: str) -> Any:
         return orjson.loads(self._ask(method, name, operation, more).body)

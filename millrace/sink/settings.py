@@ -4,11 +4,11 @@ The model stands in a module that imports no driver, so that any process can ask
 settings in words, fills defaults, and is the source of the reference page and of the JSON Schema."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -98,6 +98,15 @@ class ConnectorSettings(BaseModel):
         remedy = " ".join(dict.fromkeys(remedy for _, remedy in problems if remedy))
         raise Invalid(f"Sink {target.name!r} ({target.kind}) {what}.", remedy=remedy, code="bad_sink")
 
+    def refuse_without(self, secrets: Iterable[str], what: str) -> None:
+        for name in secrets:
+            if getattr(self, name) is None:
+                raise Invalid(
+                    f"{what} needs {name}.",
+                    remedy="Give a reference to a secret of yours: env:…, file:… or k8s:….",
+                    code="no_credentials",
+                )
+
     def places(self) -> list[tuple[str, int | None]]:
         """Every host that the settings name, with its port where that is known."""
         port = getattr(self, "port", None)
@@ -110,6 +119,12 @@ class ConnectorSettings(BaseModel):
             for value in given if isinstance(given, list) else [given]:
                 if form is not None and value is not None:
                     yield form, value
+
+
+def is_plain(parts: SplitResult) -> bool:
+    """Whether a bucket or a host and a path is all there is."""
+    is_ambiguous = parts.query or parts.fragment or "@" in parts.netloc or ".." in parts.path.split("/")
+    return bool(parts.netloc) and not is_ambiguous
 
 
 @cache

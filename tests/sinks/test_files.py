@@ -117,11 +117,11 @@ class Breaking:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def put(self, name: str, body: Any, size: int) -> None:
+    def put_stream(self, name: str, body: Any, size: int) -> None:
         if self._left == 0:
             raise ConnectionResetError("gone")
         self._left -= 1
-        self._store.put(name, body, size)
+        self._store.put_stream(name, body, size)
 
 
 @pytest.mark.parametrize("survives", range(5))

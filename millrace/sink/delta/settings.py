@@ -3,7 +3,7 @@ the platform's own disk; any reader of Delta can read them."""
 
 from dataclasses import replace
 from typing import ClassVar, Self
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,7 @@ from millrace.model.sinks import REMOTE_DELTA_KIND, Abilities
 from millrace.model.table import TableDeclaration
 from millrace.outbound.webhdfs import NAME_NODE_PORTS
 from millrace.sink.context import SinkContext
-from millrace.sink.settings import ConnectorSettings, SecretReference, Uri
+from millrace.sink.settings import ConnectorSettings, SecretReference, Uri, is_plain
 
 PLATFORM = "platform"
 SCHEMES = ("s3", *NAME_NODE_PORTS)
@@ -53,26 +53,16 @@ class DeltaRemoteSettings(ConnectorSettings):
                 raise Invalid("The platform's lake has no settings of yours.", remedy="Leave all but the location out.")
             return self
         parts = urlsplit(self.location)
-        if parts.scheme not in SCHEMES or not _is_plain(parts):
+        if parts.scheme not in SCHEMES or not is_plain(parts):
             remedy = "Write s3://BUCKET/PATH or hdfs://HOST:PORT/PATH."
             raise Invalid(f"{self.location!r:.80} is no place for a table.", remedy=remedy, code="bad_path")
-        for name in ("access_key", "secret_key") if parts.scheme == "s3" else ():
-            if getattr(self, name) is None:
-                raise Invalid(
-                    f"A table in {self.location!r:.60} needs {name}.",
-                    remedy="Give a reference to a secret of yours: env:…, file:… or k8s:….",
-                    code="no_credentials",
-                )
+        if parts.scheme == "s3":
+            self.refuse_without(("access_key", "secret_key"), f"A table in {self.location!r:.60}")
         return self
 
     def abilities_for(self, table: TableDeclaration, name: str, context: SinkContext) -> Abilities:
         # HDFS answers as soon as its data nodes have the bytes in memory.
         return replace(self.abilities, survives="power" if self.location.startswith("s3:") else "process")
-
-
-def _is_plain(parts: SplitResult) -> bool:
-    is_ambiguous = parts.query or parts.fragment or "@" in parts.netloc or ".." in parts.path.split("/")
-    return bool(parts.netloc) and not is_ambiguous
 
 
 # Where the operator keeps rejected rows. No tenant can declare it, because validation refuses the location.

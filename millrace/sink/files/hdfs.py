@@ -1,6 +1,7 @@
 """A tenant's files in HDFS. A file is written beside its place and renamed when it is whole."""
 
 import uuid
+from collections.abc import Iterator
 from typing import IO
 
 from millrace.model.sinks import Fault, SinkFailed
@@ -8,42 +9,21 @@ from millrace.outbound.http import pieces_of
 from millrace.outbound.webhdfs import WebHdfs
 
 
-class HdfsFiles:
-    def __init__(self, files: WebHdfs) -> None:
-        self._files = files
-
-    def put(self, name: str, body: IO[bytes], size: int) -> None:
-        folder, _, _ = name.rpartition("/")
-        partial = f"{folder}/.{uuid.uuid4().hex}.partial" if folder else f".{uuid.uuid4().hex}.partial"
-        self._files.create(partial, stream=lambda: pieces_of(body))
+class HdfsFiles(WebHdfs):
+    def put_stream(self, name: str, body: IO[bytes], size: int) -> None:
+        folder, slash, _ = name.rpartition("/")
+        partial = f"{folder}{slash}.{uuid.uuid4().hex}.partial"
+        self.create(partial, lambda: pieces_of(body), size)
         found = self.size(partial)
         if found != size:
             self.delete(partial)
             raise SinkFailed(f"{name} has {found} bytes instead of {size}.", Fault.SINK)
-        self._files.replace(partial, name)
+        self.replace(partial, name)
 
-    def read(self, name: str) -> bytes | None:
-        try:
-            return self._files.read(name)
-        except FileNotFoundError:
-            return None
-
-    def size(self, name: str) -> int | None:
-        found = self._files.status(name)
-        return None if found is None or found["type"] != "FILE" else int(found["length"])
-
-    def list(self, folder: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for entry in self._files.list(folder):
+    def names(self, folder: str) -> Iterator[str]:
+        for entry in self.list(folder):
             name = f"{folder}/{entry['pathSuffix']}"
             if entry["type"] == "DIRECTORY":
-                found |= self.list(name)
+                yield from self.names(name)
             else:
-                found[name] = int(entry["length"])
-        return found
-
-    def delete(self, name: str) -> None:
-        self._files.delete(name)
-
-    def close(self) -> None:
-        """Connections are the process's, not this sink's."""
+                yield name

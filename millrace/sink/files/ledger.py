@@ -51,12 +51,9 @@ class ImportPart:
         return part_name(self.first_version, self.chunks)
 
     @staticmethod
-    def from_json(body: bytes) -> "ImportPart":
-        data = orjson.loads(body)
-        files = tuple(KeptFile(**file) for file in data.pop("files"))
-        return ImportPart(
-            **{**data, "chunks": tuple(data["chunks"]), "versions": tuple(data["versions"]), "files": files}
-        )
+    def from_dict(data: dict[str, Any]) -> "ImportPart":
+        listed = {"chunks": tuple(data["chunks"]), "versions": tuple(data["versions"])}
+        return ImportPart(**{**data, **listed, "files": tuple(KeptFile(**file) for file in data["files"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +76,19 @@ class Ledger:
         self._ended: set[str] = set()
 
     def shape(self) -> Shape | None:
-        body = self._store.read(f"{self.folder}/{OWN}/table.json")
-        return None if body is None else Shape(**orjson.loads(body))
+        found = self._read(f"{OWN}/table.json")
+        return None if found is None else Shape(**found)
 
     def save_shape(self, shape: Shape) -> None:
         self._put(f"{OWN}/table.json", asdict(shape))
 
     def imports(self) -> list[str]:
         """The imports that have a record here."""
-        below = f"{self.folder}/{OWN}/parts/"
-        return sorted({name.removeprefix(below).partition("/")[0] for name in self._store.list(below.rstrip("/"))})
+        return sorted({name.split("/")[2] for name in self._names(f"{OWN}/parts")})
 
     def parts(self, import_id: str) -> list[ImportPart]:
         """Includes parts that are not whole."""
-        names = self._store.list(f"{self.folder}/{OWN}/parts/{import_id}")
+        names = self._names(f"{OWN}/parts/{import_id}")
         if any(name.endswith(_END) for name in names):
             self._ended.add(import_id)
         known = self._records.pop(import_id, {})
@@ -103,11 +99,14 @@ class Ledger:
         return list(self._records[import_id].values())
 
     def _read_part(self, name: str) -> ImportPart | None:
-        body = self._store.read(name)
-        return None if body is None else ImportPart.from_json(body)
+        found = self._read(name)
+        return None if found is None else ImportPart.from_dict(found)
 
     def is_whole(self, part: ImportPart) -> bool:
-        return all(self._store.size(f"{self.folder}/{file.path}") == file.bytes for file in part.files)
+        try:
+            return all(self._store.size(f"{self.folder}/{file.path}") == file.bytes for file in part.files)
+        except FileNotFoundError:
+            return False
 
     def whole_parts(self, import_id: str) -> list[ImportPart]:
         return [part for part in self.parts(import_id) if self.is_whole(part)]
@@ -117,7 +116,7 @@ class Ledger:
 
     def forget(self, part: ImportPart) -> None:
         """Deletes the files first: the record stays as long as a file may exist."""
-        self._store.delete(self._manifest(part.import_id))
+        self._store.delete(f"{self.folder}/{MANIFESTS}/{part.import_id}.json")
         for file in part.files:
             self._store.delete(f"{self.folder}/{file.path}")
         self._store.delete(f"{self.folder}/{_place(part)}")
@@ -129,20 +128,27 @@ class Ledger:
 
     def conclude(self, import_id: str) -> None:
         """Writes the import's manifest if the import has ended and all its chunks are here."""
-        body = self._store.read(f"{self.folder}/{OWN}/parts/{import_id}/{_END}") if import_id in self._ended else None
-        if body is None:
+        ended = self._read(f"{OWN}/parts/{import_id}/{_END}") if import_id in self._ended else None
+        if ended is None:
             return
         parts = self.whole_parts(import_id)
-        if set(orjson.loads(body)["chunks"]) <= {chunk for part in parts for chunk in part.chunks}:
+        if set(ended["chunks"]) <= {chunk for part in parts for chunk in part.chunks}:
             self._put(f"{MANIFESTS}/{import_id}.json", manifest(import_id, parts))
             self._ended.discard(import_id)
 
-    def _manifest(self, import_id: str) -> str:
-        return f"{self.folder}/{MANIFESTS}/{import_id}.json"
+    def _names(self, below: str) -> list[str]:
+        return [name.removeprefix(f"{self.folder}/") for name in self._store.names(f"{self.folder}/{below}")]
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = orjson.loads(self._store.get(f"{self.folder}/{name}"))
+        except FileNotFoundError:
+            return None
+        return found
 
     def _put(self, name: str, document: dict[str, Any]) -> None:
         body = orjson.dumps(document, option=orjson.OPT_INDENT_2)
-        self._store.put(f"{self.folder}/{name}", io.BytesIO(body), len(body))
+        self._store.put_stream(f"{self.folder}/{name}", io.BytesIO(body), len(body))
 
 
 def manifest(import_id: str, parts: Iterable[ImportPart]) -> dict[str, Any]:

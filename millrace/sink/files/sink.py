@@ -42,7 +42,7 @@ class FilesSink:
 
     def check(self) -> None:
         name, body = f".millrace-check-{uuid.uuid4().hex}", b"ok"
-        self._store.put(name, io.BytesIO(body), len(body))
+        self._store.put_stream(name, io.BytesIO(body), len(body))
         self._store.delete(name)
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
@@ -138,7 +138,7 @@ class FilesSink:
             )  # 2
             for file, spool in files:
                 spool.seek(0)
-                self._store.put(f"{ledger.folder}/{file.path}", spool, file.bytes)  # 3
+                self._store.put_stream(f"{ledger.folder}/{file.path}", spool, file.bytes)  # 3
 
     def classify(self, error: BaseException) -> Fault:
         match error:
@@ -154,12 +154,12 @@ class FilesSink:
         return Fault.SINK if type(error).__module__.startswith("google.") else Fault.TABLE
 
     def close(self) -> None:
-        self._store.close()
+        """Connections are the process's, not this sink's."""
 
     def _read(self, ledger: Ledger, part: ImportPart) -> pa.Table:
         schema = self._schema(self._definitions(part.definition))
-        bodies = [self._store.read(f"{ledger.folder}/{file.path}") for file in part.files]
-        tables = [decode(body, self._format, schema) for body in bodies if body is not None]
+        bodies = [self._store.get(f"{ledger.folder}/{file.path}") for file in part.files]
+        tables = [decode(body, self._format, schema) for body in bodies]
         rows = pa.concat_tables(tables) if tables else schema.empty_table()
         if DELETED_COLUMN not in rows.column_names:
             rows = rows.append_column(DELETED_COLUMN, pa.repeat(pa.scalar(False), rows.num_rows))

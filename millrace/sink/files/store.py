@@ -5,7 +5,7 @@ own keys, never with those of the platform. Every host is judged like that of a 
 
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol
@@ -16,12 +16,12 @@ import pyarrow.fs as pafs
 from millrace.model.errors import Invalid
 from millrace.outbound.s3 import S3Objects
 from millrace.outbound.s3_signing import S3Keys
-from millrace.outbound.webhdfs import WebHdfs, identity, name_node
+from millrace.outbound.webhdfs import identity, name_node
 from millrace.sink.context import SinkContext
 from millrace.sink.files.gcs import GoogleFiles
 from millrace.sink.files.hdfs import HdfsFiles
-from millrace.sink.files.s3 import S3Files
 from millrace.sink.files.settings import FilesSettings
+from millrace.sink.settings import is_plain
 
 ROOT_VARIABLE = "MILLRACE_FILES_ROOT"
 SCHEMES = ("file", "s3", "gs", "webhdfs", "swebhdfs")
@@ -31,21 +31,20 @@ COPY_BYTES = 1 << 20
 class FileStore(Protocol):
     """Names are relative to the store's root, parts joined by '/'."""
 
-    def put(self, name: str, body: IO[bytes], size: int) -> None:
+    def put_stream(self, name: str, body: IO[bytes], size: int) -> None:
         """Creates or replaces a file. A failure leaves it as it was before."""
 
-    def read(self, name: str) -> bytes | None:
-        """None if there is no such file."""
+    def get(self, name: str) -> bytes:
+        """Raises FileNotFoundError."""
 
-    def size(self, name: str) -> int | None: ...
+    def size(self, name: str) -> int:
+        """Raises FileNotFoundError."""
 
-    def list(self, folder: str) -> dict[str, int]:
-        """Every file below the folder, with its size."""
+    def names(self, folder: str) -> Iterable[str]:
+        """Every file below the folder."""
 
     def delete(self, name: str) -> None:
         """A file that does not exist counts as deleted."""
-
-    def close(self) -> None: ...
 
 
 class ArrowStore:
@@ -60,7 +59,7 @@ class ArrowStore:
     def _files(self) -> pafs.FileSystem:
         return self._opened()
 
-    def put(self, name: str, body: IO[bytes], size: int) -> None:
+    def put_stream(self, name: str, body: IO[bytes], size: int) -> None:
         place = self._place(name)
         written = f"{os.path.dirname(place)}/.{uuid.uuid4().hex}.partial" if self._renames else place
         if self._renames:
@@ -73,30 +72,24 @@ class ArrowStore:
         if self._renames:
             self._files.move(written, place)
 
-    def read(self, name: str) -> bytes | None:
-        try:
-            with self._files.open_input_stream(self._place(name)) as stream:
-                body: bytes = stream.read()
-                return body
-        except FileNotFoundError:
-            return None
+    def get(self, name: str) -> bytes:
+        with self._files.open_input_stream(self._place(name)) as stream:
+            return bytes(stream.read())
 
-    def size(self, name: str) -> int | None:
+    def size(self, name: str) -> int:
         found = self._files.get_file_info(self._place(name))
-        return int(found.size) if found.type == pafs.FileType.File else None
+        if found.type != pafs.FileType.File:
+            raise FileNotFoundError(name)
+        return int(found.size)
 
-    def list(self, folder: str) -> dict[str, int]:
+    def names(self, folder: str) -> list[str]:
         chosen = pafs.FileSelector(self._place(folder), allow_not_found=True, recursive=True)
-        found = self._files.get_file_info(chosen)
         cut = len(self._root) + 1
-        return {one.path[cut:]: int(one.size) for one in found if one.type == pafs.FileType.File}
+        return [one.path[cut:] for one in self._files.get_file_info(chosen) if one.type == pafs.FileType.File]
 
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError):
             self._files.delete_file(self._place(name))
-
-    def close(self) -> None:
-        pass
 
     def _place(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -121,16 +114,10 @@ def check_path(settings: FilesSettings, context: SinkContext) -> None:
     if parts.scheme == "file":
         _local_path(parts.path, context)
         return
-    if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc or ".." in parts.path.split("/"):
+    if not is_plain(parts):
         raise Invalid(f"{settings.path!r:.80} cannot be read.", remedy="Write s3://BUCKET/PATH.", code="bad_path")
     needed = {"s3": ("access_key", "secret_key"), "gs": ("credentials",)}.get(parts.scheme, ())
-    for name in needed:
-        if getattr(settings, name) is None:
-            raise Invalid(
-                f"A {parts.scheme}:// path needs {name}.",
-                remedy="Give a reference to a secret of yours: env:…, file:… or k8s:….",
-                code="no_credentials",
-            )
+    settings.refuse_without(needed, f"A {parts.scheme}:// path")
 
 
 def open_store(settings: FilesSettings, context: SinkContext) -> FileStore:
@@ -144,7 +131,7 @@ def open_store(settings: FilesSettings, context: SinkContext) -> FileStore:
         case "gs":
             return ArrowStore(GoogleFiles(settings, context).opened, parts.netloc + parts.path)
     who = identity(settings.user, context.secret(settings.token) if settings.token else None)
-    return HdfsFiles(WebHdfs(name_node(parts), parts.path, who, context.permitted))
+    return HdfsFiles(name_node(parts), parts.path, who, context.permitted)
 
 
 def _allowed_root(context: SinkContext) -> Path:
@@ -162,7 +149,7 @@ def _local_path(path: str, context: SinkContext) -> Path:
     return wanted
 
 
-def _s3(parts: SplitResult, settings: FilesSettings, context: SinkContext) -> S3Files:
+def _s3(parts: SplitResult, settings: FilesSettings, context: SinkContext) -> S3Objects:
     keys = S3Keys(context.secret(settings.access_key or ""), context.secret(settings.secret_key or ""))
     place = parts.netloc, parts.path.strip("/")
-    return S3Files(S3Objects(*place, keys, context.permitted, settings.endpoint, settings.region))
+    return S3Objects(*place, keys, context.permitted, settings.endpoint, settings.region)
