@@ -3,14 +3,16 @@
 Rows may come more than once, in any order of versions, and a batch may be cut differently the next time. After `write`
 returns, the rows are durable in the target, and readers see the greatest version of each key. A delete is a version, too."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millrace.lake.sidecar import StagedFile
+from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import MillraceError
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
@@ -30,6 +32,23 @@ class Rows:
     versions: tuple[int, ...]
     open: Callable[[], Iterator[pa.RecordBatch]]
     staged: tuple[StagedFile, Path] | None = None
+
+    def without(self, known: Container[str]) -> "Rows":
+        """The rows of chunks that are not known yet."""
+        new = {chunk: version for chunk, version in zip(self.chunks, self.versions, strict=True) if chunk not in known}
+        wanted = pa.array(list(new.values()), pa.int64())
+
+        def opened() -> Iterator[pa.RecordBatch]:
+            for batch in self.open() if new else ():
+                yield batch.filter(pc.is_in(batch["_version"], wanted))
+
+        return Rows(tuple(new), tuple(new.values()), opened)
+
+
+def fresh(batch: pa.RecordBatch, floor: int, *, is_deleted: bool = False) -> pa.RecordBatch:
+    """The rows above the floor, or the deletes above it."""
+    deleted = batch[DELETED_COLUMN]
+    return batch.filter(pc.and_(deleted if is_deleted else pc.invert(deleted), pc.greater(batch["_version"], floor)))
 
 
 @dataclass(frozen=True, slots=True)

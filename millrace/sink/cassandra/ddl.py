@@ -46,6 +46,14 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def matching(key: Iterable[str]) -> str:
+    return " AND ".join(f"{quoted(name)} = ?" for name in key)
+
+
 def place(definition: Definition) -> str:
     table = definition.table
     return f"{quoted(keyspace(definition.tenant, table.key_space))}.{quoted(table_name(table.name))}"
@@ -73,8 +81,7 @@ def create(definition: Definition) -> str:
     partition, clustering = key_of(definition)
     columns = [f"{quoted(column.name)} {type_of(column)}" for column in definition.columns]
     columns += ['"_version" bigint', '"_import" text', '"_row" bigint']
-    spread = ", ".join(map(quoted, partition))
-    key = ", ".join([f"({spread})", *map(quoted, clustering)])
+    key = ", ".join([f"({listed(partition)})", *map(quoted, clustering)])
     return f"CREATE TABLE IF NOT EXISTS {place(definition)} ({', '.join(columns)}, PRIMARY KEY ({key}))"
 
 

@@ -1,9 +1,7 @@
 """The Cassandra connector: changes tables in place and writes batches through a window."""
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
-from operator import itemgetter
+from collections.abc import Sequence
 from typing import Any
 
 import cassandra.protocol
@@ -11,12 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from cassandra import (
-    ConsistencyLevel,
-    DriverException,
-    InvalidRequest,
-    RequestValidationException,
-)
+from cassandra import ConsistencyLevel, DriverException, InvalidRequest, RequestValidationException
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable, Session
 from cassandra.connection import ConnectionBusy, ConnectionException
@@ -36,6 +29,8 @@ from millrace.sink.cassandra.ddl import (
     create,
     key_of,
     keyspace,
+    listed,
+    matching,
     place,
     quoted,
     type_of,
@@ -87,7 +82,7 @@ class CassandraSink:
         space = quoted(keyspace(definition.tenant, definition.table.key_space))
         self._run(f"CREATE KEYSPACE IF NOT EXISTS {space} WITH replication = {_map(self._settings.replication)}")
         self._run(f"CREATE TABLE IF NOT EXISTS {space}.{META} (name text PRIMARY KEY, definition text, floor bigint)")
-        found = self._ask(f"SELECT definition FROM {space}.{META} WHERE name = %s", [definition.table.name])
+        found = self._run(f"SELECT definition FROM {space}.{META} WHERE name = %s", [definition.table.name])
         before = definitions(found[0].definition) if found and found[0].definition else None
         if before is None or before.generation < definition.generation:
             if before is not None:
@@ -109,7 +104,7 @@ class CassandraSink:
                     self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {quoted(column.name)} {type_of(column)}")
                     default = stored_default(column)
                     if default is not None:
-                        self._fill(after, column.name, partial(_constant, default))
+                        self._fill(after, column.name, default=default)
                 case DropColumn(name):
                     self._run(f"ALTER TABLE {table} DROP IF EXISTS {quoted(name)}")
                 case RenameColumn(old, new) if new in after.table.primary_key:
@@ -117,7 +112,7 @@ class CassandraSink:
                 case RenameColumn(old, new):
                     column = next(column for column in after.columns if column.name == new)
                     self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {quoted(new)} {type_of(column)}")
-                    self._fill(after, new, itemgetter(old), also=old)
+                    self._fill(after, new, source=old)
                     self._run(f"ALTER TABLE {table} DROP IF EXISTS {quoted(old)}")
                 case WidenColumn(name, was, becomes) if type_of(was) != type_of(becomes):
                     raise SinkFailed(
@@ -126,36 +121,34 @@ class CassandraSink:
                         remedy="Ask for a new generation of the table, or waive this sink.",
                     )
 
-    def _fill(
-        self, definition: Definition, name: str, value: Callable[[dict[str, Any]], Any], also: str | None = None
-    ) -> None:
-        """Gives existing rows a cell of the new column, under their own versions."""
+    def _fill(self, definition: Definition, name: str, default: Any = None, source: str | None = None) -> None:
+        """Gives existing rows a cell of the new column, under their own versions: that of `source`, or the default."""
         partition, clustering = key_of(definition)
         keys = [*partition, *clustering]
-        wanted = list(dict.fromkeys([*keys, "_version", *([also] if also else [])]))
-        where = " AND ".join(f"{quoted(key)} = ?" for key in keys)
+        wanted = list(dict.fromkeys([*keys, "_version", *([source] if source else [])]))
         statement = self._connected().prepare(
-            f"UPDATE {place(definition)} USING TIMESTAMP ? SET {quoted(name)} = ? WHERE {where}"
+            f"UPDATE {place(definition)} USING TIMESTAMP ? SET {quoted(name)} = ? WHERE {matching(keys)}"
         )
-        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
-        for found in self._ask(f"SELECT {', '.join(map(quoted, wanted))} FROM {place(definition)}", []):
+        window = self._window(definition)
+        for found in self._run(f"SELECT {listed(wanted)} FROM {place(definition)}"):
             row = dict(zip(wanted, found, strict=True))
-            window.send_one(statement.bind([row["_version"], value(row), *(row[key] for key in keys)]))
+            value = row[source] if source else default
+            window.send_one(statement.bind([row["_version"], value, *(row[key] for key in keys)]))
         window.finish()
 
     def _raise_floor(self, definition: Definition, floor: int) -> int:
         """The table's floor from now on. If it is raised, rows at or below it are deleted, partition by partition."""
         space = quoted(keyspace(definition.tenant, definition.table.key_space))
-        found = self._ask(f"SELECT floor FROM {space}.{META} WHERE name = %s", [definition.table.name])
+        found = self._run(f"SELECT floor FROM {space}.{META} WHERE name = %s", [definition.table.name])
         known = int(found[0].floor or 0) if found else 0
         if floor <= known:
             return known
         partition, _ = key_of(definition)
-        listed = ", ".join(map(quoted, partition))
-        where = " AND ".join(f"{quoted(name)} = ?" for name in partition)
-        delete = self._connected().prepare(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
-        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
-        for key in self._ask(f"SELECT DISTINCT {listed} FROM {place(definition)}", []):
+        delete = self._connected().prepare(
+            f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {matching(partition)}"
+        )
+        window = self._window(definition)
+        for key in self._run(f"SELECT DISTINCT {listed(partition)} FROM {place(definition)}"):
             window.send_one(delete.bind([floor, *key]))
         window.finish()
         self._run(f"UPDATE {space}.{META} SET floor = %s WHERE name = %s", [floor, definition.table.name])
@@ -164,7 +157,7 @@ class CassandraSink:
     def write(self, work: Work) -> None:
         definition = work.definition
         floor = self._raise_floor(definition, work.floor)
-        window = Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
+        window = self._window(definition)
         for rows in work.rows:
             for batch in rows.open():
                 fresh = batch.filter(pc.greater(batch["_version"], floor))
@@ -183,7 +176,7 @@ class CassandraSink:
         using = "USING TIMESTAMP ?" + (" AND TTL ?" if days else "")
         marks = ", ".join("?" * len(names))
         statement = self._prepared_statement(
-            f"INSERT INTO {place(definition)} ({', '.join(map(quoted, names))}) VALUES ({marks}) {using}"
+            f"INSERT INTO {place(definition)} ({listed(names)}) VALUES ({marks}) {using}"
         )
         order, partitions = by_partition([batch[name] for name in partition])
         batch = batch.take(pa.array(order))
@@ -198,8 +191,9 @@ class CassandraSink:
             return
         partition, clustering = key_of(definition)
         names, keys = columns_of(definition), [*partition, *clustering]
-        where = " AND ".join(f"{quoted(key)} = ?" for key in keys)
-        statement = self._prepared_statement(f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {where}")
+        statement = self._prepared_statement(
+            f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {matching(keys)}"
+        )
         order, partitions = by_partition([batch[name] for name in partition])
         columns = wire_columns(batch.take(pa.array(order)), definition)
         cells = [cells_of(columns[names.index(name)]) for name in ("_version", *keys)]
@@ -232,22 +226,17 @@ class CassandraSink:
             self._session = self._cluster.connect()
         return self._session
 
-    def _run(self, statement: str, values: Sequence[Any] | None = None) -> None:
-        self._connected().execute(statement, values)
+    def _window(self, definition: Definition) -> Window:
+        return Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
 
-    def _ask(self, statement: str, values: Sequence[Any]) -> Any:
-        found = self._connected().execute(statement, values or None)
-        return list(found)
+    def _run(self, statement: str, values: Sequence[Any] | None = None) -> list[Any]:
+        return list(self._connected().execute(statement, values))
 
 
 def _login(settings: CassandraSettings, context: SinkContext) -> PlainTextAuthProvider | None:
     if settings.user is None:
         return None
     return PlainTextAuthProvider(settings.user, context.secret(settings.password) if settings.password else "")
-
-
-def _constant(value: Any, _row: dict[str, Any]) -> Any:
-    return value
 
 
 def _seconds_left(batch: pa.RecordBatch, days: int) -> npt.NDArray[np.int64]:

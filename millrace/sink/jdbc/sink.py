@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
-from millrace.model.columns import DELETED_COLUMN
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
-from millrace.sink.connector import Definitions, Rows, Work
+from millrace.sink.connector import Definitions, Rows, Work, fresh
 from millrace.sink.context import SinkContext
 from millrace.sink.jdbc import mysql
 from millrace.sink.jdbc.drivers import opener
@@ -116,10 +114,10 @@ def _raise_floor(link: Link, place: mysql.TablePlace, work: Work) -> int:
 
 def _upsert(link: Link, place: mysql.TablePlace, definition: Definition, rows: Rows, floor: int) -> None:
     key = definition.table.primary_key
-    batches = (_fresh(batch, floor, is_deleted=False) for batch in rows.open())
+    batches = (fresh(batch, floor) for batch in rows.open())
     with _staged(link, place, mysql.stored_columns(definition), definition, batches):
         link.run(mysql.upsert(place, definition))
-    deletes = [batch for batch in (_fresh(batch, floor, is_deleted=True) for batch in rows.open()) if batch.num_rows]
+    deletes = [batch for batch in (fresh(batch, floor, is_deleted=True) for batch in rows.open()) if batch.num_rows]
     if deletes:
         with _staged(link, place, mysql.key_columns(definition), definition, iter(deletes)):
             for statement in mysql.delete(place, key):
@@ -134,14 +132,12 @@ def _append(link: Link, place: mysql.TablePlace, definition: Definition, rows: R
     known = {
         row[0] for row in link.ask(f"SELECT chunk FROM {place.chunks} WHERE name = {name} AND chunk IN ({wanted})")
     }
-    new = {chunk: version for chunk, version in zip(rows.chunks, rows.versions, strict=True) if chunk not in known}
-    if not new:
+    new = rows.without(known)
+    if not new.chunks:
         return
-    versions = pa.array(list(new.values()), pa.int64())
-    fresh = (_fresh(batch, floor, is_deleted=False) for batch in rows.open())
-    only_new = (batch.filter(pc.is_in(batch["_version"], versions)) for batch in fresh)
-    _load(link, place.rows, mysql.stored_columns(definition), definition, only_new)
-    values = ", ".join(f"({name}, {mysql.literal(chunk)})" for chunk in new)
+    batches = (fresh(batch, floor) for batch in new.open())
+    _load(link, place.rows, mysql.stored_columns(definition), definition, batches)
+    values = ", ".join(f"({name}, {mysql.literal(chunk)})" for chunk in new.chunks)
     link.run(f"INSERT INTO {place.chunks} (name, chunk) VALUES {values}")
 
 
@@ -171,8 +167,3 @@ def _load(
         return pa.RecordBatch.from_arrays(cells, names=list(columns))
 
     link.load(table, described, (shaped(batch) for batch in batches if batch.num_rows))
-
-
-def _fresh(batch: pa.RecordBatch, floor: int, *, is_deleted: bool) -> pa.RecordBatch:
-    deleted = batch[DELETED_COLUMN]
-    return batch.filter(pc.and_(deleted if is_deleted else pc.invert(deleted), pc.greater(batch["_version"], floor)))

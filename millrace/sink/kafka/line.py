@@ -105,11 +105,11 @@ class Line:
             if definition.table.primary_key:
                 yield from self._changes(definition, encoder, rows, state.floor, written)
             else:
-                pairs = zip(rows.chunks, rows.versions, strict=True)
-                new = {chunk: version for chunk, version in pairs if chunk not in self._journal.chunks}
-                yield from self._appended(encoder, rows, state.floor, list(new.values()))
-                self._journal.chunks.update(new)
-                chunks += new
+                new = rows.without(self._journal.chunks)
+                for batch in new.open():
+                    yield from self._records_of(encoder, batch.filter(pc.greater(batch["_version"], state.floor)))
+                self._journal.chunks.update(new.chunks)
+                chunks += new.chunks
         yield from self._journal.entries(state, written, chunks)
 
     def _beaten(self, definition: Definition, floor: int) -> Iterator[OutRecord]:
@@ -142,22 +142,14 @@ class Line:
             written.append(part)
             yield from self._records_of(encoder, fresh)
 
-    def _appended(self, encoder: Encoder, rows: Rows, floor: int, new: list[int]) -> Iterator[OutRecord | OutBatch]:
-        wanted = pa.array(new, pa.int64())
-        for batch in rows.open() if new else ():
-            chosen = pc.and_(pc.is_in(batch["_version"], wanted), pc.greater(batch["_version"], floor))
-            yield from self._records_of(encoder, batch.filter(chosen))
-
     def _records_of(self, encoder: Encoder, batch: pa.RecordBatch) -> Iterator[OutRecord | OutBatch]:
         for start in range(0, batch.num_rows, RECORDS_AT_ONCE):
-            yield from self._some_records(encoder, batch.slice(start, RECORDS_AT_ONCE))
-
-    def _some_records(self, encoder: Encoder, batch: pa.RecordBatch) -> Iterator[OutRecord | OutBatch]:
-        is_deleted = batch[DELETED_COLUMN]
-        upserts, deletes = batch.filter(pc.invert(is_deleted)), batch.filter(is_deleted)
-        yield OutBatch(self._topic, encoder.keys(upserts), encoder.values(upserts))
-        for key, version in zip(encoder.keys(deletes), deletes["_version"].to_pylist(), strict=True):
-            yield OutRecord(self._topic, key, None, ((VERSION, b"%d" % version),))
+            some = batch.slice(start, RECORDS_AT_ONCE)
+            is_deleted = some[DELETED_COLUMN]
+            upserts, deletes = some.filter(pc.invert(is_deleted)), some.filter(is_deleted)
+            yield OutBatch(self._topic, encoder.keys(upserts), encoder.values(upserts))
+            for key, version in zip(encoder.keys(deletes), deletes["_version"].to_pylist(), strict=True):
+                yield OutRecord(self._topic, key, None, ((VERSION, b"%d" % version),))
 
     def _look_up(self, encoder: Encoder, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         keys = encoder.keys(batch)

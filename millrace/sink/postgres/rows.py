@@ -6,12 +6,10 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
-import pyarrow.compute as pc
 from psycopg import sql
 
-from millrace.model.columns import DELETED_COLUMN
 from millrace.model.table import Definition
-from millrace.sink.connector import Rows
+from millrace.sink.connector import Rows, fresh
 from millrace.sink.encoders.arrow_text import to_csv
 from millrace.sink.encoders.key_order import in_key_order
 from millrace.sink.postgres.ddl import CHUNKS, OWN, identifier, listed, physical, tombstones
@@ -122,15 +120,13 @@ def _append(connection: Connection, schema: str, definition: Definition, rows: R
     chunks, name = sql.Identifier(schema, CHUNKS), definition.table.name
     question = sql.SQL("SELECT chunk FROM {} WHERE name = %s AND chunk = ANY(%s)").format(chunks)
     known = {row[0] for row in connection.execute(question, [name, list(rows.chunks)])}
-    new = [version for chunk, version in zip(rows.chunks, rows.versions, strict=True) if chunk not in known]
-    if not new:
+    new = rows.without(known)
+    if not new.chunks:
         return
-    wanted = pa.array(new, pa.int64())
-    batches = (_upserts(batch, floor) for batch in rows.open())
-    fresh = (batch.filter(pc.is_in(batch["_version"], wanted)) for batch in batches)
-    _copy(connection, sql.Identifier(schema, physical(name)), _names(definition), fresh)
+    batches = (fresh(batch, floor) for batch in new.open())
+    _copy(connection, sql.Identifier(schema, physical(name)), _names(definition), batches)
     recorded = sql.SQL("INSERT INTO {} (name, chunk) SELECT %s, unnest(%s::text[]) ON CONFLICT DO NOTHING")
-    connection.execute(recorded.format(chunks), [name, list(rows.chunks)])
+    connection.execute(recorded.format(chunks), [name, list(new.chunks)])
 
 
 def _stage(
@@ -155,17 +151,13 @@ def _names(definition: Definition) -> list[str]:
     return [column.name for column in definition.columns] + [own for own, _ in OWN]
 
 
-def _upserts(batch: pa.RecordBatch, floor: int) -> pa.RecordBatch:
-    return batch.filter(pc.and_(pc.invert(batch[DELETED_COLUMN]), pc.greater(batch["_version"], floor)))
-
-
 def _split(rows: Rows, floor: int, deleted: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the rows to write, and sets the deletes aside."""
     for batch in rows.open():
-        gone = batch.filter(pc.and_(batch[DELETED_COLUMN], pc.greater(batch["_version"], floor)))
+        gone = fresh(batch, floor, is_deleted=True)
         if gone.num_rows:
             deleted.append(gone)
-        yield _upserts(batch, floor)
+        yield fresh(batch, floor)
 
 
 def _same(key: Sequence[str], left: str, right: str) -> sql.Composed:
