@@ -39,10 +39,10 @@ from millrace.model.queues import (
     QueueKey,
     QueueRecord,
 )
-from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.observe import log
 from millrace.sink.contract import StagedGroup
+from millrace.sink.delta.places import is_kept_here
 
 # Records of the log that are searched for the beginning of a table; beyond, its rows are read from its Delta table.
 MOST_LOGGED = 100_000
@@ -85,7 +85,7 @@ class Backfiller:
         logged = self._from_log(queue, member)
         if logged is not None:
             return self._note(queue.key, wanted, state=UNDER_WAY, source=FROM_LOG, rows=logged, began=now)
-        if not _is_kept_in_delta(self._definitions(member.definition)):
+        if not is_kept_here(self._definitions(member.definition)):
             return self._note(queue.key, wanted, state=IMPOSSIBLE, reason=NOWHERE, began=now, ended=now)
         # A file that is gone was rewritten after the snapshot was taken: the next look finds what it became.
         with suppress(FileNotFoundError):
@@ -129,10 +129,6 @@ class Backfiller:
             return {key.target: change(members[key.target])} if key.target in members else {}
 
         return self._queues.change_members(key.kind, key.tenant, key.table, changed).get(key.target)
-
-
-def _is_kept_in_delta(definition: Definition) -> bool:
-    return any(target.kind == DELTA_KIND for target in definition.table.targets)
 
 
 def ready_snapshot(root: Path, member: Member, known: Known) -> Snapshot | None:

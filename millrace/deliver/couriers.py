@@ -93,7 +93,11 @@ class Couriers:
     def park(self, kind: str, groups: Sequence[StagedGroup]) -> None:
         """Durable on their way to every target of the kind that is to have them: one transaction for all of them."""
         roster = Roster(self._queues, self._definitions, kind, {(group.tenant, group.table) for group in groups})
-        takers = [(group, key, target) for group in groups for key, target in self._takers(roster, group)]
+        takers = [
+            (group, key, target)
+            for group in groups
+            for key, target in roster.takers(self._definitions(group.definition)).items()
+        ]
         with self._queues.pinning:
             self._queues.park(
                 [
@@ -127,9 +131,6 @@ class Couriers:
             # Of a tenant that was erased meanwhile, for example. Only this queue waits for it, not all of the kind.
             observe("trouble", kind="sink", queue=str(key), error=str(error)[:1000])
             return queue.row_of(group, None)
-
-    def _takers(self, roster: Roster, group: StagedGroup) -> Iterable[tuple[QueueKey, SinkTarget]]:
-        return roster.takers(self._definitions(group.definition)).items()
 
     def _watch(self, key: QueueKey, target: SinkTarget, state: QueueState | None = None) -> None:
         with self._lock:

@@ -77,11 +77,6 @@ class Queue:
         size = 0 if table is None else sum(self.pins.pin(table / part, part) for part in parts)
         return ParkedRow(self.key, *item.name, item.version, size, _to_json(item))
 
-    def put(self, group: StagedGroup, table: Path) -> None:
-        """Durable when it returns."""
-        with self._queues.pinning:
-            self._queues.park([self.row_of(group, table)])
-
     def waiting(self) -> list[Item]:
         """Every item, deliverable or not, oldest version first. Items never change, so each is read once."""
         names, rows = self._queues.waiting(self.key, self._known)

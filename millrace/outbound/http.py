@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import IO
 from urllib.parse import urlsplit
@@ -84,32 +84,22 @@ class Http:
 
     def send(self, make: Callable[[], Request], also: Sequence[int] = (), retried: Sequence[int] = ()) -> Answer:
         """The answer to the request, made anew for each attempt, if it is a success or one of `also`."""
-
-        def once() -> Answer:
-            request = make()
-            with self._open(request) as response:
-                answer = Answer(response.status, _headers(response), _bounded(request, response))
-            _refuse(request, answer, (*also, *retried))
-            return answer
-
-        return _tried(once, retried)
+        return _tried(lambda: self._once(make(), (*also, *retried)), retried)
 
     def fetch(self, make: Callable[[], Request], path: str) -> None:
         """The body of the answer, written into a file."""
+        _tried(lambda: self._once(make(), (), path), ())
 
-        def once() -> Answer:
-            request = make()
-            with self._open(request) as response:
-                answer = Answer(response.status)
-                if not answer.is_success:
-                    answer = Answer(response.status, {}, _bounded(request, response))
-                _refuse(request, answer, ())
-                with open(path, "wb") as file:
-                    for piece in response.iter_stream():
-                        file.write(piece)
-            return answer
-
-        _tried(once, ())
+    def _once(self, request: Request, also: Sequence[int], path: str | None = None) -> Answer:
+        with self._open(request) as response:
+            answer = Answer(response.status, _headers(response))
+            if path is None or not answer.is_success:
+                answer = replace(answer, body=_bounded(request, response))
+                _refuse(request, answer, also)
+                return answer
+            with open(path, "wb") as file:
+                file.writelines(response.iter_stream())
+        return answer
 
     @contextmanager
     def _open(self, request: Request) -> Iterator[httpcore2.Response]:

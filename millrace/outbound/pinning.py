@@ -5,7 +5,7 @@ are kept by name, so two names may share an address, but not a connection. Proxi
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -23,18 +23,11 @@ class _Pinned(httpcore2.NetworkBackend):
         self._addresses = addresses
         self._sockets = httpcore2.SyncBackend()
 
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.NetworkStream:
+    def connect_tcp(self, host: str, port: int, *rest: Any, **options: Any) -> httpcore2.NetworkStream:
         failed: Exception = httpcore2.ConnectError(f"{host} has no address")
         for address in self._addresses(host):
             try:
-                return self._sockets.connect_tcp(address, port, timeout, local_address, socket_options)
+                return self._sockets.connect_tcp(address, port, *rest, **options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failure:
                 failed = failure
         raise failed
@@ -45,18 +38,11 @@ class _AsyncPinned(httpcore2.AsyncNetworkBackend):
         self._addresses = addresses
         self._sockets = httpcore2.AnyIOBackend()
 
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
+    async def connect_tcp(self, host: str, port: int, *rest: Any, **options: Any) -> httpcore2.AsyncNetworkStream:
         failed: Exception = httpcore2.ConnectError(f"{host} has no address")
         for address in await asyncio.to_thread(self._addresses, host):
             try:
-                return await self._sockets.connect_tcp(address, port, timeout, local_address, socket_options)
+                return await self._sockets.connect_tcp(address, port, *rest, **options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failure:
                 failed = failure
         raise failed

@@ -62,20 +62,15 @@ def _value(described: dict[str, Any]) -> str:
         return ", ".join(f"`{choice}`" for choice in described["enum"])
     if described.get("format") == "secret":
         return "reference to a secret"
-    kind = str(described.get("type", "any"))
-    return (
-        f"list of {_value(described['items'])}"
-        if kind == "array" and "items" in described
-        else str(described.get("format", kind))
-    )
+    if described.get("type") == "array" and "items" in described:
+        return f"list of {_value(described['items'])}"
+    return str(described.get("format") or described.get("type", "any"))
 
 
 def _shown(default: Any) -> str:
-    return (
-        "–"
-        if default in (None, "", [])
-        else f"`{default if isinstance(default, str) else orjson.dumps(default).decode()}`"
-    )
+    if default in (None, "", []):
+        return "–"
+    return f"`{default if isinstance(default, str) else orjson.dumps(default).decode()}`"
 
 
 def _cell(text: str) -> str:

@@ -36,7 +36,7 @@ from millrace.sink.delta.sink import DeltaSink
 from millrace.sink.delta.upkeep import Upkeep
 from tests.sinks.conftest import postgres_target
 from tests.support.lake import arrow_rows
-from tests.support.queues import queues_of
+from tests.support.queues import put, queues_of
 from tests.support.reading_back import read_back
 from tests.support.sink_context import open_target, sink_context
 
@@ -129,7 +129,7 @@ class World:
         for key in roster.takers(definition):
             queue = Queue(self.exchange.places, self.queues, key)
             if group.file is not None or group.kind != "rows":
-                queue.put(group, self.home.table(self.tenant, "t"))
+                put(queue, group, self.home.table(self.tenant, "t"))
             if group.kind == "publish" and roster.takes_late(key, definition):
                 self.backfiller.note_published(key, group)
 

@@ -27,6 +27,7 @@ from millrace.model.table import Definition, define
 from millrace.sink.contract import StagedGroup
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
+from tests.support.queues import put
 from tests.support.sink_context import sink_context
 
 IMPORT = "imp_01"
@@ -67,7 +68,7 @@ class World:
         chunk = StagedChunk(f"{IMPORT}/{number}", 0, 1, 100 + number)
         staged = write_data_file(TableStore(root), rows, (), f"{IMPORT}-{number}", (chunk,))
         group = StagedGroup("acme", "events", self.definition.fingerprint, staged, ((IMPORT, number),))
-        self.queue.put(group, root)
+        put(self.queue, group, root)
 
     def deliver(self) -> None:
         items = self.queue.items()

@@ -35,7 +35,7 @@ from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
 from millrace.sink.secrets import read_secret
 from tests.support.claim_server import claim_server
-from tests.support.queues import queue_at
+from tests.support.queues import put, queue_at
 from tests.support.reading_back import read_back
 from tests.support.remote_delta import bucket_target
 from tests.support.sink_context import sink_context
@@ -110,7 +110,8 @@ class Courier:
             told = told.set_column(told.num_columns - 1, "_deleted", pa.array([deleted for _, deleted in values]))
             chunks = (StagedChunk(f"{import_id}/{version}", 0, len(values), version),)
             staged = write_data_file(Store(place), told, ("id",), f"{import_id}-{version}", chunks)
-        self._queue.put(
+        put(
+            self._queue,
             StagedGroup(
                 "acme", "notes", self._table.fingerprint, staged, ((import_id, version),), version=version, **more
             ),

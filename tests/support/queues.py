@@ -1,10 +1,13 @@
 """Queues of deliveries in the control store of a home."""
 
+from pathlib import Path
+
 from millrace.deliver.queue import Queue
 from millrace.exchange.home import Home
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Queues
 from millrace.model.queues import QueueKey, QueueState
+from millrace.sink.contract import StagedGroup
 from millrace.store.engine import ControlStore
 
 
@@ -21,3 +24,9 @@ def queue_at(home: Home, *key: str) -> Queue:
 def state_of(queues: Queues, key: QueueKey) -> QueueState:
     record = queues.get(key)
     return QueueState() if record is None else record.state
+
+
+def put(queue: Queue, group: StagedGroup, table: Path) -> None:
+    """As couriers park a group whose files are below `table`."""
+    with queue._queues.pinning:
+        queue._queues.park([queue.row_of(group, table)])

@@ -29,7 +29,7 @@ from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.envelope import unpack
-from tests.support.queues import queues_of, state_of
+from tests.support.queues import put, queues_of, state_of
 from tests.support.waiting import wait_until
 
 # Ids are ordered by time.
@@ -214,7 +214,7 @@ def test_a_notice_that_cannot_be_parked_keeps_no_delivery_from_its_target(world:
 
 def test_a_queue_whose_definition_is_gone_keeps_no_other_from_its_courier(world: World) -> None:
     lost = StagedGroup("acme", "lost", "nobody-has-this-definition", None, ((EARLIER, 1),), PUBLISH, 7)
-    Queue(Places(world.home), world.queues, QueueKey("files", "acme", "lost", "export")).put(lost, world.home.root)
+    put(Queue(Places(world.home), world.queues, QueueKey("files", "acme", "lost", "export")), lost, world.home.root)
     world.park((EARLIER, 100))
     world.couriers._watched.clear()
     world.couriers.start()

@@ -44,7 +44,7 @@ from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Due, Upkeep, drop_delivered, tidy
 from millrace.wire.envelope import checksum, compress, unpack_rows
-from tests.support.queues import queue_at
+from tests.support.queues import put, queue_at
 from tests.support.revisions import ID, Revisions, column, rows_of, stage_under
 
 MARK = b"nobody shall read this"
@@ -303,7 +303,7 @@ def test_rows_whose_key_is_gone_stop_nobody(lake: Lake) -> None:
 def test_parked_rows_are_opened_when_they_are_delivered(lake: Lake) -> None:
     group = lake.group(1, {"id": 1, "text": MARK.decode()}, {"id": 2, "_deleted": True})
     queue = queue_at(lake.home, "postgres", "acme", "t", "warehouse")
-    queue.put(group, where_staged(Places(lake.home), group))
+    put(queue, group, where_staged(Places(lake.home), group))
     assert plain_below(queue.pins.folder) == []
     parked = ParkedRows(Places(lake.home), lake.keyring, queue.pins, lake.definition, lambda _: lake.definition, (0, 0))
     (item,) = queue.items()

@@ -75,10 +75,10 @@ def test_rows_of_a_partition_travel_together_in_batches_that_are_bounded(monkeyp
     assert len(set(together)) == partitions[-1] + 1 == 4
     starts = np.arange(301) * 10
     found = list(cuts(partitions, starts))
-    assert [cut.first for cut in found[1:]] == [cut.last for cut in found[:-1]]
-    assert all(len(set(together[cut.first : cut.last])) == 1 for cut in found)
-    assert all(cut.last - cut.first <= cassandra_frames.ROWS_PER_BATCH for cut in found)
+    assert [first for first, _ in found[1:]] == [last for _, last in found[:-1]]
+    assert all(len(set(together[first:last])) == 1 for first, last in found)
+    assert all(last - first <= cassandra_frames.ROWS_PER_BATCH for first, last in found)
     monkeypatch.setattr(cassandra_frames, "BATCH_BYTES", 25)
-    assert max(cut.last - cut.first for cut in cuts(partitions, starts)) == 2
+    assert max(last - first for first, last in cuts(partitions, starts)) == 2
     monkeypatch.setattr(cassandra_frames, "BATCH_BYTES", 5)
     assert len(list(cuts(partitions, starts))) == 300, "a row that is too large alone goes alone"

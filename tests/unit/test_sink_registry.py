@@ -18,7 +18,7 @@ from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.registry import OURS, settings_class
 from millrace.sink.secrets import read_secret
-from tests.support.queues import queue_at, queues_of
+from tests.support.queues import put, queue_at, queues_of
 
 KEY = QueueKey("postgres", "acme", "notes", "warehouse")
 CASSANDRA = {"kind": "cassandra", "hosts": ["127.0.0.1"]}
@@ -101,7 +101,7 @@ def test_what_is_parked_leaves_by_version_and_outlives_its_table(tmp_path: Path)
     for number, version in ((1, 30), (0, 20), (2, 10)):
         staged(tmp_path, number)
         for _ in range(2):
-            queue.put(group(number, version), tmp_path)
+            put(queue, group(number, version), tmp_path)
         (tmp_path / f"rows-{number}.parquet").unlink()
     items = queue.items()
     assert [item.version for item in items] == [10, 20, 30]
@@ -115,7 +115,7 @@ def test_an_empty_queue_keeps_no_pins_not_even_those_of_a_killed_process(tmp_pat
     queue = queue_at(Home(tmp_path), *KEY)
     for number in (0, 1):
         staged(tmp_path, number)
-        queue.put(group(number, 10 + number), tmp_path)
+        put(queue, group(number, 10 + number), tmp_path)
     queue.pins.pin(staged(tmp_path, 7), "rows-7.parquet")
     first, second = queue.items()
     queue.done([first])
@@ -128,9 +128,9 @@ def test_an_empty_queue_keeps_no_pins_not_even_those_of_a_killed_process(tmp_pat
 def test_rows_of_an_atomic_import_wait_for_its_publication(tmp_path: Path) -> None:
     queue = queue_at(Home(tmp_path), *KEY)
     staged(tmp_path, 0)
-    queue.put(group(0, 10, publish="atomic"), tmp_path)
+    put(queue, group(0, 10, publish="atomic"), tmp_path)
     assert queue.items() == []
-    queue.put(StagedGroup("acme", "notes", "abc", None, (("imp_1", 1),), "publish", 11), tmp_path)
+    put(queue, StagedGroup("acme", "notes", "abc", None, (("imp_1", 1),), "publish", 11), tmp_path)
     assert [item.version for item in queue.items()] == [10, 11]
 
 

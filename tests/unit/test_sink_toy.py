@@ -28,7 +28,7 @@ from millrace.sink.contract import StagedGroup
 from millrace.sink.json_schemas import schema_named
 from millrace.sink.planned import sink_plans
 from millrace.sink.reference import page
-from tests.support.queues import queue_at, queues_of
+from tests.support.queues import put, queue_at, queues_of
 from tests.support.toy_sink import WRITTEN
 
 TOY = {"kind": "toy", "name": "box", "shelf": "top"}
@@ -106,7 +106,7 @@ def test_rows_are_delivered_with_its_defaults_filled(tmp_path: Path) -> None:
     rows = pa.table({"id": [1], "_version": [5], "_import": ["imp"], "_row": [1], "_deleted": [False]})
     place = exchange.places.table("acme", "notes")
     staged = write_data_file(Store(place), rows, ("id",), "part", [StagedChunk("imp/0", 0, 1, 5)])
-    queue.put(StagedGroup("acme", "notes", table.fingerprint, staged, (("imp", 0),), version=5), place)
+    put(queue, StagedGroup("acme", "notes", table.fingerprint, staged, (("imp", 0),), version=5), place)
     order = Order(queue.pins, target, tuple(queue.items()))
     # As a worker gets it.
     outcome = deliver(order, exchange, pickle.loads(pickle.dumps(context(exchange.places))))

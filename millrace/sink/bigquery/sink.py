@@ -62,7 +62,7 @@ class BigQuerySink:
         dataset.location = self._location
         self._client.create_dataset(dataset, exists_ok=True, retry=AGAIN, timeout=REQUEST_SECONDS)
         place = self._place(definition)
-        there = self._found(place)
+        there = find_table(self._client, place)
         before = None if there is None else self._prepared_for(there, definitions)
         if before is None or before.generation < definition.generation:
             if there is not None:
@@ -108,7 +108,7 @@ class BigQuerySink:
 
     def _raise_floor(self, place: str, floor: int) -> int:
         """The table's floor from now on. Rows are deleted before the label changes, so an interrupted attempt is repeated."""
-        there = self._found(place)
+        there = find_table(self._client, place)
         if there is None:
             raise SinkFailed(f"The table {place} is gone.", Fault.TABLE, remedy="Declare a new generation.")
         known = int(there.labels.get(FLOOR_LABEL, 0))
@@ -141,9 +141,6 @@ class BigQuerySink:
 
     def _view(self, definition: Definition) -> str:
         return f"{self._dataset(definition)}.{definition.table.name}"
-
-    def _found(self, place: str) -> bigquery.Table | None:
-        return find_table(self._client, place)
 
     def _label(self, place: str, labels: Mapping[str, str]) -> None:
         """Fails if the table changed since it was read: two writers cannot undo each other's floor."""

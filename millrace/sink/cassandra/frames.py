@@ -132,14 +132,6 @@ def _put_fixed(out: Bytes, at: Numbers, cells: Bytes) -> None:
     out[at[:, None] + np.arange(cells.shape[1])] = cells
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Rows from `first` up to `last`, all of one partition."""
-
-    first: int
-    last: int
-
-
 def by_partition(columns: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
     """The order that brings the rows of each partition together, and the number of each row's partition in it."""
     codes = [np.asarray(column.dictionary_encode().indices.fill_null(-1)) for column in columns]
@@ -150,15 +142,15 @@ def by_partition(columns: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
     return order, np.cumsum(changes)
 
 
-def cuts(partitions: Numbers, starts: Numbers) -> Iterator[Cut]:
-    """Batches of one partition each, bounded in rows and in bytes."""
+def cuts(partitions: Numbers, starts: Numbers) -> Iterator[tuple[int, int]]:
+    """Batches of one partition each, bounded in rows and in bytes: from a row up to another."""
     edges = np.concatenate([[0], np.flatnonzero(np.diff(partitions)) + 1, [len(partitions)]])
     for begin, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         first = begin
         while first < end:
             fitting = int(np.searchsorted(starts, starts[first] + BATCH_BYTES, side="right")) - 1
             last = max(first + 1, min(end, first + ROWS_PER_BATCH, fitting))
-            yield Cut(first, last)
+            yield first, last
             first = last
 
 

@@ -27,9 +27,9 @@ class Window:
         """Rows in the order of their partitions. `key` are the positions of the partition columns among the cells."""
         rows = lay_out(query_id, cells)
         parts = [_KeyColumn(cells[place]) for place in key]
-        for cut in cuts(partitions, rows.starts):
-            routing = routing_key([part.at(cut.first) for part in parts])
-            self._send(cut.last - cut.first, rows.batch(cut.first, cut.last), routing)
+        for first, last in cuts(partitions, rows.starts):
+            routing = routing_key([part.at(first) for part in parts])
+            self._send(last - first, rows.batch(first, last), routing)
 
     def finish(self) -> None:
         for _ in range(BATCHES_UNDER_WAY):

@@ -81,11 +81,13 @@ def location_of(context: SinkContext, definition: Definition) -> str:
         return PLATFORM
 
 
+def is_kept_here(definition: Definition) -> bool:
+    return any(target.kind == DELTA_KIND for target in definition.table.targets)
+
+
 def _remote_place(definition: Definition) -> DeltaRemoteSettings | None:
-    targets = definition.table.targets
-    if any(target.kind == DELTA_KIND for target in targets):
-        return None
-    return next((DeltaRemoteSettings.of(target) for target in targets if target.kind == REMOTE_DELTA_KIND), None)
+    remote = (target for target in definition.table.targets if target.kind == REMOTE_DELTA_KIND)
+    return None if is_kept_here(definition) else next(map(DeltaRemoteSettings.of, remote), None)
 
 
 def placed(context: SinkContext, table: TableDeclaration, before: Sequence[SinkTarget]) -> TableDeclaration:

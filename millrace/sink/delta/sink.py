@@ -18,7 +18,6 @@ from millrace.lake.unpublished import forget_published, keep_unpublished, unpubl
 from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
 from millrace.model.errors import KeyGone
 from millrace.model.imports import ERROR_STORE
-from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.observe import log
 from millrace.seal.files import unseal
@@ -26,6 +25,7 @@ from millrace.seal.keyring import Keyring
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.error_copies import ErrorCopies
+from millrace.sink.delta.places import is_kept_here
 from millrace.sink.delta.upkeep import Upkeep
 
 OPEN_TABLES = 2048
@@ -45,7 +45,7 @@ class DeltaSink:
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
         """1. Keep files that await publication. 2. Unseal the others, and those that are published now. 3. Commit these.
         4. Forget what was published. Each step may happen again."""
-        groups = [group for group in groups if _is_kept_here(self._definition(group.definition))]
+        groups = [group for group in groups if is_kept_here(self._definition(group.definition))]
         if not groups:
             return groups
         newest = max((self._definition(group.definition) for group in groups), key=lambda one: one.age)
@@ -145,7 +145,3 @@ def _without(groups: Sequence[StagedGroup], sealed: Sequence[DefinedFile]) -> Se
     """The groups without those of imports whose rows cannot be read."""
     lost = {chunk.chunk_id.partition("/")[0] for delivery in sealed for chunk in delivery.file.chunks}
     return [group for group in groups if lost.isdisjoint(import_id for import_id, _ in group.chunks)]
-
-
-def _is_kept_here(definition: Definition) -> bool:
-    return any(target.kind == DELTA_KIND for target in definition.table.targets)

@@ -48,8 +48,7 @@ class Due(NamedTuple):
 
 @dataclass(slots=True)
 class _Wear:
-    spec: TableSpec
-    place: DeltaRemoteSettings | None
+    due: Due
     since: float
     commits: int = 0
     rows: int = 0
@@ -72,8 +71,9 @@ class Upkeep:
         with self._lock:
             if rows >= LARGE_COMMIT_ROWS:
                 self._busy_until = now + PAUSE_SECONDS
-            wear = self._worn.setdefault(root, _Wear(spec, place, now))
-            wear.spec, wear.place = spec, place
+            due = Due(root, spec, place)
+            wear = self._worn.setdefault(root, _Wear(due, now))
+            wear.due = due
             wear.commits += 1
             wear.rows += rows
 
@@ -83,10 +83,7 @@ class Upkeep:
             pausing = now > self._busy_until
             worn = [(root, wear) for root, wear in self._worn.items() if wear.is_heavy]
             waited = [root for root, wear in worn if pausing or now - wear.since > LONGEST_WAIT_SECONDS]
-            due = [Due(root, self._worn[root].spec, self._worn[root].place) for root in waited]
-            for root in waited:
-                del self._worn[root]
-        return due
+            return [self._worn.pop(root).due for root in waited]
 
 
 def tidy(due: Due, context: SinkContext, keyring: Keyring, settled: int) -> None:

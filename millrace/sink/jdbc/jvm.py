@@ -3,21 +3,20 @@
 A row never becomes a Java object: batches are sent as INSERT statements of a megabyte of text, one call each."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jpype
-import pyarrow as pa
 
 from millrace.embed.java import find_java
 from millrace.model.errors import Invalid
 from millrace.settings import JdbcDriver
 from millrace.sink.jdbc import mysql
 from millrace.sink.jdbc.faults import JdbcFailed
-from millrace.sink.jdbc.link import STATEMENT_SECONDS, Login, insert
+from millrace.sink.jdbc.link import STATEMENT_SECONDS, Link, Login
 
 HEAP_MB = 128
 # java.sql.Types
@@ -25,7 +24,7 @@ _WHOLE, _FLOATING, _DECIMAL = (-6, 5, 4, -5), (6, 7, 8), (2, 3)
 _TRUTH, _BYTES = (-7, 16), (-2, -3, -4, 2004)
 
 
-class JvmLink:
+class JvmLink(Link):
     def __init__(self, driver: JdbcDriver, login: Login) -> None:
         _start_jvm()
         properties = jpype.JClass("java.util.Properties")()
@@ -56,9 +55,6 @@ class JvmLink:
             while found.next():
                 rows.append(tuple(_cell(found, at, kind) for at, kind in enumerate(kinds, 1)))
             return rows
-
-    def load(self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]) -> None:
-        insert(self, table, columns, batches)
 
     def commit(self) -> None:
         with _sql_errors():

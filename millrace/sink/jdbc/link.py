@@ -37,12 +37,19 @@ class Login:
 
 
 class Link(Protocol):
+    """A driver must be able to run statements; one that has a better way to load rows than these brings it."""
+
     def run(self, statement: str) -> None: ...
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]: ...
 
     def load(self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]) -> None:
-        """Appends plain batches to the table. `columns` are the original types of the cells."""
+        """Appends plain batches to the table, in statements of a megabyte. `columns` are the original types of the cells."""
+        head = f"INSERT INTO {table} ({mysql.listed(name for name, _ in columns)}) VALUES "
+        is_coded = [pa.types.is_binary(kind) for _, kind in columns]
+        for batch in batches:
+            for values in to_values(batch, is_coded):
+                self.run(head + values)
 
     def commit(self) -> None: ...
 
@@ -63,18 +70,7 @@ def committed(link: Link) -> Iterator[None]:
         raise
 
 
-def insert(
-    link: Link, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]
-) -> None:
-    """Works with any driver: statements of a megabyte, many rows each."""
-    head = f"INSERT INTO {table} ({mysql.listed(name for name, _ in columns)}) VALUES "
-    is_coded = [pa.types.is_binary(kind) for _, kind in columns]
-    for batch in batches:
-        for values in to_values(batch, is_coded):
-            link.run(head + values)
-
-
-class MysqlLink:
+class MysqlLink(Link):
     def __init__(self, login: Login) -> None:
         connection: Any = _Connection(
             host=login.host,
@@ -109,7 +105,7 @@ class MysqlLink:
 
     def load(self, table: str, columns: Sequence[tuple[str, pa.DataType]], batches: Iterator[pa.RecordBatch]) -> None:
         if not self._takes_files:
-            insert(self, table, columns, batches)
+            super().load(table, columns, batches)
             return
         warnings = self._connection.load(mysql.load(table, columns), map(to_text, batches))
         if warnings:
