@@ -84,7 +84,7 @@ class AvroCutter:
         if oversize:
             body = parts[0][1][: self._limits.kept_bytes]
         first_row, self._row, self._yielded = self._row, self._row + rows, True
-        return CutPiece(body, "oversize" if oversize else "avro", first_row, 0, rows, None, oversize, self._offset)
+        return CutPiece(body, "oversize" if oversize else "avro", first_row, 0, rows, None, oversize)
 
     def _split(self, block: Block) -> Iterator[CutPiece]:
         """Splits a block that is too long for one piece. An upload cannot be resumed between the parts of a block."""

@@ -49,7 +49,7 @@ class Pipeline:
         self._what = what
 
     def feed(self, piece: bytes) -> Iterator[CutPiece]:
-        return self._read(map(self._placed, self._through(piece, 0)))
+        return self._read(self._through(piece, 0))
 
     def finish(self) -> Iterator[CutPiece]:
         return self._read(self._finish())
@@ -71,17 +71,21 @@ class Pipeline:
         for number, stage in enumerate(self._stages, 1):
             try:
                 for piece in stage.finish():
-                    yield from map(self._placed, self._through(piece, number))
+                    yield from self._through(piece, number)
             except BrokenOff as broken:
-                yield from map(self._placed, self._cutter.drain())
-                raise self._broken_off(broken.kind) from broken
-        yield from map(self._placed, self._cutter.finish())
+                yield from self._cutter.drain()
+                raise Invalid(
+                    f"{self._what} ends in the middle of the {broken.kind} stream after {self.rows_cut()} rows.",
+                    remedy="Send the whole file again.",
+                ) from broken
+        yield from self._cutter.finish()
 
     def drain(self) -> Iterator[CutPiece]:
-        return map(self._placed, self._cutter.drain())
+        return self._cutter.drain()
 
     def resume_point(self) -> ResumePoint | None:
-        return self._cutter.resume_point() if self._transparent() else None
+        is_plain = all(stage.transparent for stage in self._stages)
+        return self._cutter.resume_point() if is_plain else None
 
     def rows_cut(self) -> int:
         return self._cutter.rows_cut()
@@ -95,18 +99,6 @@ class Pipeline:
             return
         for changed in self._stages[number].feed(piece):
             yield from self._through(changed, number + 1)
-
-    def _transparent(self) -> bool:
-        return all(stage.transparent for stage in self._stages)
-
-    def _placed(self, cut: CutPiece) -> CutPiece:
-        return cut if self._transparent() else replace(cut, source_end=None)
-
-    def _broken_off(self, kind: str) -> Invalid:
-        return Invalid(
-            f"{self._what} ends in the middle of the {kind} stream after {self._cutter.rows_cut()} rows.",
-            remedy="Send the whole file again.",
-        )
 
 
 def open_cutter(

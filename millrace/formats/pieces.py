@@ -17,7 +17,7 @@ class CutPiece:
     """A row-aligned piece of an upload that can be read without its neighbours.
 
     `encoding` is a format's chunk encoding, or oversize. Rows and lines count from 1; `first_line` is 0 for formats without
-    lines. `source_end` is the offset in the uploaded bytes right behind the piece; None: no upload can be resumed there."""
+    lines."""
 
     body: bytes
     encoding: str
@@ -26,7 +26,6 @@ class CutPiece:
     rows: int
     layout: TextLayout | None = None
     oversize: Oversize | None = None
-    source_end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ class TextCutter:
     def _cut(self, body: bytes, rows: int, line: int | None = None, oversize: Oversize | None = None) -> CutPiece:
         first_row, self._row, self._yielded = self._row, self._row + rows, True
         encoding = "oversize" if oversize else self._rule.encoding
-        return CutPiece(body, encoding, first_row, line or self._line, rows, self._layout, oversize, self._offset)
+        return CutPiece(body, encoding, first_row, line or self._line, rows, self._layout, oversize)
 
     def _drop(self, size: int) -> bytes:
         body = bytes(memoryview(self._buffer)[:size])

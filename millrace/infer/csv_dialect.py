@@ -61,12 +61,11 @@ def written_as(text: bytes) -> CsvGuess:
     found = max(clean, key=lambda each: each.quality, default=best)
     if found.strays > _MOST_STRAYS * found.rows or (len(found.first_row) == 1 and found.strays):
         rare = next(letter for letter in reversed(_UNUSED) if letter != none)
-        return min([*tried, _tried(text, rare, '"'), _tried(text, rare, none)], key=_strays)
+        return min(
+            [*tried, _tried(text, rare, '"'), _tried(text, rare, none)],
+            key=lambda each: each.strays + len(each.first_row) - 1,
+        )
     return _apostrophes(text, found)
-
-
-def _strays(written: CsvGuess) -> int:
-    return written.strays + len(written.first_row) - 1
 
 
 def whole_lines(text: bytes) -> bytes:

@@ -15,10 +15,8 @@ from millrace.infer.sampling import LATIN1, UTF8, FileSample, as_utf8, encoding_
 from millrace.model.chunk import TextLayout
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.errors import Invalid
-from millrace.model.stored_types import Avro
 from millrace.model.table import CsvDialect
 from millrace.validate.cells import is_utf8
-from millrace.validate.csv_cells import CsvCells
 
 _AT_ONCE = 1 << 20
 _LIKE_A_NAME = re.compile(r"[^\W\d][\w .\-/()#%:+&']{0,99}")
@@ -109,7 +107,8 @@ def _drawn(
             continue
         for place, column in cells.columns.items():
             shown[place] = shown[place].merged(bytes_evidence(column, shown[place].fits))
-        watch.add(_by_name(cells, names), cells.rows - len(cells.miscounted))
+        by_name = {names[int(place)]: column for place, column in cells.columns.items()}
+        watch.add(by_name, cells.rows - len(cells.miscounted))
         rows += cells.rows
     refused = unusable(names)
     pairs = zip(names, shown.values(), strict=True)
@@ -118,32 +117,20 @@ def _drawn(
     return Drafted(with_key(draft, watch), rows)
 
 
-def _by_name(cells: CsvCells, names: Sequence[str]) -> dict[str, pa.Array]:
-    return {names[int(place)]: column for place, column in cells.columns.items()}
-
-
 def _is_heading(written: CsvGuess, rest: bytes, null_text: str) -> bool:
     """Whether the first row is a header. `rest` are the rows behind it."""
     names = [name.strip() for name in written.first_row]
     filled = [name for name in names if name]
     if not filled or len(unusable(names)) == len(set(names)):
         return False
-    if any(_narrowest(text_evidence(pa.array([name])).fits) for name in filled):
+    if any(not text_evidence(pa.array([name])).fits <= {*_TEXT, "boolean"} for name in filled):
         # A number, a date or the like is data.
         return False
     cells = cells_of(rest, layout_of(len(names), written.delimiter, written.quote, null_text))
     columns = [] if cells is None else list(cells.columns.values())
-    if any(_is_typed(fitting(bytes_evidence(column))) for column in columns):
+    if any(types[0] not in _TEXT for column in columns if (types := fitting(bytes_evidence(column)))):
         return True
     return len(filled) * 2 > len(names) and all(map(_LIKE_A_NAME.fullmatch, filled)) and not _recur(names, columns)
-
-
-def _narrowest(fits: frozenset[str]) -> bool:
-    return not fits <= {*_TEXT, "boolean"}
-
-
-def _is_typed(found: tuple[Avro, ...]) -> bool:
-    return bool(found) and found[0] not in _TEXT
 
 
 def _recur(names: Sequence[str], columns: Sequence[pa.Array]) -> bool:

@@ -78,7 +78,8 @@ def sample_of(
         stride = (size - head_bytes - piece_bytes) / (pieces - 1)
         found = []
         for number in range(pieces):
-            file.seek(_even(head_bytes + int(number * stride)))
+            # An even offset, because a UTF-16 unit has two octets.
+            file.seek((head_bytes + int(number * stride)) // 2 * 2)
             found.append(file.read(piece_bytes))
     return FileSample(head, tuple(found))
 
@@ -115,11 +116,6 @@ def _blocks(given: Iterator[bytes], first: int, size: int) -> Iterator[bytes]:
             wanted = size
     if held:
         yield bytes(held)
-
-
-def _even(offset: int) -> int:
-    """An even offset, because a UTF-16 unit has two octets."""
-    return offset - offset % 2
 
 
 def encoding_of(sample: FileSample) -> str:

@@ -81,7 +81,10 @@ class TrialRun:
             "bytes": tally.bytes,
             "stopped_by": self.stopped_by,
             "reasons": [asdict(reason) for reason in tally.reasons],
-            "columns": [_advice_document(advice) for advice in self.advice()],
+            "columns": [
+                {**asdict(advice), "fits": [{"type": shown_type(avro), "avro": avro} for avro in advice.fits]}
+                for advice in self.advice()
+            ],
             "seconds": round(self._seconds, 3),
         }
 
@@ -141,7 +144,3 @@ def _stamp(cut: CutPiece, number: int, definition: Definition) -> ChunkHeader:
         layout=cut.layout,
         oversize=cut.oversize,
     )
-
-
-def _advice_document(advice: Advice) -> dict[str, Any]:
-    return {**asdict(advice), "fits": [{"type": shown_type(avro), "avro": avro} for avro in advice.fits]}

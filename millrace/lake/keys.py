@@ -77,7 +77,7 @@ def write_keys(store: Store, name: str, keys: KeyFile) -> None:
         file.write(_header(keys.files, len(keys)))
         for column, _ in _columns_for(keys.files):
             file.write(np.ascontiguousarray(getattr(keys, column)).data)
-            file.write(_padding(file.tell()))
+            file.write(bytes(-file.tell() % 8))
 
 
 def read_keys(store: Store, name: str) -> KeyFile | None:
@@ -179,13 +179,7 @@ def _merge_block(parts: Sequence[KeyFile], renumbered: Sequence[npt.NDArray[np.i
     pieces: list[dict[str, npt.NDArray[Any]]] = []
     for part, mapping in zip(parts, renumbered, strict=True):
         file = np.repeat(mapping, len(part)) if part.file is None else mapping[part.file]
-        piece: dict[str, npt.NDArray[Any]] = {
-            "h1": part.h1,
-            "h2": part.h2,
-            "version": part.version,
-            "position": part.position,
-            "file": file,
-        }
+        piece = {column: file if column == "file" else getattr(part, column) for column, _ in _COLUMNS}
         keep = file >= 0
         pieces.append(piece if keep.all() else {column: values[keep] for column, values in piece.items()})
     joined = {column: np.concatenate([piece[column] for piece in pieces]) for column, _ in _COLUMNS}
@@ -211,7 +205,3 @@ def _layout(files: Sequence[str], rows: int) -> tuple[dict[str, int], int]:
         end += rows * np.dtype(kind).itemsize
         end += -end % 8
     return offsets, end
-
-
-def _padding(position: int) -> bytes:
-    return bytes(-position % 8)

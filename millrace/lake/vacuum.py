@@ -9,14 +9,13 @@ import orjson
 
 from millrace.lake.actions import now_ms, remove_action
 from millrace.lake.deletion_vectors import vector_file
-from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, read_keys
+from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, read_keys, sidecar_name
 from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
 from millrace.lake.state import TableState
 from millrace.lake.store import TEMPORARY_FOLDER, Store
 from millrace.lake.tombstones import TOMBSTONES_FOLDER
 from millrace.lake.unpublished import unpublished_names
 from millrace.model.errors import Unavailable
-from millrace.outbound.objects import Entry
 
 # When each file was first seen unreferenced. The log's removes do not serve: there would be one for each marked row.
 RECORD = "_millrace/unreferenced.json"
@@ -27,7 +26,9 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta) -> list[str]:
     """Deletes files and returns their names. Readers that started within the retention still find all their files."""
     # First list files, then unpublished files, then read the log. So files committed meanwhile are referenced, and an import
     # that is published meanwhile is either still unpublished or already committed.
-    data, sidecars, runs = _data_files(store), store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
+    data = [entry for entry in store.list("") if entry.name.endswith((".parquet", ".bin"))]
+    data += store.list(TOMBSTONES_FOLDER)
+    sidecars, runs = store.list(KEYS_FOLDER), store.list(RUNS_FOLDER)
     unpublished = unpublished_names(store)
     snapshot = load(store)
     now, seen = now_ms() / 1000, _first_seen(store)
@@ -35,8 +36,8 @@ def vacuum(store: Store, retention: timedelta, grace: timedelta) -> list[str]:
     idle = {entry.name: min(seen.get(entry.name, now), now) for entry in data if entry.name not in referenced}
     is_old = {entry.name for entry in (*data, *sidecars, *runs) if entry.modified_at <= now - grace.total_seconds()}
     gone = {name for name, since in idle.items() if since <= now - retention.total_seconds() and name in is_old}
-    kept_data = {entry.name for entry in data} - gone
-    orphans = {e.name for e in sidecars if e.name in is_old and _data_file(e) not in kept_data}
+    kept_sidecars = {sidecar_name(entry.name) for entry in data if entry.name not in gone}
+    orphans = {e.name for e in sidecars if e.name in is_old and e.name not in kept_sidecars}
     useless = {e.name for e in runs if e.name in is_old and not _covers_any(store, e.name, snapshot)}
     leftovers = {e.name for e in store.list(TEMPORARY_FOLDER) if e.modified_at <= now - grace.total_seconds()}
     deleted = sorted(gone | orphans | useless | leftovers)
@@ -62,11 +63,6 @@ def discard_files(store: Store, is_unwanted: Callable[[str], bool]) -> int:
     raise Unavailable(f"{store.where} is written by others all the time.", remedy="Try again.")
 
 
-def _data_files(store: Store) -> list[Entry]:
-    plain = [entry for entry in store.list("") if entry.name.endswith((".parquet", ".bin"))]
-    return plain + store.list(TOMBSTONES_FOLDER)
-
-
 def _referenced(snapshot: Snapshot) -> set[str]:
     vectors = [file.deletion_vector for file in snapshot.files.values() if file.deletion_vector]
     names = {file.name for file in snapshot.files.values()} | {name for v in vectors if (name := vector_file(v))}
@@ -79,10 +75,6 @@ def _first_seen(store: Store) -> dict[str, float]:
     except (FileNotFoundError, orjson.JSONDecodeError):
         return {}
     return seen
-
-
-def _data_file(sidecar: Entry) -> str:
-    return sidecar.name.removeprefix(f"{KEYS_FOLDER}/").removesuffix(".keys")
 
 
 def _covers_any(store: Store, run: str, snapshot: Snapshot) -> bool:

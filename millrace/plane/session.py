@@ -56,15 +56,12 @@ def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> Sp
         "spark.log.level": "WARN",
         **settings.options,
     }
-    builder = SparkSession.builder.appName("millrace").master(settings.master or f"local[{_slots(cores)},4]")
+    # More tasks than cores: tasks of a small file run beside those of a large one, and the kernel shares the cores.
+    slots = 2 * cores + 2
+    builder = SparkSession.builder.appName("millrace").master(settings.master or f"local[{slots},4]")
     for name, value in options.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def _slots(cores: int) -> int:
-    """More tasks than cores: tasks of a small file run beside those of a large one, and the kernel shares the cores."""
-    return 2 * cores + 2
 
 
 def warm_up(spark: SparkSession) -> None:

@@ -42,6 +42,10 @@ class _AliasTaken(Unavailable):
     pass
 
 
+class _NotYetKnown(Unavailable):
+    """The alias is not visible yet, or does not exist."""
+
+
 class _NotRotated(Unavailable):
     """KMS rotates this key no more, or cannot rotate its kind."""
 
@@ -135,8 +139,10 @@ class AwsKms:
                 continue
             except _NoKey as error:
                 # Another process may have made it a moment ago, and it is not visible yet.
-                if name == alias and self._appears(alias):
-                    return self._by_any_key(tenant, act)
+                if name == alias:
+                    with suppress(_NotYetKnown):
+                        self._seen(alias, LATE_SECONDS)
+                        return self._by_any_key(tenant, act)
                 raise KeyGone(f"Tenant {tenant!r} has no key that opens this.") from error
         raise AssertionError("names have no end")
 
@@ -146,13 +152,9 @@ class AwsKms:
 
     def _make(self, tenant: str, alias: str) -> str:
         """The key behind the alias, whichever process made it. It is visible there when this returns."""
-        made = str(
-            self._ask(
-                "create_key",
-                Description=f"Millrace: the key of tenant {tenant}",
-                Tags=[{"TagKey": "millrace:tenant", "TagValue": tenant}],
-            )["KeyMetadata"]["KeyId"]
-        )
+        tags = [{"TagKey": "millrace:tenant", "TagValue": tenant}]
+        answer = self._ask("create_key", Description=f"Millrace: the key of tenant {tenant}", Tags=tags)
+        made = str(answer["KeyMetadata"]["KeyId"])
         try:
             self._ask("create_alias", AliasName=alias, TargetKeyId=made)
         except _AliasTaken:
@@ -161,21 +163,13 @@ class AwsKms:
                 self._end(made)
         return self._seen(alias)
 
-    def _appears(self, alias: str) -> bool:
-        until = time.monotonic() + LATE_SECONDS
-        while time.monotonic() < until:
-            with suppress(_NoKey):
-                return bool(self._key(alias))
-            time.sleep(PAUSE_SECONDS)
-        return False
-
-    def _seen(self, alias: str) -> str:
-        until = time.monotonic() + KNOWN_SECONDS
+    def _seen(self, alias: str, within: float = KNOWN_SECONDS) -> str:
+        until = time.monotonic() + within
         while time.monotonic() < until:
             with suppress(_NoKey):
                 return self._key(alias)
             time.sleep(PAUSE_SECONDS)
-        raise Unavailable(f"AWS KMS does not know {alias} yet.", remedy="Try again in some minutes.")
+        raise _NotYetKnown(f"AWS KMS does not know {alias} yet.", remedy="Try again in some minutes.")
 
     def _move_on(self, tenant: str, alias: str) -> None:
         """Two processes that do this at once end with the same new key: a number can be taken once only."""

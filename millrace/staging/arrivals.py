@@ -6,7 +6,6 @@ for encryption, the file is sealed in `arrived` first and moves to `in` when the
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -123,26 +122,12 @@ def _cut(text: str, part: slice) -> str:
     return text if len(raw[part]) == len(raw) else raw[part].decode(errors="ignore")
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A file that the tenant's program has not taken yet."""
-
-    file: str
-    bytes: int
-    arrived_at: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {"file": self.file, "bytes": self.bytes, "arrived_at": self.arrived_at}
-
-
-def waiting_files(staging: Staging, most: int) -> list[Waiting]:
-    """The files in `in` and those that wait sealed in `arrived`, by name."""
-    found = [(entry, False) for entry in _visible(staging.inbox)] + [
-        (entry, True) for entry in _visible(staging.arrived)
-    ]
-    found = sorted(found, key=lambda one: one[0].name)[:most]
-    waiting: list[Waiting] = []
-    for entry, is_sealed in found:
+def waiting_files(staging: Staging, most: int) -> list[dict[str, Any]]:
+    """The files that the tenant's program has not taken yet, by name: those in `in` and, sealed, in `arrived`."""
+    folders = (staging.inbox, False), (staging.arrived, True)
+    found = [(entry, is_sealed) for folder, is_sealed in folders for entry in _visible(folder)]
+    waiting: list[dict[str, Any]] = []
+    for entry, is_sealed in sorted(found, key=lambda one: one[0].name)[:most]:
         # The program has taken it meanwhile.
         with suppress(FileNotFoundError):
             waiting += [_waiting(entry, is_sealed)] if entry.is_file(follow_symlinks=False) else []
@@ -157,7 +142,7 @@ def _visible(folder: Path) -> "list[os.DirEntry[str]]":
         return []
 
 
-def _waiting(entry: "os.DirEntry[str]", is_sealed: bool) -> Waiting:
+def _waiting(entry: "os.DirEntry[str]", is_sealed: bool) -> dict[str, Any]:
     status = entry.stat(follow_symlinks=False)
     arrived = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="milliseconds")
     size = status.st_size
@@ -165,4 +150,4 @@ def _waiting(entry: "os.DirEntry[str]", is_sealed: bool) -> Waiting:
         # A damaged file is listed too.
         with suppress(Corrupt):
             size = plain_size(Path(entry.path))
-    return Waiting(entry.name, size, arrived.replace("+00:00", "Z"))
+    return {"file": entry.name, "bytes": size, "arrived_at": arrived.replace("+00:00", "Z")}

@@ -62,11 +62,11 @@ class RunFolder:
 
     @property
     def own_logs(self) -> Path:
+        """The folder of logs that are not sealed."""
         return self.path / "files"
 
     @property
     def has_own_logs(self) -> bool:
-        """The folder of logs that are not sealed."""
         return self.own_logs.is_dir() and any(self.own_logs.iterdir())
 
     @property

@@ -30,7 +30,8 @@ def accepted_rows(
     deleted: Flags | None,
 ) -> pa.Table:
     positions = np.arange(parsed.rows, dtype=np.int64) if parsed.positions is None else parsed.positions
-    columns = pa.table(_columns(parsed, reading, definition, len(positions)), _names(definition))
+    names = [column.name for column in definition.columns]
+    columns = pa.table(_columns(parsed, reading, definition, len(positions)), names)
     if bad is not None:
         good = np.ones(parsed.rows, bool)
         good[bad] = False
@@ -47,10 +48,6 @@ def accepted_rows(
         return pa.table([*columns.columns, *own], schema=stored_schema(definition.columns))
     kept_keys = _keys_alone(columns, reading.keys, deleted)
     return pa.table([*kept_keys, *own, pa.array(deleted)], schema=_schema_with_deletes(definition))
-
-
-def _names(definition: Definition) -> list[str]:
-    return [column.name for column in definition.columns]
 
 
 def _columns(parsed: Parsed, reading: Reading, definition: Definition, entries: int) -> list[pa.Array]:

@@ -59,7 +59,9 @@ def _changed(avro: Avro, at_leaf: Callable[[Avro], Change | None]) -> Change | N
         change = _changed(avro["items" if kind == "array" else "values"], at_leaf)
         if change is None:
             return None
-        return _each_item(change) if kind == "array" else _each_value(change)
+        if kind == "array":
+            return lambda items: [_if_any(change, item) for item in items]
+        return lambda entries: {key: _if_any(change, value) for key, value in entries.items()}
     return at_leaf(avro)
 
 
@@ -68,14 +70,6 @@ def _each_field(changes: dict[str, Change]) -> Change | None:
         return record | {name: _if_any(changes[name], record[name]) for name in changes}
 
     return change if changes else None
-
-
-def _each_item(change: Change) -> Change:
-    return lambda items: [_if_any(change, item) for item in items]
-
-
-def _each_value(change: Change) -> Change:
-    return lambda entries: {key: _if_any(change, value) for key, value in entries.items()}
 
 
 def _if_any(change: Change, value: Any) -> Any:

@@ -45,7 +45,10 @@ def typed_cells(column: Column, cells: pa.Array, *, clean: bool, has_nul: bool) 
             cells, found = without_nul(column, cells)
             faults += found
     text = cells.view(pa.string())
-    values, found = _nested(column, text) if is_nested(column) else typed_text(column, text)
+    if is_nested(column):
+        values, found = one_by_one(column, text.to_pylist(), lambda cell: fit(column.avro, _json(cell)))
+    else:
+        values, found = typed_text(column, text)
     return values, faults + found
 
 
@@ -67,10 +70,6 @@ def without_nul(column: Column, cells: pa.Array) -> Outcome:
         return cells, []
     fault = same(found, column.name, "nul", "contains a NUL character", lossy(cells.take(pa.array(found))))
     return blanked(cells, found), [fault]
-
-
-def _nested(column: Column, text: pa.Array) -> Outcome:
-    return one_by_one(column, text.to_pylist(), lambda cell: fit(column.avro, _json(cell)))
 
 
 def _json(cell: str) -> object:

@@ -1,6 +1,8 @@
 """Nested Arrow values: brought into the shape of the declared fields, by name or former name and with defaults, and searched
 for faults: missing values, invalid text, unknown symbols, dates and times out of range."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,13 +74,9 @@ def _mask(array: pa.Array) -> pa.Array | None:
 def broken_inside(name: str, avro: Avro, array: pa.Array) -> list[RowFault]:
     """The faults below the top level of column `name`. Their rows are positions in the array."""
     return [
-        RowFault(fault.rows, name, fault.rule, _placed(fault), fault.values)
+        replace(fault, column=name, messages=pc.binary_join_element_wise(fault.column or "", fault.messages, " "))
         for fault in _inside(avro, array, np.arange(len(array), dtype=np.int64), "")
     ]
-
-
-def _placed(fault: RowFault) -> pa.Array:
-    return pc.binary_join_element_wise(fault.column or "", fault.messages, " ")
 
 
 def _inside(avro: Avro, array: pa.Array, rows: Rows, where: str) -> list[RowFault]:

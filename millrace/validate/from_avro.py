@@ -58,12 +58,10 @@ def _table(fields: list[Avro], records: list[Any], reading: Reading) -> pa.Table
         if field["name"] in names
     }
     if any(field["name"] == DELETED_COLUMN for field in fields):
-        arrays[DELETED_COLUMN] = _texts([record[DELETED_COLUMN] for record in records])
+        marks = [record[DELETED_COLUMN] for record in records]
+        texts = [None if mark is None else readable(as_text(mark)) for mark in marks]
+        arrays[DELETED_COLUMN] = pa.array(texts, pa.string())
     return pa.table(arrays) if arrays else pa.table({"": pa.nulls(len(records))})
-
-
-def _texts(values: list[Any]) -> pa.Array:
-    return pa.array([None if value is None else readable(as_text(value)) for value in values], pa.string())
 
 
 def _others(fields: list[Avro], records: list[Any], reading: Reading) -> tuple[dict[str, pa.Array], list[RowFault]]:

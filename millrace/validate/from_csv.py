@@ -6,7 +6,6 @@ primary key never does. A column that the file does not have takes its default, 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millrace.arrow.types import arrow_type
 from millrace.formats.csv_rows import row_spans
 from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader, TextLayout
@@ -84,10 +83,7 @@ def _typed(column: Column, is_key: bool, cells: pa.Array, null_text: str, clean:
 def _without_nulls(column: Column, is_key: bool, cells: pa.Array, null_text: str) -> Outcome:
     if not cells.null_count or (column.nullable and not is_key):
         return cells, []
-    if arrow_type(column) in (pa.string(), pa.binary()) and _plain_text(column) and not null_text and not is_key:
+    is_text = column.kind in ("string", "bytes") and column.logical is None
+    if is_text and not null_text and not is_key:
         return cells.fill_null(b""), []
     return cells, [missing(column, is_key, indices(pc.is_null(cells)))]
-
-
-def _plain_text(column: Column) -> bool:
-    return column.kind in ("string", "bytes") and column.logical is None

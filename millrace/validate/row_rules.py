@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from millrace.arrow.types import arrow_type
 from millrace.declare.rules_fit import stored
 from millrace.model.columns import Column
-from millrace.model.expressions import Expression, parse_expression
+from millrace.model.expressions import parse_expression
 from millrace.model.rules import OF_ROWS, REJECT, Rule
 from millrace.model.table import Definition
 from millrace.validate.deletes import Flags
@@ -24,6 +24,7 @@ from millrace.validate.parsed import Parsed, Reading
 
 Columns = Mapping[str, pa.Array]
 _DAY_US = 86_400_000_000
+_parsed = lru_cache(maxsize=1000)(parse_expression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,6 @@ def _kept(rule: Rule, by_name: Mapping[str, Column], columns: Columns, version: 
     if rule.kind == "fresh":
         return _fresh(rule, values, version)
     return _TESTS[rule.kind](rule, column, values)
-
-
-@lru_cache(maxsize=1000)
-def _parsed(expression: str) -> Expression:
-    return parse_expression(expression)
 
 
 def _range(rule: Rule, column: Column, values: pa.Array) -> pa.Array:

@@ -64,7 +64,7 @@ def test_under_encryption_only_what_a_running_program_sees_is_plain(tenant: Tena
     leave = r'printf "id\nleft-4012\n" > in/left.csv'
     tenant.declare("sh", "-c", f"{IN_PLACE}{say}; {wait}; {leave}", encryption=True)
     tenant.upload("a.csv", "id\n4012-8888\n")
-    assert [(file.file, file.bytes) for file in waiting_files(tenant.staging, 9)] == [("a.csv", 13)]
+    assert [(file["file"], file["bytes"]) for file in waiting_files(tenant.staging, 9)] == [("a.csv", 13)]
     assert plain(tenant, "in", "out") == []
     tenant.ask()
     wait_until(tenant.running, 20, "the program to run")
@@ -73,7 +73,7 @@ def test_under_encryption_only_what_a_running_program_sees_is_plain(tenant: Tena
     assert (run.state, run.files, run.sealed) == ("succeeded", {"done": 1, "failed": 1}, True)
     wait_until(lambda: not any(tenant.staging.inbox.iterdir()), 20, "what it left to be sealed")
     assert plain(tenant, "in", "out", "handled") == []
-    assert [(file.file, file.bytes) for file in waiting_files(tenant.staging, 9)] == [("left.csv", 13)]
+    assert [(file["file"], file["bytes"]) for file in waiting_files(tenant.staging, 9)] == [("left.csv", 13)]
     assert (tenant.imported(), tenant.unsealed()) == ([b"id\n4012-8888\n"], [b"id\n4012-8888\n"])
     assert [report["file"] for report in tenant.reports(tenant.staging.done)] == ["a.csv"]
     outputs = [tenant.output(run, name) for name in ("stdout.log", "stderr.log", "files/own.log")]

@@ -141,7 +141,6 @@ def test_resuming_behind_any_piece_gives_the_remaining_pieces(text: bytes, stop:
             points.append(cutter.resume_point())
     point = points[stop % len(points)]
     assert point is not None
-    assert point["offset"] == cuts[stop % len(cuts)].source_end
     point = json.loads(json.dumps(point))
     assert cut_all(text[point["offset"] :], [37], resume=point) == cuts[stop % len(cuts) + 1 :]
 

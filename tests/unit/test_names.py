@@ -7,11 +7,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "millrace"
 
 # The SDK's document and the platform's value of the same thing; the Protocol of a class and the class.
-SAME_CONCEPT = {"DeclarationWarning", "ErrorPage", "QueryResult", "Reason", "Seal"}
+SAME_CONCEPT = {"DeclarationWarning", "ErrorPage", "QueryResult", "Reason"}
 # Different things that still share a name. This list may only become shorter.
-NOT_YET_RENAMED = {
-    "Cluster", "Outbox", "Outcome", "Place", "Rows", "State", "Waiting",
-}  # fmt: skip
+NOT_YET_RENAMED = {"Cluster", "Outbox", "Outcome", "Place", "Rows", "State"}
 
 
 def class_names() -> dict[str, set[str]]:

@@ -105,7 +105,9 @@ def test_what_was_cut_changed_or_belongs_to_another_does_not_open(
 def test_an_upload_is_sealed_until_its_program_runs(staging: Staging, keys: Keyring) -> None:
     names = [arrive(staging, keys, "a.csv"), arrive(staging, keys, "a.csv", b"two")]
     assert names[0] == "a.csv"
-    assert [(file.file, file.bytes) for file in waiting_files(staging, 10)] == sorted(zip(names, (9, 3), strict=True))
+    assert [(file["file"], file["bytes"]) for file in waiting_files(staging, 10)] == sorted(
+        zip(names, (9, 3), strict=True)
+    )
     assert (plain_below(staging.home.root), have_arrived(staging)) == ([], True)
     arrived_at = (staging.arrived / "a.csv").stat().st_mtime_ns
     listed = waiting_files(staging, 10)

@@ -133,4 +133,4 @@ def list_files(tenant_id: str, store: StoreDep, app_folders: AppFoldersDep) -> d
         for d in found
     ]
     waiting = waiting_files(app_folders(tenant_id), MOST_LISTED)
-    return {"tenant": tenant_id, "in": [one.as_json() for one in waiting], "files": files}
+    return {"tenant": tenant_id, "in": waiting, "files": files}
