@@ -1,6 +1,6 @@
 """Cuts CSV (RFC 4180) into pieces: the row rule and the header. Refuses a header that does not suit the table."""
 
-import io
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -87,7 +87,7 @@ def read_header(
         remedy = "Check the delimiter setting, or send fewer columns."
         raise Invalid(f"{where} has more than {limit} columns.", remedy=remedy)
     try:
-        names = _names(row, layout.delimiter, layout.quote)
+        names = [name.strip() for name in first_row(row, layout.delimiter, layout.quote)]
     except pa.ArrowInvalid as error:
         remedy = "Close it, or check the quote setting."
         raise Invalid(f"{where} has a quote that never closes.", remedy=remedy) from error
@@ -96,20 +96,15 @@ def read_header(
     return replace(layout, columns=_distinct(names))
 
 
-def _names(row: bytes, delimiter: str, quote: str) -> list[str]:
-    spans = row_spans(row, delimiter, quote)
-    text = row[int(spans.starts[0]) : int(spans.ends[0])] if len(spans.starts) else b""
+def first_row(text: bytes, delimiter: str, quote: str) -> list[str]:
+    """The cells of the first row. Raises pyarrow.ArrowInvalid if it has a quote that never closes."""
+    spans = row_spans(text, delimiter, quote)
+    row = text[int(spans.starts[0]) : int(spans.ends[0])] if len(spans.starts) else b""
+    row = row.decode("utf-8", "replace").encode() + b"\n"
     options = pacsv.ParseOptions(delimiter=delimiter, quote_char=quote, newlines_in_values=True)
-    read = pacsv.ReadOptions(use_threads=False, block_size=len(text) + 2)
-    table = pacsv.read_csv(io.BytesIO(text + b"\n"), read_options=read, parse_options=options)
-    return [name.strip() for name in table.column_names]
-
-
-def _names_if_any(row: bytes, delimiter: str, quote: str) -> list[str]:
-    try:
-        return _names(row, delimiter, quote)
-    except pa.ArrowInvalid:
-        return []
+    read = pacsv.ReadOptions(use_threads=False, block_size=len(row) + 1)
+    cells: list[str] = pacsv.read_csv(pa.BufferReader(row), read, options).column_names
+    return cells
 
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
@@ -122,7 +117,9 @@ def _other_delimiter(row: bytes, layout: TextLayout, names: list[str], definitio
     lacking = len(missing(names, definition, deletes=deletes))
     for other in DELIMITERS:
         if lacking and other not in (layout.delimiter, layout.quote) and other.encode() in row:
-            found = _names_if_any(row, other, layout.quote)
+            found: list[str] = []
+            with suppress(pa.ArrowInvalid):
+                found = [name.strip() for name in first_row(row, other, layout.quote)]
             if len(missing(found, definition, deletes=deletes)) < lacking:
                 return f"The header looks as if columns were separated by {other!r}: declare this delimiter."
     return ""

@@ -19,17 +19,13 @@ class Spool(io.RawIOBase):
         self._cipher = AESGCM(AESGCM.generate_key(256))
         self._file = tempfile.TemporaryFile(dir=folder, prefix="spool-", buffering=0)  # noqa: SIM115
         self._unsealed = bytearray()
-        self._size = 0
+        self.size = 0
         self._at = 0
         self._read_last: tuple[int, bytes] = (-1, b"")
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]
         self._unsealed += data
-        self._size += len(data)
+        self.size += len(data)
         while len(self._unsealed) >= SEGMENT_BYTES:
             self._keep(bytes(self._unsealed[:SEGMENT_BYTES]))
             del self._unsealed[:SEGMENT_BYTES]
@@ -59,12 +55,12 @@ class Spool(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
+        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence])
         return self._at
 
     def readinto(self, buffer: "bytearray | memoryview") -> int:  # type: ignore[override]
         wanted, filled = memoryview(buffer).cast("B"), 0
-        while filled < len(wanted) and self._at < self._size:
+        while filled < len(wanted) and self._at < self.size:
             number, start = divmod(self._at, SEGMENT_BYTES)
             part = self._segment(number)[start : start + len(wanted) - filled]
             wanted[filled : filled + len(part)] = part

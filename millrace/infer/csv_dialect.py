@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
-from millrace.formats.csv_cut import DELIMITERS
-from millrace.formats.csv_rows import row_spans
+from millrace.formats.csv_cut import DELIMITERS, first_row
 from millrace.infer.evidence import bytes_evidence, fitting
 from millrace.model.chunk import TextLayout
 from millrace.validate.cells import is_utf8
@@ -61,10 +59,8 @@ def written_as(text: bytes) -> CsvGuess:
     found = max(clean, key=lambda each: each.quality, default=best)
     if found.strays > _MOST_STRAYS * found.rows or (len(found.first_row) == 1 and found.strays):
         rare = next(letter for letter in reversed(_UNUSED) if letter != none)
-        return min(
-            [*tried, _tried(text, rare, '"'), _tried(text, rare, none)],
-            key=lambda each: each.strays + len(each.first_row) - 1,
-        )
+        tried += [_tried(text, rare, '"'), _tried(text, rare, none)]
+        return min(tried, key=lambda each: each.strays + len(each.first_row) - 1)
     return _apostrophes(text, found)
 
 
@@ -77,7 +73,7 @@ def whole_lines(text: bytes) -> bytes:
 
 
 def _tried(text: bytes, delimiter: str, quote: str) -> CsvGuess:
-    first = first_cells(text, delimiter, quote)
+    first = _first_cells(text, delimiter, quote)
     cells = cells_of(text, layout_of(len(first), delimiter, quote), ())
     if cells is None:
         return CsvGuess(delimiter, quote, first, 1, 1)
@@ -92,15 +88,9 @@ def _lopsided(text: bytes, delimiter: str, quote: str) -> int:
     return opening - closing if closing * 2 < opening else 0
 
 
-def first_cells(text: bytes, delimiter: str, quote: str) -> tuple[str, ...]:
-    spans = row_spans(text, delimiter, quote)
-    if not len(spans.starts):
-        return ("",)
-    row = text[int(spans.starts[0]) : int(spans.ends[0])].decode("utf-8", "replace").encode()
-    options = pacsv.ParseOptions(delimiter=delimiter, quote_char=quote, newlines_in_values=True)
-    read = pacsv.ReadOptions(use_threads=False, block_size=len(row) + 2)
+def _first_cells(text: bytes, delimiter: str, quote: str) -> tuple[str, ...]:
     try:
-        return tuple(pacsv.read_csv(pa.BufferReader(row + b"\n"), read, options).column_names)
+        return tuple(first_row(text, delimiter, quote))
     except pa.ArrowInvalid:
         return ("",)
 

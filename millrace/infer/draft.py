@@ -55,7 +55,7 @@ class Draft:
         if self.csv is not None:
             names = ("header", "delimiter", "quote", "null_text", "encoding")
             document["csv"] = {name: getattr(self.csv, name) for name in names}
-        fields = [{"name": column.name, "type": _declared(column)} for column in self.columns]
+        fields = [{"name": column.name, "type": declared_type(column)} for column in self.columns]
         document["schema"] = {"type": "record", "name": avro_name(self.table), "fields": fields}
         document["primary_key"] = list(self.key)
         if self.left_out:
@@ -81,7 +81,8 @@ def with_key(draft: Draft, watch: KeyFinder) -> Draft:
     return replace(draft, columns=tuple(columns), key=key)
 
 
-def _declared(column: Column) -> Avro:
+def declared_type(column: Column) -> Avro:
+    """The column's type with its null branch."""
     return ["null", column.avro] if column.nullable else column.avro
 
 

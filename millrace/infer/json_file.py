@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import orjson
 import pyarrow as pa
 
-from millrace.infer.draft import Draft, Drafted, avro_name, proposed, unusable, usable, with_key
+from millrace.infer.draft import Draft, Drafted, avro_name, declared_type, proposed, unusable, usable, with_key
 from millrace.infer.json_shape import JsonShape, Object, looked_at, object_shape
 from millrace.infer.keys import KeyFinder
 from millrace.infer.sampling import UTF8, UTF16, FileSample, as_utf8, encoding_of
@@ -95,9 +95,7 @@ def _column(name: str, shape: JsonShape) -> Column | None:
 def _type(shape: JsonShape, name: str) -> Avro | None:
     """A type with its null branch, for use inside another type."""
     column = _column(name, shape)
-    if column is None:
-        return None
-    return ["null", column.avro] if column.nullable else column.avro
+    return None if column is None else declared_type(column)
 
 
 def _nested(shape: JsonShape, name: str) -> Avro | None:

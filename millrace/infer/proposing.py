@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from millrace.formats.cut import UploadOptions
-from millrace.infer.advice import Advice
 from millrace.infer.draft import Draft, Drafted, table_name
 from millrace.infer.json_file import SPACES
 from millrace.infer.sampling import FileSample, as_utf8, compression_of, encoding_of, plain_bytes, sample_of
-from millrace.infer.tally import ReasonCount
+from millrace.infer.tally import Advice, ReasonCount
 from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid

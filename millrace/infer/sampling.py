@@ -38,10 +38,6 @@ class FileSample:
     def is_whole(self) -> bool:
         return not self.pieces
 
-    @property
-    def size(self) -> int:
-        return len(self.head) + sum(map(len, self.pieces))
-
 
 def compression_of(path: Path) -> str | None:
     with path.open("rb") as file:

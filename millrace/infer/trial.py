@@ -10,10 +10,9 @@ from typing import Any
 
 from millrace.formats.cut import CutPiece, UploadOptions, open_cutter
 from millrace.formats.matching import refuse_mismatch
-from millrace.infer.advice import Advice, advise
 from millrace.infer.avro import shown_type
 from millrace.infer.observing import Observed
-from millrace.infer.tally import Tally
+from millrace.infer.tally import Advice, Tally, advise
 from millrace.model.chunk import ROWS, ChunkHeader
 from millrace.model.errors import Invalid
 from millrace.model.table import Definition

@@ -1,8 +1,12 @@
-"""Small files and files with many deleted rows in, one new file with the same live rows out. Readers see no change.
-Rows that are deleted during the rewrite are deleted in the new file too. If a file disappears meanwhile, the attempt ends.
-"""
+"""Upkeep of a table. Compaction: small files and files with many deleted rows in, one new file with the same live rows out.
+Readers see no change. Rows that are deleted during the rewrite are deleted in the new file too. If a file disappears
+meanwhile, the attempt ends.
+
+Purging shrinks what a table keeps only to refuse late writes: it merges tombstone files, and drops tombstones and chunk ids
+that no late write can meet any more. The floor rises to their versions. It is a commit of its own."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,14 +14,17 @@ from pyroaring import BitMap
 
 from millrace.lake.actions import AddFile, remove_action
 from millrace.lake.changes import declaration, file_actions
-from millrace.lake.decide import Dead, as_add
+from millrace.lake.decide import Dead, TableContents, as_add
 from millrace.lake.deletion_vectors import dead_positions
+from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, load, refresh
 from millrace.lake.read import read_in_shape
 from millrace.lake.schema import TableSpec, arrow_schema
 from millrace.lake.sidecar import StagedFile
+from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
 from millrace.lake.stream_file import stream_data_file
+from millrace.lake.tombstones import MOST_MERGED_ROWS, MergedTombstones, Tombstones, due, merge
 
 SMALL_FILE_ROWS = 100_000
 MOST_SMALL_FILES = 50
@@ -30,6 +37,8 @@ COMPACTED_PREFIX = "compacted"
 
 Rewrite = tuple[AddFile, ...]
 """Files, in their state at planning time, whose live rows become one file."""
+# This many chunk ids cost nearly nothing. Dropping some would cost a commit.
+MOST_CHUNK_IDS = 20_000
 
 
 def plan(snapshot: Snapshot) -> list[Rewrite]:
@@ -102,3 +111,51 @@ def _grouped(files: Iterable[AddFile]) -> list[Rewrite]:
             rows, size = file.live_rows, file.size
         groups[-1].append(file)
     return [tuple(group) for group in groups]
+
+
+def purge(store: Store, spec: TableSpec, safe_version: int = NO_FLOOR) -> None:
+    """Purges until nothing is worth a commit. No write at or below the safe version can still come."""
+    snapshot, index, tombstones = Snapshot(), KeyIndex(store, spec.key), Tombstones(store)
+    merged: dict[tuple[str, ...], MergedTombstones] = {}
+    for _ in range(MOST_ATTEMPTS):
+        snapshot = refresh(store, snapshot)
+        before = TableState.of(snapshot.metadata)
+        if spec.key:
+            known = TableContents(store, snapshot, index, tombstones, before.tombstones, before.floor)
+            state = _fewer_tombstones(known, before, safe_version, merged)
+        else:
+            state = _fewer_chunk_ids(snapshot, before, safe_version)
+        if state == before:
+            return
+        try:
+            snapshot = commit(store, snapshot, declaration(snapshot, spec, [], state))
+        except Conflict:
+            continue
+        snapshot = checkpoint_if_due(store, snapshot, spec.chunk_memory, spec.log_retention)
+
+
+def _fewer_tombstones(
+    known: TableContents, state: TableState, safe_version: int, merged: dict[tuple[str, ...], MergedTombstones]
+) -> TableState:
+    limit = max(safe_version, state.floor)
+    together = due(known.tombstones.listed(state.tombstones), MOST_MERGED_ROWS, limit)
+    if not together:
+        return state
+    names = tuple(keys.name for keys in together if keys.name)
+    if names not in merged:
+        merged[names] = merge(known.store, together, limit, known.is_useless())
+    kept = tuple(name for name in state.tombstones if name not in names)
+    new = merged[names].name
+    return replace(
+        state,
+        tombstones=(*kept, new) if new else kept,
+        floor=max(state.floor, merged[names].purged),
+    )
+
+
+def _fewer_chunk_ids(snapshot: Snapshot, state: TableState, safe_version: int) -> TableState:
+    # A table without definitions holds rows of other tables' imports, whose versions have no common order.
+    if state.definition is None:
+        return state
+    remembered = sum(state.floor < known.version <= safe_version for known in snapshot.transactions.values())
+    return replace(state, floor=safe_version) if remembered > MOST_CHUNK_IDS else state

@@ -52,34 +52,28 @@ def read_in_shape(
 ) -> pa.Table:
     """The live rows of one file, with the snapshot's columns and types."""
     schema = _projected(snapshot, columns)
-    return _aligned(read_live_rows(store, file, dead, schema.names), schema)
-
-
-def read_live_rows(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> pa.Table:
-    """The live rows of one file, with those wanted columns that it has."""
-    # For a few columns only parts of the file are read. So a remote file need not be fetched completely.
-    source = store.whole(file.name) if columns is None else store.source(file.name)
-    with pq.ParquetFile(source, memory_map=True) as parquet:
+    # Only parts of the file are read. So a remote file need not be fetched completely.
+    with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
         stored = parquet.schema_arrow.names
-        table = parquet.read(None if columns is None else [name for name in columns if name in stored])
-        rows = parquet.metadata.num_rows
-    if not dead:
-        return table
-    keep = np.ones(rows, dtype=bool)
-    keep[np.asarray(dead.to_array())] = False
-    return table.filter(pa.array(keep))
+        table = parquet.read([name for name in schema.names if name in stored])
+        is_live = _is_live(parquet, dead)
+    return _aligned(table.filter(pa.array(is_live)) if dead else table, schema)
 
 
 def read_live_groups(store: Store, file: AddFile, dead: BitMap) -> Iterator[pa.Table]:
     """The live rows of one file, row group by row group."""
     with pq.ParquetFile(store.whole(file.name), memory_map=True) as parquet:
-        keep = np.ones(parquet.metadata.num_rows, dtype=bool)
-        keep[np.asarray(dead.to_array())] = False
-        start = 0
+        is_live, start = _is_live(parquet, dead), 0
         for number in range(parquet.metadata.num_row_groups):
             group = parquet.read_row_group(number)
-            yield group.filter(pa.array(keep[start : start + group.num_rows]))
+            yield group.filter(pa.array(is_live[start : start + group.num_rows]))
             start += group.num_rows
+
+
+def _is_live(parquet: pq.ParquetFile, dead: BitMap) -> npt.NDArray[np.bool_]:
+    is_live = np.ones(parquet.metadata.num_rows, dtype=bool)
+    is_live[np.asarray(dead.to_array())] = False
+    return is_live
 
 
 def rows_up_to(store: Store, snapshot: Snapshot, version: int) -> dict[str, Positions]:

@@ -114,17 +114,14 @@ class Store:
         with self._temporary() as (file, temporary):
             file.write(data)
             file.flush()
-            try:
-                os.link(temporary, target)
-            except FileExistsError:
-                return False
-            except FileNotFoundError:
-                os.makedirs(os.path.dirname(target), exist_ok=True)
+            with suppress(FileExistsError):
                 try:
                     os.link(temporary, target)
-                except FileExistsError:
-                    return False
-        return True
+                except FileNotFoundError:
+                    os.makedirs(os.path.dirname(target), exist_ok=True)
+                    os.link(temporary, target)
+                return True
+        return False
 
     @contextmanager
     def creating(self, name: str) -> Iterator[BinaryIO]:

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from millrace.lake.batch import DefinedFile, Definitions, WriteBatch
-from millrace.lake.compact import plan, run
+from millrace.lake.batch import DefinedFile, Definitions, WriteBatch, forget_settled
+from millrace.lake.compact import plan, purge, run
 from millrace.lake.index import KeyIndex
 from millrace.lake.log import Conflict, Snapshot, checkpoint_if_due, commit, refresh
 from millrace.lake.plan import Handle, Planner
-from millrace.lake.purge import purge
 from millrace.lake.schema import TableSpec, declared_columns
 from millrace.lake.sidecar import StagedFile
 from millrace.lake.state import NO_FLOOR, TableState
 from millrace.lake.store import Store
 from millrace.lake.target import Lineage
 from millrace.lake.tombstones import Tombstones
-from millrace.lake.unpublished import forget_settled
 from millrace.model.errors import Unavailable
 from millrace.model.table import Definition
 

@@ -8,13 +8,13 @@ from datetime import timedelta
 import orjson
 
 from millrace.lake.actions import now_ms, remove_action
+from millrace.lake.batch import unpublished_names
 from millrace.lake.deletion_vectors import vector_file
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER, read_keys, sidecar_name
 from millrace.lake.log import Conflict, Snapshot, commit, load, refresh
 from millrace.lake.state import TableState
 from millrace.lake.store import TEMPORARY_FOLDER, Store
 from millrace.lake.tombstones import TOMBSTONES_FOLDER
-from millrace.lake.unpublished import unpublished_names
 from millrace.model.errors import Unavailable
 
 # When each file was first seen unreferenced. The log's removes do not serve: there would be one for each marked row.

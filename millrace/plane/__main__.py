@@ -50,16 +50,8 @@ def main() -> None:
     upkeep = Upkeep()
     keyring = exchange.keyring(settings.kms)
     queues = Queues(ControlStore(settings.control_store(exchange.places.control_store)))
-    couriers = Couriers(
-        spark,
-        exchange,
-        sinks,
-        appender,
-        upkeep,
-        queues,
-        partial(retained_groups, cluster),
-        settings.kms,
-    )
+    retained = partial(retained_groups, cluster)
+    couriers = Couriers(spark, exchange, sinks, appender, upkeep, queues, retained, settings.kms)
     flow = Flow(
         spark=spark,
         cluster=cluster,

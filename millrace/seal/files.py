@@ -48,7 +48,9 @@ class SealedStore(Store):
 
     def read(self, name: str) -> bytes:
         content = super().read(name)
-        return self._opened(name, content) if content.startswith(_MAGIC) else content
+        if not content.startswith(_MAGIC):
+            return content
+        return _opened(name, content, self._keyring, self._tenant, self._table)
 
     def map(self, name: str) -> memoryview:
         return memoryview(self.read(name)) if self.is_sealed(name) else super().map(name)
@@ -96,10 +98,6 @@ class SealedStore(Store):
             self._seal = self._keyring.seal(self._tenant, self._table, key, OWNER_OF_REWRITTEN)
         return self._seal
 
-    def _opened(self, name: str, content: bytes) -> bytes:
-        key, owner, sealed = _parsed(name, content)
-        return self._keyring.seal(self._tenant, self._table, key, owner).open(sealed, name)
-
     def is_sealed(self, name: str) -> bool:
         with open(self.path(name), "rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -111,8 +109,7 @@ def open_part(path: Path, name: str, keyring: Keyring, tenant: str, table: str) 
         if file.read(len(_MAGIC)) != _MAGIC:
             return str(path)
         file.seek(0)
-        key, owner, sealed = _parsed(name, file.read())
-    return io.BytesIO(keyring.seal(tenant, table, key, owner).open(sealed, name))
+        return io.BytesIO(_opened(name, file.read(), keyring, tenant, table))
 
 
 def unseal(staged: Store, file: StagedFile, table: Store) -> None:
@@ -122,10 +119,11 @@ def unseal(staged: Store, file: StagedFile, table: Store) -> None:
             table.put_if_absent(part, staged.read(part))
 
 
-def _parsed(name: str, content: bytes) -> tuple[str, str, memoryview]:
+def _opened(name: str, content: bytes, keyring: Keyring, tenant: str, table: str) -> bytes:
     try:
         _, length = _HEAD.unpack_from(content)
         words = orjson.loads(content[_HEAD.size : _HEAD.size + length])
-        return str(words["key"]), str(words["owner"]), memoryview(content)[_HEAD.size + length :]
+        key, owner = str(words["key"]), str(words["owner"])
     except (struct.error, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise Corrupt(f"{name} begins like a sealed file and is none.") from error
+    return keyring.seal(tenant, table, key, owner).open(memoryview(content)[_HEAD.size + length :], name)

@@ -128,6 +128,11 @@ def _double(value: Any) -> Any:
     return pc.cast(value, pa.float64(), safe=False)
 
 
+def _exact(value: Any) -> Any:
+    whole, scale = _digits(value.type)
+    return pc.cast(value, pa.decimal128(whole + scale, scale))
+
+
 def _digits(kind: pa.DataType) -> tuple[int, int]:
     """The digits before and behind the point."""
     if pa.types.is_decimal(kind):
@@ -138,19 +143,12 @@ def _digits(kind: pa.DataType) -> tuple[int, int]:
 def _counted(what: str, left: Any, right: Any) -> Any:
     left, right = _known(left, pa.int64()), _known(right, pa.int64())
     floats = pa.types.is_floating(left.type) or pa.types.is_floating(right.type)
-    (whole, scale), (other_whole, other_scale) = (
-        ((0, 0), (0, 0)) if floats else (_digits(left.type), _digits(right.type))
-    )
-    needed = whole + scale + other_whole + other_scale + 2
-    if floats or what == "/" or needed > MOST_DIGITS:
+    if floats or what == "/" or sum(_digits(left.type) + _digits(right.type)) + 2 > MOST_DIGITS:
         left, right = _double(left), _double(right)
         if what == "/":
             right = pc.if_else(pc.equal(right, 0.0), pa.scalar(None, pa.float64()), right)
         return _ARITHMETIC[what](left, right)
-    return _ARITHMETIC[what](
-        pc.cast(left, pa.decimal128(whole + scale, scale)),
-        pc.cast(right, pa.decimal128(other_whole + other_scale, other_scale)),
-    )
+    return _ARITHMETIC[what](_exact(left), _exact(right))
 
 
 def _signed(function: Callable[[Any], Any]) -> Callable[[list[Any]], Any]:

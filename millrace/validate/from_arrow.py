@@ -14,7 +14,7 @@ from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.fields import assigned
 from millrace.validate.arrow_columns import as_text, plain, typed_column
 from millrace.validate.faults import RowFault, Rows, indices
-from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, absent_column, long_keys, missing
+from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, long_keys, missing, typed_columns
 from millrace.validate.rescue import arrow_parts, rescued
 from millrace.validate.text import Outcome
 
@@ -36,15 +36,12 @@ def parse_arrow(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
 def parse_table(table: pa.Table, reading: Reading, others: Mapping[str, pa.Array]) -> Parsed:
     """Judges the columns of a table. `others` are the columns to rescue, as JSON text."""
     names = assigned(table.column_names, reading.columns)
-    columns, faults = [], []
-    for column in reading.columns:
-        is_key = column.name in reading.keys
-        if column.name in names:
-            values, found = _typed(column, is_key, table.column(names[column.name]).combine_chunks())
-        else:
-            values, found = absent_column(column, is_key, table.num_rows)
-        columns.append(values)
-        faults += found
+    columns, faults = typed_columns(
+        reading,
+        names,
+        table.num_rows,
+        lambda column, is_key, name: _typed(column, is_key, table.column(name).combine_chunks()),
+    )
     marks = _marks(table) if reading.marked and DELETED_COLUMN in table.column_names else None
     kept = rescued(others, table.num_rows) if reading.rescues else None
 

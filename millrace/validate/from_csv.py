@@ -14,7 +14,7 @@ from millrace.model.fields import assigned
 from millrace.validate.cells import is_utf8, typed_cells
 from millrace.validate.csv_cells import CsvCells, read_cells, unclosed_quote
 from millrace.validate.faults import RowFault, Rows, indices
-from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, absent_column, long_keys, missing, slices
+from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, long_keys, missing, slices, typed_columns
 from millrace.validate.rescue import rescued, text_parts
 from millrace.validate.text import Outcome
 
@@ -34,19 +34,15 @@ def parse_csv(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
         raise Undecodable(f"The chunk cannot be read as CSV: {error}") from error
     has_nul = b"\0" in body
     entries = cells.rows - len(cells.miscounted)
-    columns, faults = [], _miscounted(cells, layout) + unclosed_quote(body, layout, cells)
-    for column in reading.columns:
-        is_key = column.name in reading.keys
-        if column.name in names:
-            given = cells.columns[names[column.name]]
-            values, found = _typed(column, is_key, given, layout.null_text, clean, has_nul)
-        else:
-            values, found = absent_column(column, is_key, entries)
-        columns.append(values)
-        faults += [fault.at(cells.positions) for fault in found]
+
+    def typed(column: Column, is_key: bool, name: str) -> Outcome:
+        return _typed(column, is_key, cells.columns[name], layout.null_text, clean, has_nul)
+
+    columns, found = typed_columns(reading, names, entries, typed)
     marks = cells.columns[DELETED_COLUMN].view(pa.string()) if marked else None
-    kept, found = _rescued(cells, others, entries, clean) if reading.rescues else (None, [])
-    faults += [fault.at(cells.positions) for fault in found]
+    kept, more = _rescued(cells, others, entries, clean) if reading.rescues else (None, [])
+    faults = _miscounted(cells, layout) + unclosed_quote(body, layout, cells)
+    faults += [fault.at(cells.positions) for fault in found + more]
     return Parsed(
         columns, cells.positions, faults, cells.rows, lambda rows: _originals(body, layout, rows), marks, kept
     )

@@ -13,11 +13,10 @@ from millrace.lake.errors_table import REJECTED_SCHEMA
 from millrace.model.chunk import ChunkHeader, ChunkVerdict
 from millrace.model.formats import every_format, format_of_chunks, load
 from millrace.model.table import Definition
-from millrace.validate.accepted import accepted_rows, numbered
+from millrace.validate.accepted import Keys, accepted_rows, chunk_facts, numbered
 from millrace.validate.deletes import sort_out
 from millrace.validate.faults import RowFault, Rows, reasons_by_row, same
 from millrace.validate.parsed import Parsed, Reading, Undecodable, reading_of
-from millrace.validate.quality_facts import Keys, chunk_facts
 from millrace.validate.row_rules import BrokenRules, check_rows
 
 MAX_FAILED_BYTES = 64 * 1024

@@ -1,7 +1,7 @@
 """What each format's parser gets from the judge and returns to it: the wanted columns in; typed columns, faults, and a
 function for the original bytes of rows out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -99,7 +99,20 @@ def slices(body: bytes, starts: Rows, ends: Rows, rows: Rows) -> pa.Array:
     return entries.take(pa.array(rows * 2))
 
 
-def absent_column(column: Column, is_key: bool, rows: int) -> Outcome:
+def typed_columns(
+    reading: Reading, names: Mapping[str, str], rows: int, typed: Callable[[Column, bool, str], Outcome]
+) -> tuple[list[pa.Array], list[RowFault]]:
+    """The wanted columns. `names`: the name in the file of each column that the file has; `typed` reads such a column."""
+    columns, faults = [], []
+    for column in reading.columns:
+        is_key, name = column.name in reading.keys, names.get(column.name)
+        values, found = _absent_column(column, is_key, rows) if name is None else typed(column, is_key, name)
+        columns.append(values)
+        faults += found
+    return columns, faults
+
+
+def _absent_column(column: Column, is_key: bool, rows: int) -> Outcome:
     """The values of a column that the file does not have: its default, else null, else a fault in each row."""
     value = stored_default(column)
     if value is not None:

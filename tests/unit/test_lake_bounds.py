@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.lake import log, purge
+from millrace.lake import compact, log
 from millrace.lake.compact import MOST_SMALL_FILES
 from millrace.lake.keys import FAN_IN, RUNS_FOLDER
 from millrace.lake.log import CHECKPOINT_INTERVAL, load
@@ -144,7 +144,7 @@ def test_a_purge_that_is_overtaken_keeps_the_new_tombstones(tmp_path: Path) -> N
     delete(rival, 3, [1])
     apply_rows(rival, [(2, 4)])
     store = RivalStore(tmp_path, [lambda: delete(rival, 6, [2]), lambda: rival.maintain(safe_version=3)])
-    purge.purge(store, KEYED, safe_version=4)
+    compact.purge(store, KEYED, safe_version=4)
     assert buried(rival) == {6: 1}
     apply_rows(rival, [(1, 2), (2, 5)])
     assert content(rival) == []
@@ -163,7 +163,7 @@ def test_a_writer_that_missed_a_merge_still_finds_its_files(tmp_path: Path) -> N
 
 
 def test_chunk_ids_are_forgotten_below_the_floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(purge, "MOST_CHUNK_IDS", 10)
+    monkeypatch.setattr(compact, "MOST_CHUNK_IDS", 10)
     revisions = Revisions(key=())
     first = revisions.add(ID)
     table = revisions.open(tmp_path)
@@ -179,7 +179,7 @@ def test_chunk_ids_are_forgotten_below_the_floor(tmp_path: Path, monkeypatch: py
 
 
 def test_a_table_that_knows_no_definitions_forgets_no_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(purge, "MOST_CHUNK_IDS", 1)
+    monkeypatch.setattr(compact, "MOST_CHUNK_IDS", 1)
     table = LakeTable(Store(tmp_path), KEYLESS)
     table.apply([stage_chunks(table.store, {f"chunk {n}": [(n, n)] for n in range(5)})])
     version = table.snapshot().version

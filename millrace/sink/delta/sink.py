@@ -8,13 +8,20 @@ import pyarrow as pa
 
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.places import Places
-from millrace.lake.batch import DefinedFile, Definitions, Publication, WriteBatch
+from millrace.lake.batch import (
+    DefinedFile,
+    Definitions,
+    Publication,
+    WriteBatch,
+    forget_published,
+    keep_unpublished,
+    unpublished_files,
+)
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.schema import TableSpec, spec_of
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.lake.unpublished import forget_published, keep_unpublished, unpublished_files
 from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
 from millrace.model.errors import KeyGone
 from millrace.model.imports import ERROR_STORE

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from millrace.exchange.places import Places
 from millrace.exchange.safe_version import SafeVersion
+from millrace.lake.batch import unpublished_names
 from millrace.lake.schema import TableSpec
 from millrace.lake.state import NO_FLOOR
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
-from millrace.lake.unpublished import unpublished_names
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.imports import REPLAYABLE_US
 from millrace.seal.keyring import Keyring
