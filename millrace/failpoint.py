@@ -12,19 +12,6 @@ _FOLDER = os.environ.get("MILLRACE_FAILPOINTS")
 _POISON = os.environ.get("MILLRACE_POISON", "").encode()
 PAUSE_SECONDS = 3.0
 
-POINTS = (
-    "after_op_append",
-    "before_store_commit",
-    "after_store_commit",
-    "after_chunk_produce",
-    "before_validate_produce",
-    "before_sink_commit",
-    "after_sink_commit",
-    "after_progress",
-    "after_ledger_commit",
-    "before_end",
-)
-
 
 class Injected(RuntimeError):
     """A failure that a test asked for."""

@@ -13,10 +13,7 @@ from millrace.model.errors import Invalid
 if TYPE_CHECKING:
     from millrace.k8s.apply import Outcome
 
-Files = Annotated[
-    list[Path] | None,
-    typer.Option("--file", "-f", help="Agreements: files or folders, YAML or JSON."),
-]
+Files = Annotated[list[Path] | None, typer.Option("--file", "-f", help="Agreements: files or folders, YAML or JSON.")]
 Everyone = Annotated[bool, typer.Option("--all", help="The agreements of all tenants of the platform; the default.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse what can hardly be meant or cannot be done as agreed.")]
 app = typer.Typer(help="Client apps on Kubernetes, as the agreements say.")
@@ -35,10 +32,10 @@ def render(
     """Print the manifests that the agreements come to.
 
     Needs no cluster; with -f it needs no platform either."""
-    from millrace.cli.manifests import AgreementSource, rendered, write_manifests  # noqa: PLC0415
+    from millrace.cli.manifests import rendered, write_manifests  # noqa: PLC0415
     from millrace.k8s.yaml_text import to_yaml  # noqa: PLC0415
 
-    tenants = rendered(session, AgreementSource(tuple(file or ()), everyone, strict))
+    tenants = rendered(session, file, everyone, strict)
     manifests = (manifest for tenant in tenants for manifest in tenant.manifests)
     if out is not None:
         print(f"{write_manifests(tenants, out)} tenants written to {out}", file=sys.stderr)
@@ -74,7 +71,7 @@ def apply_command(
     """Make the cluster run the client apps as agreed.
 
     By server-side apply: what others have set is not overwritten unless you say so."""
-    from millrace.cli.manifests import AgreementSource, rendered  # noqa: PLC0415
+    from millrace.cli.manifests import rendered  # noqa: PLC0415
     from millrace.k8s.access import find_access  # noqa: PLC0415
     from millrace.k8s.apply import Orders, apply  # noqa: PLC0415
     from millrace.k8s.cluster import Cluster  # noqa: PLC0415
@@ -84,7 +81,7 @@ def apply_command(
     if volumes and not prune:
         raise typer.BadParameter("--volumes needs --prune.")
     cell = Settings().k8s.cell
-    tenants = rendered(session, AgreementSource(tuple(file or ()), everyone, strict))
+    tenants = rendered(session, file, everyone, strict)
     if prune and not tenants:
         # More likely the wrong platform than one that has lost all of its tenants.
         raise Invalid(

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +20,33 @@ from millrace.settings import Settings
 KUSTOMIZATION = "kustomization.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class AgreementSource:
-    """Where agreements come from: files, else the platform."""
-
-    files: tuple[Path, ...]
-    everyone: bool
-    strict: bool
-
-    def __post_init__(self) -> None:
-        if self.files and self.everyone:
-            raise typer.BadParameter("-f names agreements, --all takes every one: give only one of them.")
-
-
-def rendered(session: CommandSession, source: AgreementSource) -> list[Rendered]:
-    tenants = render_all(_agreements(session, source), Settings().k8s)
+def rendered(session: CommandSession, files: list[Path] | None, everyone: bool, strict: bool) -> list[Rendered]:
+    """What the agreements in the files come to, else those of the platform."""
+    if files and everyone:
+        raise typer.BadParameter("-f names agreements, --all takes every one: give only one of them.")
+    tenants = render_all(_agreements(session, files, strict), Settings().k8s)
     for tenant in tenants:
         for note in tenant.notes:
-            if source.strict:
+            if strict:
                 raise Invalid(f"{tenant.names.tenant}: {note}.", remedy="Change the agreement, or leave out --strict.")
             print(f"{tenant.names.tenant}: {note}", file=sys.stderr)
     return tenants
 
 
-def _agreements(session: CommandSession, source: AgreementSource) -> Iterator[Agreement]:
-    for document, leaving in _documents(session, source):
+def _agreements(session: CommandSession, files: list[Path] | None, strict: bool) -> Iterator[Agreement]:
+    for document, leaving in _documents(session, files):
         agreement, warnings = parse_agreement(document)
-        if source.strict:
+        if strict:
             refuse_warnings(warnings)
         for warning in warnings:
             print(printable(f"{agreement.tenant}: {warning}"), file=sys.stderr)
         yield stopped(agreement) if leaving else agreement
 
 
-def _documents(session: CommandSession, source: AgreementSource) -> Iterator[tuple[dict[str, Any], bool]]:
+def _documents(session: CommandSession, files: list[Path] | None) -> Iterator[tuple[dict[str, Any], bool]]:
     """Each agreement, and whether its tenant is leaving."""
-    if source.files:
-        found = [each for each in read_declarations(list(source.files)) if each.table is None]
+    if files:
+        found = [each for each in read_declarations(files) if each.table is None]
         if not found:
             raise Invalid("There is no agreement in what -f names.", remedy="An agreement has `client`.")
         yield from ((each.document, False) for each in found)

@@ -1,5 +1,6 @@
 """A file judged on this machine by a declaration, for `validate` without a platform."""
 
+from dataclasses import asdict
 from typing import Any, BinaryIO, cast
 
 from millrace.cli.declarations import Declaration
@@ -18,16 +19,9 @@ def report_on(
 ) -> TrialReport:
     """The platform's answer, without the names of a tenant and a revision."""
     declaration = parse_table(declared.document)
-    written_as: dict[str, Any] = {
-        "file_type": file_type_of(written.format),
-        "compression": written.compression,
-        "header": written.header,
-        "delimiter": written.delimiter,
-        "quote": written.quote,
-        "null_text": written.null_text,
-        "encoding": encoding_of(written.encoding),
-        "file_name": written.file_name or "",
-    }
+    written_as: dict[str, Any] = {**asdict(written), "encoding": encoding_of(written.encoding)}
+    written_as["file_type"] = file_type_of(written_as.pop("format"))
+    written_as["file_name"] = written.file_name or ""
     options = UploadOptions(**written_as, max_plain_bytes=declaration.max_file_bytes)
     pieces = iter(lambda: stream.read(PIECE_BYTES), b"")
     trial = try_file(pieces, define(declared.tenant, declaration, 0), options, Bounds(rows=rows, examples=examples))

@@ -1,7 +1,6 @@
 """A real Apache Kafka broker, single node in KRaft mode, on loopback: a home folder in, `bootstrap_servers` out.
 
-Formats its storage at the first start, keeps its ports and cluster id, and starts again after any kind of end.
-"""
+Formats its storage at the first start, keeps its ports and cluster id, and starts again after any kind of end."""
 
 import base64
 import json

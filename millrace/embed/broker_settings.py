@@ -1,7 +1,6 @@
 """The broker's server.properties as data: ports and folders in, settings out.
 
-One node that is broker and controller, sized for a laptop: everything that defaults to a cluster is set to one.
-"""
+One node that is broker and controller, sized for a laptop: everything that defaults to a cluster is set to one."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,6 @@
 """Run the Ivy that PySpark ships: artifacts in, a folder of their jars out.
 
-Ivy knows Maven Central by itself; a machine's own Ivy or Maven settings come first. No address is written here.
-"""
+Ivy knows Maven Central by itself; a machine's own Ivy or Maven settings come first. No address is written here."""
 
 import importlib.util
 import os

@@ -1,7 +1,6 @@
 """Named sets of jars, resolved once per machine and kept: a set's name in, the folder that holds its jars out.
 
-`python -m millrace.embed.jars SET…` prints one folder a line. A folder appears complete or not at all.
-"""
+`python -m millrace.embed.jars SET…` prints one folder a line. A folder appears complete or not at all."""
 
 import fcntl
 import hashlib
@@ -9,8 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from millrace.embed.errors import EmbedError, JarsUnresolved
@@ -29,7 +27,7 @@ JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
         Artifact("org.apache.kafka", "kafka_2.13", KAFKA_VERSION, transitive=True),
         Artifact("org.slf4j", "slf4j-simple", "1.7.36"),
     ),
-    # Without what Spark ships itself: a second copy on the class path would shadow it.
+    # What Spark needs for Kafka, without what it ships itself: a second copy on the class path would shadow it.
     "spark": (
         Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_VERSION),
         # Some mirrors lack 4.2.0; 4.0.0 has the same interface.
@@ -74,7 +72,9 @@ def jar_folder(name: str, cache: Path | None = None) -> Path:
     folder = cache / "jars" / f"{name}-{_fingerprint(JAR_SETS[name])}"
     if folder.is_dir():
         return folder
-    with _exclusive(cache / "jars" / ".lock"):
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             _resolve(JAR_SETS[name], folder, cache / "ivy")
     return folder
@@ -83,11 +83,6 @@ def jar_folder(name: str, cache: Path | None = None) -> Path:
 def jar_files(name: str, cache: Path | None = None) -> list[Path]:
     """The jars of one set, in a stable order."""
     return sorted(jar_folder(name, cache).glob("*.jar"))
-
-
-def spark_jars() -> list[Path]:
-    """What Spark needs beyond its own jars to read from and write to Kafka."""
-    return jar_files("spark")
 
 
 def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path) -> None:
@@ -106,14 +101,6 @@ def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path) -> 
 
 def _fingerprint(artifacts: tuple[Artifact, ...]) -> str:
     return hashlib.sha256("\n".join(map(str, artifacts)).encode()).hexdigest()[:12]
-
-
-@contextmanager
-def _exclusive(lock: Path) -> Iterator[None]:
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":

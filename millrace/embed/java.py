@@ -1,7 +1,6 @@
 """Find the machine's Java: JAVA_HOME, then PATH, then the usual places; refuse what Spark and Kafka do not run on.
 
-`python -m millrace.embed.java` prints the Java home, or the remedy with exit code 1.
-"""
+`python -m millrace.embed.java` prints the Java home, or the remedy with exit code 1."""
 
 import os
 import re

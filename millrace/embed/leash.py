@@ -1,7 +1,6 @@
 """Become another program that dies with its parent: `python leash.py PARENT_PID PROGRAM ARGUMENT…`.
 
-The kernel sends SIGKILL when the parent ends, however it ends. Standard library alone, to start in milliseconds.
-"""
+The kernel sends SIGKILL when the parent ends, however it ends. Standard library alone, to start in milliseconds."""
 
 import ctypes
 import os

@@ -1,7 +1,6 @@
 """Where this machine wants Maven artifacts to come from: its Maven settings in, repositories and credentials out.
 
-Knows mirrors, servers, active profiles' repositories and `${env.X}`; knows no address of its own.
-"""
+Knows mirrors, servers, active profiles' repositories and `${env.X}`; knows no address of its own."""
 
 import os
 import re

@@ -1,7 +1,6 @@
 """Loopback ports for servers: how many in, distinct numbers nobody uses out.
 
-Never from the kernel's range for outgoing connections: one of those could sit on a port while its server restarts.
-"""
+Never from the kernel's range for outgoing connections: one of those could sit on a port while its server restarts."""
 
 import random
 import socket

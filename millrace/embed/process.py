@@ -1,7 +1,6 @@
 """One child process: what to launch in, a running, ready, stopped or killed process group out.
 
-A child dies with the thread that started it; what an earlier, killed run left behind is ended before the next start.
-"""
+A child dies with the thread that started it; what an earlier, killed run left behind is ended before the next start."""
 
 import contextlib
 import math
@@ -9,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +16,9 @@ import psutil
 
 from millrace.atomic import replace_file
 from millrace.embed import leash
-from millrace.embed.errors import ChildFailed
 
 LOG_BYTES = 16 * 1024 * 1024
 KEPT_LOGS = 2
-PROBE_PAUSE_SECONDS = 0.05
 # The kernel needs a moment to tear a killed group down; longer means it hangs in a system call.
 REAP_SECONDS = 10.0
 
@@ -91,17 +87,6 @@ class Child:
     def probe(self) -> bool:
         """Whether it runs and answers now."""
         return self.running and self.launch.is_ready()
-
-    def wait_ready(self, deadline_seconds: float | None = None) -> None:
-        """Return when it answers; raise ChildFailed when it dies or is late."""
-        limit = self.launch.ready_seconds if deadline_seconds is None else deadline_seconds
-        ends_at = time.monotonic() + limit
-        while not self.probe():
-            if not self.running:
-                raise ChildFailed(self.name, f"ended with code {self.exit_code} before it was ready", self.launch.log)
-            if time.monotonic() >= ends_at:
-                raise ChildFailed(self.name, f"was not ready within {limit:g} s", self.launch.log)
-            time.sleep(PROBE_PAUSE_SECONDS)
 
     def stop(self, most_seconds: float = math.inf) -> None:
         """Ask it to end, then kill what is left of its group. It gets its own `stop_seconds`, or `most_seconds` if less."""

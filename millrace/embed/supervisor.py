@@ -1,7 +1,6 @@
 """Run several children in order, restart the one that dies, stop them in reverse: children in, their events out.
 
-Which children, and what an event means to the user, is the caller's business. Gives up when a child's restarts run out.
-"""
+Which children, and what an event means to the user, is the caller's business. Gives up when a child's restarts run out."""
 
 import time
 from collections import deque
@@ -79,8 +78,7 @@ class Supervisor:
         """Start all in order, each when the one before is ready; call `on_ready`; keep them until asked to stop.
 
         Blocks. SIGINT and SIGTERM are requests to stop when called in the main thread. Raises ChildFailed when a child
-        does not start or dies too often; whatever the end, nothing is left running.
-        """
+        does not start or dies too often; whatever the end, nothing is left running."""
         with self._stop_request.heeding_signals():
             try:
                 self._start_all()

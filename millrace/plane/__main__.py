@@ -5,7 +5,7 @@ import time
 from functools import partial
 
 from millrace.deliver.couriers import Couriers
-from millrace.embed.jars import spark_jars
+from millrace.embed.jars import jar_files
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.queues import Queues
 from millrace.lake.errors_table import ERRORS_SCHEMA
@@ -40,7 +40,7 @@ def main() -> None:
     options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
     cluster = Cluster(sys.argv[1], options)
     outlive_none(exchange.data_plane)
-    spark = open_session(settings.spark, spark_jars(), exchange.places.scratch())
+    spark = open_session(settings.spark, jar_files("spark"), exchange.places.scratch())
     remember(exchange.data_plane, spark)
     # PySpark has set a SIGINT handler of its own.
     stop_request.heed_signals()

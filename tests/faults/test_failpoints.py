@@ -5,7 +5,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from millrace.failpoint import POINTS
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
 
@@ -13,6 +12,18 @@ ROWS = 40_000
 BAD = 7
 NOTES = record("notes", ("id", "long"), ("text", "string"), key=("id",))
 # A failure at each boundary, and a kill between a sink's commit and its report. test_kill.py kills every process.
+POINTS = (
+    "after_op_append",
+    "before_store_commit",
+    "after_store_commit",
+    "after_chunk_produce",
+    "before_validate_produce",
+    "before_sink_commit",
+    "after_sink_commit",
+    "after_progress",
+    "after_ledger_commit",
+    "before_end",
+)
 QUICK = {*((point, "raise") for point in POINTS), ("after_sink_commit", "kill")}
 EVERY = [
     pytest.param(point, action, id=f"{point}-{action}", marks=() if (point, action) in QUICK else pytest.mark.slow)

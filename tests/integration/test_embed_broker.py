@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from millrace.embed.broker import Broker
 from millrace.embed.ports import free_ports
 from tests.support.broker import running_broker
+from tests.support.children import wait_ready
 from tests.support.waiting import wait_until
 
 MEBIBYTE = 1024 * 1024
@@ -52,7 +53,7 @@ def test_records_survive_a_kill_and_an_orderly_stop_on_the_same_port(own_broker:
     append(own_broker, topic, b"before the kill")
     own_broker.child.kill()
     own_broker.child.start()
-    own_broker.child.wait_ready(60)
+    wait_ready(own_broker.child, 60)
     append(own_broker, topic, b"after the kill")
     own_broker.child.stop()
     with running_broker(own_broker.home) as again:

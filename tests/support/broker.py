@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from millrace.embed.broker import Broker, prepare_broker
+from tests.support.children import wait_ready
 
 
 @contextmanager
@@ -12,7 +13,7 @@ def running_broker(home: Path, port: int = 0) -> Iterator[Broker]:
     broker = prepare_broker(home, port)
     broker.child.start()
     try:
-        broker.child.wait_ready()
+        wait_ready(broker.child, 60)
         yield broker
     finally:
         broker.child.stop()

@@ -13,6 +13,7 @@ from millrace.embed.jars import jar_files
 from millrace.embed.java import find_java
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
+from tests.support.children import wait_ready
 
 START_SECONDS = 120
 # What Cassandra asks of Java 17's modules, as its own start script does.
@@ -40,7 +41,7 @@ def cassandra() -> Iterator[int]:
     child = Child(_launch(folder, native, storage))
     child.start()
     try:
-        child.wait_ready(START_SECONDS)
+        wait_ready(child, START_SECONDS)
         yield native
     finally:
         child.kill()

@@ -14,6 +14,7 @@ from millrace.embed.jars import cache_folder
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
 from millrace.model.sinks import SinkTarget
+from tests.support.children import wait_ready
 
 START_SECONDS = 120
 PROJECT = "millrace-test"
@@ -63,7 +64,7 @@ def _running(name: str, words: tuple[str, ...], url: str, asked: str) -> Iterato
     child = Child(Launch(name, argv, folder / "server.log", cwd=folder, is_ready=lambda: _answers(url + asked)))
     child.start()
     try:
-        child.wait_ready(START_SECONDS)
+        wait_ready(child, START_SECONDS)
         yield url
     finally:
         child.kill()

@@ -14,6 +14,7 @@ from millrace.embed.jars import jar_files
 from millrace.embed.java import find_java
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
+from tests.support.children import wait_ready
 
 START_SECONDS = 240
 # Of Spark's own jars, what a cluster without Spark needs.
@@ -46,7 +47,7 @@ def hdfs() -> Iterator[HdfsCluster]:
     child = Child(_launch(folder, cluster))
     child.start()
     try:
-        child.wait_ready(START_SECONDS)
+        wait_ready(child, START_SECONDS)
         yield cluster
     finally:
         child.kill()

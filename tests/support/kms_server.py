@@ -22,6 +22,7 @@ from moto.server import main
 
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
+from tests.support.children import wait_ready
 
 START_SECONDS = 60
 MOST_TURNS = 3
@@ -40,7 +41,7 @@ def kms_server() -> Iterator[str]:
     child = Child(Launch("kms", words, folder / "server.log", cwd=root, is_ready=lambda: _answers(endpoint)))
     child.start()
     try:
-        child.wait_ready(START_SECONDS)
+        wait_ready(child, START_SECONDS)
         yield endpoint
     finally:
         child.kill()

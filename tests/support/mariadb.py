@@ -15,6 +15,7 @@ import pymysql
 
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
+from tests.support.children import wait_ready
 
 USER, DATABASE = "millrace", "lake"
 GUARDED, PASSWORD = "guarded", "mill & race"
@@ -76,7 +77,7 @@ def _running(server: str, installer: str, folder: Path) -> Iterator[int]:
     child = Child(Launch("mariadb", argv, folder / "mariadb.log", cwd=folder, is_ready=lambda: _answers(port)))
     child.start()
     try:
-        child.wait_ready(60)
+        wait_ready(child, 60)
         yield port
     finally:
         child.kill()

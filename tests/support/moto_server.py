@@ -16,6 +16,7 @@ import httpx2
 
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
+from tests.support.children import wait_ready
 
 START_SECONDS = 60
 ACCESS_KEY, SECRET_KEY, REGION = "tester", "not-a-secret", "us-east-1"
@@ -61,7 +62,7 @@ def s3_server() -> Iterator[S3]:
     child = Child(Launch("moto", words, folder / "server.log", cwd=folder, is_ready=lambda: _answers(port)))
     child.start()
     try:
-        child.wait_ready(START_SECONDS)
+        wait_ready(child, START_SECONDS)
         yield S3(f"http://{LOOPBACK}:{port}")
     finally:
         child.kill()

@@ -17,6 +17,7 @@ import psycopg
 
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
+from tests.support.children import wait_ready
 
 DEBIAN_PROGRAMS = Path("/usr/lib/postgresql")
 ROLE = "millrace"
@@ -67,7 +68,7 @@ def _running(programs: Path, folder: Path) -> Iterator[str]:
     child = Child(Launch("postgres", argv, log, cwd=folder, is_ready=lambda: _answers(dsn), stop_signal=signal.SIGINT))
     child.start()
     try:
-        child.wait_ready(30)
+        wait_ready(child, 30)
         yield dsn
     finally:
         child.stop()
