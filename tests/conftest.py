@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from millrace.embed.broker import Broker
-from millrace.embed.jars import jar_files
 from tests.support.broker import running_broker
 from tests.support.coverage_report import current_report
 from tests.support.examples import register_profiles
+from tests.support.jar_sets import jar_files
 from tests.support.postgres import postgres
 
 # A thread that a failed test left behind must not keep the run from ending.

@@ -1,11 +1,11 @@
-"""The commands audit and usage."""
+"""The commands about what happened: events, audit, usage."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from millrace.cli.arguments import of_tenant
-from millrace.cli.printing import answer_all, print_json, print_table
+from millrace.cli.printing import answer, answer_all, print_json, print_table, printable
 from millrace.cli.session import CommandSession
 
 AUDIT_COLUMNS = ("at", "who", "role", "from", "tenant", "action", "subject", "outcome", "request")
@@ -56,3 +56,29 @@ def usage(
         f"{lag['open_imports']} open imports; held back by quotas for {lag['over_quota_seconds']:g} s, "
         f"waiting for the session.platform for {lag['platform_late_seconds']:g} s"
     )
+
+
+@app.command("events")
+def events(
+    session: CommandSession,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they happen.")] = False,
+    after: Annotated[int, typer.Option(help="Only events after this number.", min=0)] = 0,
+    limit: Annotated[int, typer.Option(help="How many, without --follow.", min=1)] = 100,
+) -> None:
+    """Show what happened, as CloudEvents."""
+    if not follow:
+        for event in session.platform.events.page(after=after, limit=limit, newest=after == 0)["items"]:
+            _show_event(session, event)
+        return
+    try:
+        for _, event in session.platform.events.follow(after=after):
+            _show_event(session, event)
+    except KeyboardInterrupt:
+        return
+
+
+def _show_event(session: CommandSession, event: dict[str, Any]) -> None:
+    data = event.get("data") or {}
+    facts = " ".join(f"{name}={value}" for name, value in data.items() if not isinstance(value, dict | list))
+    line = f"{event.get('time', '')}  {event.get('type', '')}  {event.get('subject', '')}  {facts}"
+    answer(session, event, printable(line))

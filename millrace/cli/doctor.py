@@ -47,8 +47,7 @@ def doctor(session: CommandSession) -> None:
 def _checks(session: CommandSession, home: Path) -> Iterator[DoctorCheck]:
     yield _asked("java", lambda: str(find_java()))
     yield _jars()
-    yield _disk(home)
-    yield _writable(home)
+    yield from _folder(home)
     yield from _platform(session)
 
 
@@ -69,24 +68,18 @@ def _jars() -> DoctorCheck:
     return DoctorCheck("jars", f"{', '.join(NEEDED_JARS)} in {cached}")
 
 
-def _disk(home: Path) -> DoctorCheck:
-    free = shutil.disk_usage(_existing(home)).free
+def _judged(name: str, well: bool, found: str, remedy: str) -> DoctorCheck:
+    return DoctorCheck(name, found) if well else DoctorCheck(name, found, remedy, EXIT_FAILED)
+
+
+def _folder(home: Path) -> Iterator[DoctorCheck]:
+    nearest = next(each for each in (home.absolute(), *home.absolute().parents) if each.exists())
+    free = shutil.disk_usage(nearest).free
     found = f"{free / (1 << 30):,.1f} GiB free for {home}"
-    if free < LEAST_FREE_BYTES:
-        return DoctorCheck("disk", found, "Free some space.", EXIT_FAILED)
-    return DoctorCheck("disk", found)
-
-
-def _writable(home: Path) -> DoctorCheck:
-    nearest = _existing(home)
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        remedy = "Choose another with --home, or mend its owner."
-        return DoctorCheck("home", f"{nearest} is not writable", remedy, EXIT_FAILED)
-    return DoctorCheck("home", f"{home} is writable")
-
-
-def _existing(path: Path) -> Path:
-    return next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    yield _judged("disk", free >= LEAST_FREE_BYTES, found, "Free some space.")
+    well = os.access(nearest, os.W_OK | os.X_OK)
+    found = f"{home} is writable" if well else f"{nearest} is not writable"
+    yield _judged("home", well, found, "Choose another with --home, or mend its owner.")
 
 
 def _platform(session: CommandSession) -> Iterator[DoctorCheck]:
@@ -96,9 +89,7 @@ def _platform(session: CommandSession) -> Iterator[DoctorCheck]:
         return
     platform = session.platform
     for part, state in platform.health()["parts"].items():
-        well = state == "ok"
-        remedy = "" if well else "See the logs folder of the home."
-        yield DoctorCheck(part, str(state), remedy, 0 if well else EXIT_FAILED)
+        yield _judged(part, state == "ok", str(state), "See the logs folder of the home.")
     yield _asked("token", lambda: f"accepted; {len(platform.tenants.list())} tenants visible")
     yield _client_apps(platform)
 

@@ -86,7 +86,6 @@ class FolderSpans:
             self._settle(partial(self._spans.abort, self._tenant, begun[-1], reason=f"{track.name}: {failure}"[:500]))
 
     def abort(self, reason: str) -> None:
-        """Aborts every span that has begun and not ended."""
         for level in [level for level in self._begun if self._missing[level] > 0]:
             with suppress(MillraceError):
                 self._spans.abort(self._tenant, level, reason=reason)

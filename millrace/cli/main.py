@@ -18,7 +18,7 @@ TABLE = {
     "cancel": CommandEntry("imports", "Stop an import; rows that were already judged stay."),
     "tables": CommandEntry("tables", "List the tables, or show one closely."),
     "query": CommandEntry("tables", "Ask the tables a question in SQL."),
-    "events": CommandEntry("events", "Show what happened, as CloudEvents."),
+    "events": CommandEntry("accounts", "Show what happened, as CloudEvents."),
     "doctor": CommandEntry("doctor", "Check this machine and the platform."),
     "truncate": CommandEntry("tables", "Empty a table."),
     "drop": CommandEntry("tables", "Drop a table. It can be restored for some days."),

@@ -73,23 +73,19 @@ def _speed_file(path: Path, number: int, rows: int, updates: int) -> SampleFile:
     onu[rows - updates :] = np.arange(updates)
     month = np.where(np.arange(rows) < rows - updates, 1, 2)
     ranges = ((1, 1 << 28), (0, 4), (0, 16), (0, 32), (0, 128))
-    lines = _lines(
+    lines = _joined(
         _text(onu % 63 + 1),
-        _joined(["10.", _text(onu // 65_536 % 256), ".", _text(onu // 256 % 256), ".", _text(onu % 256)]),
+        _joined("10.", _text(onu // 65_536 % 256), ".", _text(onu // 256 % 256), ".", _text(onu % 256)),
         *(_text(rng.integers(low, high, rows)) for low, high in ranges),
         _text(onu),
-        _joined(["2024-", _padded(month), "-", _padded(onu % 28 + 1), " ", _padded(onu % 24), ":00:00"]),
+        _joined("2024-", _padded(month), "-", _padded(onu % 28 + 1), " ", _padded(onu % 24), ":00:00"),
         _text(np.round(rng.random(rows) * 1e6, 3)),
         _text(np.round(rng.random(rows) * 1e6, 3)),
+        by=",",
     )
     # Rows that update others, or are updated, stay good: then the table's size follows from the counts.
-    return _write(
-        path,
-        SPEED_HEADER,
-        lines,
-        SPEED_SPOILS,
-        rng.choice(np.arange(rows // 7, rows - rows // 7), _bad(SPEED_SPOILS), replace=False),
-    )
+    chosen = rng.choice(np.arange(rows // 7, rows - rows // 7), _bad(SPEED_SPOILS), replace=False)
+    return _write(path, SPEED_HEADER, lines, SPEED_SPOILS, chosen)
 
 
 def _review_file(path: Path, number: int, rows: int) -> SampleFile:
@@ -101,22 +97,23 @@ def _review_file(path: Path, number: int, rows: int) -> SampleFile:
     ids = np.arange(number * rows, (number + 1) * rows)
     product = _text(rng.integers(0, 5_000, rows))
     stars, votes = rng.integers(1, 6, rows), rng.integers(0, 500, rows)
-    lines = _lines(
+    lines = _joined(
         pa.repeat("US", rows),
         _text(rng.integers(10_000, 9_000_000, rows)),
-        _joined(["R", _text(ids)]),
-        _joined(["B", product]),
+        _joined("R", _text(ids)),
+        _joined("B", product),
         _text(rng.integers(1, 1 << 30, rows)),
-        _joined(['"Kettle, ', product, ' cups, ""Classic"""']),
+        _joined('"Kettle, ', product, ' cups, ""Classic"""'),
         picked(["Kitchen", "Garden", '"Books, used"', "Toys"]),
         _text(stars),
         _text(votes),
         _text(votes + rng.integers(0, 50, rows)),
         picked(["Y", "N"]),
         picked(["Y", "N"]),
-        _joined(['"', _text(stars), ' stars, said the ""neighbour"""']),
-        _joined(['"', picked(PRAISE), "\nBought ", _text(votes % 9 + 1), picked(ENDINGS), '"']),
-        _joined(["2015-", _padded(ids % 12 + 1), "-", _padded(ids % 28 + 1)]),
+        _joined('"', _text(stars), ' stars, said the ""neighbour"""'),
+        _joined('"', picked(PRAISE), "\nBought ", _text(votes % 9 + 1), picked(ENDINGS), '"'),
+        _joined("2015-", _padded(ids % 12 + 1), "-", _padded(ids % 28 + 1)),
+        by=",",
     )
     return _write(path, REVIEW_HEADER, lines, REVIEW_SPOILS, rng.choice(rows, _bad(REVIEW_SPOILS), replace=False))
 
@@ -183,12 +180,8 @@ def _spoiled(line: str, spoil: Spoil) -> str:
     return ",".join(spoil(cells))
 
 
-def _lines(*columns: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(*columns, ",")
-
-
-def _joined(parts: list[pa.Array | str]) -> pa.Array:
-    return pc.binary_join_element_wise(*parts, "")
+def _joined(*parts: pa.Array | str, by: str = "") -> pa.Array:
+    return pc.binary_join_element_wise(*parts, by)
 
 
 def _text(numbers: npt.NDArray[np.generic]) -> pa.Array:

@@ -1,16 +1,16 @@
-"""The group `tenant`: tenants as a whole."""
+"""The group `tenant`: tenants as a whole, and the keys that seal their rows."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from millrace.cli import keys
 from millrace.cli.arguments import Confirm, TenantName, refuse_unconfirmed
 from millrace.cli.printing import answer, answer_all, print_json
 from millrace.cli.session import CommandSession
 
 app = typer.Typer(help="List tenants, delete them, bring them back.")
-app.add_typer(keys.app, name="key")
+key_app = typer.Typer(help="Show, rotate or destroy the key that seals a tenant's rows on their way.")
+app.add_typer(key_app, name="key")
 
 
 @app.command("list")
@@ -55,3 +55,31 @@ def erase(
     refuse_unconfirmed(tenant, confirm, f"Type {tenant} to erase it for good", "erased")
     receipt = session.platform.tenants.erase(tenant, confirm=tenant, now=now, wait=wait)
     print_json(receipt) if session.json else print(to_yaml(receipt), end="")
+
+
+@key_app.command("show")
+def show_key(session: CommandSession, tenant: TenantName) -> None:
+    """Who keeps the tenant's key, and its version."""
+    found = session.platform.keys.show(tenant)
+    sealed = "what comes in is sealed" if found["encryption"] else "the agreement does not ask for encryption"
+    answer(session, found, f"{tenant}: {_key_named(found['key'])}; it wraps {found['data_keys']:,} data keys\n{sealed}")
+
+
+@key_app.command("rotate")
+def rotate_key(session: CommandSession, tenant: TenantName) -> None:
+    """Make a new version and wrap every data key by it; no data is touched."""
+    done = session.platform.keys.rotate(tenant)
+    answer(session, done, f"{tenant}: {_key_named(done['key'])}; {done['rewrapped']:,} data keys wrapped anew")
+
+
+@key_app.command("destroy")
+def destroy_key(session: CommandSession, tenant: TenantName, confirm: Confirm = None) -> None:
+    """Make unreadable, for good, what the key sealed: rejected rows, copies in Kafka, staged files."""
+    warning = f"Nobody can read again what it sealed. Type {tenant} to destroy its key"
+    refuse_unconfirmed(tenant, confirm, warning, "destroyed")
+    done = session.platform.keys.destroy(tenant, confirm=tenant)
+    answer(session, done, f"{tenant}: {_key_named(done['key'])} destroyed, certain {done['destroyed']}")
+
+
+def _key_named(key: dict[str, Any] | None) -> str:
+    return "no key yet" if key is None else f"key {key['name']} of the keeper {key['keeper']}, version {key['version']}"

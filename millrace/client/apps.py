@@ -14,7 +14,6 @@ class AppClient(ResourceClient):
         return self._ask(Document, "GET", _app(tenant))
 
     def run(self, tenant: str) -> Document:
-        """Asks for a run now."""
         return self._ask(Document, "POST", _app(tenant, "run"))
 
     def runs(self, tenant: str, *, limit: int = 20) -> Documents:

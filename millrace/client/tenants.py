@@ -45,7 +45,6 @@ class TenantClient(ResourceClient):
         return self._ask(Document, "POST", at("tenants", tenant, "erase"), params=params, timeout=timeout)
 
     def receipt(self, tenant: str) -> Document:
-        """The receipt of a tenant that was erased."""
         return self._ask(Document, "GET", at("erasures", tenant))
 
 

@@ -43,7 +43,6 @@ class WebhookClient(ResourceClient):
         return self._ask(SubscriptionDocument, "POST", _webhooks(tenant, name, "rotate"), json=body)
 
     def test(self, tenant: str, name: str) -> Delivery:
-        """Sends one event now."""
         return self._ask(Delivery, "POST", _webhooks(tenant, name, "test"), json={})
 
 

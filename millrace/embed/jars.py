@@ -17,10 +17,6 @@ from millrace.embed.java import find_java
 
 KAFKA_VERSION = "4.3.1"
 SPARK_VERSION = "4.2.0"
-DELTA_VERSION = "4.4.0"
-CASSANDRA_VERSION = "5.0.9"
-MARIADB_DRIVER_VERSION = "3.5.6"
-HADOOP_VERSION = "3.5.0"
 
 JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
     "kafka": (
@@ -35,24 +31,6 @@ JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
         Artifact("org.apache.kafka", "kafka-clients", "3.9.2"),
         Artifact("org.apache.commons", "commons-pool2", "2.13.1"),
     ),
-    # A server for tests.
-    "cassandra": (Artifact("org.apache.cassandra", "cassandra-all", CASSANDRA_VERSION, transitive=True),),
-    # A cluster for tests; what else it needs is among Spark's own jars.
-    "hdfs": (
-        Artifact("org.apache.hadoop", "hadoop-client-minicluster", HADOOP_VERSION),
-        Artifact("org.mockito", "mockito-core", "4.11.0", transitive=True),
-    ),
-    # A driver for tests of what operators register.
-    "mariadb": (Artifact("org.mariadb.jdbc", "mariadb-java-client", MARIADB_DRIVER_VERSION),),
-    "delta": (
-        Artifact("io.delta", "delta-spark_2.13", DELTA_VERSION),
-        Artifact("io.delta", "delta-storage", DELTA_VERSION),
-        Artifact("io.delta", "delta-kernel-api", DELTA_VERSION),
-        Artifact("io.delta", "delta-kernel-defaults", DELTA_VERSION),
-        Artifact("io.delta", "delta-kernel-unitycatalog", DELTA_VERSION),
-        Artifact("io.unitycatalog", "unitycatalog-client", "0.6.0"),
-        Artifact("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
-    ),
 }
 
 
@@ -64,25 +42,26 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return (Path(base) if base else Path(environ.get("HOME", "~")).expanduser() / ".cache") / "millrace"
 
 
-def jar_folder(name: str, cache: Path | None = None) -> Path:
+def jar_folder(name: str, sets: Mapping[str, tuple[Artifact, ...]] = JAR_SETS) -> Path:
     """The folder that holds exactly the jars of one set, resolved first if need be."""
-    if name not in JAR_SETS:
-        raise JarsUnresolved(f"no jar set {name!r}.", remedy=f"There are {', '.join(sorted(JAR_SETS))}.")
-    cache = cache or cache_folder()
-    folder = cache / "jars" / f"{name}-{_fingerprint(JAR_SETS[name])}"
+    if name not in sets:
+        raise JarsUnresolved(f"no jar set {name!r}.", remedy=f"There are {', '.join(sorted(sets))}.")
+    fingerprint = hashlib.sha256("\n".join(map(str, sets[name])).encode()).hexdigest()[:12]
+    cache = cache_folder()
+    folder = cache / "jars" / f"{name}-{fingerprint}"
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _resolve(JAR_SETS[name], folder, cache / "ivy")
+            _resolve(sets[name], folder, cache / "ivy")
     return folder
 
 
-def jar_files(name: str, cache: Path | None = None) -> list[Path]:
+def jar_files(name: str) -> list[Path]:
     """The jars of one set, in a stable order."""
-    return sorted(jar_folder(name, cache).glob("*.jar"))
+    return sorted(jar_folder(name).glob("*.jar"))
 
 
 def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path) -> None:
@@ -97,10 +76,6 @@ def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path) -> 
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _fingerprint(artifacts: tuple[Artifact, ...]) -> str:
-    return hashlib.sha256("\n".join(map(str, artifacts)).encode()).hexdigest()[:12]
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ RESERVED_SECONDS = 1.5
 
 
 class Happening(StrEnum):
-    """What can happen to a child."""
-
     STARTED = "started"
     READY = "ready"
     DIED = "died"

@@ -1,7 +1,9 @@
 """How to reach a cluster: a kubeconfig or the pod's own account in, an address with credentials out."""
 
 import base64
+import json
 import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,10 +11,17 @@ from typing import Any
 
 import yaml
 
-from millrace.k8s.exec_plugin import Credential, ask_plugin
 from millrace.model.errors import Invalid
 
 ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PLUGIN_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    token: str | None = field(default=None, repr=False)
+    certificate: str | None = None
+    key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,41 @@ def _credential(user: Mapping[str, Any], cluster: Mapping[str, Any], environ: Ma
             remedy="Write the file anew with your cloud's tool; it will name an `exec` plugin.",
         )
     if "exec" in user:
-        return ask_plugin(user["exec"], cluster, environ)
+        return _ask_plugin(user["exec"], cluster, environ)
     return Credential(user.get("token"), _pem(user, "client-certificate"), _pem(user, "client-key"))
+
+
+def _ask_plugin(section: Mapping[str, Any], cluster: Mapping[str, Any], environ: Mapping[str, str]) -> Credential:
+    """Clouds hand out short-lived credentials through a program. It runs as kubectl runs it, and never asks questions."""
+    version = str(section.get("apiVersion", "client.authentication.k8s.io/v1"))
+    spec: dict[str, Any] = {"interactive": False}
+    if section.get("provideClusterInfo"):
+        spec["cluster"] = {name: value for name, value in cluster.items() if name != "extensions"}
+    asked = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    more = {str(one["name"]): str(one["value"]) for one in section.get("env") or []}
+    command = [str(section["command"]), *map(str, section.get("args") or [])]
+    try:
+        ran = subprocess.run(
+            command,
+            env={**environ, **more, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PLUGIN_SECONDS,
+            check=True,
+        )
+        status = json.loads(ran.stdout)["status"]
+        return Credential(status.get("token"), status.get("clientCertificateData"), status.get("clientKeyData"))
+    except subprocess.CalledProcessError as failed:
+        raise _not_logged_in(command, failed.stderr.decode(errors="replace").strip()[-500:]) from None
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError, AttributeError) as failed:
+        raise _not_logged_in(command, str(failed)) from None
+
+
+def _not_logged_in(command: list[str], why: str) -> Invalid:
+    hint = "Install it, or log in with your cloud's tool, and try again."
+    return Invalid(
+        f"{command[0]}, which should log in to the cluster, failed: {why}", remedy=hint, code="no_credential"
+    )
 
 
 def _pem(section: Mapping[str, Any], name: str) -> str | None:

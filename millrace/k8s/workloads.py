@@ -77,7 +77,6 @@ def _replicas(agreement: Agreement) -> int:
 
 
 def most_pods(agreement: Agreement) -> int:
-    """How many pods the agreement may have at once."""
     app = agreement.app
     if app is None:
         return 1

@@ -9,11 +9,11 @@ from pathlib import Path
 import yaml
 from cassandra.cluster import Cluster, NoHostAvailable
 
-from millrace.embed.jars import jar_files
 from millrace.embed.java import find_java
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
 from tests.support.children import wait_ready
+from tests.support.jar_sets import jar_files
 
 START_SECONDS = 120
 # What Cassandra asks of Java 17's modules, as its own start script does.

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import httpx2
 
-from millrace.embed.jars import jar_files
 from millrace.embed.java import find_java
 from millrace.embed.ports import LOOPBACK, free_ports
 from millrace.embed.process import Child, Launch
 from tests.support.children import wait_ready
+from tests.support.jar_sets import jar_files
 
 START_SECONDS = 240
 # Of Spark's own jars, what a cluster without Spark needs.

@@ -1,0 +1,38 @@
+"""Jars of servers and readers that only tests use. `python -m tests.support.jar_sets SET…` brings them onto this machine."""
+
+import sys
+from pathlib import Path
+
+from millrace.embed.ivy import Artifact
+from millrace.embed.jars import JAR_SETS, jar_folder
+
+DELTA_VERSION = "4.4.0"
+
+TEST_SETS = {
+    "cassandra": (Artifact("org.apache.cassandra", "cassandra-all", "5.0.9", transitive=True),),
+    # What else it needs is among Spark's own jars.
+    "hdfs": (
+        Artifact("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"),
+        Artifact("org.mockito", "mockito-core", "4.11.0", transitive=True),
+    ),
+    # A driver that an operator might register.
+    "mariadb": (Artifact("org.mariadb.jdbc", "mariadb-java-client", "3.5.6"),),
+    "delta": (
+        Artifact("io.delta", "delta-spark_2.13", DELTA_VERSION),
+        Artifact("io.delta", "delta-storage", DELTA_VERSION),
+        Artifact("io.delta", "delta-kernel-api", DELTA_VERSION),
+        Artifact("io.delta", "delta-kernel-defaults", DELTA_VERSION),
+        Artifact("io.delta", "delta-kernel-unitycatalog", DELTA_VERSION),
+        Artifact("io.unitycatalog", "unitycatalog-client", "0.6.0"),
+        Artifact("io.unitycatalog", "unitycatalog-hadoop", "0.6.0"),
+    ),
+}
+
+
+def jar_files(name: str) -> list[Path]:
+    return sorted(jar_folder(name, {**JAR_SETS, **TEST_SETS}).glob("*.jar"))
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:]:
+        print(jar_folder(wanted, TEST_SETS))
