@@ -23,7 +23,6 @@ from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Caller, Tokens
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.apps import AppBoard
-from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Queues
@@ -69,7 +68,6 @@ class _Service:
 StoreDep = Annotated[ControlStore, Depends(_Service("store"))]
 ExchangeDep = Annotated[Exchange, Depends(_Service("exchange"))]
 PlacesDep = Annotated[Places, Depends(_Service("exchange.places"))]
-DefinitionsDep = Annotated[DefinitionStore, Depends(_Service("exchange.definitions"))]
 AppBoardDep = Annotated[AppBoard, Depends(_Service("exchange.apps"))]
 AppFoldersDep = Annotated[AppFolders, Depends(_Service("exchange.app_folders"))]
 SinkContextDep = Annotated[SinkContext, Depends(_Service("sink_context"))]
@@ -104,6 +102,14 @@ async def _imports(caller: CallerDep, store: StoreDep) -> VisibleImports:
 
 
 ImportsDep = Annotated[VisibleImports, Depends(_imports)]
+
+
+def _import(import_id: str, imports: ImportsDep) -> dict[str, Any]:
+    return imports.find(import_id)
+
+
+# The document of the import that the path names, if the caller sees it.
+ImportDep = Annotated[dict[str, Any], Depends(_import)]
 
 
 async def guard(connection: HTTPConnection, tokens: TokensDep, quotas: QuotasDep) -> None:

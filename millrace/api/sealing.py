@@ -77,8 +77,8 @@ class Sealing:
 
     def refuse_destroyed(self, document: Mapping[str, Any]) -> None:
         """Raises if the import has rejected rows that a destroyed key sealed. Called when none were found."""
-        destroyed = self.keyring.destroyed_at(document["tenant"])
-        if document["rows"]["rejected"] and _began(document) < destroyed:
+        began = datetime.fromisoformat(document["started_at"]).timestamp() if document["started_at"] else 0.0
+        if document["rows"]["rejected"] and began < self.keyring.destroyed_at(document["tenant"]):
             raise KeyGone(
                 f"The rejected rows of {document['id']} were sealed by a key that has been destroyed.",
                 remedy="Send the file again.",
@@ -95,7 +95,3 @@ class Sealing:
 
     def errors(self, tenant: str, table: str) -> Store:
         return self._places.error_store(self.keyring, tenant, table)
-
-
-def _began(document: Mapping[str, Any]) -> float:
-    return datetime.fromisoformat(document["started_at"]).timestamp() if document["started_at"] else 0.0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from millrace.model.errors import Clash, Missing, Unauthorised
 from millrace.model.moments import iso
@@ -86,7 +86,8 @@ class Tokens:
         role = checked_role(role, tenant, only)
         token = PREFIX + secrets.token_urlsafe(32)
         with self._store.write() as connection:
-            if connection.execute(_named(name, tenant)).first() is not None:
+            taken = select(t.tokens.c.digest).where(t.tokens.c.name == name, t.tokens.c.tenant == tenant)
+            if connection.execute(taken).first() is not None:
                 raise Clash(f"There is a token {name!r} already.", remedy="Revoke it, or choose another name.")
             _keep(connection, token, name, tenant)
             grant = {"role": role, "tables": only, "expires_us": expires_us, "last_used_us": None, "made_by": made_by}
@@ -174,11 +175,6 @@ class Tokens:
 def _keep(connection: Connection, token: str, name: str, tenant: str | None) -> None:
     row = {"digest": _digest(token), "name": name, "tenant": tenant, "created_us": time.time_ns() // 1000}
     insert_new(connection, t.tokens, [row])
-
-
-def _named(name: str, tenant: str | None) -> Select[Any]:
-    of = t.tokens.c.tenant.is_(None) if tenant is None else t.tokens.c.tenant == tenant
-    return select(t.tokens.c.digest).where(t.tokens.c.name == name, of)
 
 
 def _caller(row: Any) -> Caller:

@@ -3,6 +3,7 @@
 Raises Invalid if a sink answers and will not take rows. A sink that does not answer gives a warning."""
 
 import threading
+from concurrent.futures import Future, wait
 
 from sqlalchemy import Connection
 
@@ -27,36 +28,34 @@ def sinks_to_try(connection: Connection, tenant: str, declaration: TableDeclarat
 def try_sinks(
     targets: list[SinkTarget], context: SinkContext, *, really: bool = True
 ) -> tuple[DeclarationWarning, ...]:
-    """All at the same time, each for some seconds at most. Without `really`, checks only what needs no connection."""
+    """All at the same time, for some seconds at most. Without `really`, checks only what needs no connection."""
     if not really:
         for target in targets:
             refuse_private(settings_class(target.kind).of(target), context)
         return ()
-    tries = [_Try(target, context) for target in targets]
-    for one in tries:
-        one.thread.join(PROBE_SECONDS)
-    return tuple(warning for one in tries if (warning := one.outcome()) is not None)
+    tries = [(target.name, _start_probe(target, context)) for target in targets]
+    done, _ = wait([outcome for _, outcome in tries], PROBE_SECONDS)
+    return tuple(
+        warning for name, outcome in tries if (warning := _warning(name, outcome, outcome in done)) is not None
+    )
 
 
-class _Try:
-    def __init__(self, target: SinkTarget, context: SinkContext) -> None:
-        self._target = target
-        self._context = context
-        self._said: str | None = None
-        self._failed: Exception | None = None
-        self.thread = threading.Thread(target=self._run, name="probe", daemon=True)
-        self.thread.start()
+def _start_probe(target: SinkTarget, context: SinkContext) -> "Future[str | None]":
+    """In a daemon thread: a probe that hangs does not keep the server from stopping."""
+    outcome: Future[str | None] = Future()
 
-    def _run(self) -> None:
+    def run() -> None:
         try:
-            self._said = probe(self._target, self._context)
+            outcome.set_result(probe(target, context))
         except Exception as error:
-            self._failed = error
+            outcome.set_exception(error)
 
-    def outcome(self) -> DeclarationWarning | None:
-        field = f"sinks.{self._target.name}"
-        if self.thread.is_alive():
-            return DeclarationWarning(field, f"did not answer within {PROBE_SECONDS:g} s.", WAITS)
-        if self._failed is not None:
-            raise self._failed
-        return None if self._said is None else DeclarationWarning(field, "is away.", self._said)
+    threading.Thread(target=run, name="probe", daemon=True).start()
+    return outcome
+
+
+def _warning(sink: str, outcome: "Future[str | None]", is_done: bool) -> DeclarationWarning | None:
+    if not is_done:
+        return DeclarationWarning(f"sinks.{sink}", f"did not answer within {PROBE_SECONDS:g} s.", WAITS)
+    said = outcome.result()
+    return None if said is None else DeclarationWarning(f"sinks.{sink}", "is away.", said)

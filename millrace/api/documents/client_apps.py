@@ -7,7 +7,7 @@ from sqlalchemy import Connection, Row, select
 from millrace.auth.tokens import Caller
 from millrace.exchange.apps import AppBoard, AppsReport
 from millrace.k8s.pods import usual_image
-from millrace.model.agreement import Agreement
+from millrace.model.agreement import Agreement, App
 from millrace.model.errors import Missing, Refused
 from millrace.settings import KubernetesSettings
 from millrace.store import tables as t
@@ -43,11 +43,11 @@ def _complete(row: "Row[Any]", k8s: KubernetesSettings) -> dict[str, Any]:
     return agreement if "app" in agreement else {**agreement, "app": {"image": usual_image(row.name, k8s)}}
 
 
-def agreement_with_app(connection: Connection, tenant: str) -> Agreement:
+def agreement_with_app(connection: Connection, tenant: str) -> tuple[Agreement, App]:
     agreement = known_agreement(connection, tenant)
     if agreement.app is None:
         raise Missing(f"{tenant} has no client app.", remedy="Declare one as `app` in its agreement.", code="no_app")
-    return agreement
+    return agreement, agreement.app
 
 
 def last_report(apps: AppBoard) -> AppsReport | None:

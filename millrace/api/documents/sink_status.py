@@ -28,10 +28,9 @@ class SinkStatus:
     def _parked_chunks(self, imp: Import, sink: str) -> int:
         """Judged, and held back by a target that takes nothing at the moment."""
         waiting = imp.counts.chunks - imp.durable.get(sink, 0)
-        return waiting if waiting > 0 and not imp.is_over and self._takes_nothing(imp, sink) else 0
-
-    def _takes_nothing(self, imp: Import, sink: str) -> bool:
+        if waiting <= 0 or imp.is_over:
+            return 0
         place = imp.tenant, imp.table
         if place not in self._parked:
             self._parked[place] = parked_targets(self._connection, *place)
-        return sink in self._parked[place]
+        return waiting if sink in self._parked[place] else 0

@@ -211,15 +211,14 @@ def _late_sinks(store: ControlStore, tenant: str) -> list[tuple[str, str]]:
 def _begin(store: ControlStore, tenant: str, deleted_us: int, left_in: list[dict[str, str]]) -> None:
     """Records the erasure, so that it is finished whatever happens to this process."""
     with store.write() as connection:
-        sinks = [_sinks_of(row.definition) for row in connection.execute(_tables(tenant))]
+        tables = [Definition.from_json(row.definition.encode()).table for row in connection.execute(_tables(tenant))]
+        sinks = [
+            {"table": table.name, "sinks": [{"name": one.name, "kind": one.kind} for one in table.targets]}
+            for table in tables
+        ]
         known = {"deleted_us": deleted_us, "rows": rows_of(connection, tenant), "sinks": sinks, "not_reached": left_in}
         row = {"tenant": tenant, "begun_us": time.time_ns() // 1000, "is_done": False, "receipt": known}
         upsert(connection, erasures, {**row, "definitions": fingerprints_of(connection, tenant)})
-
-
-def _sinks_of(definition: str) -> dict[str, Any]:
-    table = Definition.from_json(definition.encode()).table
-    return {"table": table.name, "sinks": [{"name": one.name, "kind": one.kind} for one in table.targets]}
 
 
 def clear_erased(store: ControlStore, exchange: Exchange, now_us: int) -> None:

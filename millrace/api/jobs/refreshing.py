@@ -11,8 +11,7 @@ from millrace.model.columns import parse_columns
 from millrace.model.ops import Applied, Op
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import TenantDefined
-from millrace.model.rules import Rule, parse_rules
-from millrace.model.table import Definition
+from millrace.model.rules import parse_rules
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 
@@ -30,9 +29,11 @@ class Refreshing:
             self.refresh(changed)
 
     def catch_up(self) -> None:
-        with self._store.read() as connection:
-            tenants = _with_rules(connection)
-        self.refresh(tenants)
+        """Looks at the tenants whose agreement or tables have rules. Most have none."""
+        agreeing = self._store.rows(select(t.tenants.c.name, t.tenants.c.agreement))
+        bound = self._store.rows(select(t.tables.c.tenant).where(t.tables.c.definition.contains('"agreed":')))
+        found = {row.name for row in agreeing if row.agreement.get("rules")}
+        self.refresh(sorted(found | {row.tenant for row in bound}))
 
     def refresh(self, tenants: Iterable[str]) -> None:
         with self._store.read() as connection:
@@ -41,20 +42,13 @@ class Refreshing:
             self._append(DefineTable(tenant, table, refresh=True))
 
 
-def _with_rules(connection: Connection) -> list[str]:
-    """Tenants whose agreement or tables have rules. Most have none."""
-    agreeing = connection.execute(select(t.tenants.c.name, t.tenants.c.agreement))
-    bound = select(t.tables.c.tenant).where(t.tables.c.definition.contains('"agreed":'))
-    found = {row.name for row in agreeing if row.agreement.get("rules")}
-    return sorted(found | set(connection.execute(bound).scalars()))
-
-
 def late_tables(connection: Connection, tenant: str) -> list[tuple[str, str]]:
     """Those that are still judged by the rules of an earlier agreement."""
     agreement = connection.execute(select(t.tenants.c.agreement).where(t.tenants.c.name == tenant)).scalar() or {}
     rules = parse_rules(agreement.get("rules") or [])
-    return [(tenant, one.table.name) for one in tables_of(connection, tenant) if one.agreed != _due(one, rules)]
-
-
-def _due(definition: Definition, rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    return applicable(rules, parse_columns(definition.table.schema), definition.table.primary_key)
+    tables = [(one.table, one.agreed) for one in tables_of(connection, tenant)]
+    return [
+        (tenant, table.name)
+        for table, agreed in tables
+        if agreed != applicable(rules, parse_columns(table.schema), table.primary_key)
+    ]

@@ -51,18 +51,15 @@ class SinkWatch:
     def look(self) -> None:
         for record in (records := self._queues.all(self._seen)):
             if record is not self._seen.get(record.key):
-                self._look_at(record)
+                self._announce(record)
+                self._sizes.pop(record.key, None)
+                if record.state.parked_since is not None:
+                    self._sizes[record.key] = self._queues.backlog(record.key).size
             if record.member is not None and not record.member.is_active:
                 self._forget_if_drained(record)
         self._seen = {record.key: record for record in records}
         self._sizes = {key: size for key, size in self._sizes.items() if key in self._seen}
         self._full = self._refused()
-
-    def _look_at(self, record: QueueRecord) -> None:
-        self._announce(record)
-        self._sizes.pop(record.key, None)
-        if record.state.parked_since is not None:
-            self._sizes[record.key] = self._queues.backlog(record.key).size
 
     def _refused(self) -> dict[tuple[str, str], str]:
         sizes: Counter[str] = Counter()

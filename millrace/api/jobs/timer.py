@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, update
+from sqlalchemy import Connection, func, select, update
 
 from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.api.jobs.sweeping import sweep
@@ -76,37 +76,23 @@ def due_ops(
     `at_work`: uploads whose bytes are being taken in, whatever their leases say."""
     # Copied before the leases are read: an upload that has left the set by then has renewed its lease.
     taken_in = frozenset(at_work)
-    silent = [
-        ExpireImport(row.tenant, row.id, idle_seconds=lease_seconds)
-        for row in connection.execute(_silent_uploads(now_us - lease_seconds * 1_000_000))
-        if row.id not in taken_in
-    ]
-    unused = [ExpireSpan(row.tenant, row.name) for row in connection.execute(_unused_spans(now_us))]
-    dropped = [
-        PurgeTable(row.tenant, row.name, dropped_us=row.dropped_us)
-        for row in connection.execute(_dropped_tables(now_us - drop_retention_seconds * 1_000_000))
-    ]
-    return [*silent, *unused, *dropped]
-
-
-def _silent_uploads(before_us: int) -> Select[Any]:
     seen_us = func.coalesce(t.uploads.c.seen_us, t.imports.c.begun_us)
-    return (
+    silent = (
         select(t.imports.c.id, t.imports.c.tenant)
         .outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
-        .where(t.imports.c.state == ADMITTED, seen_us < before_us)
+        .where(t.imports.c.state == ADMITTED, seen_us < now_us - lease_seconds * 1_000_000)
     )
-
-
-def _unused_spans(now_us: int) -> Select[Any]:
-    """A span with a member under way is in use."""
+    # A span with a member under way is in use.
     lease_over = t.spans.c.seen_us + t.spans.c.lease_seconds * 1_000_000 < now_us
-    return select(t.spans.c.tenant, t.spans.c.name).where(
-        t.spans.c.state == OPEN, t.spans.c.open_members == 0, lease_over
-    )
-
-
-def _dropped_tables(before_us: int) -> Select[Any]:
-    return select(t.tables.c.tenant, t.tables.c.name, t.tables.c.dropped_us).where(
-        t.tables.c.dropped_us < before_us, t.tables.c.is_purged.is_(False)
-    )
+    unused = select(t.spans).where(t.spans.c.state == OPEN, t.spans.c.open_members == 0, lease_over)
+    retained_from = now_us - drop_retention_seconds * 1_000_000
+    dropped = select(t.tables).where(t.tables.c.dropped_us < retained_from, t.tables.c.is_purged.is_(False))
+    return [
+        *(
+            ExpireImport(row.tenant, row.id, idle_seconds=lease_seconds)
+            for row in connection.execute(silent)
+            if row.id not in taken_in
+        ),
+        *(ExpireSpan(row.tenant, row.name) for row in connection.execute(unused)),
+        *(PurgeTable(row.tenant, row.name, dropped_us=row.dropped_us) for row in connection.execute(dropped)),
+    ]

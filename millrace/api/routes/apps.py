@@ -36,12 +36,11 @@ def list_apps(store: StoreDep, apps: AppBoardDep, k8s: KubernetesDep) -> dict[st
 @allows(VIEWER)
 def show_app(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
     with store.read() as connection:
-        agreement = agreement_with_app(connection, tenant)
-    assert agreement.app is not None
+        agreement, app = agreement_with_app(connection, tenant)
     report = last_report(apps)
     return {
         "tenant": tenant,
-        "mode": agreement.app.mode,
+        "mode": app.mode,
         "schedule": None if agreement.schedule is None else agreement.schedule.cron,
         "note": runs_here(agreement),
         "status": None if report is None else report.tenants.get(tenant),
@@ -54,9 +53,8 @@ def show_app(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
 def ask_for_run(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
     """Asks for a run of a batch app beside its schedule: as soon as none is under way."""
     with store.read() as connection:
-        agreement = agreement_with_app(connection, tenant)
-    assert agreement.app is not None
-    if agreement.app.mode != "batch" or not agreement.app.runs_here:
+        _, app = agreement_with_app(connection, tenant)
+    if app.mode != "batch" or not app.runs_here:
         raise Clash(
             f"The client app of {tenant} is not run on request.",
             remedy="A stream app runs all the time; an image runs on Kubernetes.",

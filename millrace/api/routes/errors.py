@@ -7,7 +7,7 @@ from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from millrace.api.deps import ImportsDep, ReplaysDep, SealingDep, SessionsDep, guarded_router
+from millrace.api.deps import ImportDep, ImportsDep, ReplaysDep, SealingDep, SessionsDep, guarded_router
 from millrace.api.jobs.rejected_rows import Choice
 from millrace.api.routes.imports import MOST_LISTED, receive_whole
 from millrace.api.uploads.options import OptionsDep
@@ -38,13 +38,12 @@ class Chosen(BaseModel):
 @allows(READER, by_table=True)
 def list_errors(
     import_id: str,
-    imports: ImportsDep,
+    document: ImportDep,
     sealing: SealingDep,
     cursor: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
 ) -> dict[str, Any]:
     """The import's rejected rows, in the order of the file, with every reason."""
-    document = imports.find(import_id)
     found = page(sealing.errors(document["tenant"], document["table"]), import_id, cursor, limit)
     if not found.items and cursor is None:
         sealing.refuse_destroyed(document)
@@ -53,8 +52,7 @@ def list_errors(
 
 @router.get("/imports/{import_id}/errors/reasons")
 @allows(READER, by_table=True)
-def count_errors(import_id: str, imports: ImportsDep, sealing: SealingDep) -> dict[str, Any]:
-    document = imports.find(import_id)
+def count_errors(import_id: str, document: ImportDep, sealing: SealingDep) -> dict[str, Any]:
     found = count_by_reason(sealing.errors(document["tenant"], document["table"]), import_id)
     if not found:
         sealing.refuse_destroyed(document)
@@ -63,8 +61,7 @@ def count_errors(import_id: str, imports: ImportsDep, sealing: SealingDep) -> di
 
 @router.get("/imports/{import_id}/errors/export")
 @allows(READER, by_table=True)
-def export_errors(import_id: str, imports: ImportsDep, sealing: SealingDep, format: str = "csv") -> Response:
-    document = imports.find(import_id)
+def export_errors(import_id: str, document: ImportDep, sealing: SealingDep, format: str = "csv") -> Response:
     errors = sealing.errors(document["tenant"], document["table"])
     lines = export(errors, import_id, format)
     if not page(errors, import_id, None, 1).items:
@@ -76,25 +73,23 @@ def export_errors(import_id: str, imports: ImportsDep, sealing: SealingDep, form
 
 @router.post("/imports/{import_id}/errors/replay", status_code=202)
 @allows(WRITER, by_table=True, audited=True)
-async def replay_errors(import_id: str, chosen: Chosen, imports: ImportsDep, replays: ReplaysDep) -> dict[str, Any]:
+async def replay_errors(document: ImportDep, chosen: Chosen, replays: ReplaysDep) -> dict[str, Any]:
     """Judges the rows again by the table's present definition. They keep their versions: newer rows stay."""
-    await asyncio.to_thread(imports.find, import_id)
     span = None if chosen.span is None else checked_span(chosen.span)
-    return await replays.replay(import_id, chosen.choice(), span)
+    return await replays.replay(document["id"], chosen.choice(), span)
 
 
 @router.post("/imports/{import_id}/errors/discard")
 @allows(WRITER, by_table=True, audited=True)
-async def discard_errors(import_id: str, chosen: Chosen, imports: ImportsDep, replays: ReplaysDep) -> dict[str, Any]:
+async def discard_errors(document: ImportDep, chosen: Chosen, replays: ReplaysDep) -> dict[str, Any]:
     """Gives the rows up. They can still be read until their retention is over."""
-    await asyncio.to_thread(imports.find, import_id)
-    return await replays.discard(import_id, chosen.choice())
+    return await replays.discard(document["id"], chosen.choice())
 
 
 @router.post("/imports/{import_id}/errors/amend", status_code=202)
 @allows(WRITER, by_table=True, audited=True)
 async def amend_errors(
-    import_id: str,
+    document: ImportDep,
     request: Request,
     imports: ImportsDep,
     replays: ReplaysDep,
@@ -105,8 +100,7 @@ async def amend_errors(
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> dict[str, Any]:
     """Imports the request's body, corrected rows, in place of the rejected ones. They get new versions."""
-    document = await asyncio.to_thread(imports.find, import_id)
-    admission = await asyncio.to_thread(replays.amendment, import_id, Choice(rule))
+    admission = await asyncio.to_thread(replays.amendment, document["id"], Choice(rule))
     admission["span"] = None if span is None else checked_span(span)
     target = document["tenant"], document["table"]
     return await receive_whole(request, imports, sessions, target, options, idempotency_key, admission)

@@ -5,7 +5,16 @@ from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
 
-from millrace.api.deps import CallerDep, ImportsDep, OpLogDep, SessionsDep, StoreDep, WatchDep, guarded_router
+from millrace.api.deps import (
+    CallerDep,
+    ImportDep,
+    ImportsDep,
+    OpLogDep,
+    SessionsDep,
+    StoreDep,
+    WatchDep,
+    guarded_router,
+)
 from millrace.api.documents.imports import VisibleImports, import_documents
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
@@ -104,7 +113,6 @@ async def show_import(
 
 @router.post("/imports/{import_id}/cancel")
 @allows(WRITER, by_table=True, audited=True)
-async def cancel_import(import_id: str, op_log: OpLogDep, imports: ImportsDep) -> dict[str, Any]:
-    document = await asyncio.to_thread(imports.find, import_id)
+async def cancel_import(import_id: str, document: ImportDep, op_log: OpLogDep, imports: ImportsDep) -> dict[str, Any]:
     await op_log.applied(CancelImport(document["tenant"], import_id))
     return await asyncio.to_thread(imports.find, import_id)

@@ -6,16 +6,13 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from millrace.account.quality import quality_of
-from millrace.api.deps import CallerDep, DefinitionsDep, ExchangeDep, ImportsDep, OpLogDep, StoreDep, guarded_router
+from millrace.api.deps import CallerDep, ExchangeDep, ImportDep, ImportsDep, OpLogDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.api.documents.trend import past_reports, trend
 from millrace.auth.access import allows
-from millrace.exchange.definitions import DefinitionStore
-from millrace.exchange.mailboxes import Exchange
 from millrace.model.errors import Missing
 from millrace.model.ops.imports import ReleaseImport
 from millrace.model.roles import ADMIN, VIEWER
-from millrace.store.engine import ControlStore
 from millrace.store.records import find_import
 
 router = guarded_router(prefix="/v1", tags=["quality"])
@@ -24,30 +21,24 @@ MOST_PAST = 500
 
 @router.get("/imports/{import_id}/quality")
 @allows(VIEWER, by_table=True)
-def show_quality(
-    import_id: str, store: StoreDep, exchange: ExchangeDep, definitions: DefinitionsDep, imports: ImportsDep
-) -> dict[str, Any]:
+def show_quality(import_id: str, document: ImportDep, store: StoreDep, exchange: ExchangeDep) -> dict[str, Any]:
     """What became of the rules that the import was admitted under; while it is under way, so far."""
-    document = imports.find(import_id)
-    about = {word: document[word] for word in ("id", "tenant", "table", "state", "error")}
-    return {**about, "rows": document["rows"], "released": None, **_report(store, exchange, definitions, import_id)}
-
-
-def _report(store: ControlStore, exchange: Exchange, definitions: DefinitionStore, import_id: str) -> dict[str, Any]:
     with store.read() as connection:
         imp = find_import(connection, import_id)
-        definition = None if imp is None else definitions.read(imp.definition)
+        definition = None if imp is None else exchange.definitions.read(imp.definition)
         if imp is None or definition is None or not definition.rules:
             raise Missing(f"Import {import_id} has no rules of quality.", remedy="Declare some.", code="no_report")
         report = imp.options.get("quality") or quality_of(connection, imp, definition, exchange)
-    return {"released": imp.options.get("released"), "report": report}
+    about = {word: document[word] for word in ("id", "tenant", "table", "state", "error", "rows")}
+    return {**about, "released": imp.options.get("released"), "report": report}
 
 
 @router.post("/imports/{import_id}/release")
 @allows(ADMIN, audited=True)
-async def release_import(import_id: str, caller: CallerDep, op_log: OpLogDep, imports: ImportsDep) -> dict[str, Any]:
+async def release_import(
+    import_id: str, document: ImportDep, caller: CallerDep, op_log: OpLogDep, imports: ImportsDep
+) -> dict[str, Any]:
     """Lets a held import end as if its rules had been kept."""
-    document = await asyncio.to_thread(imports.find, import_id)
     await op_log.applied(ReleaseImport(document["tenant"], import_id, by=caller.name))
     return await asyncio.to_thread(imports.find, import_id)
 

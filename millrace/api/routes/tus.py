@@ -10,7 +10,7 @@ from sqlalchemy import select
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
-from millrace.api.deps import ImportsDep, OpLogDep, SessionsDep, StoreDep, guarded_router
+from millrace.api.deps import ImportDep, OpLogDep, SessionsDep, StoreDep, guarded_router
 from millrace.api.problems import problem
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
@@ -86,9 +86,9 @@ async def create_upload(
 
 @router.head("/uploads/{import_id}")
 @allows(WRITER, by_table=True)
-async def upload_state(import_id: str, store: StoreDep, imports: ImportsDep, sessions: SessionsDep) -> Response:
+async def upload_state(import_id: str, document: ImportDep, store: StoreDep, sessions: SessionsDep) -> Response:
     """Where to go on; behind the end of an upload that was received whole. One that broke off for good is gone."""
-    state = imports.find(import_id)["state"]
+    state = document["state"]
     if state in (ADMITTED, RECEIVING):
         headers = _state(await sessions.resume(import_id))
     else:
@@ -113,20 +113,20 @@ def _whole_length(store: ControlStore, import_id: str) -> int | None:
 @router.patch("/uploads/{import_id}")
 @allows(WRITER, by_table=True)
 async def continue_upload(
-    import_id: str,
+    document: ImportDep,
     request: Request,
-    imports: ImportsDep,
     sessions: SessionsDep,
     upload_offset: Annotated[int, Header(ge=0)],
     upload_length: Annotated[int | None, Header(ge=0)] = None,
 ) -> Response:
-    imports.find(import_id)
     if request.headers.get("content-type") != BODY_TYPE:
         return problem(415, "content_type", "The content type is not that of tus.", f"Send {BODY_TYPE}.")
-    session = await sessions.resume(import_id)
+    session = await sessions.resume(document["id"])
     if session.busy.locked():
         raise Clash(
-            f"Upload {import_id} is being received already.", remedy="Wait until the other request ends.", code="busy"
+            f"Upload {session.imp.id} is being received already.",
+            remedy="Wait until the other request ends.",
+            code="busy",
         )
     if upload_offset != session.offset:
         raise Clash(
@@ -142,9 +142,8 @@ async def continue_upload(
 
 @router.delete("/uploads/{import_id}")
 @allows(WRITER, by_table=True, audited=True)
-async def terminate_upload(import_id: str, op_log: OpLogDep, imports: ImportsDep) -> Response:
-    document = imports.find(import_id)
-    await op_log.applied(CancelImport(document["tenant"], import_id))
+async def terminate_upload(document: ImportDep, op_log: OpLogDep) -> Response:
+    await op_log.applied(CancelImport(document["tenant"], document["id"]))
     return Response(status_code=204)
 
 

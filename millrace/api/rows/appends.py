@@ -75,12 +75,12 @@ class Appends:
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Called from the controller's thread."""
-        self.endings.on_applied(applied)
         over = [one.result.over for one in applied if one.result.over is not None]
-        if any(import_id in self._under_way for import_id in over):
-            self._loop.call_soon_threadsafe(self._count_ends, over)
+        if over:
+            self._loop.call_soon_threadsafe(self._note_ends, over)
 
-    def _count_ends(self, over: list[str]) -> None:
+    def _note_ends(self, over: list[str]) -> None:
+        self.endings.heard(over)
         for import_id in over:
             append_key = self._under_way.pop(import_id, None)
             if append_key is not None:

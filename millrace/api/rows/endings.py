@@ -9,7 +9,6 @@ from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from millrace.model.imports import Counts
-from millrace.model.ops import Applied
 from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
@@ -25,7 +24,7 @@ class Ended:
 
 
 class Endings:
-    """Used from one event loop, except `on_applied`."""
+    """Used from one event loop."""
 
     def __init__(self, store: ControlStore) -> None:
         self._store = store
@@ -59,13 +58,8 @@ class Endings:
         self._expected.get(import_id, set()).discard(hearing)
         self.forget_unheard(import_id)
 
-    def on_applied(self, applied: list[Applied]) -> None:
-        """Called from the controller's thread."""
-        over = [one.result.over for one in applied if one.result.over is not None]
-        if any(import_id in self._expected for import_id in over):
-            self._loop.call_soon_threadsafe(self._heard, over)
-
-    def _heard(self, over: list[str]) -> None:
+    def heard(self, over: list[str]) -> None:
+        """These imports have ended."""
         self._over.update(import_id for import_id in over if import_id in self._expected)
         if self._over and self._reading is None:
             self._reading = self._loop.create_task(self._tell())

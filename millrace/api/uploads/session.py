@@ -90,7 +90,9 @@ class Session:
 
     async def _turn(self, work: Callable[[], T]) -> T:
         """A turn of a thread, once there is room. Meanwhile the upload counts as alive, even if Kafka is slow."""
-        await self._wait_for_room()
+        # Until the tenant has fewer chunks in flight than its share. Not in a thread: there are few of them.
+        while not self._services.in_flight.chunks.has_room(self.imp.tenant):
+            await self._pause(ROOM_SECONDS)
         self._services.in_flight.at_work.add(self.imp.id)
         try:
             done = await self._work(work)
@@ -108,11 +110,6 @@ class Session:
         if self._is_due():
             self._remembered = time.monotonic()
             await asyncio.to_thread(remember, self._services.store, self.imp.id, self.length, self.upload.confirmed)
-
-    async def _wait_for_room(self) -> None:
-        """Until the tenant has fewer chunks in flight than its share. Not in a thread: there are few of them."""
-        while not self._services.in_flight.chunks.has_room(self.imp.tenant):
-            await self._pause(ROOM_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
         """Stops reading for this time, which slows the sender down. The upload stays alive."""
