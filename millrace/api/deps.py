@@ -55,38 +55,38 @@ class Services(Protocol):
     settings: Settings
 
 
-class _Service:
+def _service(name: str) -> Any:
     """One of the server's services, or a part of one, by its name in `Services`."""
+    find = attrgetter(name)
 
-    def __init__(self, name: str) -> None:
-        self._find = attrgetter(name)
+    async def found(connection: HTTPConnection) -> Any:
+        return find(connection.app.state.services)
 
-    async def __call__(self, connection: HTTPConnection) -> Any:
-        return self._find(connection.app.state.services)
+    return Depends(found)
 
 
-StoreDep = Annotated[ControlStore, Depends(_Service("store"))]
-ExchangeDep = Annotated[Exchange, Depends(_Service("exchange"))]
-PlacesDep = Annotated[Places, Depends(_Service("exchange.places"))]
-AppBoardDep = Annotated[AppBoard, Depends(_Service("exchange.apps"))]
-AppFoldersDep = Annotated[AppFolders, Depends(_Service("exchange.app_folders"))]
-SinkContextDep = Annotated[SinkContext, Depends(_Service("sink_context"))]
-QueuesDep = Annotated[Queues, Depends(_Service("queues"))]
-ClusterDep = Annotated[Cluster, Depends(_Service("cluster"))]
-OpLogDep = Annotated[OpLog, Depends(_Service("op_log"))]
-SealingDep = Annotated[Sealing, Depends(_Service("sealing"))]
-TokensDep = Annotated[Tokens, Depends(_Service("tokens"))]
-AuditDep = Annotated[Audit, Depends(_Service("audit"))]
-QuotasDep = Annotated[Quotas, Depends(_Service("quotas"))]
-WatchDep = Annotated[Watch, Depends(_Service("watch"))]
-SessionsDep = Annotated[Sessions, Depends(_Service("sessions"))]
-SendersDep = Annotated[Senders, Depends(_Service("senders"))]
-ReplaysDep = Annotated[Replays, Depends(_Service("replays"))]
-EraserDep = Annotated[Eraser, Depends(_Service("eraser"))]
-HealthDep = Annotated[PlatformHealth, Depends(_Service("health"))]
-PrivateTargetsDep = Annotated[Networks, Depends(_Service("settings.api.private_targets"))]
-QuerySettingsDep = Annotated[QuerySettings, Depends(_Service("settings.query"))]
-KubernetesDep = Annotated[KubernetesSettings, Depends(_Service("settings.k8s"))]
+StoreDep = Annotated[ControlStore, _service("store")]
+ExchangeDep = Annotated[Exchange, _service("exchange")]
+PlacesDep = Annotated[Places, _service("exchange.places")]
+AppBoardDep = Annotated[AppBoard, _service("exchange.apps")]
+AppFoldersDep = Annotated[AppFolders, _service("exchange.app_folders")]
+SinkContextDep = Annotated[SinkContext, _service("sink_context")]
+QueuesDep = Annotated[Queues, _service("queues")]
+ClusterDep = Annotated[Cluster, _service("cluster")]
+OpLogDep = Annotated[OpLog, _service("op_log")]
+SealingDep = Annotated[Sealing, _service("sealing")]
+TokensDep = Annotated[Tokens, _service("tokens")]
+AuditDep = Annotated[Audit, _service("audit")]
+QuotasDep = Annotated[Quotas, _service("quotas")]
+WatchDep = Annotated[Watch, _service("watch")]
+SessionsDep = Annotated[Sessions, _service("sessions")]
+SendersDep = Annotated[Senders, _service("senders")]
+ReplaysDep = Annotated[Replays, _service("replays")]
+EraserDep = Annotated[Eraser, _service("eraser")]
+HealthDep = Annotated[PlatformHealth, _service("health")]
+PrivateTargetsDep = Annotated[Networks, _service("settings.api.private_targets")]
+QuerySettingsDep = Annotated[QuerySettings, _service("settings.query")]
+KubernetesDep = Annotated[KubernetesSettings, _service("settings.k8s")]
 
 
 async def _caller(connection: HTTPConnection, tokens: TokensDep) -> Caller:

@@ -10,14 +10,15 @@ from millrace.api.admission import Admission
 from millrace.api.deps import Services
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
-from millrace.api.jobs.metering import keep_measured
+from millrace.api.jobs.metering import measure_storage
 from millrace.api.jobs.refreshing import Refreshing
 from millrace.api.jobs.rejected_rows import RejectedRows
 from millrace.api.jobs.replay_sender import ReplaySender
 from millrace.api.jobs.replaying import Replays
 from millrace.api.jobs.retention import keep_retention
 from millrace.api.jobs.sink_watch import SinkWatch
-from millrace.api.jobs.timer import Timer, renew_leases
+from millrace.api.jobs.sweeping import SWEEP_SECONDS, sweep
+from millrace.api.jobs.timer import Job, append_due, renew_leases, repeat
 from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
@@ -28,12 +29,13 @@ from millrace.api.uploads.sessions import Sessions
 from millrace.api.watch import Watch
 from millrace.auth.audit import Audit
 from millrace.auth.quotas import Quotas
-from millrace.auth.tokens import Tokens
+from millrace.auth.tokens import USES_SECONDS, Tokens
 from millrace.control.controller import Controller
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.partitions import OpPartitions
 from millrace.exchange.queues import Queues
 from millrace.model.ops import Applied
+from millrace.model.usage import MEASURE_SECONDS
 from millrace.notify.notifier import Notifier
 from millrace.settings import Settings
 from millrace.sink.context import SinkContext
@@ -113,7 +115,8 @@ class Server:
             self.op_log.listen(listener)
         self.start()
         self.threads.start("replays", self.replay_sender.run)
-        self.threads.start("metering", partial(keep_measured, self.store, self.exchange.tenant_files))
+        measure = partial(measure_storage, self.store, self.exchange.tenant_files)
+        self.threads.start("metering", partial(repeat, {measure: MEASURE_SECONDS}))
         retention = partial(keep_retention, self.store, self.exchange, self.sink_context, self.settings.kms)
         self.threads.start("retention", retention)
         yield self
@@ -128,17 +131,16 @@ class Server:
             self.threads.start("notifier", self.notifier.run)
         self.threads.start("accountant", self.accountant.run)
         self.in_flight.threads.submit(self.refreshing.catch_up)
-        timer = Timer(
-            self.settings.api,
-            self.store,
-            self.exchange,
-            self.op_log,
-            self.in_flight,
-            self.sinks,
-            self.tokens,
-            self.quotas,
-        )
-        self.threads.start("timer", timer.run)
+        api = self.settings.api
+        often = min(1.0, api.lease_seconds / 4)
+        jobs: dict[Job, float] = {
+            partial(append_due, api, self.store, self.op_log, self.in_flight.at_work): often,
+            self.sinks.look: often,
+            self.tokens.note_uses: USES_SECONDS,
+            self.quotas.write: USES_SECONDS,
+            partial(sweep, self.store, self.exchange): SWEEP_SECONDS,
+        }
+        self.threads.start("timer", partial(repeat, jobs))
 
     def stop(self) -> None:
         self.threads.stop()

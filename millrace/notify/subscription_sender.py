@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from millrace.model.addresses import Networks
 from millrace.notify.attempt import Post, attempt
-from millrace.notify.outcomes import Outcomes
 from millrace.notify.queue import EventDelivered, EventDelivery, EventQueue, Outcome
 from millrace.notify.retry import RetryPolicy
 from millrace.notify.subscription import IN_ORDER, Subscription
@@ -22,6 +21,31 @@ AT_ONCE = 8
 HEALTHY_CONNECTIONS = 128
 FAILING_CONNECTIONS = 64
 T = TypeVar("T")
+
+
+class Outcomes:
+    """Records outcomes of deliveries in few transactions. Each caller waits until its outcome is stored."""
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[Outcome, asyncio.Future[None]]] = []
+        self._some = asyncio.Event()
+
+    async def record(self, outcome: Outcome) -> None:
+        recorded = asyncio.get_running_loop().create_future()
+        self._pending.append((outcome, recorded))
+        self._some.set()
+        await recorded
+
+    async def write(self, settle: Callable[[list[Outcome]], Awaitable[None]]) -> None:
+        """Runs for ever. Outcomes that arrive during a transaction go into the next one."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            batch, self._pending = self._pending, []
+            await settle([outcome for outcome, _ in batch])
+            for _, recorded in batch:
+                if not recorded.done():
+                    recorded.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from millrace.api.documents.client_apps import refuse_local_command
+from millrace.api.declarations.reading import refuse_local_command
 from millrace.auth.tokens import Caller
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home

@@ -6,11 +6,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from millrace.api.documents.tables import targets_of
+from millrace.auth.tokens import Caller
 from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_document import target_document
 from millrace.model.documents import DeclarationWarning
-from millrace.model.errors import Invalid
+from millrace.model.errors import Invalid, Refused
 from millrace.model.names import checked_name
 from millrace.model.table import TableDeclaration
 from millrace.model.table_warnings import table_warnings
@@ -27,6 +28,16 @@ def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement,
             f"The agreement is {agreement.tenant!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant."
         )
     return agreement, warnings
+
+
+def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
+    """A command runs on the platform's own machine, so only an operator may choose it."""
+    if agreement.app is not None and agreement.app.runs_here and not caller.is_admin:
+        raise Refused(
+            "app.command is for the platform's operator to declare.",
+            remedy="Name an image, or ask the operator to apply the agreement.",
+            code="operators_only",
+        )
 
 
 def refuse_unconfirmed(what: str, tenant: str, confirm: str) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
 
-from millrace.api.documents.sink_status import SinkStatus
+from millrace.account.ledger import refused_rows
 from millrace.auth.tokens import Caller
+from millrace.exchange.queues import parked_targets
 from millrace.model.errors import Missing
 from millrace.model.imports import (
     ADMITTED,
@@ -139,7 +140,7 @@ def _requested(row: Any) -> dict[str, Any]:
     }
 
 
-def _document(row: Any, sinks: SinkStatus) -> dict[str, Any]:
+def _document(row: Any, sinks: "SinkStatus") -> dict[str, Any]:
     values = row._mapping
     confirmed = values["confirmed"] or {}
     imp = to_import(values)
@@ -195,3 +196,32 @@ def _expected_chunks(imp: Import, confirmed: dict[str, Any], length: int | None)
 
 def _eta(expected: float | None, durable: int, elapsed: float) -> float | None:
     return round(elapsed * max(expected - durable, 0) / durable, 1) if expected and durable else None
+
+
+class SinkStatus:
+    """How imports stand in each of their sinks. For the documents of one request: the queues of a table are read once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._parked: dict[tuple[str, str], set[str]] = {}
+
+    def of(self, imp: Import) -> dict[str, dict[str, int]]:
+        refused = imp.options.get("refused", {}) if imp.is_over else refused_rows(self._connection, imp.id)
+        return {
+            sink: {
+                "durable_chunks": imp.durable.get(sink, 0),
+                "parked_chunks": self._parked_chunks(imp, sink),
+                "refused_rows": refused.get(sink, 0),
+            }
+            for sink in imp.sinks
+        }
+
+    def _parked_chunks(self, imp: Import, sink: str) -> int:
+        """Judged, and held back by a target that takes nothing at the moment."""
+        waiting = imp.counts.chunks - imp.durable.get(sink, 0)
+        if waiting <= 0 or imp.is_over:
+            return 0
+        place = imp.tenant, imp.table
+        if place not in self._parked:
+            self._parked[place] = parked_targets(self._connection, *place)
+        return waiting if sink in self._parked[place] else 0

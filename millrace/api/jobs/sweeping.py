@@ -13,6 +13,7 @@ from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.store.records import find_import
 
+SWEEP_SECONDS = 600.0
 REQUESTS_KEPT = timedelta(days=1)
 EVENTS_KEPT = timedelta(days=7)
 # Of streamed rows there is an import for every few milliseconds; what became of them is told at once.

@@ -1,21 +1,14 @@
-"""What the server does every second, and less often: ops that are due, sinks, metering, sweeping."""
+"""Jobs that are done again and again, and the ops that become due with time."""
 
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
 from threading import Event
 from typing import Any
 
 from sqlalchemy import Connection, func, select, update
 
-from millrace.api.jobs.sink_watch import SinkWatch
-from millrace.api.jobs.sweeping import sweep
 from millrace.api.op_log import OpLog
-from millrace.api.uploads.in_flight import InFlight
-from millrace.auth.quotas import Quotas
-from millrace.auth.tokens import USES_SECONDS, Tokens
 from millrace.control.state import OPEN
-from millrace.exchange.mailboxes import Exchange
 from millrace.model.imports import ADMITTED
 from millrace.model.ops import Op
 from millrace.model.ops.imports import ExpireImport
@@ -25,39 +18,25 @@ from millrace.settings import ApiSettings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 
-SWEEP_SECONDS = 600.0
+Job = Callable[[], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
-    settings: ApiSettings
-    store: ControlStore
-    exchange: Exchange
-    op_log: OpLog
-    in_flight: InFlight
-    sinks: SinkWatch
-    tokens: Tokens
-    quotas: Quotas
+def repeat(jobs: Mapping[Job, float], stopping: Event) -> None:
+    """Does each job again and again, so many seconds after it was begun last, until the platform stops."""
+    due = {job: time.monotonic() + seconds for job, seconds in jobs.items()}
+    while not stopping.wait(min(jobs.values())):
+        for job, seconds in jobs.items():
+            if time.monotonic() >= due[job]:
+                due[job] = time.monotonic() + seconds
+                job()
 
-    def run(self, stopping: Event) -> None:
-        swept = noted = time.monotonic()
-        while not stopping.wait(min(1.0, self.settings.lease_seconds / 4)):
-            self._append_due()
-            self.sinks.look()
-            if time.monotonic() > noted + USES_SECONDS:
-                noted = time.monotonic()
-                self.tokens.note_uses()
-                self.quotas.write()
-            if time.monotonic() > swept + SWEEP_SECONDS:
-                swept = time.monotonic()
-                sweep(self.store, self.exchange)
 
-    def _append_due(self) -> None:
-        lease, retention = self.settings.lease_seconds, self.settings.drop_retention_seconds
-        with self.store.read() as connection:
-            due = due_ops(connection, time.time_ns() // 1000, lease, retention, self.in_flight.at_work)
-        for op in due:
-            self.op_log.append(op)
+def append_due(settings: ApiSettings, store: ControlStore, op_log: OpLog, at_work: Collection[str]) -> None:
+    lease, retention = settings.lease_seconds, settings.drop_retention_seconds
+    with store.read() as connection:
+        due = due_ops(connection, time.time_ns() // 1000, lease, retention, at_work)
+    for op in due:
+        op_log.append(op)
 
 
 def renew_leases(store: ControlStore) -> None:

@@ -4,18 +4,27 @@ from typing import Annotated, Any
 
 from fastapi import Query
 from fastapi.responses import StreamingResponse
+from sqlalchemy import Connection, Row, select
 
 from millrace.api.deps import AppBoardDep, AppFoldersDep, KubernetesDep, SealingDep, StoreDep, guarded_router
-from millrace.api.documents.client_apps import agreement_with_app, last_report, runs_here, tenants_with_apps
 from millrace.auth.access import allows
-from millrace.model.errors import Clash
+from millrace.exchange.apps import AppBoard, AppsReport
+from millrace.k8s.pods import usual_image
+from millrace.model.agreement import Agreement, App
+from millrace.model.errors import Clash, Missing
 from millrace.model.roles import OPERATOR, READER, VIEWER, WRITER
+from millrace.settings import KubernetesSettings
 from millrace.staging.runs import run_folder, run_folders
+from millrace.store import tables as t
+from millrace.store.agreements import known_agreement
+from millrace.store.tables import departures
 
 router = guarded_router(prefix="/v1", tags=["client apps"])
 MOST_RUNS = 200
 MOST_FILES = 1000
 MOST_TAIL_BYTES = 64 << 20
+# The managers report every second. After this time they count as absent.
+SILENT_SECONDS = 15.0
 _BACKEND = ("at", "confinement", "limits", "watching")
 
 
@@ -102,3 +111,45 @@ def show_log(
     folder = run_folder(app_folders(tenant), run)
     said = folder.log_tail(name, tail, sealing.keyring)
     return StreamingResponse(said, media_type="text/plain; charset=utf-8")
+
+
+def tenants_with_apps(connection: Connection, k8s: KubernetesSettings) -> list[dict[str, Any]]:
+    """Those that have not left, whose agreement names a program, or has a schedule where the settings name an image."""
+    wanted = select(t.tenants).outerjoin(departures, departures.c.tenant == t.tenants.c.name)
+    named = t.tenants.c.agreement["app"].as_string().is_not(None)
+    if k8s.app_image is not None:
+        named |= t.tenants.c.agreement["schedule"].as_string().is_not(None)
+    rows = connection.execute(wanted.where(named, departures.c.tenant.is_(None)).order_by(t.tenants.c.name))
+    return [{"tenant": row.name, "revision": row.revision, "agreement": _complete(row, k8s)} for row in rows]
+
+
+def _complete(row: "Row[Any]", k8s: KubernetesSettings) -> dict[str, Any]:
+    agreement: dict[str, Any] = row.agreement
+    return agreement if "app" in agreement else {**agreement, "app": {"image": usual_image(row.name, k8s)}}
+
+
+def agreement_with_app(connection: Connection, tenant: str) -> tuple[Agreement, App]:
+    agreement = known_agreement(connection, tenant)
+    if agreement.app is None:
+        raise Missing(f"{tenant} has no client app.", remedy="Declare one as `app` in its agreement.", code="no_app")
+    return agreement, agreement.app
+
+
+def last_report(apps: AppBoard) -> AppsReport | None:
+    """The last report of the ingestion managers, if it is recent."""
+    report = apps.last()
+    return report if report is not None and report.age_seconds < SILENT_SECONDS else None
+
+
+def runs_here(agreement: Agreement) -> str:
+    """What of an agreement a platform on one machine does not do, in a sentence; nothing if it does all."""
+    app = agreement.app
+    if app is None:
+        return ""
+    if not app.runs_here:
+        return "It has an image: it runs on Kubernetes, not here; its files are imported as they are finished."
+    if app.replicas > 1 or (app.max_replicas or 1) > 1:
+        return "Several replicas run on Kubernetes; here one does."
+    if app.mode == "batch" and agreement.schedule is None:
+        return "It has no schedule: it runs when somebody asks for it."
+    return ""

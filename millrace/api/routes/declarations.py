@@ -7,10 +7,9 @@ from fastapi import Body, Response
 from sqlalchemy import select
 
 from millrace.api.declarations.agreed_hooks import keep_agreed, refuse_strange_targets
-from millrace.api.declarations.reading import read_agreement, read_table
+from millrace.api.declarations.reading import read_agreement, read_table, refuse_local_command
 from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import CallerDep, OpLogDep, PrivateTargetsDep, SinkContextDep, StoreDep, guarded_router
-from millrace.api.documents.client_apps import refuse_local_command
 from millrace.api.documents.tables import find_table, table_document, tables_of
 from millrace.api.op_log import raise_refusal
 from millrace.api.routes.subscriptions import check_url
