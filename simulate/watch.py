@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from millrace.control.state import Announce, Effect, Outcome
+from millrace.control.state import Announce, Effect, OpOutcome
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import CANCELLED, COMPLETED, FAILED, Counts, Import
 from millrace.model.ops import Applied, Op
@@ -34,7 +34,7 @@ class Applying(NamedTuple):
     """A record of the log, what it led to, and the ops that were answered with it."""
 
     record: Record
-    outcome: Outcome
+    outcome: OpOutcome
     asked: dict[str, Op[Any]]
 
 
@@ -54,7 +54,7 @@ class Turn:
         "waits_as",
     )
 
-    def __init__(self, op: Op[Any], answer: Applied, effects: list[Effect], at_us: int, outcome: Outcome) -> None:
+    def __init__(self, op: Op[Any], answer: Applied, effects: list[Effect], at_us: int, outcome: OpOutcome) -> None:
         self.op = op
         self.answer = answer
         self.effects = effects
@@ -119,7 +119,7 @@ class Watch:
             elif known != came:
                 raise Violation("same log, same outcome", f"{record.value} led to {came}, before to {known}")
 
-    def _turns(self, record: Record, outcome: Outcome, asked: dict[str, Op[Any]]) -> None:
+    def _turns(self, record: Record, outcome: OpOutcome, asked: dict[str, Op[Any]]) -> None:
         for answer in outcome.answers:
             effects = [effect for cause, effect in outcome.effects if cause.id == answer.op_id]
             turn = Turn(asked[answer.op_id], answer, effects, record.at_us, outcome)

@@ -74,7 +74,7 @@ def apply_command(
     from millrace.cli.manifests import rendered  # noqa: PLC0415
     from millrace.k8s.access import find_access  # noqa: PLC0415
     from millrace.k8s.apply import Orders, apply  # noqa: PLC0415
-    from millrace.k8s.cluster import Cluster  # noqa: PLC0415
+    from millrace.k8s.cluster import KubernetesCluster  # noqa: PLC0415
     from millrace.k8s.names import cell_selector  # noqa: PLC0415
     from millrace.settings import Settings  # noqa: PLC0415
 
@@ -90,7 +90,7 @@ def apply_command(
         )
     orders = Orders(everyone=not file, prune=prune, with_data=volumes, force=force_conflicts, dry_run=dry_run)
     failed = False
-    with Cluster(find_access(cluster), dry_run=dry_run) as connected:
+    with KubernetesCluster(find_access(cluster), dry_run=dry_run) as connected:
         for outcome in apply(connected, tenants, cell, orders):
             failed |= outcome.what in ("refused", "skipped")
             _report(session, outcome, dry_run)

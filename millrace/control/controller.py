@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
 from millrace.control.entities import load, save
-from millrace.control.outbox import Kept, Outbox
+from millrace.control.outbox import EffectOutbox, Kept
 from millrace.control.state import StoreDefinition
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
@@ -49,7 +49,7 @@ class Controller:
         self._cluster = cluster
         self._definitions = definitions
         self._on_applied = on_applied
-        self._outbox = Outbox(store, appender, stops, Topics(cluster).partitions(RAW_INPUT))
+        self._outbox = EffectOutbox(store, appender, stops, Topics(cluster).partitions(RAW_INPUT))
 
     def run(self, stopping: threading.Event) -> None:
         with self._store.read() as connection:

@@ -71,7 +71,7 @@ class Kept:
             forget_facts(connection, self.over)
 
 
-class Outbox:
+class EffectOutbox:
     """Relays what waits in the store; asked again after a crash, it relays again what may already be there."""
 
     def __init__(self, store: ControlStore, appender: Appender, stops: StopList, raw_partitions: int) -> None:

@@ -150,7 +150,7 @@ Step = tuple[State, tuple[Effect, ...], Result]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OpOutcome:
     """What an op led to, with an answer for the op and for each waiting op whose turn came with it."""
 
     state: State

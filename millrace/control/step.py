@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from millrace.control.rules import RULES, Rule, spans
-from millrace.control.state import Outcome, State
+from millrace.control.state import OpOutcome, State
 from millrace.model.errors import Clash, Invalid, Refused
 from millrace.model.ops import Applied, Op
 from millrace.model.ops.base import TurnOp, Unreadable
@@ -16,13 +16,13 @@ from millrace.model.ops.rows import Append, OpenSender
 MOST_WAITING = 1000
 
 
-def step(state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:
+def step(state: State, op: Op[Any], at_us: int, partition: int) -> OpOutcome:
     """1. Applies the op or puts it into the queue. 2. Applies the waiting ops that have room now, in order."""
     outcome = _start(state, op, at_us, partition)
     return _go_on(outcome, at_us, partition)
 
 
-def _start(state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:
+def _start(state: State, op: Op[Any], at_us: int, partition: int) -> OpOutcome:
     if isinstance(op, Unreadable):
         return _refused(state, op, Invalid(op.reason, code=op.code), at_us)
     if isinstance(op, TurnOp) and not _may_start(state, op):
@@ -41,11 +41,11 @@ def _may_start(state: State, op: TurnOp[Any]) -> bool:
     return op.request_key in state.by_key
 
 
-def _wait(state: State, op: TurnOp[Any], at_us: int) -> Outcome:
+def _wait(state: State, op: TurnOp[Any], at_us: int) -> OpOutcome:
     under_way = f"{op.tenant}/{op.table} is exclusive and something else is under way."
     asked_before = next((one for one in state.queue if op.request_key and one.request_key == op.request_key), None)
     if asked_before is not None:
-        return Outcome(state, (), (Applied(op.id, Waiting(asked_before.id)),))
+        return OpOutcome(state, (), (Applied(op.id, Waiting(asked_before.id)),))
     try:
         if not op.wait:
             raise Clash(under_way, remedy="Ask again later, or ask to wait your turn.", code="under_way")
@@ -55,19 +55,19 @@ def _wait(state: State, op: TurnOp[Any], at_us: int) -> Outcome:
     except Refused as refusal:
         return _refused(state, op, refusal, at_us)
     queue = (*state.queue, replace(op, joined=True))
-    return Outcome(replace(joined, queue=queue), (), (Applied(op.id, Waiting()),))
+    return OpOutcome(replace(joined, queue=queue), (), (Applied(op.id, Waiting()),))
 
 
-def _go_on(outcome: Outcome, at_us: int, partition: int) -> Outcome:
+def _go_on(outcome: OpOutcome, at_us: int, partition: int) -> OpOutcome:
     while outcome.state.queue and (outcome.state.table is None or outcome.state.table.has_room):
         op, *rest = outcome.state.queue
         before = replace(outcome.state, queue=tuple(rest))
         turn = _apply(RULES[type(op)], before, op, at_us, partition)
-        outcome = Outcome(turn.state, outcome.effects + turn.effects, outcome.answers + turn.answers)
+        outcome = OpOutcome(turn.state, outcome.effects + turn.effects, outcome.answers + turn.answers)
     return outcome
 
 
-def _apply(rule: Rule[Any], state: State, op: Op[Any], at_us: int, partition: int) -> Outcome:
+def _apply(rule: Rule[Any], state: State, op: Op[Any], at_us: int, partition: int) -> OpOutcome:
     try:
         after, effects, result = rule(state, op, at_us, partition)
     except Refused as refusal:
@@ -76,10 +76,10 @@ def _apply(rule: Rule[Any], state: State, op: Op[Any], at_us: int, partition: in
         # An op that cannot be evaluated must not block the ops behind it.
         message = f"The op {op.kind} of {op.tenant}/{op.subject} cannot be evaluated: {error!r:.200}."
         return _refused(state, op, Invalid(message, code="malformed_op"), at_us)
-    return Outcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, result),))
+    return OpOutcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, result),))
 
 
-def _refused(state: State, op: Op[Any], error: Refused, at_us: int) -> Outcome:
+def _refused(state: State, op: Op[Any], error: Refused, at_us: int) -> OpOutcome:
     refusal = Refusal.of(error)
     after, effects = spans.member_refused(state, op, refusal, at_us)
-    return Outcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, refusal=refusal),))
+    return OpOutcome(after, tuple((op, effect) for effect in effects), (Applied(op.id, refusal=refusal),))

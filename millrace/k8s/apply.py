@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from millrace.k8s.cluster import Cluster, Object
+from millrace.k8s.cluster import KubernetesCluster, Object
 from millrace.k8s.names import TENANT_ANNOTATION, TENANT_LABEL, cell_selector
 from millrace.k8s.render import Manifest, Rendered
 from millrace.k8s.resources import KINDS, Key
@@ -48,7 +48,7 @@ class Orders:
 Inventory = dict[Key, Object]
 
 
-def apply(cluster: Cluster, tenants: list[Rendered], cell: str, orders: Orders) -> Iterator[Outcome]:
+def apply(cluster: KubernetesCluster, tenants: list[Rendered], cell: str, orders: Orders) -> Iterator[Outcome]:
     there = {
         Key.of(found, kind.name): found for kind in KINDS.values() for found in cluster.list(kind, cell_selector(cell))
     }
@@ -59,7 +59,7 @@ def apply(cluster: Cluster, tenants: list[Rendered], cell: str, orders: Orders) 
         yield from _prune(cluster, tenants, there, orders)
 
 
-def _apply_tenant(cluster: Cluster, tenant: Rendered, there: Inventory, orders: Orders) -> list[Outcome]:
+def _apply_tenant(cluster: KubernetesCluster, tenant: Rendered, there: Inventory, orders: Orders) -> list[Outcome]:
     outcomes: list[Outcome] = []
     owner: Object | None = None
     for manifest in tenant.manifests:
@@ -81,7 +81,7 @@ def _apply_tenant(cluster: Cluster, tenant: Rendered, there: Inventory, orders: 
     return outcomes
 
 
-def _owned(cluster: Cluster, manifest: Manifest, owner: Object | None, there: Inventory) -> Manifest:
+def _owned(cluster: KubernetesCluster, manifest: Manifest, owner: Object | None, there: Inventory) -> Manifest:
     key = Key.of(manifest)
     if key.kind == "Namespace" and key not in there and cluster.get(key) is not None:
         raise Clash(
@@ -118,7 +118,7 @@ def _refused(tenant: str, key: Key, refused: Refused) -> Outcome:
     return Outcome(tenant, key, "refused", refused.message, refused.remedy)
 
 
-def _prune(cluster: Cluster, tenants: list[Rendered], there: Inventory, orders: Orders) -> Iterator[Outcome]:
+def _prune(cluster: KubernetesCluster, tenants: list[Rendered], there: Inventory, orders: Orders) -> Iterator[Outcome]:
     wanted = {Key.of(manifest) for tenant in tenants for manifest in tenant.manifests}
     in_scope = {tenant.names.workload for tenant in tenants}
     left_over = [key for key in there if key not in wanted and (orders.everyone or _tenant_of(there[key]) in in_scope)]
@@ -126,7 +126,7 @@ def _prune(cluster: Cluster, tenants: list[Rendered], there: Inventory, orders: 
         yield _pruned(cluster, key, there[key], orders)
 
 
-def _pruned(cluster: Cluster, key: Key, found: Object, orders: Orders) -> Outcome:
+def _pruned(cluster: KubernetesCluster, key: Key, found: Object, orders: Orders) -> Outcome:
     tenant = str(found["metadata"].get("annotations", {}).get(TENANT_ANNOTATION, _tenant_of(found)))
     if KINDS[key.kind].holds_data and not orders.with_data:
         return Outcome(tenant, key, "kept", "it holds files; --volumes prunes it too")

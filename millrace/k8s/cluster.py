@@ -26,7 +26,7 @@ _CREATED, _MISSING, _FIRST_ERROR = 201, 404, 400
 _PASSING = (429, 500, 502, 503, 504)
 
 
-class Cluster:
+class KubernetesCluster:
     """Safe to share between threads."""
 
     def __init__(self, access: Access, *, dry_run: bool = False, pause: Callable[[float], None] = time.sleep) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from millrace.k8s.access import Access
 from millrace.k8s.apply import Orders, Outcome, apply
-from millrace.k8s.cluster import TRIES, Cluster
+from millrace.k8s.cluster import TRIES, KubernetesCluster
 from millrace.k8s.errors import ClusterRefused, ClusterUnreachable
 from millrace.k8s.render import render_all
 from millrace.model.agreement import parse_agreement
@@ -36,7 +36,7 @@ def stream(client: str = "acme") -> dict[str, Any]:
 def run(api: KubeApi, *documents: dict[str, Any], **orders: Any) -> list[Outcome]:
     tenants = render_all([parse_agreement(document)[0] for document in documents], SETTINGS)
     dry_run = orders.get("dry_run", False)
-    with Cluster(Access(api.url, token=TOKEN), dry_run=dry_run, pause=lambda _seconds: None) as cluster:
+    with KubernetesCluster(Access(api.url, token=TOKEN), dry_run=dry_run, pause=lambda _seconds: None) as cluster:
         return list(apply(cluster, tenants, SETTINGS.cell, Orders(**orders)))
 
 
@@ -134,7 +134,7 @@ def test_the_objects_of_another_cell_are_not_seen(api: KubeApi) -> None:
     run(api, batch("acme"))
     for one in api.objects.values():
         one["metadata"]["labels"]["millrace/cell"] = "another"
-    with Cluster(Access(api.url, token=TOKEN)) as cluster:
+    with KubernetesCluster(Access(api.url, token=TOKEN)) as cluster:
         assert list(apply(cluster, [], SETTINGS.cell, Orders(everyone=True, prune=True, with_data=True))) == []
 
 
@@ -205,7 +205,7 @@ def test_a_dry_run_asks_the_cluster_and_changes_nothing(api: KubeApi) -> None:
 def test_a_busy_cluster_is_asked_again_after_the_pause_it_wants(api: KubeApi) -> None:
     api.first_answers = [(429, {"Retry-After": "7"}), (503, {})]
     pauses: list[float] = []
-    with Cluster(Access(api.url, token=TOKEN), pause=pauses.append) as cluster:
+    with KubernetesCluster(Access(api.url, token=TOKEN), pause=pauses.append) as cluster:
         assert list(apply(cluster, [], SETTINGS.cell, Orders())) == []
     assert pauses == [7.0, 0.4]
 
@@ -225,7 +225,7 @@ def test_a_cluster_that_is_not_there_is_unreachable() -> None:
 
 def test_a_wrong_token_is_refused_with_what_to_do(api: KubeApi) -> None:
     with (
-        Cluster(Access(api.url, token="expired")) as cluster,
+        KubernetesCluster(Access(api.url, token="expired")) as cluster,
         pytest.raises(ClusterRefused, match="Log in to the cluster again"),
     ):
         list(apply(cluster, [], SETTINGS.cell, Orders()))

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from millrace.k8s.access import Access
-from millrace.k8s.cluster import Cluster
+from millrace.k8s.cluster import KubernetesCluster
 from millrace.k8s.errors import ClusterUnreachable
 from millrace.k8s.resources import KINDS
 from tests.support.fake_platform import TOKEN as PLATFORM_TOKEN
@@ -143,7 +143,7 @@ def test_what_cannot_be_meant_is_exit_2(millrace: Run, words: tuple[str, ...]) -
 def test_a_server_whose_certificate_is_not_trusted_is_not_spoken_to(api: KubeApi, tmp_path: Path) -> None:
     other = make_authority(tmp_path)
     with (
-        Cluster(Access(api.url, other.certificate, token=TOKEN)) as cluster,
+        KubernetesCluster(Access(api.url, other.certificate, token=TOKEN)) as cluster,
         pytest.raises(ClusterUnreachable, match="CERTIFICATE_VERIFY_FAILED"),
     ):
         list(cluster.list(KINDS["CronJob"], "a=b"))
@@ -154,10 +154,10 @@ def test_a_certificate_of_our_own_is_shown(authority: Authority) -> None:
     certificate, key = (file.read_text() for file in authority.issue("operator"))
     with kube_api(authority.server(asks_clients=True)) as api:
         with (
-            Cluster(Access(api.url, authority.certificate, token=TOKEN)) as nobody,
+            KubernetesCluster(Access(api.url, authority.certificate, token=TOKEN)) as nobody,
             pytest.raises(ClusterUnreachable),
         ):
             list(nobody.list(KINDS["CronJob"], "a=b"))
         access = Access(api.url, authority.certificate, token=TOKEN, certificate=certificate, key=key)
-        with Cluster(access) as cluster:
+        with KubernetesCluster(access) as cluster:
             assert list(cluster.list(KINDS["CronJob"], "a=b")) == []

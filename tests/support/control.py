@@ -6,7 +6,7 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from millrace.control.state import Announce, Close, Effect, Outcome, Send, Span, StoreDefinition, Table
+from millrace.control.state import Announce, Close, Effect, OpOutcome, Send, Span, StoreDefinition, Table
 from millrace.control.step import step
 from millrace.declare.table import parse_table
 from millrace.model.imports import LOAD, NO_BUDGET, Counts, Import
@@ -43,7 +43,7 @@ class TableLog:
         self.store = Memory()
         self.now_us = NOON
         self.effects: list[Effect] = []
-        self.last: Outcome
+        self.last: OpOutcome
         self._ids = 0
         self.apply(DefineTenant, tenant, agreement={})
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from millrace.control.entities import load
-from millrace.control.outbox import Kept, Outbox
+from millrace.control.outbox import EffectOutbox, Kept
 from millrace.control.state import Send
 from millrace.control.working_set import WorkingSet
 from millrace.exchange.home import Home
@@ -50,7 +50,7 @@ def test_any_number_of_chunks_is_sent_once(store: ControlStore, tmp_path: Path) 
         kept.keep(Send(f"imp_{number}", 0, number, "d", TRUNCATE), op, number, 1)
     with store.write() as connection:
         kept.write(connection)
-    outbox = Outbox(store, log, StopList(Home(tmp_path)), 4)  # type: ignore[arg-type]
+    outbox = EffectOutbox(store, log, StopList(Home(tmp_path)), 4)  # type: ignore[arg-type]
     outbox.relay()
     outbox.relay()
     assert log.appended == MANY
@@ -97,7 +97,7 @@ def test_only_events_that_were_sent_are_marked_as_published(store: ControlStore,
     log = LateLog(store)
     with store.write() as connection:
         connection.execute(insert(t.events), [event(7, "first"), event(8, "second")])
-    outbox = Outbox(store, log, StopList(Home(tmp_path)), 4)  # type: ignore[arg-type]
+    outbox = EffectOutbox(store, log, StopList(Home(tmp_path)), 4)  # type: ignore[arg-type]
     outbox.relay()
     assert log.events == ["first", "second"]
     outbox.relay()

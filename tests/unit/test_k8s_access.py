@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from millrace.k8s.access import Access, find_access
-from millrace.k8s.cluster import Cluster
+from millrace.k8s.cluster import KubernetesCluster
 from millrace.model.errors import Invalid
 
 
@@ -145,13 +145,13 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, user: dict[str, Any]) -
 
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(Invalid, match="is not an address"):
-        Cluster(Access("https://x:y"))
+        KubernetesCluster(Access("https://x:y"))
 
 
 def test_credentials_that_are_none_are_refused() -> None:
     for wrong in (Access("https://x", "no PEM"), Access("https://x", certificate="no", key="no")):
         with pytest.raises(Invalid, match="cannot be read"):
-            Cluster(wrong)
+            KubernetesCluster(wrong)
 
 
 def test_what_is_not_base64_is_refused(tmp_path: Path) -> None:

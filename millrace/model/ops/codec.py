@@ -23,7 +23,7 @@ def wire(name: str) -> dict[str, str]:
     return {"wire": name}
 
 
-class _Part(NamedTuple):
+class _WireField(NamedTuple):
     """One field. A value of one of the `types` is taken as it is; `read` converts others, or raises TypeError."""
 
     name: str
@@ -35,10 +35,10 @@ class _Part(NamedTuple):
     is_nested: bool
 
 
-_PARTS: dict[type, tuple[_Part, ...]] = {}
+_PARTS: dict[type, tuple[_WireField, ...]] = {}
 
 
-def _parts(cls: type) -> tuple[_Part, ...]:
+def _parts(cls: type) -> tuple[_WireField, ...]:
     known = _PARTS.get(cls)
     if known is None:
         hints = get_type_hints(cls)
@@ -47,11 +47,11 @@ def _parts(cls: type) -> tuple[_Part, ...]:
     return known
 
 
-def _part(declared: "Field[Any]", annotation: Any) -> _Part:
+def _part(declared: "Field[Any]", annotation: Any) -> _WireField:
     factory, constant = declared.default_factory, "always" in declared.metadata
     default = factory() if factory is not MISSING else declared.default
     name, nested = declared.metadata.get("wire", declared.name), is_dataclass(annotation)
-    return _Part(declared.name, name, *_accepted(annotation), default, constant, nested)
+    return _WireField(declared.name, name, *_accepted(annotation), default, constant, nested)
 
 
 def encode(value: object) -> dict[str, Any]:
