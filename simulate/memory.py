@@ -146,11 +146,11 @@ class MemoryTransaction:
                 self.store.events.append(Event(f"{op.id}.{op.kind}.{number}", op.tenant, kind, subject, data))
             case Close(import_id):
                 self.store.closings[import_id] = None
-            case Send(import_id, sent):
-                rows = self._contents.get(effect.payload, ())
-                self.store.outbox[import_id, sent] = Chunk(
-                    import_id, sent, effect.version, effect.definition, rows, tuple(range(1, len(rows) + 1)),
-                    effect.checksum, effect.kind, effect.publish,
+            case Send(sent, payload):
+                rows = self._contents.get(payload, ())
+                self.store.outbox[sent.import_id, sent.number] = Chunk(
+                    sent.import_id, sent.number, sent.version, sent.definition, rows, tuple(range(1, len(rows) + 1)),
+                    sent.checksum, sent.kind, sent.publish,
                 )  # fmt: skip
 
     def answered(self, asked: Op[Any], answer: Applied) -> None:

@@ -142,10 +142,6 @@ def _newly_durable(connection: Connection, imports: Mapping[str, Import], places
     return gained
 
 
-def has_settled(connection: Connection, imp: Import, passed: dict[str, int]) -> bool:
-    return counting.has_settled(imp, passed, partial(_rejecting_chunks, connection, imp.id))
-
-
 def due(connection: Connection, imp: Import, passed: dict[str, int], budget: Callable[[Import], Budget]) -> Due | None:
     """What to ask the controller for now, if anything."""
     rejecting, failure = partial(_rejecting_chunks, connection, imp.id), partial(first_failure, connection, imp.id)

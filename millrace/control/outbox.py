@@ -9,7 +9,6 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from millrace.control.entities import forget_facts
 from millrace.control.state import Announce, Close, Effect, Send
 from millrace.exchange.stops import StopList
-from millrace.model.chunk import ChunkHeader
 from millrace.model.ops import Op
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, insert_new, upsert
@@ -53,8 +52,8 @@ class Kept:
             case Close(import_id):
                 self.closings.append({"import_id": import_id})
             case Send():
-                record = pack_chunk(_header(effect), effect.payload)
-                self.chunks.append({"import_id": effect.import_id, "number": effect.number, "record": record})
+                record, chunk = pack_chunk(effect.header, effect.payload), effect.header
+                self.chunks.append({"import_id": chunk.import_id, "number": chunk.number, "record": record})
             case Announce():
                 event = cloud_event(effect, op, number, at_us)
                 row = {"id": event["id"], "tenant": op.tenant, "event": event, "kept_from": at_us // 1_000_000}
@@ -121,24 +120,6 @@ class EffectOutbox:
         with self._store.write() as connection:
             connection.execute(update(t.imports).where(t.imports.c.id == import_id).values(markers=markers))
             connection.execute(delete(t.closings).where(t.closings.c.import_id == import_id))
-
-
-def _header(chunk: Send) -> ChunkHeader:
-    return ChunkHeader(
-        import_id=chunk.import_id,
-        number=chunk.number,
-        version=chunk.version,
-        definition=chunk.definition,
-        encoding="jsonl",
-        first_row=1,
-        first_line=1,
-        rows=chunk.rows,
-        plain_bytes=chunk.plain_bytes,
-        checksum=chunk.checksum,
-        kind=chunk.kind,
-        publish=chunk.publish,
-        key=chunk.key,
-    )
 
 
 def cloud_event(announce: Announce, op: Op[Any], number: int, at_us: int) -> dict[str, Any]:

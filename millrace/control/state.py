@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millrace.model.chunk import ChunkHeader
 from millrace.model.imports import NOTHING, Counts, Import
 from millrace.model.ops import Applied, Op
 from millrace.model.ops.base import TurnOp
@@ -132,17 +133,14 @@ class Close:
 class Send:
     """A chunk that the controller puts into raw-input: a change for the sinks, or the rows of an append."""
 
-    import_id: str
-    number: int
-    version: int
-    definition: str
-    kind: str
-    rows: int = 0
-    plain_bytes: int = 0
-    checksum: int = 0
+    header: ChunkHeader
     payload: bytes = b""
-    publish: str = "rolling"
-    key: str | None = None
+
+    @staticmethod
+    def change(imp: Import, number: int, kind: str) -> "Send":
+        """A chunk without rows."""
+        version = imp.first_version + number
+        return Send(ChunkHeader(imp.id, number, version, imp.definition, "jsonl", 1, 1, 0, 0, 0, kind=kind))
 
 
 Effect = Announce | StoreDefinition | Close | Send

@@ -5,9 +5,7 @@ breaks the declared `compatibility`. Code `needs_generation`: no sink can change
 begins without rows."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
-from millrace.model.change_words import describe, settings_changed
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column
 from millrace.model.defaults import refuse_strange_defaults
@@ -17,32 +15,11 @@ from millrace.model.resolution import AVRO, SINKS, Mismatch, between, matched, p
 from millrace.model.stored_types import DECIMAL
 from millrace.model.table import Definition, TableDeclaration, define
 
-__all__ = [
-    "AddColumn",
-    "Change",
-    "ChangeVerdict",
-    "DropColumn",
-    "RenameColumn",
-    "WidenColumn",
-    "changes",
-    "check",
-    "describe",
-    "path",
-    "settings_changed",
-]  # fmt: skip
-
 NEW_GENERATION = (
     "Ask for a new generation (apply --new-generation: the table begins empty), or declare a table of another name."
 )
 # For these pairs the hash of a key does not change when its column is widened.
 _WIDER_KEYS = (("int", "long"), ("float", "double"))
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeVerdict:
-    """The changes of an allowed declaration. If there are none, the sinks have nothing to do."""
-
-    changes: tuple[Change, ...]
 
 
 def changes(before: Definition, after: Definition) -> tuple[Change, ...]:
@@ -53,7 +30,11 @@ def changes(before: Definition, after: Definition) -> tuple[Change, ...]:
     return (
         *(DropColumn(name) for name in old if name not in pairs.values()),
         *(RenameColumn(was.name, column.name) for was, column in kept if was.name != column.name),
-        *(WidenColumn(column.name, was, column) for was, column in kept if _differ(was, column)),
+        *(
+            WidenColumn(column.name, was, column)
+            for was, column in kept
+            if field_of(was).shape() != field_of(column).shape()
+        ),
         *(AddColumn(column) for column in after.columns if column.name not in pairs),
     )
 
@@ -73,8 +54,8 @@ def path(definitions: Callable[[str], Definition], before: Definition, after: De
     return tuple(change for step in reversed(steps) for change in step)
 
 
-def check(before: Definition, history: Sequence[Definition], after: TableDeclaration) -> ChangeVerdict:
-    """Checks whether `before` may become `after`, by the compatibility that `after` declares. `history` has any order."""
+def check(before: Definition, history: Sequence[Definition], after: TableDeclaration) -> tuple[Change, ...]:
+    """The changes, if the compatibility that `after` declares allows them. `history` has any order."""
     candidate = define(before.tenant, after, before.revision + 1, before.generation, before.floor, before.fingerprint)
     refuse_strange_defaults(candidate.columns)
     _refuse_shared_aliases(candidate)
@@ -89,7 +70,7 @@ def check(before: Definition, history: Sequence[Definition], after: TableDeclara
             raise Clash(
                 "; ".join(f"{policy}: {at}{text}" for text, _ in found) + ".", remedy=found[0][1], code="incompatible"
             )
-    return ChangeVerdict(changes(before, candidate))
+    return changes(before, candidate)
 
 
 def _fields(definition: Definition) -> list[Field]:
@@ -192,7 +173,3 @@ _FORWARD: dict[str, Callable[[Mismatch], tuple[str, str]]] = {
         "Keep the type, or declare compatibility: backward or none.",
     ),
 }
-
-
-def _differ(before: Column, after: Column) -> bool:
-    return field_of(before).shape() != field_of(after).shape()

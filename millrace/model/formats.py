@@ -45,11 +45,6 @@ class Format:
         return self.chunk_encoding or self.name
 
 
-def one_file_format(name: str, title: str, module: str, suffixes: tuple[str, ...], **facts: Any) -> Format:
-    """The record of a format whose module has all three functions: `cutter`, `parse` and `draft`."""
-    return Format(name, title, f"{module}:cutter", f"{module}:parse", f"{module}:draft", suffixes, **facts)
-
-
 CSV = Format(
     "csv",
     "CSV",
@@ -123,10 +118,6 @@ def format_of_suffix(suffix: str) -> Format | None:
 
 def file_types() -> tuple[str, ...]:
     return tuple(_formats)
-
-
-def titles() -> tuple[str, ...]:
-    return tuple(each.title for each in _formats.values())
 
 
 def file_type_of(value: object) -> object:

@@ -16,6 +16,8 @@ from millrace.wire.topics import MAX_RECORD_BYTES, Topic
 
 REQUEST_SECONDS = 10.0
 DELIVERY_SECONDS = 120
+# Errors that go away when the broker is back.
+_PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,12 @@ class Cluster:
 
     def client_config(self) -> dict[str, str | int | bool]:
         return {"bootstrap.servers": self.bootstrap, **dict(self.options)}
+
+
+def open_consumer(cluster: Cluster, group: str, **more: str | int | bool) -> Consumer:
+    """It joins no group and keeps no position."""
+    fixed = {"group.id": f"millrace-{group}", "enable.auto.commit": False, "allow.auto.create.topics": False}
+    return Consumer({**cluster.client_config(), **fixed, "log_level": 2, **more})
 
 
 class Appender:
@@ -79,9 +87,6 @@ class Appender:
                 time.sleep(0.002)
             except KafkaException as error:
                 raise unavailable(error) from error
-
-    def append_now(self, topic: str, key: bytes, value: bytes, partition: int) -> Appended:
-        return self.append(topic, key, value, partition).result(DELIVERY_SECONDS + 5)
 
     def flush(self, seconds: float = DELIVERY_SECONDS) -> None:
         if self._producer.flush(seconds):
@@ -123,18 +128,9 @@ class LogReader:
         self, cluster: Cluster, topic: str, positions: Mapping[int, int], *, may_have_gaps: bool = False
     ) -> None:
         """`may_have_gaps`: what was trimmed before a position is passed over instead of refused."""
-        self._consumer = Consumer(
-            {
-                **cluster.client_config(),
-                "group.id": "millrace-reader",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest" if may_have_gaps else "error",
-                "fetch.wait.max.ms": 100,
-                "fetch.message.max.bytes": MAX_RECORD_BYTES,
-                "allow.auto.create.topics": False,
-                "log_level": 2,
-            }
-        )
+        start = {"auto.offset.reset": "earliest" if may_have_gaps else "error"}
+        fetch = {"fetch.wait.max.ms": 100, "fetch.message.max.bytes": MAX_RECORD_BYTES}
+        self._consumer = open_consumer(cluster, "reader", **start, **fetch)
         self._topic = topic
         self._assign(positions)
 
@@ -160,11 +156,7 @@ class LogReader:
 def _record(message: Message) -> Record | None:
     error = message.error()
     if error is not None:
-        if error.retriable() or error.code() in (
-            KafkaError._TRANSPORT,
-            KafkaError._ALL_BROKERS_DOWN,
-            KafkaError._RESOLVE,
-        ):
+        if error.retriable() or error.code() in _PASSING:
             return None
         raise Unavailable(f"Kafka: {error.str()}.")
     return Record(

@@ -6,12 +6,10 @@ import heapq
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
-from millrace.wire.client import Cluster, unavailable
+from millrace.wire.client import Cluster, open_consumer, unavailable
 from millrace.wire.envelope import understood, unpack_stamp
 from millrace.wire.offsets import end_offsets, offsets_at
 from millrace.wire.topics import MAX_RECORD_BYTES, RAW_INPUT
@@ -36,26 +34,11 @@ class RecentChunks:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._consumer = Consumer(
-            {
-                **cluster.client_config(),
-                "group.id": "millrace-recent",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "fetch.wait.max.ms": 100,
-                "fetch.max.bytes": MAX_RECORD_BYTES,
-                "queued.max.messages.kbytes": MAX_RECORD_BYTES >> 10,
-                "allow.auto.create.topics": False,
-                "log_level": 2,
-            }
-        )
+        kept = {"fetch.max.bytes": MAX_RECORD_BYTES, "queued.max.messages.kbytes": MAX_RECORD_BYTES >> 10}
+        start = {"auto.offset.reset": "earliest"}
+        self._consumer = open_consumer(cluster, "recent", **start, **{"fetch.wait.max.ms": 100}, **kept)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._consumer.close()
 
     def find(

@@ -216,7 +216,7 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
 
 def send(platform: Server, tenant: str) -> None:
     op = DefineTenant(tenant, agreement={}, id=new_id("op"))
-    platform.appender.append_now(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0)
+    platform.appender.append(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0).result(30)
 
 
 def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Server], tenant: str) -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -32,11 +33,11 @@ def send(appender: Appender, import_id: str, version: int, partition: int) -> No
     body = f"{import_id} {version}".encode()
     payload = compress(body)
     header = ChunkHeader(import_id, 0, version, "d", "jsonl", 1, 1, 1, len(body), checksum(payload))
-    appender.append_now(RAW_INPUT, import_id.encode(), pack_chunk(header, payload), partition)
+    appender.append(RAW_INPUT, import_id.encode(), pack_chunk(header, payload), partition).result(30)
 
 
 def texts(cluster: Cluster, imports: list[str], last: int, since_ms: int = 0) -> list[str]:
-    with RecentChunks(cluster) as recent:
+    with closing(RecentChunks(cluster)) as recent:
         places, everywhere = recent.find(imports, last, since_ms)
         assert everywhere
         found = []
@@ -53,7 +54,7 @@ def test_the_last_chunks_by_version_wherever_they_lie(cluster: Cluster, appender
     for version in (30, 10, 20, 50, 40):
         send(appender, "imp_a", version, version % 4)
         send(appender, "imp_other", version + 1, version % 4)
-    appender.append_now(RAW_INPUT, b"imp_a", pack_close("imp_a"), 2)
+    appender.append(RAW_INPUT, b"imp_a", pack_close("imp_a"), 2).result(30)
     send(appender, "imp_b", 35, 3)
     assert texts(cluster, ["imp_a", "imp_b"], 3) == ["imp_b 35", "imp_a 40", "imp_a 50"]
     assert texts(cluster, ["imp_a"], 100) == [f"imp_a {version}" for version in (10, 20, 30, 40, 50)]
@@ -75,7 +76,7 @@ def test_what_has_been_trimmed_is_gone(cluster: Cluster, appender: Appender) -> 
     for version in (1, 2, 3):
         send(appender, "imp_trimmed", version, 0)
     send(appender, "imp_trimmed", 4, 1)
-    with RecentChunks(cluster) as recent:
+    with closing(RecentChunks(cluster)) as recent:
         places, _ = recent.find(["imp_trimmed"], 9, 0)
         assert [place.version for place in places] == [1, 2, 3, 4]
         Topics(cluster).trim({(RAW_INPUT, 0): end_offsets(cluster, RAW_INPUT)[0][1] - 1})

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
-from millrace.account.ledger import first_failure, fold, has_settled
+from millrace.account.ledger import due, first_failure, fold
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import ChunkJudged, Durable, Fact
-from millrace.model.imports import ERROR_STORE, PROCESSING, STOPPING, Counts, Import
+from millrace.model.imports import ERROR_STORE, NO_BUDGET, PROCESSING, STOPPING, Counts, Import
+from millrace.model.ops.imports import SettleImport
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.store.records import find_import, import_row
@@ -50,7 +51,7 @@ def told(store: ControlStore) -> Import:
 
 def settled(store: ControlStore, passed: dict[str, int] | None = None) -> bool:
     with store.read() as connection:
-        return has_settled(connection, told(store), passed or {})
+        return isinstance(due(connection, told(store), passed or {}, lambda imp: NO_BUDGET), SettleImport)
 
 
 def tell(store: ControlStore, facts: list[Fact]) -> None:

@@ -9,6 +9,7 @@ from pyroaring import BitMap64
 from millrace.control.state import Announce, Close, Effect, OpOutcome, Send, Span, StoreDefinition, Table
 from millrace.control.step import step
 from millrace.declare.table import parse_table
+from millrace.model.chunk import ChunkHeader
 from millrace.model.imports import LOAD, NO_BUDGET, Counts, Import
 from millrace.model.ops import Applied, Op, read_op
 from millrace.model.ops.base import TenantOp
@@ -119,8 +120,8 @@ class TableLog:
     def events(self, kind: str) -> list[Announce]:
         return [effect for effect in self.effects if isinstance(effect, Announce) and effect.type == kind]
 
-    def sent(self) -> list[Send]:
-        return [effect for _, effect in self.last.effects if isinstance(effect, Send)]
+    def sent(self) -> list[ChunkHeader]:
+        return [effect.header for _, effect in self.last.effects if isinstance(effect, Send)]
 
     def closed(self) -> list[str]:
         return [effect.import_id for _, effect in self.last.effects if isinstance(effect, Close)]

@@ -15,6 +15,7 @@ from millrace.control.working_set import WorkingSet
 from millrace.exchange.home import Home
 from millrace.exchange.stops import StopList
 from millrace.model.chunk import TRUNCATE
+from millrace.model.imports import PROCESSING, Import
 from millrace.model.ops.rows import Append
 from millrace.model.ops.spans import EndSpan
 from millrace.store import tables as t
@@ -47,7 +48,8 @@ def store(tmp_path: Path) -> Iterator[ControlStore]:
 def test_any_number_of_chunks_is_sent_once(store: ControlStore, tmp_path: Path) -> None:
     op, kept, log = EndSpan("acme", "night", id="op_1"), Kept(), CountingLog()
     for number in range(MANY):
-        kept.keep(Send(f"imp_{number}", 0, number, "d", TRUNCATE), op, number, 1)
+        imp = Import(f"imp_{number}", "acme", "notes", "d", PROCESSING, number, 1, ("delta",), 1)
+        kept.keep(Send.change(imp, 0, TRUNCATE), op, number, 1)
     with store.write() as connection:
         kept.write(connection)
     outbox = EffectOutbox(store, log, StopList(Home(tmp_path)), 4)  # type: ignore[arg-type]

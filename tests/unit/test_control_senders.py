@@ -2,6 +2,7 @@
 
 import pytest
 
+from millrace.control.state import Send
 from millrace.model.imports import PROCESSING
 from millrace.model.ops.rows import Append, OpenSender
 from millrace.model.ops.tables import DropTable
@@ -26,7 +27,8 @@ def test_an_append_is_admitted_received_and_sent_in_one_step(log: TableLog) -> N
     assert (imp.state, imp.kind, imp.versions) == (PROCESSING, "append", 1)
     assert imp.announced == {"chunks": 1, "rows": 3, "bytes": 3}
     [chunk] = log.sent()
-    assert (chunk.version, chunk.payload, chunk.checksum, chunk.kind) == (NOON + 1, b"rows", 7, "rows")
+    assert (chunk.version, chunk.rows, chunk.checksum, chunk.kind) == (NOON + 1, 3, 7, "rows")
+    assert [effect.payload for _, effect in log.last.effects if isinstance(effect, Send)] == [b"rows"]
 
 
 def test_appends_get_one_version_each_in_order(log: TableLog) -> None:

@@ -30,9 +30,8 @@ SCHEMA = {
 @pytest.fixture
 def ltsv(monkeypatch: pytest.MonkeyPatch) -> formats.Format:
     monkeypatch.setattr(formats, "_formats", dict(formats._formats))
-    formats.register(
-        formats.one_file_format("ltsv", "LTSV", "tests.support.ltsv", (".ltsv",), is_text=True, is_replayable=True)
-    )
+    paths = (f"tests.support.ltsv:{name}" for name in ("cutter", "parse", "draft"))
+    formats.register(formats.Format("ltsv", "LTSV", *paths, (".ltsv",), is_text=True, is_replayable=True))
     return formats.every_format()[-1]
 
 

@@ -6,19 +6,10 @@ import pytest
 
 from millrace.declare.table import parse_table
 from millrace.lake.reshape import delta_ddl
+from millrace.model.change_words import describe, settings_changed
+from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.errors import Clash, Corrupt, Invalid
-from millrace.model.evolution import (
-    AddColumn,
-    Change,
-    DropColumn,
-    RenameColumn,
-    WidenColumn,
-    changes,
-    check,
-    describe,
-    path,
-    settings_changed,
-)
+from millrace.model.evolution import changes, check, path
 from millrace.model.table import Definition, TableDeclaration, define
 
 
@@ -48,7 +39,7 @@ def table(*fields: dict[str, Any], key: tuple[str, ...] = ("id",), **settings: A
 
 def checked(before: TableDeclaration, after: TableDeclaration, *history: TableDeclaration) -> tuple[Change, ...]:
     earlier = [define("acme", one, number) for number, one in enumerate(history, 1)]
-    return check(define("acme", before, len(earlier) + 1), earlier, after).changes
+    return check(define("acme", before, len(earlier) + 1), earlier, after)
 
 
 def refusal(before: TableDeclaration, after: TableDeclaration, *history: TableDeclaration) -> tuple[str, str]:
@@ -304,7 +295,7 @@ def test_history_of_another_generation_does_not_count() -> None:
     before = define("acme", table(), 2, generation=2)
     past = define("acme", table(column("x", "int")), 1, generation=1)
     strict = table(column("x", "string", default=""), compatibility="backward_transitive")
-    assert len(check(before, [past], strict).changes) == 1
+    assert len(check(before, [past], strict)) == 1
 
 
 def test_everything_wrong_is_named_at_once() -> None:

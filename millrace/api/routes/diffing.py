@@ -12,9 +12,10 @@ from millrace.api.documents.tables import declared_table
 from millrace.auth.access import allows
 from millrace.lake.log import load
 from millrace.lake.reshape import delta_ddl
+from millrace.model.change_words import describe, settings_changed
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Refused
-from millrace.model.evolution import check, describe, settings_changed
+from millrace.model.evolution import check
 from millrace.model.names import checked_name
 from millrace.model.ops.results import Refusal
 from millrace.model.roles import ADMIN
@@ -99,6 +100,6 @@ def _changed(
 ) -> dict[str, Any]:
     if declaration == before.table:
         return {}
-    found = check(before, history, declaration).changes
+    found = check(before, history, declaration)
     lines = [*describe(found), *settings_changed(before.table, declaration)]
     return {"changes": lines or ["words of the schema"], "ddl": delta_ddl(found, files)}

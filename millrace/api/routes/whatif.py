@@ -5,6 +5,7 @@ import base64
 import binascii
 import json
 import zlib
+from contextlib import closing
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
@@ -88,7 +89,7 @@ async def _try_chunks(
     store: ControlStore, sealing: Sealing, cluster: Cluster, tenant: str, table: str, job: dict[str, Any], last: int
 ) -> dict[str, Any]:
     imports, since_ms = await asyncio.to_thread(_latest_imports, store, tenant, table, last)
-    with await asyncio.to_thread(RecentChunks, cluster) as recent:
+    with closing(await asyncio.to_thread(RecentChunks, cluster)) as recent:
         places, found_all = await asyncio.to_thread(recent.find, imports, last, since_ms)
         async with what_if(job) as apart:
             for place in places:

@@ -15,6 +15,26 @@ def reserve(table: Table | None, at_us: int) -> int:
     return max(at_us, table.last_version + 1) if table else at_us
 
 
+def received(
+    table: Table, op: TableOp[Any], kind: str, version: int, at_us: int, *, chunks: int, rows: int = 0, size: int = 0
+) -> Import:
+    """An import whose chunks are all known when it begins."""
+    return Import(
+        id=op.id,
+        tenant=op.tenant,
+        table=table.name,
+        definition=table.definition.fingerprint,
+        state=PROCESSING,
+        first_version=version,
+        versions=chunks,
+        sinks=table.definition.table.sinks,
+        begun_us=at_us,
+        announced={"chunks": chunks, "rows": rows, "bytes": size},
+        kind=kind,
+        span=op.joins,
+    )
+
+
 def admit(state: State, op: TableOp[Any], imp: Import, last_version: int) -> tuple[State, tuple[Effect, ...]]:
     """The import is under way: it takes the table's turn, joins its span and uses its idempotency key."""
     table = state.table
@@ -33,22 +53,6 @@ def change_of_table(
     """An import of one chunk without rows. It ends when every sink has made the change."""
     table = state.table
     assert table is not None
-    imp = Import(
-        id=import_id_of(op.id),
-        tenant=table.tenant,
-        table=table.name,
-        definition=table.definition.fingerprint,
-        state=PROCESSING,
-        first_version=version,
-        versions=1,
-        sinks=table.definition.table.sinks,
-        begun_us=at_us,
-        announced=ONE_CHUNK,
-        kind=kind,
-        span=op.joins,
-    )
+    imp = replace(received(table, op, kind, version, at_us, chunks=1), id=import_id_of(op.id))
     after, effects = admit(state, op, imp, version)
-    return after, (*effects, Send(imp.id, 0, version, imp.definition, chunk_kind)), imp
-
-
-ONE_CHUNK: dict[str, Any] = {"chunks": 1, "rows": 0, "bytes": 0}
+    return after, (*effects, Send.change(imp, 0, chunk_kind)), imp

@@ -7,13 +7,13 @@ from typing import Any
 from pyroaring import BitMap64
 
 from millrace.control.rules import rule
-from millrace.control.rules.admitting import admit
+from millrace.control.rules.admitting import admit, received
 from millrace.control.rules.quotas import one_more_import
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, State, Step
 from millrace.model.errors import Clash, Missing
-from millrace.model.imports import AMEND, COMPLETED, DISCARD, PROCESSING, REPLAY, REPLAYABLE_US, Import
+from millrace.model.imports import AMEND, COMPLETED, DISCARD, REPLAY, REPLAYABLE_US, Import
 from millrace.model.ops.base import TableOp
 from millrace.model.ops.results import ImportStatus
 from millrace.model.ops.rows import DiscardErrors, ReplayBegun, ReplayErrors
@@ -41,45 +41,18 @@ def replay(state: State, op: ReplayErrors, at_us: int, partition: int) -> Step:
             remedy="Amend them: corrected rows get a new version.",
             code="below_floor",
         )
-    imp = Import(
-        id=op.id,
-        tenant=op.tenant,
-        table=op.table,
-        definition=table.definition.fingerprint,
-        state=PROCESSING,
-        first_version=origin.first_version,
-        versions=origin.versions,
-        sinks=table.definition.table.sinks,
-        begun_us=at_us,
-        announced={"chunks": op.chunks, "rows": op.rows_count, "bytes": 0},
-        options={"replays": depth, "rows": op.rows, "deletes": origin.deletes, "written": origin.written},
-        kind=REPLAY,
-        span=op.span,
-        of=origin.id,
-    )
+    again = received(table, op, REPLAY, origin.first_version, at_us, chunks=op.chunks, rows=op.rows_count)
+    options = {"replays": depth, "rows": op.rows, "deletes": origin.deletes, "written": origin.written}
+    imp = replace(again, versions=origin.versions, options=options, of=origin.id)
     after, effects = admit(claim(state, op, op.rows), op, imp, 0)
     return after, effects, ReplayBegun(imp.id, origin.id)
 
 
 @rule(DiscardErrors)
 def discard(state: State, op: DiscardErrors, at_us: int, partition: int) -> Step:
-    known_table(state, op)
-    origin = _origin(state, op)
-    imp = Import(
-        id=op.id,
-        tenant=op.tenant,
-        table=op.table,
-        definition=origin.definition,
-        state=COMPLETED,
-        first_version=0,
-        versions=0,
-        sinks=(),
-        begun_us=at_us,
-        ended_us=at_us,
-        announced={"chunks": 0, "rows": 0, "bytes": 0},
-        kind=DISCARD,
-        of=origin.id,
-    )
+    table, origin = known_table(state, op), _origin(state, op)
+    begun = received(table, op, DISCARD, 0, at_us, chunks=0)
+    imp = replace(begun, definition=origin.definition, state=COMPLETED, sinks=(), ended_us=at_us, of=origin.id)
     data = {"table": f"{op.tenant}/{op.table}", "kind": DISCARD, "of": origin.id, "discarded": len(_bitmap(op.rows))}
     after = claim(state, op, op.rows).with_import(imp)
     return after, (Announce(f"import.{COMPLETED}", imp.id, data),), ImportStatus(imp.id, COMPLETED)

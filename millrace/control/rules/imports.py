@@ -183,8 +183,7 @@ def publish(state: State, op: ops.PublishImport, at_us: int, partition: int) -> 
     number = imp.announced["chunks"]
     announced = {**imp.announced, "chunks": number + 1}
     publishing = replace(with_report(imp, op), state=PUBLISHING, announced=announced)
-    show = Send(imp.id, number, imp.first_version + number, imp.definition, chunk.PUBLISH)
-    return state.with_import(publishing), (show,), ImportStatus(imp.id, PUBLISHING)
+    return state.with_import(publishing), (Send.change(imp, number, chunk.PUBLISH),), ImportStatus(imp.id, PUBLISHING)
 
 
 @rule(ops.SettleImport)

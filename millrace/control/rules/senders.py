@@ -4,14 +4,14 @@ from base64 import b64decode
 from dataclasses import replace
 
 from millrace.control.rules import rule
-from millrace.control.rules.admitting import admit, reserve
+from millrace.control.rules.admitting import admit, received, reserve
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Send, State, Step
-from millrace.model import chunk
+from millrace.model.chunk import ROWS
 from millrace.model.errors import Clash
 from millrace.model.frames import OUT_OF_STEP
-from millrace.model.imports import APPEND, PROCESSING, Import
+from millrace.model.imports import APPEND
 from millrace.model.ops.rows import Append, OpenSender, RowsAppended, SenderOpened
 
 
@@ -22,27 +22,11 @@ def append(state: State, op: Append, at_us: int, partition: int) -> Step:
     refuse_departed(state.tenant)
     senders = _in_step(state, op)
     version = reserve(table, at_us)
-    announced = {"chunks": 1, "rows": op.rows, "bytes": op.plain_bytes}
-    imp = Import(
-        id=op.id,
-        tenant=op.tenant,
-        table=op.table,
-        definition=table.definition.fingerprint,
-        state=PROCESSING,
-        first_version=version,
-        versions=1,
-        sinks=table.definition.table.sinks,
-        begun_us=at_us,
-        announced=announced,
-        kind=APPEND,
-        span=op.span,
-    )
+    imp = received(table, op, APPEND, version, at_us, chunks=1, rows=op.rows, size=op.plain_bytes)
     after, effects = admit(replace(state, senders=senders), op, imp, version)
-    rows = Send(
-        imp.id, 0, version, imp.definition, chunk.ROWS,
-        op.rows, op.plain_bytes, op.checksum, b64decode(op.payload), key=op.key,
-    )  # fmt: skip
-    return after, (*effects, rows), RowsAppended(imp.id, version)
+    empty = Send.change(imp, 0, ROWS).header
+    header = replace(empty, rows=op.rows, plain_bytes=op.plain_bytes, checksum=op.checksum, key=op.key)
+    return after, (*effects, Send(header, b64decode(op.payload))), RowsAppended(imp.id, version)
 
 
 def _in_step(state: State, op: Append) -> dict[str, int]:
