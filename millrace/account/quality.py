@@ -66,7 +66,7 @@ def quality_of(connection: Connection, imp: Import, definition: Definition, exch
     unique = [rule.name for rule in definition.rules if rule.kind == "unique"]
     repeated = {name: repeated_keys(exchange.rule_keys.hashes(imp.id, name)) for name in unique}
     lost = {
-        rule.name: orphans(connection, exchange.places, exchange.rule_keys, imp, rule).to_dict()
+        rule.name: orphans(connection, exchange.places, exchange.rule_keys, imp, rule)
         for rule in definition.rules
         if rule.kind == "reference"
     }

@@ -3,7 +3,7 @@
 Looked up in the key index of the other table as it is when the import is durable; the report names that version."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, select
@@ -23,19 +23,8 @@ from millrace.model.table import Definition
 from millrace.store import tables as t
 
 
-@dataclass(frozen=True, slots=True)
-class Orphans:
-    """Rows without a partner and the version of the other table, or the reason why they are unknown."""
-
-    rows: int = 0
-    version: int = -1
-    unknown: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        return {"unknown": self.unknown} if self.unknown else {"broken": self.rows, "table_version": self.version}
-
-
-def orphans(connection: Connection, places: Places, keys: RuleKeys, imp: Import, rule: Rule) -> Orphans:
+def orphans(connection: Connection, places: Places, keys: RuleKeys, imp: Import, rule: Rule) -> dict[str, Any]:
+    """How many rows have no partner, and the version of the other table; or why that is unknown."""
     tenant = imp.tenant
     name, column = rule.settings["table"], rule.settings["column"]
     wanted = select(t.tables.c.definition).where(
@@ -43,12 +32,12 @@ def orphans(connection: Connection, places: Places, keys: RuleKeys, imp: Import,
     )
     found = connection.execute(wanted).scalar()
     if found is None:
-        return Orphans(unknown=f"There is no table {name}.")
+        return {"unknown": f"There is no table {name}."}
     other = Definition.from_json(found.encode())
     if other.table.primary_key != (column,):
-        return Orphans(unknown=f"{column} is not the primary key of {name}.")
+        return {"unknown": f"{column} is not the primary key of {name}."}
     if not any(target.kind == DELTA_KIND and not target.settings for target in other.table.targets):
-        return Orphans(unknown=f"{name} is kept elsewhere.")
+        return {"unknown": f"{name} is kept elsewhere."}
     try:
         store = places.table_store(tenant, name)
         snapshot = load(store)
@@ -56,8 +45,8 @@ def orphans(connection: Connection, places: Places, keys: RuleKeys, imp: Import,
         rows = sum(_lost(store, snapshot, index, *part) for part in _values(keys, imp.id, rule.name))
     except (MillraceError, OSError) as error:
         # The import does not wait until somebody repairs the other table.
-        return Orphans(unknown=f"{name} cannot be read: {error}"[:200])
-    return Orphans(rows, snapshot.version)
+        return {"unknown": f"{name} cannot be read: {error}"[:200]}
+    return {"broken": rows, "table_version": snapshot.version}
 
 
 def _values(keys: RuleKeys, import_id: str, rule: str) -> Iterator[tuple[Hashes, Hashes, Hashes]]:

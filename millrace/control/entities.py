@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select
+from sqlalchemy import Table as SqlTable
 
 from millrace.control.rules.quotas import open_imports_allowed
 from millrace.control.state import Queue, Span, State, Table
@@ -34,7 +35,7 @@ def load(working: WorkingSet, op: Op[Any]) -> State:
     return State(
         tenant=working.tenant(op.tenant),
         spans=_find_spans(connection, op.tenant, spans),
-        twin=_twin_tenant(connection, op.tenant) if Need.TWIN in op.NEEDS else None,
+        twin=_twin(connection, t.tenants, op.tenant) if Need.TWIN in op.NEEDS else None,
         open_imports=working.count_unsettled(op.tenant) if Need.UNSETTLED in op.NEEDS else None,
     )
 
@@ -49,6 +50,7 @@ def _load_table(working: WorkingSet, op: TableOp[Any] | ImportOp[Any], name: str
     imports = {known.id: known for known in (imp, *found) if known is not None}
     if Need.OPEN_IMPORTS in needs:
         imports |= {one.id: one for one in working.open_imports(op.tenant, name)}
+    of_tenant = t.tables.c.tenant == op.tenant
     joined = [span for span in (imp and imp.span, *(one.joins for one in concerned)) if span]
     if imp is not None and imp.of is not None:
         origins.append(imp.of)
@@ -62,7 +64,7 @@ def _load_table(working: WorkingSet, op: TableOp[Any] | ImportOp[Any], name: str
         history=_find_history(connection, table) if Need.HISTORY in needs and table is not None else (),
         senders=_find_senders(connection, op.tenant, name, concerned),
         claims=_find_claims(connection, origins),
-        twin=_twin_table(connection, op.tenant, name) if Need.TWIN in op.NEEDS and table is None else None,
+        twin=_twin(connection, t.tables, name, of_tenant) if Need.TWIN in op.NEEDS and table is None else None,
         open_imports=_open_imports(working, op.tenant, imp) if Need.QUOTA in needs else None,
     )
 
@@ -119,14 +121,9 @@ _SPANS = select(t.spans).where(
 )
 
 
-def _twin_tenant(connection: Connection, name: str) -> str | None:
-    found = connection.execute(select(t.tenants.c.name).where(t.tenants.c.folded_name == name.lower())).scalar()
-    return None if found == name else found
-
-
-def _twin_table(connection: Connection, tenant: str, name: str) -> str | None:
-    where = (t.tables.c.tenant == tenant, t.tables.c.folded_name == name.lower())
-    found = connection.execute(select(t.tables.c.name).where(*where)).scalar()
+def _twin(connection: Connection, named: SqlTable, name: str, *where: ColumnElement[bool]) -> str | None:
+    wanted = select(named.c.name).where(named.c.folded_name == name.lower(), *where)
+    found: str | None = connection.execute(wanted).scalar()
     return None if found == name else found
 
 
@@ -168,14 +165,9 @@ def _span_row(span: Span, at_us: int) -> dict[str, Any]:
 
 
 def _find_keys(working: WorkingSet, concerned: Iterable[TableOp[Any]]) -> dict[str, Import]:
-    found = {}
-    for op in concerned:
-        key = op.request_key
-        if key:
-            before = working.import_by_key(op.tenant, key)
-            if before is not None:
-                found[key] = before
-    return found
+    wanted = [(op.tenant, op.request_key) for op in concerned if op.request_key]
+    found = {key: working.import_by_key(tenant, key) for tenant, key in wanted}
+    return {key: imp for key, imp in found.items() if imp is not None}
 
 
 def _find_senders(connection: Connection, tenant: str, table: str, concerned: Iterable[TableOp[Any]]) -> dict[str, int]:

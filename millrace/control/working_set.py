@@ -157,17 +157,8 @@ def _find_table(connection: Connection, tenant: str, name: str) -> Table | None:
     row = connection.execute(_TABLE, {"of_tenant": tenant, "table_name": name}).first()
     if row is None:
         return None
-    return Table(
-        row.tenant,
-        row.name,
-        Definition.from_json(row.definition.encode()),
-        row.last_version,
-        row.defined_us,
-        row.floor,
-        row.open_imports,
-        row.dropped_us,
-        row.is_purged,
-    )
+    counters = {name: getattr(row, name) for name in ("defined_us", *_COUNTERS)}
+    return Table(row.tenant, row.name, Definition.from_json(row.definition.encode()), **counters)
 
 
 def _save_tenant(connection: Connection, tenant: Tenant) -> None:

@@ -16,10 +16,7 @@ _NUMBERS = (
     stored_kinds.INT32, stored_kinds.INT64, stored_kinds.FLOAT32, stored_kinds.FLOAT64, stored_kinds.DECIMAL,
 )  # fmt: skip
 _KINDS = {
-    **dict.fromkeys(
-        (stored_kinds.INT32, stored_kinds.INT64, stored_kinds.FLOAT32, stored_kinds.FLOAT64, stored_kinds.DECIMAL),
-        NUMBER,
-    ),
+    **dict.fromkeys(_NUMBERS, NUMBER),
     stored_kinds.STRING: TEXT,
     stored_kinds.BOOLEAN: TRUTH,
     stored_kinds.DATE: DATE,

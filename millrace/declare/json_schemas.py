@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from millrace.declare import table as d
+from millrace.declare.table import CHOICES
 from millrace.model import agreement as a
 from millrace.model import rules as r
 from millrace.model.documents import NUMBER, WHOLE
@@ -31,8 +31,8 @@ def _or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _enum(words: tuple[str, ...], about: str = "") -> Schema:
-    return {"enum": list(words), **_about(about)}
+def _enum(words: tuple[str, ...]) -> Schema:
+    return {"enum": list(words)}
 
 
 def _whole(least: int, most: int, about: str = "") -> Schema:
@@ -161,15 +161,10 @@ def table_schema(sinks: Schema) -> Schema:
         "primary_key": _list({"anyOf": [_COLUMN, _list(_COLUMN)]}, about="Cassandra's nested spelling is understood."),
         "max_file_size_mb": _or_null(_number(0, 1e9)),
         "sinks": sinks,
-        "unknown_fields": _enum(d.UNKNOWN_FIELDS),
-        "deletion_vectors": _enum(d.DELETION_VECTORS),
-        "concurrency": _enum(d.CONCURRENCY),
-        "on_error": _enum(d.ON_ERROR),
+        **{word: _enum(values) for word, values in CHOICES.items()},
         "max_rejected": budget,
         "max_rejected_percent": _or_null(_number(0, 100)),
         "max_rejected_min_rows": _number(0, 1e15),
-        "publish": _enum(d.PUBLISH),
-        "compatibility": _enum(d.COMPATIBILITY),
         "rules": _RULES,
     }
     return {"$schema": DIALECT, "title": "A table of Millrace", **_mapping(words, ("schema",)), "$defs": _avro()}

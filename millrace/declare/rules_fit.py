@@ -32,7 +32,6 @@ _KINDS = {
 
 
 def refuse_misfits(rules: Sequence[Rule], columns: Columns, primary_key: Sequence[str]) -> None:
-    """Refuses rules of a table that do not fit it."""
     for rule in rules:
         refuse_misfit(rule, columns, primary_key)
 

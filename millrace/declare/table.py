@@ -16,18 +16,20 @@ from millrace.model.rules import parse_rules
 from millrace.model.sinks import parse_targets
 from millrace.model.table import Budget, CsvDialect, TableDeclaration
 
-UNKNOWN_FIELDS = ("reject", "ignore", "rescue")
-CONCURRENCY = ("concurrent", "exclusive")
-ON_ERROR = ("reject_row", "stop")
-PUBLISH = ("rolling", "atomic")
-COMPATIBILITY = (
-    "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive", "none",
-)  # fmt: skip
-DELETION_VECTORS = ("auto", "never")
+# Words with a few values; the first is the default.
+CHOICES = {
+    "unknown_fields": ("reject", "ignore", "rescue"),
+    "deletion_vectors": ("auto", "never"),
+    "concurrency": ("concurrent", "exclusive"),
+    "on_error": ("reject_row", "stop"),
+    "publish": ("rolling", "atomic"),
+    "compatibility": (
+        "backward", "backward_transitive", "forward", "forward_transitive", "full", "full_transitive", "none",
+    ),
+}  # fmt: skip
 WORDS = {
     "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
-    "sinks", "unknown_fields", "deletion_vectors", "description", "concurrency", "on_error", "max_rejected",
-    "max_rejected_percent", "max_rejected_min_rows", "publish", "compatibility", "rules",
+    "sinks", "description", "max_rejected", "max_rejected_percent", "max_rejected_min_rows", "rules", *CHOICES,
 }  # fmt: skip
 CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding")
 
@@ -58,16 +60,11 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         sinks=tuple(target.name for target in targets if target.required),
         targets=targets,
         partition_key=_partition_key(document.get("primary_key", [])),
-        unknown_fields=one_of("unknown_fields", document.get("unknown_fields", "reject"), UNKNOWN_FIELDS),
-        deletion_vectors=one_of("deletion_vectors", document.get("deletion_vectors", "auto"), DELETION_VECTORS),
         key_space=None if document.get("key_space") is None else checked_name("key space", document["key_space"]),
         title=text("name", document.get("name", name)),
-        concurrency=one_of("concurrency", document.get("concurrency", "concurrent"), CONCURRENCY),
-        on_error=one_of("on_error", document.get("on_error", "reject_row"), ON_ERROR),
         budget=_budget(document),
-        publish=one_of("publish", document.get("publish", "rolling"), PUBLISH),
-        compatibility=one_of("compatibility", document.get("compatibility", "backward"), COMPATIBILITY),
         rules=rules,
+        **{word: one_of(word, document.get(word, values[0]), values) for word, values in CHOICES.items()},
     )
 
 

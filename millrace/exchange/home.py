@@ -89,9 +89,6 @@ class Home:
         """Accepted rows of a tenant whose agreement asks for encryption, sealed, until the sinks have them."""
         return self.all_staged / checked_name("tenant", tenant) / checked_name("table", table)
 
-    def staged_tables(self) -> list[Path]:
-        return sorted(self.all_staged.glob("*/*"))
-
     def data_keys(self, tenant: str) -> Path:
         """Wrapped data keys, in folders of a few hours each."""
         return self.root / "keys" / checked_name("tenant", tenant)

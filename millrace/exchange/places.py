@@ -28,7 +28,6 @@ class Places:
         return self.home.table_errors(tenant, table)
 
     def copies(self, tenant: str, table: str, place: str) -> Path:
-        """What is kept here of a table that lives elsewhere; `place` tells places apart."""
         return self.home.table_copies(tenant, table, place)
 
     def table_store(self, tenant: str, table: str) -> Store:
@@ -46,7 +45,6 @@ class Places:
         return self.error_store(keyring, tenant, table, keyring.seal(tenant, table, key, owner))
 
     def staging_store(self, keyring: Keyring, tenant: str, table: str, seal: Seal | None = None) -> SealedStore:
-        """Accepted rows of a tenant whose agreement asks for encryption, sealed, until the sinks have them."""
         return SealedStore(self.staged(tenant, table), keyring, tenant, table, seal=seal)
 
     def staged(self, tenant: str, table: str) -> Path:
@@ -54,7 +52,7 @@ class Places:
 
     def staged_tables(self) -> list[tuple[str, str]]:
         """The tables that ever had sealed rows, by tenant and name."""
-        return [(path.parent.name, path.name) for path in self.home.staged_tables()]
+        return [(path.parent.name, path.name) for path in sorted(self.home.all_staged.glob("*/*"))]
 
     def error_tables(self, tenant: str) -> list[str]:
         return sorted(path.name for path in (self.home.errors / checked_name("tenant", tenant)).glob("*"))

@@ -33,7 +33,6 @@ class RuleKeys:
         return [_stored(path, name) for path in sorted(self._folder(import_id).glob("*.npz"))]
 
     def imports(self) -> list[str]:
-        """The imports that left some."""
         return sorted(path.name for path in self.home.quality.iterdir()) if self.home.quality.is_dir() else []
 
     def forget(self, import_id: str) -> None:

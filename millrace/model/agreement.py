@@ -112,17 +112,16 @@ NOTIFICATION_WORDS = ("url", "events", "name")
 def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[DeclarationWarning, ...]]:
     """Refuses what cannot be read, and warns of values that are likely a mistake."""
     given = mapping("the agreement", document, WORDS)
-    sinks, rules = given.get("sinks"), given.get("rules")
-    resources = _resources(given.get("resources"))
+    sinks, rules, kept = given.get("sinks"), given.get("rules"), given.get("sink_retention_days")
     agreement = Agreement(
         tenant=checked_name("tenant", given.get("client")),
         data_retention_days=whole(
             "data_retention_period_days", given.get("data_retention_period_days", 7), 0, MOST_DAYS
         ),
-        sink_retention_days=_optional("sink_retention_days", given.get("sink_retention_days"), MOST_DAYS),
+        sink_retention_days=None if kept is None else whole("sink_retention_days", kept, 0, MOST_DAYS),
         schedule=_schedule(given.get("schedule")),
         app=_app(given.get("app")),
-        resources=resources,
+        resources=_resources(given.get("resources")),
         quotas=_quotas(given.get("quotas")),
         encryption=flag("encryption", given.get("encryption", False)),
         priority=whole("priority", given.get("priority", 0), LOWEST_PRIORITY, HIGHEST_PRIORITY),
@@ -132,10 +131,6 @@ def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[Decla
         description=text("description", given.get("description", ""), 10_000, 0),
     )
     return agreement, agreement_warnings(agreement, given)
-
-
-def _optional(what: str, given: object, most: int) -> int | None:
-    return None if given is None else whole(what, given, 0, most)
 
 
 def _schedule(given: object) -> Schedule | None:

@@ -36,7 +36,6 @@ def document_of(agreement: Agreement) -> dict[str, Any]:
 
 
 def target_document(target: SinkTarget) -> str | dict[str, Any]:
-    """A sink as it is declared."""
     if target == SinkTarget(target.kind, target.kind):
         return target.kind
     named = {} if target.name == target.kind else {"name": target.name}

@@ -95,16 +95,13 @@ def _memory(field: str, amounts: "Amounts", spelled: object) -> Iterator[Declara
 
 
 def _below(requests: "Amounts", limits: "Amounts") -> Iterator[DeclarationWarning]:
-    cpu, most_cpu = requests.cpu_millis, limits.cpu_millis
-    if cpu is not None and most_cpu is not None and most_cpu < cpu:
-        message = f"is {millis_text(most_cpu)}, below the request of {millis_text(cpu)}: Kubernetes would refuse it."
-        yield DeclarationWarning("resources.limits.cpu", message, f"Likely {millis_text(cpu)} or more.")
-    memory, most_memory = requests.memory_bytes, limits.memory_bytes
-    if memory is not None and most_memory is not None and most_memory < memory:
-        message = (
-            f"is {bytes_text(most_memory)}, below the request of {bytes_text(memory)}: Kubernetes would refuse it."
-        )
-        yield DeclarationWarning("resources.limits.memory", message, f"Likely {bytes_text(memory)} or more.")
+    for what, least, most, shown in (
+        ("cpu", requests.cpu_millis, limits.cpu_millis, millis_text),
+        ("memory", requests.memory_bytes, limits.memory_bytes, bytes_text),
+    ):
+        if least is not None and most is not None and most < least:
+            message = f"is {shown(most)}, below the request of {shown(least)}: Kubernetes would refuse it."
+            yield DeclarationWarning(f"resources.limits.{what}", message, f"Likely {shown(least)} or more.")
 
 
 def _app(agreement: "Agreement") -> Iterator[DeclarationWarning]:

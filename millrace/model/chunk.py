@@ -1,6 +1,6 @@
 """Chunks of an import as they travel through Kafka, and the verdict on each."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 CHUNK_BYTES = 1 << 20
@@ -55,9 +55,6 @@ class ChunkHeader:
     row_numbers: tuple[int, ...] | None = None
     publish: str = "rolling"
     key: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> "ChunkHeader":

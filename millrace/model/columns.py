@@ -48,7 +48,6 @@ def column_of(name: str, avro: Avro, nullable: bool = False) -> Column:
 
 
 def parse_columns(schema: object) -> tuple[Column, ...]:
-    """The columns of an Avro record schema."""
     if not isinstance(schema, dict) or schema.get("type") != "record" or not isinstance(schema.get("fields"), list):
         raise Invalid("The schema is not an Avro record.", remedy='Write {"type": "record", "name": …, "fields": […]}.')
     fields = schema["fields"]
@@ -78,14 +77,7 @@ def _column(field: object) -> Column:
     if isinstance(avro, str) and "logicalType" in field:
         # The seeds write logicalType beside the type instead of inside it. Both mean the same.
         avro = {"type": avro, **{key: field[key] for key in ("logicalType", "precision", "scale") if key in field}}
-    return Column(
-        name,
-        avro,
-        nullable,
-        stored_type(avro, name),
-        field.get("default"),
-        tuple(field.get("aliases", ())),
-    )
+    return Column(name, avro, nullable, stored_type(avro, name), field.get("default"), tuple(field.get("aliases", ())))
 
 
 RESCUED = Column(RESCUED_COLUMN, "string", True, StoredType(STRING))

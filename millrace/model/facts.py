@@ -53,10 +53,8 @@ def from_dict(data: dict[str, Any]) -> Fact:
         case "Judged":
             return ChunkJudged(tuple(ChunkVerdict(**verdict) for verdict in data["verdicts"]))
         case "Durable":
-            return Durable(data["sink"], tuple((import_id, number) for import_id, number in data["chunks"]))
+            return Durable(data["sink"], tuple(map(tuple, data["chunks"])))
         case "Refused":
-            return RowsRefused(
-                data["sink"], tuple((import_id, number, rows) for import_id, number, rows in data["chunks"])
-            )
+            return RowsRefused(data["sink"], tuple(map(tuple, data["chunks"])))
         case _:
             return Checkpointed(data["query"], data["ends"], data["starts"])

@@ -30,7 +30,6 @@ class Field:
         return f"nullable {spelled(self.avro)}" if self.nullable else spelled(self.avro)
 
     def inner_fields(self) -> list["Field"]:
-        """The fields of a record."""
         return [_field(field["type"], field) for field in self.avro["fields"]]
 
     def element(self) -> "Field":

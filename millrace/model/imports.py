@@ -95,7 +95,6 @@ class Import:
 
 
 def is_final(state: str) -> bool:
-    """Whether an import in this state is over."""
     return state in TERMINAL
 
 

@@ -109,25 +109,9 @@ def _required(where: str, words: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _nulls(where: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    return {"max_percent": number(f"{where}.max_null_percent", words["max_null_percent"], 0, 100)}
-
-
-def _range(where: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    return {bound: _bound(f"{where}.{bound}", words[bound]) for bound in ("min", "max") if bound in words}
-
-
-def _pattern(where: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    return {"pattern": text(f"{where}.matches", words["matches"], 1000)}
-
-
 def _length(where: str, words: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: words[f"{name}_length"] for name in ("min", "max") if f"{name}_length" in words}
     return _not_empty(where, {name: whole(f"{where}.{name}_length", n, 0, 1 << 31) for name, n in given.items()})
-
-
-def _check(where: str, words: Mapping[str, Any]) -> dict[str, Any]:
-    return {"expression": text(f"{where}.check", words["check"], 2000)}
 
 
 def _fresh(where: str, words: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,12 +162,16 @@ def _bounds(kind: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 _READERS: dict[str, Callable[[str, Mapping[str, Any]], dict[str, Any]]] = {
     "required": _required,
-    "nulls": _nulls,
-    "range": _range,
+    "nulls": lambda where, words: {
+        "max_percent": number(f"{where}.max_null_percent", words["max_null_percent"], 0, 100)
+    },
+    "range": lambda where, words: {
+        name: _bound(f"{where}.{name}", words[name]) for name in KINDS["range"] if name in words
+    },
     "set": _set,
-    "pattern": _pattern,
+    "pattern": lambda where, words: {"pattern": text(f"{where}.matches", words["matches"], 1000)},
     "length": _length,
-    "check": _check,
+    "check": lambda where, words: {"expression": text(f"{where}.check", words["check"], 2000)},
     "fresh": _fresh,
     "unique": lambda where, words: {},
     "reference": _reference,
@@ -204,11 +192,7 @@ _WRITERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 def rule_document(rule: Rule) -> dict[str, Any]:
-    """The rule as it is declared."""
     column = {"column": rule.columns[0]} if rule.kind in OF_COLUMNS else {}
-    test = (
-        {"unique": list(rule.columns) or "key"}
-        if rule.kind == "unique"
-        else _WRITERS.get(rule.kind, dict)(rule.settings)
-    )
-    return {"name": rule.name, **column, **test, "action": rule.action}
+    unique = {"unique": list(rule.columns) or "key"} if rule.kind == "unique" else {}
+    test = _WRITERS.get(rule.kind, dict)(rule.settings)
+    return {"name": rule.name, **column, **unique, **test, "action": rule.action}

@@ -57,15 +57,15 @@ def open_consumer(cluster: Cluster, group: str, **more: str | int | bool) -> Con
 class Appender:
     """Appends records; each append is a future that holds the offset once the log has confirmed it."""
 
-    def __init__(self, cluster: Cluster, *, queue_bytes: int = 64 << 20, linger_ms: float = 0.5) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._producer = Producer(
             {
                 **cluster.client_config(),
                 "enable.idempotence": True,
                 "acks": "all",
-                "linger.ms": linger_ms,
+                "linger.ms": 0.5,
                 "message.max.bytes": MAX_RECORD_BYTES,
-                "queue.buffering.max.kbytes": queue_bytes >> 10,
+                "queue.buffering.max.kbytes": 64 << 10,
                 "delivery.timeout.ms": DELIVERY_SECONDS * 1000,
                 "compression.type": "none",
                 "topic.metadata.refresh.interval.ms": 60_000,
@@ -180,8 +180,6 @@ def partition_count(client: Consumer | AdminClient, topic: str) -> int:
 
 
 class Topics:
-    """Creates, measures and trims topics."""
-
     def __init__(self, cluster: Cluster) -> None:
         self._admin = AdminClient({**cluster.client_config(), "log_level": 2})
 

@@ -12,7 +12,6 @@ from millrace.declare.table import parse_table
 from millrace.model.chunk import ChunkHeader
 from millrace.model.imports import LOAD, NO_BUDGET, Counts, Import
 from millrace.model.ops import Applied, Op, read_op
-from millrace.model.ops.base import TenantOp
 from millrace.model.ops.imports import BeginImport, EndImport, SettledOp, SettleImport
 from millrace.model.ops.rows import Append
 from millrace.model.ops.tables import DefineTable, TableDefined
@@ -50,7 +49,7 @@ class TableLog:
 
     def apply(self, kind: type[Op[Any]], subject: str = "notes", *, op_id: str = "", **fields: Any) -> Applied:
         """An op of the kind, about the subject."""
-        about = (self.tenant,) if issubclass(kind, TenantOp) else (self.tenant, subject)
+        about = (self.tenant,) if kind.SUBJECT == "tenant" else (self.tenant, subject)
         return self.take(kind(*about, id=op_id, **fields))
 
     def read(self, kind: str, subject: str, body: dict[str, Any]) -> Applied:

@@ -83,15 +83,8 @@ def _defined_anew(
         floor=max(before.floor if before else 0, definition.floor),
         open_imports=before.open_imports if before else 0,
     )
-    event = Announce(
-        "table.defined",
-        f"{op.tenant}/{table.name}",
-        {
-            "revision": definition.revision,
-            "generation": definition.generation,
-            "definition": definition.fingerprint,
-        },
-    )
+    about = {"revision": definition.revision, "generation": definition.generation, "definition": definition.fingerprint}
+    event = Announce("table.defined", f"{op.tenant}/{table.name}", about)
     history = tuple(one for one in state.history if one.generation == definition.generation)
     defined = replace(state, table=table, history=(*history, definition))
     state, effects, imp = change_of_table(defined, op, ALTER, PREPARE, version, at_us)

@@ -60,11 +60,12 @@ class Op(Generic[R_co]):
     @property
     def joins(self) -> str | None:
         """The span of which it wants to be a member."""
-        return None
+        span: str | None = getattr(self, "span", None)
+        return span
 
     @property
     def has_joined(self) -> bool:
-        return False
+        return bool(getattr(self, "joined", False))
 
     def asked_as(self, op_id: str) -> Self:
         return replace(self, id=op_id)
@@ -75,11 +76,6 @@ class Op(Generic[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class TenantOp(Op[R_co]):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class TableOp(Op[R_co]):
     table: str = field(metadata=BESIDE)
     SUBJECT: ClassVar[str] = "table"
@@ -87,12 +83,14 @@ class TableOp(Op[R_co]):
     @property
     def request_key(self) -> str | None:
         """The key by which the same request is recognised."""
-        return None
+        key: str | None = getattr(self, "idempotency_key", None)
+        return key
 
     @property
     def origin(self) -> str | None:
         """The import whose rejected rows it is about."""
-        return None
+        origin: str | None = getattr(self, "of", None)
+        return origin
 
     @property
     def sender_names(self) -> Collection[str]:
@@ -109,14 +107,6 @@ class TurnOp(TableOp[R_co]):
     span: str | None = field(default=None, kw_only=True)
     wait: bool = field(default=True, kw_only=True)
     joined: bool = field(default=False, kw_only=True)
-
-    @property
-    def joins(self) -> str | None:
-        return self.span
-
-    @property
-    def has_joined(self) -> bool:
-        return self.joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +135,6 @@ class Unreadable(Op[Result]):
     @property
     def kind(self) -> str:
         return self.asked_kind
-
-    @property
-    def joins(self) -> str | None:
-        return self.span
 
 
 KINDS: dict[str, type[Op[Any]]] = {}

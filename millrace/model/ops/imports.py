@@ -41,14 +41,6 @@ class BeginImport(TurnOp[ImportBegun]):
     NEEDS: ClassVar[frozenset[Need]] = frozenset({Need.QUOTA})
     BRINGS_ROWS: ClassVar[bool] = True
 
-    @property
-    def request_key(self) -> str | None:
-        return self.idempotency_key
-
-    @property
-    def origin(self) -> str | None:
-        return self.of
-
 
 @op_kind("end_import")
 class EndImport(ImportOp[ImportReceived]):

@@ -68,16 +68,8 @@ class ReplayErrors(TurnOp[ReplayBegun]):
     NEEDS: ClassVar[frozenset[Need]] = frozenset({Need.QUOTA})
     BRINGS_ROWS: ClassVar[bool] = True
 
-    @property
-    def origin(self) -> str | None:
-        return self.of
-
 
 @op_kind("discard_errors")
 class DiscardErrors(TableOp[ImportStatus]):
     of: str
     rows: str
-
-    @property
-    def origin(self) -> str | None:
-        return self.of

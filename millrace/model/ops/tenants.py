@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from millrace.model.ops.base import Need, TenantOp, op_kind
+from millrace.model.ops.base import Need, Op, op_kind
 from millrace.model.ops.codec import ALWAYS
 from millrace.model.ops.results import Result
 
@@ -37,23 +37,23 @@ class TenantErased(Result):
 
 
 @op_kind("define_tenant")
-class DefineTenant(TenantOp[TenantDefined]):
+class DefineTenant(Op[TenantDefined]):
     agreement: dict[str, Any]
     NEEDS: ClassVar[frozenset[Need]] = frozenset({Need.TWIN})
 
 
 @op_kind("delete_tenant")
-class DeleteTenant(TenantOp[TenantDeleted]):
+class DeleteTenant(Op[TenantDeleted]):
     grace_seconds: int
 
 
 @op_kind("restore_tenant")
-class RestoreTenant(TenantOp[TenantRestored]):
+class RestoreTenant(Op[TenantRestored]):
     pass
 
 
 @op_kind("erase_tenant")
-class EraseTenant(TenantOp[TenantErased]):
+class EraseTenant(Op[TenantErased]):
     """`now`: without waiting for the end of the grace."""
 
     now: bool = False
