@@ -9,8 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from millrace.account.counting import Due
-from millrace.account.hashed_keys import repeated_keys
-from millrace.account.references import orphans
+from millrace.account.references import orphans, repeated_keys
 from millrace.exchange.mailboxes import Exchange
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import AMEND, COMPLETED, HELD, LOAD, PROCESSING, Import

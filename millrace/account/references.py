@@ -1,14 +1,14 @@
-"""Hashed values of an import in, how many of its rows point at no row of another table out.
+"""Hashed values of an import in; out how many of its rows repeat a key, and how many point at no row of another table.
 
-Looked up in the key index of the other table as it is when the import is durable; the report names that version."""
+Partners are looked up in the key index of the other table as it is when the import is durable. The report names that
+version."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, select
 
-from millrace.account.hashed_keys import slices_of
 from millrace.exchange.places import Places
 from millrace.exchange.rule_keys import Hashes, RuleKeys
 from millrace.lake.deletion_vectors import load_vector
@@ -21,6 +21,10 @@ from millrace.model.rules import Rule
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.store import tables as t
+
+# Compared at a time: bounds the memory, however large the import is.
+KEYS_AT_ONCE = 8_000_000
+_LARGEST = (1 << 64) - 1
 
 
 def orphans(connection: Connection, places: Places, keys: RuleKeys, imp: Import, rule: Rule) -> dict[str, Any]:
@@ -72,3 +76,20 @@ def _lost(store: Store, snapshot: Snapshot, index: KeyIndex, h1: Hashes, h2: Has
         dead = np.array([] if vector is None else load_vector(store, vector).to_array(), np.uint32)
         there[hits.key[of_file][~np.isin(hits.position[of_file], dead)]] = True
     return int(times[~there].sum())
+
+
+def slices_of(chunks: Sequence[Hashes]) -> Iterator[list[slice]]:
+    """One part of every chunk at a time; equal hashes are in the same part."""
+    parts = max(1, -(-sum(map(len, chunks)) // KEYS_AT_ONCE))
+    edges = [np.uint64(round(_LARGEST * at / parts)) for at in range(1, parts)]
+    borders = [[0, *np.searchsorted(keys, np.array(edges, np.uint64)).tolist(), len(keys)] for keys in chunks]
+    for part in range(parts if chunks else 0):
+        yield [slice(border[part], border[part + 1]) for border in borders]
+
+
+def repeated_keys(chunks: Sequence[Hashes]) -> int:
+    """How many rows repeat the key of an earlier row of the import."""
+    parts = (
+        np.concatenate([keys[part] for keys, part in zip(chunks, parts, strict=True)]) for parts in slices_of(chunks)
+    )
+    return sum(len(keys) - len(np.unique(keys)) for keys in parts)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select
 from sqlalchemy import Table as SqlTable
 
-from millrace.control.rules.quotas import open_imports_allowed
+from millrace.control.rules.admitting import open_imports_allowed
 from millrace.control.state import Queue, Span, State, Table
 from millrace.control.working_set import WorkingSet
 from millrace.model.imports import Counts, Import

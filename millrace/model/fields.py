@@ -17,13 +17,16 @@ class Field:
     name: str
     avro: Avro
     nullable: bool
-    fills_in: bool
     aliases: tuple[str, ...] = ()
     default: Any = None
 
     @property
     def kind(self) -> str:
         return kind_of(self.avro)
+
+    @property
+    def fills_in(self) -> bool:
+        return self.nullable or self.default is not None
 
     def spelled(self) -> str:
         """The type as people write it: nullable int, decimal(10,2), array of long."""
@@ -64,21 +67,14 @@ def assigned(names: Iterable[str], fields: Sequence[Field] | Sequence[Column]) -
 
 
 def field_of(column: Column) -> Field:
-    fills_in = column.nullable or column.default is not None
-    return Field(column.name, bare(column.avro), column.nullable, fills_in, column.aliases, column.default)
+    return Field(column.name, bare(column.avro), column.nullable, column.aliases, column.default)
 
 
 def _field(avro: Avro, described: Mapping[str, Any]) -> Field:
     inner = next(branch for branch in avro if branch != "null") if isinstance(avro, list) else avro
     nullable = isinstance(avro, list) and "null" in avro
-    return Field(
-        described.get("name", ""),
-        bare(inner),
-        nullable,
-        nullable or described.get("default") is not None,
-        tuple(described.get("aliases", ())),
-        described.get("default"),
-    )
+    aliases = tuple(described.get("aliases", ()))
+    return Field(described.get("name", ""), bare(inner), nullable, aliases, described.get("default"))
 
 
 def bare(avro: Avro) -> Avro:
@@ -96,7 +92,7 @@ def spelled(avro: Avro) -> str:
     logical = logical_type(avro)
     if logical == "decimal":
         return f"decimal({avro['precision']},{avro.get('scale', 0)})"
-    return logical or _spelled_kind(Field("", avro, False, False))
+    return logical or _spelled_kind(Field("", avro, False))
 
 
 def _spelled_kind(field: Field) -> str:

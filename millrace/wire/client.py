@@ -131,14 +131,9 @@ class LogReader:
         start = {"auto.offset.reset": "earliest" if may_have_gaps else "error"}
         fetch = {"fetch.wait.max.ms": 100, "fetch.message.max.bytes": MAX_RECORD_BYTES}
         self._consumer = open_consumer(cluster, "reader", **start, **fetch)
-        self._topic = topic
-        self._assign(positions)
-
-    def _assign(self, positions: Mapping[int, int]) -> None:
-        known = partition_count(self._consumer, self._topic)
-        self._consumer.assign(
-            [TopicPartition(self._topic, number, positions.get(number, OFFSET_BEGINNING)) for number in range(known)]
-        )
+        known = range(partition_count(self._consumer, topic))
+        starts = [TopicPartition(topic, number, positions.get(number, OFFSET_BEGINNING)) for number in known]
+        self._consumer.assign(starts)
 
     def poll(self, limit: int, seconds: float) -> list[Record]:
         """Up to `limit` records: waits for the first only, then takes what is at hand."""

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from sqlalchemy import insert
 
-from millrace.account import hashed_keys
+from millrace.account import references
 from millrace.account.counting import Due
-from millrace.account.hashed_keys import repeated_keys
 from millrace.account.quality import keep_facts, with_quality
+from millrace.account.references import repeated_keys
 from millrace.declare.table import parse_table
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
@@ -81,7 +81,7 @@ def test_keys_repeat_over_chunks_however_many_there_are(tmp_path: Path, monkeypa
         for _ in range(2):
             kept.keep("imp_1", number, {"u": np.sort(keys)})
     assert repeated_keys(kept.hashes("imp_1", "u")) == 11
-    monkeypatch.setattr(hashed_keys, "KEYS_AT_ONCE", 700)
+    monkeypatch.setattr(references, "KEYS_AT_ONCE", 700)
     assert repeated_keys(kept.hashes("imp_1", "u")) == 11
     assert repeated_keys(kept.hashes("imp_2", "u")) == 0
 

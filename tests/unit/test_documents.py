@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from millrace.declare.json_schemas import SCHEMAS
 from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
-from millrace.model.agreement_document import document_of
 from millrace.model.cron import next_after
+from millrace.model.declared_documents import document_of, table_document_of
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Invalid
-from millrace.model.table_document import table_document_of
 from millrace.model.table_warnings import table_warnings
 from millrace.sink.json_schemas import schema_named
 from tests.support.examples import examples

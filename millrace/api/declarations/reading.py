@@ -9,7 +9,7 @@ from millrace.api.documents.tables import targets_of
 from millrace.auth.tokens import Caller
 from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
-from millrace.model.agreement_document import target_document
+from millrace.model.declared_documents import target_document
 from millrace.model.documents import DeclarationWarning
 from millrace.model.errors import Invalid, Refused
 from millrace.model.names import checked_name

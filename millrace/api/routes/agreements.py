@@ -13,15 +13,14 @@ from millrace.api.routes.declarations import answer_to
 from millrace.api.routes.diffing import no_difference
 from millrace.auth.access import allows, public
 from millrace.declare.json_schemas import SCHEMAS
-from millrace.model.agreement_document import document_of
 from millrace.model.change_words import words_changed
+from millrace.model.declared_documents import document_of, table_document_of
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Invalid, Refused
 from millrace.model.names import checked_name
 from millrace.model.ops.results import Refusal
 from millrace.model.ops.tenants import DeleteTenant, RestoreTenant
 from millrace.model.roles import OPERATOR, VIEWER
-from millrace.model.table_document import table_document_of
 from millrace.sink.json_schemas import schema_named
 from millrace.store import tables as t
 from millrace.store.agreements import known_agreement

@@ -15,7 +15,7 @@ from millrace.api.op_log import raise_refusal
 from millrace.api.routes.subscriptions import check_url
 from millrace.arrow.types import arrow_type
 from millrace.auth.access import allows
-from millrace.model.agreement_document import document_of
+from millrace.model.declared_documents import document_of
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Missing
 from millrace.model.moments import iso

@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace.control.rules import spans
 from millrace.control.state import Announce, Effect, Send, State, Table
+from millrace.model.errors import Exceeded
 from millrace.model.imports import PROCESSING, Import
 from millrace.model.names import import_id_of
 from millrace.model.ops.base import TableOp
@@ -56,3 +57,24 @@ def change_of_table(
     imp = replace(received(table, op, kind, version, at_us, chunks=1), id=import_id_of(op.id))
     after, effects = admit(state, op, imp, version)
     return after, (*effects, Send.change(imp, 0, chunk_kind)), imp
+
+
+def open_imports_allowed(agreement: dict[str, object]) -> int | None:
+    quotas = agreement.get("quotas")
+    allowed = quotas.get("open_imports") if isinstance(quotas, dict) else None
+    return None if allowed is None else int(allowed)
+
+
+def one_more_import(state: State) -> State:
+    """The state with one more open import. Refused if the tenant has as many as were agreed: this quota must be exact, so
+    the log decides it."""
+    allowed = None if state.tenant is None else open_imports_allowed(state.tenant.agreement)
+    if allowed is None or state.open_imports is None or state.tenant is None:
+        return state
+    if state.open_imports >= allowed:
+        raise Exceeded(
+            f"{state.tenant.name} has {state.open_imports:,} open imports; {allowed:,} were agreed.",
+            remedy="Wait until one has ended.",
+            facts={"quota": "open_imports", "limit": str(allowed), "used": str(state.open_imports)},
+        )
+    return replace(state, open_imports=state.open_imports + 1)

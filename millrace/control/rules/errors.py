@@ -7,8 +7,7 @@ from typing import Any
 from pyroaring import BitMap64
 
 from millrace.control.rules import rule
-from millrace.control.rules.admitting import admit, received
-from millrace.control.rules.quotas import one_more_import
+from millrace.control.rules.admitting import admit, one_more_import, received
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, State, Step

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from millrace.control.rules import errors, rule, spans
-from millrace.control.rules.admitting import admit, reserve
-from millrace.control.rules.quotas import one_more_import
+from millrace.control.rules.admitting import admit, one_more_import, reserve
 from millrace.control.rules.reporting import reported, with_report
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed

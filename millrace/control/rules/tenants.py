@@ -1,11 +1,13 @@
-"""Tenants: defined by their agreements, deleted and restored."""
+"""Tenants: defined by their agreements, deleted, restored and erased."""
 
 from dataclasses import replace
+from typing import Any
 
 from millrace.control.rules import rule
 from millrace.control.state import Announce, State, Step, Tenant
 from millrace.model.errors import Clash, Missing
 from millrace.model.moments import iso
+from millrace.model.ops import Op
 from millrace.model.ops import tenants as ops
 
 TWINS = "Names that differ only in case are refused."
@@ -55,6 +57,28 @@ def restore(state: State, op: ops.RestoreTenant, at_us: int, partition: int) -> 
     return replace(state, tenant=back), (event,), ops.TenantRestored(op.tenant, changed=True)
 
 
+@rule(ops.EraseTenant)
+def erase(state: State, op: ops.EraseTenant, at_us: int, partition: int) -> Step:
+    """Only a deleted tenant without imports under way, after its grace period or, with `now`, before its end. The store
+    forgets it: later ops in the log meet a tenant that does not exist."""
+    tenant = _known(state, op)
+    if tenant.deleted_us is None or tenant.erase_us is None:
+        raise Clash(f"Tenant {op.tenant!r} was not deleted.", remedy="Delete it first.", code="not_deleted")
+    if at_us < tenant.erase_us and not op.now:
+        raise Clash(
+            f"Tenant {op.tenant!r} can be restored until {iso(tenant.erase_us)}.",
+            remedy="Wait until then, or ask to erase it now.",
+            code="grace_not_over",
+        )
+    if state.open_imports:
+        raise Clash(
+            f"{state.open_imports} imports of {op.tenant!r} are under way.",
+            remedy="Wait, or ask again.",
+            code="under_way",
+        )
+    return replace(state, tenant=None), (), ops.TenantErased(op.tenant)
+
+
 def refuse_departed(tenant: Tenant | None) -> None:
     """Refuses to begin anything for a deleted tenant."""
     if tenant is not None and tenant.deleted_us is not None:
@@ -65,7 +89,7 @@ def refuse_departed(tenant: Tenant | None) -> None:
         )
 
 
-def _known(state: State, op: ops.DeleteTenant | ops.RestoreTenant) -> Tenant:
+def _known(state: State, op: Op[Any]) -> Tenant:
     if state.tenant is None:
         raise Missing(f"There is no tenant {op.tenant!r}.", code="no_tenant")
     return state.tenant

@@ -45,8 +45,6 @@ class Op(Generic[R_co]):
     NEEDS: ClassVar[frozenset[Need]] = frozenset()
     # False if whoever asked watches the import itself: what became of the op is then not kept.
     IS_ASKED_FOR: ClassVar[bool] = True
-    # True if it brings rows: it is then refused while a quota or a full sink forbids more.
-    BRINGS_ROWS: ClassVar[bool] = False
 
     @property
     def kind(self) -> str:

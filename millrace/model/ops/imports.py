@@ -39,7 +39,6 @@ class BeginImport(TurnOp[ImportBegun]):
     of: str | None = None
     rows: str | None = None
     NEEDS: ClassVar[frozenset[Need]] = frozenset({Need.QUOTA})
-    BRINGS_ROWS: ClassVar[bool] = True
 
 
 @op_kind("end_import")

@@ -38,7 +38,6 @@ class Append(TurnOp[RowsAppended]):
     senders: dict[str, tuple[int, int]] = field(default_factory=dict, metadata=wire("streams"))
     key: str | None = None
     IS_ASKED_FOR: ClassVar[bool] = False
-    BRINGS_ROWS: ClassVar[bool] = True
 
     @property
     def sender_names(self) -> Collection[str]:
@@ -66,7 +65,6 @@ class ReplayErrors(TurnOp[ReplayBegun]):
     chunks: int
     first_version: int
     NEEDS: ClassVar[frozenset[Need]] = frozenset({Need.QUOTA})
-    BRINGS_ROWS: ClassVar[bool] = True
 
 
 @op_kind("discard_errors")
