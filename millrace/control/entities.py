@@ -191,16 +191,9 @@ def _save_revisions(connection: Connection, before: State, after: State, at_us: 
     known = {one.fingerprint for one in before.history}
     for definition in after.history:
         if definition.fingerprint not in known:
-            row = {
-                "tenant": definition.tenant,
-                "table_name": definition.table.name,
-                "revision": definition.revision,
-                "generation": definition.generation,
-                "fingerprint": definition.fingerprint,
-                "definition": definition.to_json().decode(),
-                "defined_us": at_us,
-            }
-            upsert(connection, t.revisions, row)
+            named = {name: getattr(definition, name) for name in ("tenant", "revision", "generation", "fingerprint")}
+            body = {"table_name": definition.table.name, "definition": definition.to_json().decode()}
+            upsert(connection, t.revisions, {**named, **body, "defined_us": at_us})
 
 
 def _save_queue(connection: Connection, table: Table, before: Queue, after: Queue) -> None:

@@ -31,11 +31,6 @@ _KINDS = {
 }
 
 
-def refuse_misfits(rules: Sequence[Rule], columns: Columns, primary_key: Sequence[str]) -> None:
-    for rule in rules:
-        refuse_misfit(rule, columns, primary_key)
-
-
 def refuse_misfit(rule: Rule, columns: Columns, primary_key: Sequence[str]) -> None:
     by_name = {column.name: column for column in columns}
     for name in rule.columns:
@@ -72,7 +67,8 @@ def _refuse_kind(rule: Rule, column: Column) -> None:
     if rule.kind == "reference":
         return _refuse_nested(rule, [column], (column.name,))
     kind = kind_of_column(column)
-    if kind not in _KINDS.get(rule.kind, (kind,)) or (rule.kind == "length" and not _has_length(column)):
+    has_length = column.stored.kind in (STRING, BINARY, LIST)
+    if kind not in _KINDS.get(rule.kind, (kind,)) or (rule.kind == "length" and not has_length):
         raise Invalid(
             f"Rule {rule.name!r} is a {rule.kind} of {column.name!r}, which is a {field_of(column).spelled()}.",
             remedy="Choose another column or another test.",
@@ -88,10 +84,6 @@ def _refuse_kind(rule: Rule, column: Column) -> None:
             stored(column, value)
     elif rule.kind == "pattern":
         refuse_pattern(rule.settings["pattern"])
-
-
-def _has_length(column: Column) -> bool:
-    return column.stored.kind in (STRING, BINARY, LIST)
 
 
 def stored(column: Column, value: Any) -> Any:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from millrace.declare.rules_fit import refuse_misfits
+from millrace.declare.rules_fit import refuse_misfit
 from millrace.model.columns import Column, parse_columns, refuse_repeated
 from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.documents import flag, mapping, number, one_of, text
@@ -49,7 +49,8 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
     key = _primary_key(document.get("primary_key", []), columns)
     targets = parse_targets(document.get("sinks", ["delta"]))
     rules = parse_rules(document.get("rules", []))
-    refuse_misfits(rules, columns, key)
+    for rule in rules:
+        refuse_misfit(rule, columns, key)
     return TableDeclaration(
         name=name,
         schema=schema,

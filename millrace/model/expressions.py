@@ -160,15 +160,12 @@ class _Parser:
         return Literal(-found.value) if negative and isinstance(found.value, int | float) else found
 
     def _sum(self) -> Expression:
-        left = self._product()
-        while sign := self._take("+", "-"):
-            left = Call(sign, (left, self._product()))
-        return left
+        return self._chained(("+", "-"), lambda: self._chained(("*", "/"), self._factor))
 
-    def _product(self) -> Expression:
-        left = self._factor()
-        while sign := self._take("*", "/"):
-            left = Call(sign, (left, self._factor()))
+    def _chained(self, signs: tuple[str, ...], part: Callable[[], Expression]) -> Expression:
+        left = part()
+        while sign := self._take(*signs):
+            left = Call(sign, (left, part()))
         return left
 
     def _factor(self) -> Expression:

@@ -77,12 +77,9 @@ class ControlStore:
 def _refuse_older(engine: Engine) -> None:
     """A store that an older Millrace made. What its new columns would have to hold only the log knows."""
     found = inspect(engine)
-    lacking = []
-    for table in metadata.sorted_tables:
-        known = {column["name"] for column in found.get_columns(table.name)}
-        missing = [column.name for column in table.columns if column.name not in known]
-        if missing:
-            lacking.append(f"{table.name} lacks {', '.join(missing)}")
+    known = {name: {column["name"] for column in found.get_columns(name)} for name in metadata.tables}
+    missing = {name: set(table.columns.keys()) - known[name] for name, table in metadata.tables.items()}
+    lacking = [f"{name} lacks {', '.join(sorted(columns))}" for name, columns in missing.items() if columns]
     if lacking:
         raise Corrupt(
             f"The control store was made by an older Millrace: {'; '.join(lacking)}."[:400],

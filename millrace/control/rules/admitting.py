@@ -6,7 +6,7 @@ from typing import Any
 from millrace.control.rules import spans
 from millrace.control.state import Announce, Effect, Send, State, Table
 from millrace.model.errors import Exceeded
-from millrace.model.imports import PROCESSING, Import
+from millrace.model.imports import ADMITTED, PROCESSING, Import
 from millrace.model.names import import_id_of
 from millrace.model.ops.base import TableOp
 
@@ -16,24 +16,28 @@ def reserve(table: Table | None, at_us: int) -> int:
     return max(at_us, table.last_version + 1) if table else at_us
 
 
-def received(
-    table: Table, op: TableOp[Any], kind: str, version: int, at_us: int, *, chunks: int, rows: int = 0, size: int = 0
-) -> Import:
-    """An import whose chunks are all known when it begins."""
+def begun(table: Table, op: TableOp[Any], kind: str, first_version: int, versions: int, at_us: int) -> Import:
     return Import(
         id=op.id,
         tenant=op.tenant,
         table=table.name,
         definition=table.definition.fingerprint,
-        state=PROCESSING,
-        first_version=version,
-        versions=chunks,
+        state=ADMITTED,
+        first_version=first_version,
+        versions=versions,
         sinks=table.definition.table.sinks,
         begun_us=at_us,
-        announced={"chunks": chunks, "rows": rows, "bytes": size},
         kind=kind,
         span=op.joins,
     )
+
+
+def received(
+    table: Table, op: TableOp[Any], kind: str, version: int, at_us: int, *, chunks: int, rows: int = 0, size: int = 0
+) -> Import:
+    """An import whose chunks are all known when it begins."""
+    announced = {"chunks": chunks, "rows": rows, "bytes": size}
+    return replace(begun(table, op, kind, version, chunks, at_us), state=PROCESSING, announced=announced)
 
 
 def admit(state: State, op: TableOp[Any], imp: Import, last_version: int) -> tuple[State, tuple[Effect, ...]]:

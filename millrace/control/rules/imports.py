@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from millrace.control.rules import errors, rule, spans
-from millrace.control.rules.admitting import admit, one_more_import, reserve
+from millrace.control.rules.admitting import admit, begun, one_more_import, reserve
 from millrace.control.rules.reporting import reported, with_report
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
@@ -13,7 +13,6 @@ from millrace.model import chunk
 from millrace.model.chunk import CHUNK_BYTES
 from millrace.model.errors import Clash, Invalid, Missing, TooLarge
 from millrace.model.imports import (
-    ADMITTED,
     ALTER,
     AMEND,
     CANCELLED,
@@ -61,20 +60,10 @@ def begin(state: State, op: ops.BeginImport, at_us: int, partition: int) -> Step
         state = errors.claim(state, op, op.rows)
     versions = most_chunks(limit if length is None else min(limit, length * MOST_INFLATION))
     first = reserve(table, at_us)
-    imp = Import(
-        id=op.id,
-        tenant=op.tenant,
-        table=op.table,
-        definition=table.definition.fingerprint,
-        state=ADMITTED,
-        first_version=first,
-        versions=versions,
-        sinks=table.definition.table.sinks,
-        begun_us=at_us,
+    imp = replace(
+        begun(table, op, op.import_kind, first, versions, at_us),
         options={**op.options, "max_plain_bytes": limit, **({} if op.rows is None else {"rows": op.rows})},
         idempotency_key=op.idempotency_key,
-        kind=op.import_kind,
-        span=op.span,
         of=op.of,
         publish=table.definition.table.publish,
     )
