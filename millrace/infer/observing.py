@@ -1,7 +1,7 @@
 """Chunks in, evidence about each declared column out: from the cells of text formats, or from the file's own types."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -58,16 +58,15 @@ class Observed:
             self._add(name, Evidence(fits=frozenset()) if shape.objects or shape.lists else shape.scalar)
 
     def look_at_arrow(self, header: ChunkHeader, body: bytes) -> None:
-        self._look_at_types(_schema_of_arrow, body)
+        # A decoder may raise anything. The judge reports what is wrong with the chunk.
+        with suppress(Exception):
+            schema = pa.ipc.open_stream(body).schema
+            self.written = self.written or {field.name: avro_of_arrow(field.type, "record") for field in schema}
 
     def look_at_avro(self, header: ChunkHeader, body: bytes) -> None:
-        self._look_at_types(_schema_of_avro, body)
-
-    def _look_at_types(self, schema_of: Callable[[bytes], dict[str, Avro]], body: bytes) -> None:
-        if not self.written:
-            # A decoder may raise anything. The judge reports what is wrong with the chunk.
-            with suppress(Exception):
-                self.written = schema_of(body)
+        with suppress(Exception):
+            schema: Any = fastavro.reader(io.BytesIO(body)).writer_schema
+            self.written = self.written or {field["name"]: field["type"] for field in fields_of(schema)}
 
     def _json_shapes(self, objects: list[Object]) -> Mapping[str, JsonShape]:
         return {column.name: shape_of([_given(value, column) for value in objects]) for column in self._columns}
@@ -81,12 +80,3 @@ def _given(value: Object, column: Column) -> Any:
         if name in value:
             return value[name]
     return column.default
-
-
-def _schema_of_arrow(body: bytes) -> dict[str, Avro]:
-    return {field.name: avro_of_arrow(field.type, "record") for field in pa.ipc.open_stream(body).schema}
-
-
-def _schema_of_avro(body: bytes) -> dict[str, Avro]:
-    schema: Any = fastavro.reader(io.BytesIO(body)).writer_schema
-    return {field["name"]: field["type"] for field in fields_of(schema)}

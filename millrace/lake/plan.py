@@ -38,14 +38,6 @@ class Handle:
     tombstones: Tombstones
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """`handle` is the state to use after the actions are committed."""
-
-    actions: list[Action]
-    handle: Handle
-
-
 class Planner:
     """Plans one write, in several attempts if necessary. Files rewritten in one attempt are used in the next."""
 
@@ -58,7 +50,8 @@ class Planner:
         self._aligned: dict[tuple[str, str], StagedFile] = {}
         self._anew: dict[tuple[str | None, str], Rewrites] = {}
 
-    def plan(self, snapshot: Snapshot, handle: Handle) -> Plan:
+    def plan(self, snapshot: Snapshot, handle: Handle) -> tuple[list[Action], Handle]:
+        """The actions of the commit, and the state to use after they are committed."""
         state = TableState.of(snapshot.metadata)
         target = self._lineage.target(snapshot, handle.spec, self._wanted)
         base, following = snapshot, replace(handle, spec=target.spec)
@@ -82,7 +75,7 @@ class Planner:
             tombstones=self._tombstones(known, decision),
         )
         declared = declaration(snapshot, target.spec, actions, state, target.schema_json)
-        return Plan([*declared, *actions], following)
+        return [*declared, *actions], following
 
     def _decide(self, known: TableContents, target: TableTarget) -> Decision:
         files = [file for delivery in self._batch.files if (file := self._fitting(delivery, target)) is not None]

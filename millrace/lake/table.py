@@ -74,14 +74,14 @@ class LakeTable:
         with self._lock:
             for _ in range(MOST_ATTEMPTS):
                 self._snapshot = refresh(self.store, self._snapshot)  # 1
-                planned = planner.plan(self._snapshot, self._handle)  # 2, 3, 4, 5
-                if not planned.actions:
+                actions, handle = planner.plan(self._snapshot, self._handle)  # 2, 3, 4, 5
+                if not actions:
                     return self._snapshot
                 try:
-                    self._snapshot = commit(self.store, self._snapshot, planned.actions)  # 6
+                    self._snapshot = commit(self.store, self._snapshot, actions)  # 6
                 except Conflict:
                     continue
-                self._handle = planned.handle
+                self._handle = handle
                 self._after_commit()
                 return self._snapshot
         raise Unavailable(

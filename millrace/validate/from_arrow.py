@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.fields import assigned
 from millrace.validate.arrow_columns import as_text, plain, typed_column
-from millrace.validate.faults import RowFault, Rows, indices
+from millrace.validate.faults import Rows, indices
 from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, long_keys, missing, typed_columns
 from millrace.validate.rescue import arrow_parts, rescued
 from millrace.validate.text import Outcome
@@ -36,12 +37,7 @@ def parse_arrow(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
 def parse_table(table: pa.Table, reading: Reading, others: Mapping[str, pa.Array]) -> Parsed:
     """Judges the columns of a table. `others` are the columns to rescue, as JSON text."""
     names = assigned(table.column_names, reading.columns)
-    columns, faults = typed_columns(
-        reading,
-        names,
-        table.num_rows,
-        lambda column, is_key, name: _typed(column, is_key, table.column(name).combine_chunks()),
-    )
+    columns, faults = typed_columns(reading, names, table.num_rows, partial(_typed, table))
     marks = _marks(table) if reading.marked and DELETED_COLUMN in table.column_names else None
     kept = rescued(others, table.num_rows) if reading.rescues else None
 
@@ -56,8 +52,8 @@ def _marks(table: pa.Table) -> pa.Array:
     return cells.view(pa.string()) if pa.types.is_binary(cells.type) else as_text(cells)
 
 
-def _typed(column: Column, is_key: bool, given: pa.Array) -> Outcome:
-    faults: list[RowFault] = []
+def _typed(table: pa.Table, column: Column, is_key: bool, name: str) -> Outcome:
+    given, faults = table.column(name).combine_chunks(), []
     if given.null_count and (is_key or not column.nullable):
         faults.append(missing(column, is_key, indices(pc.is_null(given))))
     values, found = typed_column(column, given)
