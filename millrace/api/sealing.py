@@ -45,14 +45,14 @@ class Sealing:
         try:
             yield
         except Refused:
-            self.keyring.drop(tenant, import_id)
+            self.keyring.keys.drop(tenant, import_id)
             raise
 
     async def seal_of(self, imp: Import) -> Seal | None:
-        return await self._apart(self.of_import, imp) if self.keyring.has(imp.tenant, imp.id) else None
+        return await self._apart(self.of_import, imp) if self.keyring.keys.has(imp.tenant, imp.id) else None
 
     def of_import(self, imp: Import) -> Seal | None:
-        if not self.keyring.has(imp.tenant, imp.id):
+        if not self.keyring.keys.has(imp.tenant, imp.id):
             return None
         return self.keyring.seal(imp.tenant, imp.table, imp.id, imp.id)
 
@@ -78,7 +78,7 @@ class Sealing:
     def refuse_destroyed(self, document: Mapping[str, Any]) -> None:
         """Raises if the import has rejected rows that a destroyed key sealed. Called when none were found."""
         began = datetime.fromisoformat(document["started_at"]).timestamp() if document["started_at"] else 0.0
-        if document["rows"]["rejected"] and began < self.keyring.destroyed_at(document["tenant"]):
+        if document["rows"]["rejected"] and began < self.keyring.keys.destroyed_at(document["tenant"]):
             raise KeyGone(
                 f"The rejected rows of {document['id']} were sealed by a key that has been destroyed.",
                 remedy="Send the file again.",

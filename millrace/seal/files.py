@@ -93,7 +93,7 @@ class SealedStore(Store):
         return _HEAD.pack(_MAGIC, len(words)) + words + seal.close(data, name)
 
     def _writing_seal(self) -> Seal | None:
-        if self._seal is None and self._keyring.has_any(self._tenant):
+        if self._seal is None and self._keyring.keys.has_any(self._tenant):
             key = self._keyring.of_this_hour(self._tenant)
             self._seal = self._keyring.seal(self._tenant, self._table, key, OWNER_OF_REWRITTEN)
         return self._seal

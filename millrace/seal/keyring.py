@@ -53,7 +53,8 @@ class WrappedKeys(Protocol):
 
     def replace(self, tenant: str, key: str, wrapped: bytes) -> None: ...
 
-    def drop(self, tenant: str, key: str) -> None: ...
+    def drop(self, tenant: str, key: str) -> None:
+        """Only for a key that has sealed nothing."""
 
     def names(self, tenant: str) -> Iterator[str]: ...
 
@@ -69,7 +70,7 @@ class Keyring:
     process that happens."""
 
     def __init__(self, keys: WrappedKeys, keeper: Callable[[], Kms]) -> None:
-        self._keys = keys
+        self.keys = keys
         self._keeper = keeper
         self._known: OrderedDict[tuple[str, str], _KnownSecret] = OrderedDict()
         self._hours: dict[str, str] = {}
@@ -80,18 +81,12 @@ class Keyring:
         """Opened when a key is first needed: each keeper imports a library, and most processes need none."""
         return self._keeper()
 
-    def has(self, tenant: str, key: str) -> bool:
-        return self._keys.has(tenant, key)
-
-    def has_any(self, tenant: str) -> bool:
-        return self._keys.has_any(tenant)
-
     def new(self, tenant: str, key: str) -> str:
         """Makes the key unless it exists. Returns its name."""
-        if not self.has(tenant, key):
-            secret, is_first = secrets.token_bytes(SECRET_BYTES), not self.has_any(tenant)
+        if not self.keys.has(tenant, key):
+            secret, is_first = secrets.token_bytes(SECRET_BYTES), not self.keys.has_any(tenant)
             wrapped = self.kms.wrap(tenant, secret, _context(tenant, key), is_first=is_first)
-            if self._keys.create(tenant, key, wrapped):
+            if self.keys.create(tenant, key, wrapped):
                 self._remember(tenant, key, secret)
         return key
 
@@ -109,40 +104,29 @@ class Keyring:
             self._hours[tenant] = made
         return made
 
-    def drop(self, tenant: str, key: str) -> None:
-        """Only for a key that has sealed nothing."""
-        self._keys.drop(tenant, key)
-
     def seal(self, tenant: str, table: str, key: str, owner: str) -> Seal:
         return Seal(self._secret(tenant, key), key, tenant, table, owner)
 
     def rewrap(self, tenant: str) -> int:
         """Wraps the tenant's data keys by the newest version of its key. Returns how many; those of a destroyed key stay."""
         count = 0
-        for key in self._keys.names(tenant):
+        for key in self.keys.names(tenant):
             with suppress(KeyGone):
-                wrapped = self.kms.rewrap(tenant, self._keys.read(tenant, key), _context(tenant, key))
-                self._keys.replace(tenant, key, wrapped)
+                wrapped = self.kms.rewrap(tenant, self.keys.read(tenant, key), _context(tenant, key))
+                self.keys.replace(tenant, key, wrapped)
                 count += 1
         return count
-
-    def count(self, tenant: str) -> int:
-        return sum(1 for _ in self._keys.names(tenant))
 
     def destroy(self, tenant: str) -> str:
         """Makes everything that the tenant's keys sealed unreadable. Returns when that is certain."""
         certain = self.kms.destroy(tenant)
-        self._keys.mark_destroyed(tenant)
+        self.keys.mark_destroyed(tenant)
         return certain
-
-    def destroyed_at(self, tenant: str) -> float:
-        """When its key was last destroyed; 0 if never."""
-        return self._keys.destroyed_at(tenant)
 
     def _secret(self, tenant: str, key: str) -> bytes:
         with self._lock:
             known = self._known.get((tenant, key))
-        if known is not None and time.monotonic() < known.until and known.since > self.destroyed_at(tenant):
+        if known is not None and time.monotonic() < known.until and known.since > self.keys.destroyed_at(tenant):
             return known.secret
         secret = self.kms.unwrap(tenant, self._found(tenant, key), _context(tenant, key))
         self._remember(tenant, key, secret)
@@ -152,9 +136,9 @@ class Keyring:
         until = time.monotonic() + SEEN_SECONDS
         while True:
             try:
-                return self._keys.read(tenant, key)
+                return self.keys.read(tenant, key)
             except FileNotFoundError as error:
-                if not self.has_any(tenant) or time.monotonic() > until:
+                if not self.keys.has_any(tenant) or time.monotonic() > until:
                     raise KeyGone(f"Tenant {tenant!r} has no data key {key}.") from error
                 time.sleep(LOOK_SECONDS)
 

@@ -44,7 +44,7 @@ class Sessions:
         async with self._services.sealing.asked_for(tenant, op.id):
             begun = await self._services.op_log.applied(op)
         if begun.import_id != op.id:
-            self._services.sealing.keyring.drop(tenant, op.id)
+            self._services.sealing.keyring.keys.drop(tenant, op.id)
         imp = known_import(self._services.store, begun.import_id)
         if begun.repeated and not imp.accepts_chunks:
             return imp
