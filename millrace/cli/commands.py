@@ -5,6 +5,7 @@ Global options are understood anywhere on the line."""
 import errno
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import islice
 from typing import Any, NamedTuple
 
 import typer
@@ -16,7 +17,6 @@ from millrace.model.errors import MillraceError, Unavailable
 
 EVERYWHERE = "With every command: --home FOLDER, --json (for programs), --debug (tracebacks)."
 _GLOBAL_FLAGS = ("--json", "--debug")
-_GLOBAL_VALUES = ("--home",)
 
 
 class CommandEntry(NamedTuple):
@@ -85,10 +85,10 @@ def hoisted(args: Sequence[str]) -> list[str]:
     for arg in rest:
         if arg == "--":
             return [*front, *back, arg, *rest]
-        if arg in _GLOBAL_FLAGS or arg.startswith(tuple(f"{name}=" for name in _GLOBAL_VALUES)):
+        if arg in _GLOBAL_FLAGS or arg.startswith("--home="):
             front.append(arg)
-        elif arg in _GLOBAL_VALUES:
-            front += [arg, *([value] if (value := next(rest, None)) is not None else [])]
+        elif arg == "--home":
+            front += [arg, *islice(rest, 1)]
         else:
             back.append(arg)
     return front + back

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,14 +32,6 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN_REJECTS = 3
 app = typer.Typer()
-
-
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """A sample and what became of its files, in the same order."""
-
-    sample: "Sample"
-    documents: list[ImportDocument]
 
 
 @app.command("demo")
@@ -82,20 +73,21 @@ def _show(session: CommandSession, platform: Millrace, samples: "list[Sample]") 
         apply_one(platform, declaration)
         _say(session, f"Declared {declaration.name}")
     imported = _import(session, platform, samples)
+    documents = [document for of_sample in imported for document in of_sample]
     if not session.json:
-        rows = [(f"{d['tenant']}/{d['table']}", *ledger_row(d)[1:]) for each in imported for d in each.documents]
+        rows = [(f"{each['tenant']}/{each['table']}", *ledger_row(each)[1:]) for each in documents]
         print_table(("table", *LEDGER[1:]), rows)
-    for each in imported:
-        _tell(session, platform, each)
-    failures = [failure for each in imported for failure in _contradictions(platform, each)]
+        for sample, of_sample in zip(samples, imported, strict=True):
+            _tell(platform, sample, of_sample[0])
+    pairs = zip(samples, imported, strict=True)
+    failures = [failure for pair in pairs for failure in _contradictions(platform, *pair)]
     if session.json:
-        documents = [document for each in imported for document in each.documents]
         print_json({"ok": not failures, "failures": failures, "imports": documents})
     return failures
 
 
-def _import(session: CommandSession, platform: Millrace, samples: "list[Sample]") -> list[Imported]:
-    """Both tenants at once, each tenant's files in order."""
+def _import(session: CommandSession, platform: Millrace, samples: "list[Sample]") -> list[list[ImportDocument]]:
+    """Both tenants at once, each tenant's files in order; what became of them, by sample."""
     tracks = [
         [Track(file.path.name, file.path, sample.tenant, sample.table) for file in sample.files] for sample in samples
     ]
@@ -104,13 +96,10 @@ def _import(session: CommandSession, platform: Millrace, samples: "list[Sample]"
     together = [track for of_sample in tracks for track in of_sample]
     with board_for(together, quiet=session.json) as board:
         follow(platform, together, board)
-    return [Imported(s, [track.final_document() for track in of]) for s, of in zip(samples, tracks, strict=True)]
+    return [[track.final_document() for track in of_sample] for of_sample in tracks]
 
 
-def _tell(session: CommandSession, platform: Millrace, imported: Imported) -> None:
-    if session.json:
-        return
-    sample, first = imported.sample, imported.documents[0]
+def _tell(platform: Millrace, sample: "Sample", first: ImportDocument) -> None:
     print(f"\nSome of the {first['rows']['rejected']:,} rejected rows of {sample.files[0].path.name}:")
     for row in platform.rejected.list(first["id"], limit=SHOWN_REJECTS):
         show_rejected(row)
@@ -119,9 +108,8 @@ def _tell(session: CommandSession, platform: Millrace, imported: Imported) -> No
     print_table([column["name"] for column in result["columns"]], result["rows"], show=exact)
 
 
-def _contradictions(platform: Millrace, imported: Imported) -> Iterator[str]:
-    sample = imported.sample
-    for file, document in zip(sample.files, imported.documents, strict=True):
+def _contradictions(platform: Millrace, sample: "Sample", documents: list[ImportDocument]) -> Iterator[str]:
+    for file, document in zip(sample.files, documents, strict=True):
         name = f"{sample.tenant}/{sample.table} {file.path.name}"
         if document["state"] != "completed":
             yield f"{name}: {document['state']}, {document['error']}"

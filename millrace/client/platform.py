@@ -9,8 +9,8 @@ from millrace.client.documents import HealthDocument, QueryResult
 from millrace.client.errors import problem_from
 from millrace.client.events import EventClient
 from millrace.client.imports import ImportClient
-from millrace.client.ops import OpClient
 from millrace.client.rejected import RejectedRowClient
+from millrace.client.resource import OpClient
 from millrace.client.rows import RowClient
 from millrace.client.spans import SpanClient
 from millrace.client.tables import QualityClient, SchemaClient, SinkClient, TableClient

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.client.documents import DeclarationResult, Difference, TableDocument
-from millrace.client.ops import settled
 from millrace.client.resource import Document, Documents, ResourceClient, at, given
 
 Tables = list[TableDocument]
@@ -46,11 +45,11 @@ class TableClient(ResourceClient):
 
     def truncate(self, tenant: str, table: str, *, wait_turn: bool = True) -> Document:
         """Returns once the op was applied, however long it waited for its turn."""
-        return self._settled("POST", _table(tenant, table, "truncate"), wait_turn=wait_turn)
+        return self._settled("POST", _table(tenant, table, "truncate"), params=given(wait_turn=wait_turn))
 
     def drop(self, tenant: str, table: str, *, wait_turn: bool = True) -> Document:
         """The table can be restored for some days."""
-        return self._settled("DELETE", _table(tenant, table), wait_turn=wait_turn)
+        return self._settled("DELETE", _table(tenant, table), params=given(wait_turn=wait_turn))
 
     def restore(self, tenant: str, table: str) -> Document:
         return self._settled("POST", _table(tenant, table, "restore"))
@@ -58,9 +57,6 @@ class TableClient(ResourceClient):
     def revisions(self, tenant: str, table: str) -> Documents:
         """Every definition the table ever had, the newest first."""
         return self._items(Document, _table(tenant, table, "revisions"))
-
-    def _settled(self, method: str, path: str, **query: bool) -> Document:
-        return settled(self._connection, self._ask(Document, method, path, params=given(**query)))
 
 
 class SinkClient(ResourceClient):

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.client.documents import DeclarationResult, Difference
-from millrace.client.ops import settled
 from millrace.client.resource import Document, Documents, ResourceClient, at, given
 
 _ROTATE_SECONDS = 600.0
@@ -34,10 +33,10 @@ class TenantClient(ResourceClient):
     def delete(self, tenant: str, *, confirm: str, grace_days: int = 7) -> Document:
         """It can be restored until `grace_days` are over. `confirm` repeats its name."""
         params = given(confirm=confirm, grace_days=grace_days)
-        return settled(self._connection, self._ask(Document, "DELETE", at("tenants", tenant), params=params))
+        return self._settled("DELETE", at("tenants", tenant), params=params)
 
     def restore(self, tenant: str) -> Document:
-        return settled(self._connection, self._ask(Document, "POST", at("tenants", tenant, "restore")))
+        return self._settled("POST", at("tenants", tenant, "restore"))
 
     def erase(self, tenant: str, *, confirm: str, now: bool = False, wait: float = 30.0) -> Document:
         """The receipt: what was removed, what expires when, what remains. A sink is given up after `wait` seconds."""

@@ -3,7 +3,7 @@
 import base64
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -46,28 +46,21 @@ class WhatIfClient(ResourceClient):
         declaration: Declaration | None = None,
         **bounds: int | None,
     ) -> TrialReport:
-        query = {**options.as_query(), **given(**bounds)}
-        return self._validate(tenant, table, query, iter(lambda: stream.read(PIECE_BYTES), b""), declaration)
+        query, pieces = {**options.as_query(), **given(**bounds)}, iter(lambda: stream.read(PIECE_BYTES), b"")
+        return self._validate(tenant, table, declaration, params=query, content=pieces)
 
     def last_chunks(
         self, tenant: str, table: str, count: int, *, declaration: Declaration | None = None, **bounds: int | None
     ) -> TrialReport:
         """Over the last so many chunks that were sent to the table, as far as the log still holds them."""
-        return self._validate(tenant, table, given(last=count, **bounds), None, declaration)
+        return self._validate(tenant, table, declaration, params=given(last=count, **bounds))
 
-    def _validate(
-        self,
-        tenant: str,
-        table: str,
-        query: dict[str, str],
-        body: Iterator[bytes] | None,
-        declaration: Declaration | None,
-    ) -> TrialReport:
+    def _validate(self, tenant: str, table: str, declaration: Declaration | None, **request: Any) -> TrialReport:
         headers = {"Content-Type": "application/octet-stream"}
         if declaration is not None:
             headers["Millrace-Declaration"] = _as_header(declaration)
         path = at("tenants", tenant, "tables", table, "validate")
-        return self._ask(TrialReport, "POST", path, params=query, headers=headers, content=body, timeout=_TIMEOUT)
+        return self._ask(TrialReport, "POST", path, headers=headers, timeout=_TIMEOUT, **request)
 
 
 def _as_header(declaration: Declaration) -> str:

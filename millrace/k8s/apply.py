@@ -6,7 +6,7 @@
 4. What was listed, belongs to a tenant in scope and was not rendered is pruned: workloads first, what guards them after,
    and what holds data only when that is asked for."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -122,8 +122,10 @@ def _prune(cluster: KubernetesCluster, tenants: list[Rendered], there: Inventory
     wanted = {Key.of(manifest) for tenant in tenants for manifest in tenant.manifests}
     in_scope = {tenant.names.workload for tenant in tenants}
     left_over = [key for key in there if key not in wanted and (orders.everyone or _tenant_of(there[key]) in in_scope)]
-    for key in _last_made_first(key for key in left_over if not KINDS[key.kind].is_wall):
-        yield _pruned(cluster, key, there[key], orders)
+    made = list(KINDS)
+    for key in sorted(left_over, key=lambda key: (-made.index(key.kind), key)):
+        if not KINDS[key.kind].is_wall:
+            yield _pruned(cluster, key, there[key], orders)
 
 
 def _pruned(cluster: KubernetesCluster, key: Key, found: Object, orders: Orders) -> Outcome:
@@ -135,11 +137,6 @@ def _pruned(cluster: KubernetesCluster, key: Key, found: Object, orders: Orders)
     except Refused as refused:
         return _refused(tenant, key, refused)
     return Outcome(tenant, key, "pruned")
-
-
-def _last_made_first(keys: Iterable[Key]) -> Iterable[Key]:
-    order = list(KINDS)
-    return sorted(keys, key=lambda key: (-order.index(key.kind), key))
 
 
 def _tenant_of(found: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ Unavailable
 └── ClusterUnreachable nobody answers, or not in time
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,10 +56,5 @@ def refusal_of(status: int, document: Mapping[str, Any]) -> Refused:
 def _owners(document: Mapping[str, Any]) -> dict[str, str]:
     causes = (document.get("details") or {}).get("causes") or []
     found = [one for one in causes if one.get("reason") == "FieldManagerConflict"]
-    return {str(one.get("field")): _manager(str(one.get("message"))) for one in found}
-
-
-def _manager(sentence: str) -> str:
-    """`conflict with "kubectl" using apps/v1` names it in quotes."""
-    parts = sentence.split('"')
-    return parts[1] if len(parts) > 2 else sentence
+    # `conflict with "kubectl" using apps/v1` names the manager in quotes.
+    return {str(one.get("field")): re.sub('.*?"(.*?)".*', r"\1", str(one.get("message"))) for one in found}

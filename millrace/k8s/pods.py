@@ -5,11 +5,10 @@ The app sees its own `in` and `out` and a /tmp of its own; all else is read-only
 import re
 from typing import Any
 
-from millrace.k8s.amounts import bounded, quantities
 from millrace.k8s.names import TENANT_ANNOTATION, Names, dns_name
-from millrace.model.agreement import Agreement, App
+from millrace.model.agreement import Agreement, Amounts, App, Resources
 from millrace.model.errors import Invalid
-from millrace.model.quantity import bytes_text
+from millrace.model.quantity import LARGEST, bytes_text, millis_text
 from millrace.settings import KubernetesSettings
 
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]{0,511}", re.ASCII)
@@ -110,3 +109,40 @@ def _checked_image(tenant: str, image: str) -> str:
             remedy="Write registry/name:tag or @digest.",
         )
     return image
+
+
+def bounded(tenant: str, resources: Resources, settings: KubernetesSettings) -> Resources:
+    """Requests and limits. Every app is bounded: what the agreement leaves open the settings say."""
+    asked, allowed = resources.requests, resources.limits
+    cpu = _pair(
+        tenant, "cpu", asked.cpu_millis, allowed.cpu_millis, settings.app_cpu_millis, settings.app_cpu_limit_millis
+    )
+    memory = _pair(
+        tenant, "memory", asked.memory_bytes, allowed.memory_bytes, settings.app_memory_mb << 20,
+        settings.app_memory_limit_mb << 20,
+    )  # fmt: skip
+    return Resources(Amounts(cpu[0], memory[0]), Amounts(cpu[1], memory[1]))
+
+
+def _pair(
+    tenant: str, what: str, asked: int | None, allowed: int | None, usual: int, usual_limit: int
+) -> tuple[int, int]:
+    if allowed == 0:
+        raise Invalid(
+            f"resources.limits.{what} of {tenant!r} is 0, which Kubernetes takes for no limit at all.",
+            remedy="Give the most that the app may use.",
+        )
+    limit = max(usual_limit, asked or 0) if allowed is None else allowed
+    request = min(usual, limit) if asked is None else asked
+    if request > limit:
+        raise Invalid(
+            f"resources.requests.{what} of {tenant!r} is above its limit.",
+            remedy="Lower the request or raise the limit.",
+        )
+    return request, limit
+
+
+def quantities(amounts: Amounts, times: int = 1) -> dict[str, str]:
+    """As Kubernetes writes them."""
+    cpu, memory = amounts.cpu_millis or 0, amounts.memory_bytes or 0
+    return {"cpu": millis_text(min(cpu * times, LARGEST)), "memory": bytes_text(min(memory * times, LARGEST))}

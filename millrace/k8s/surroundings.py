@@ -3,9 +3,8 @@
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
-from millrace.k8s.amounts import bounded, quantities
 from millrace.k8s.names import Names
-from millrace.k8s.pods import pull_secrets
+from millrace.k8s.pods import bounded, pull_secrets, quantities
 from millrace.k8s.workloads import most_pods
 from millrace.model.agreement import Agreement
 from millrace.model.quantity import LARGEST, bytes_text
