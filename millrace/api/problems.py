@@ -29,14 +29,15 @@ STATUS: dict[type[MillraceError], int] = {
 
 
 def problem(status: int, code: str, detail: str, remedy: str = "", **more: object) -> JSONResponse:
-    body = {
+    content = {
         "type": f"urn:millrace:{code}",
         "title": code.replace("_", " "),
         "status": status,
         "code": code,
         "detail": detail,
+        "remedy": remedy,
+        **more,
     }
-    content = {**body, "remedy": remedy, **more}
     return JSONResponse(content, status, _headers(status, more), media_type="application/problem+json")
 
 

@@ -39,11 +39,6 @@ class Caller:
     tables: frozenset[str] | None = None
     expires_us: int | None = None
 
-    @property
-    def is_admin(self) -> bool:
-        """Whether the caller operates the platform."""
-        return self.role == OPERATOR
-
     def must_see(self, tenant: str) -> None:
         if self.tenant not in (None, tenant):
             raise Missing(f"There is no tenant {tenant!r}.", code="no_tenant")

@@ -13,7 +13,6 @@ from millrace.lake.store import Store
 from millrace.model.errors import Invalid
 from millrace.read.rejected import BEGINNING, RowPlace, rejected_rows
 
-MOST_ITEMS = 1000
 # A page ends early when its rows are large.
 MOST_PAGE_BYTES = 8 << 20
 REASON_BYTES = 200
@@ -32,7 +31,6 @@ class ErrorPage:
 def page(errors: Store, import_id: str, cursor: str | None, limit: int) -> ErrorPage:
     """Up to `limit` rejected rows behind the cursor, in the order of the user's file."""
     after = BEGINNING if not cursor else _place(cursor)
-    limit = max(1, min(limit, MOST_ITEMS))
     items: list[dict[str, Any]] = []
     size = 0
     for rejected in rejected_rows(errors, import_id, after):

@@ -13,6 +13,7 @@ from millrace.model.declared_documents import target_document
 from millrace.model.documents import DeclarationWarning
 from millrace.model.errors import Invalid, Refused
 from millrace.model.names import checked_name
+from millrace.model.roles import OPERATOR
 from millrace.model.table import TableDeclaration
 from millrace.model.table_warnings import table_warnings
 from millrace.sink.context import SinkContext
@@ -32,7 +33,7 @@ def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement,
 
 def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
     """A command runs on the platform's own machine, so only an operator may choose it."""
-    if agreement.app is not None and agreement.app.runs_here and not caller.is_admin:
+    if agreement.app is not None and agreement.app.runs_here and caller.role != OPERATOR:
         raise Refused(
             "app.command is for the platform's operator to declare.",
             remedy="Name an image, or ask the operator to apply the agreement.",

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, not_, or_, select
 
 from millrace.account.ledger import refused_rows
 from millrace.auth.tokens import Caller
@@ -35,6 +35,7 @@ _BEGINNING = (BeginImport.KIND, ReplayErrors.KIND)
 _IMPORTS = select(t.imports, t.uploads.c.confirmed, t.uploads.c.length).outerjoin(
     t.uploads, t.uploads.c.import_id == t.imports.c.id
 )
+_REQUESTED = select(t.requests).where(t.requests.c.kind.in_(_BEGINNING), t.requests.c.applied.is_(False))
 _HAS_CHUNKS = or_(
     func.coalesce(t.uploads.c.confirmed["chunks"].as_integer(), 0) > 0, t.imports.c.counts["chunks"].as_integer() > 0
 )
@@ -61,34 +62,39 @@ class VisibleImports:
             raise Missing(f"There is no import {import_id}.", code="no_import")
         return document
 
+    def listed(
+        self,
+        limit: int,
+        *,
+        tenant: str | None = None,
+        table: str | None = None,
+        state: str | None = None,
+        kind: str | None = None,
+        span: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """The newest first; changes of the tables themselves only where their kind is asked for, and what nobody has
+        evaluated yet only where that state is. Of which kind and span those are is not known."""
+        of, seen = self._caller.scope(tenant), self._caller.tables
+        if state == REQUESTED:
+            asked, chosen = t.requests.c, {"tenant": of, "subject": table}
+            wanted = _only(_REQUESTED, asked, chosen, asked.subject, seen).order_by(asked.id.desc()).limit(limit)
+            return [] if kind or span else [_requested(row) for row in self._store.rows(wanted)]
+        stored, chosen = t.imports.c, {"tenant": of, "table_name": table, "kind": kind, "span": span}
+        wanted = _only(_IMPORTS, stored, chosen, stored.table_name, seen)
+        wanted = wanted if state is None else wanted.where(_is_shown_as(state))
+        wanted = wanted if kind is not None else wanted.where(stored.kind != ALTER)
+        with self._store.read() as connection:
+            found = list(connection.execute(wanted.order_by(stored.id.desc()).limit(limit)))
+            sinks = SinkStatus(connection)
+            return [_document(row, sinks) for row in found]
 
-def import_documents(
-    connection: Connection,
-    tenant: str | None,
-    table: str | None,
-    state: str | None,
-    limit: int,
-    *,
-    kind: str | None = None,
-    span: str | None = None,
-    only_tables: list[str] | None = None,
-) -> list[dict[str, Any]]:
-    """The newest first; changes of the tables themselves only where their kind is asked for, and what nobody has
-    evaluated yet only where that state is. Of which kind and span those are is not known."""
-    if state == REQUESTED:
-        return [] if kind or span else _requested_documents(connection, tenant, table, limit, only_tables)
-    wanted = _IMPORTS if state is None else _IMPORTS.where(_is_shown_as(state))
-    chosen = {"tenant": tenant, "table_name": table, "kind": kind, "span": span}
-    for name, value in chosen.items():
-        if value is not None:
-            wanted = wanted.where(t.imports.c[name] == value)
-    if only_tables is not None:
-        wanted = wanted.where(t.imports.c.table_name.in_(only_tables))
-    if kind is None:
-        wanted = wanted.where(t.imports.c.kind != ALTER)
-    found = list(connection.execute(wanted.order_by(t.imports.c.id.desc()).limit(limit)))
-    sinks = SinkStatus(connection)
-    return [_document(row, sinks) for row in found]
+
+def _only(
+    wanted: Select[Any], columns: Any, chosen: dict[str, str | None], table: Any, seen: frozenset[str] | None
+) -> Select[Any]:
+    """Rows with the chosen values, and only of the tables that the caller sees."""
+    wanted = wanted.where(*(columns[name] == value for name, value in chosen.items() if value is not None))
+    return wanted if seen is None else wanted.where(table.in_(sorted(seen)))
 
 
 def _is_shown_as(state: str) -> ColumnElement[bool]:
@@ -102,18 +108,6 @@ def _is_shown_as(state: str) -> ColumnElement[bool]:
         STALLED: and_(stored == PROCESSING, is_quiet),
     }
     return told_apart.get(state, stored == state)
-
-
-def _requested_documents(
-    connection: Connection, tenant: str | None, table: str | None, limit: int, only_tables: list[str] | None
-) -> list[dict[str, Any]]:
-    asked = t.requests.c
-    wanted = select(t.requests).where(asked.kind.in_(_BEGINNING), asked.applied.is_(False))
-    for column, value in ((asked.tenant, tenant), (asked.subject, table)):
-        wanted = wanted if value is None else wanted.where(column == value)
-    if only_tables is not None:
-        wanted = wanted.where(asked.subject.in_(only_tables))
-    return [_requested(row) for row in connection.execute(wanted.order_by(asked.id.desc()).limit(limit))]
 
 
 def _find_requested(connection: Connection, import_id: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def show_app(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
         "tenant": tenant,
         "mode": app.mode,
         "schedule": None if agreement.schedule is None else agreement.schedule.cron,
-        "note": runs_here(agreement),
+        "note": runs_here(agreement, app),
         "status": None if report is None else report.tenants.get(tenant),
         "confinement": None if report is None else report.confinement,
     }
@@ -141,11 +141,8 @@ def last_report(apps: AppBoard) -> AppsReport | None:
     return report if report is not None and report.age_seconds < SILENT_SECONDS else None
 
 
-def runs_here(agreement: Agreement) -> str:
+def runs_here(agreement: Agreement, app: App) -> str:
     """What of an agreement a platform on one machine does not do, in a sentence; nothing if it does all."""
-    app = agreement.app
-    if app is None:
-        return ""
     if not app.runs_here:
         return "It has an image: it runs on Kubernetes, not here; its files are imported as they are finished."
     if app.replicas > 1 or (app.max_replicas or 1) > 1:

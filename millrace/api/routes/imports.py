@@ -6,16 +6,14 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request
 
 from millrace.api.deps import (
-    CallerDep,
     ImportDep,
     ImportsDep,
     OpLogDep,
     SessionsDep,
-    StoreDep,
     WatchDep,
     guarded_router,
 )
-from millrace.api.documents.imports import VisibleImports, import_documents
+from millrace.api.documents.imports import VisibleImports
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
 from millrace.api.uploads.sessions import Sessions
@@ -72,8 +70,7 @@ async def receive_whole(
 @router.get("/imports")
 @allows(VIEWER, by_table=True)
 def list_imports(
-    caller: CallerDep,
-    store: StoreDep,
+    imports: ImportsDep,
     tenant: str | None = None,
     table: str | None = None,
     state: str | None = None,
@@ -81,11 +78,7 @@ def list_imports(
     span: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
 ) -> dict[str, Any]:
-    tenant = caller.scope(tenant)
-    only = None if caller.tables is None else sorted(caller.tables)
-    with store.read() as connection:
-        found = import_documents(connection, tenant, table, state, limit, kind=kind, span=span, only_tables=only)
-    return {"items": found}
+    return {"items": imports.listed(limit, tenant=tenant, table=table, state=state, kind=kind, span=span)}
 
 
 @router.get("/imports/{import_id}")

@@ -9,7 +9,6 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
 from millrace.api.deps import AppFolders, AppFoldersDep, ImportsDep, SealingDep, SessionsDep, StoreDep, guarded_router
-from millrace.api.documents.imports import import_documents
 from millrace.api.documents.tables import tables_of
 from millrace.api.uploads.session import PIECE_BYTES, Session
 from millrace.auth.access import allows
@@ -123,14 +122,13 @@ async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
 
 @router.get("/tenant/{tenant_id}")
 @allows(VIEWER)
-def list_files(tenant_id: str, store: StoreDep, app_folders: AppFoldersDep) -> dict[str, Any]:
+def list_files(tenant_id: str, store: StoreDep, imports: ImportsDep, app_folders: AppFoldersDep) -> dict[str, Any]:
     """The tenant's files and what became of each; in `in` those that its client app has not taken yet."""
     with store.read() as connection:
         known_agreement(connection, checked_name("tenant", tenant_id))
-        found = import_documents(connection, tenant_id, None, None, MOST_LISTED)
     files = [
         {"file": d["file_name"], "import": d["id"], "table": d["table"], "state": d["state"], "rows": d["rows"]}
-        for d in found
+        for d in imports.listed(MOST_LISTED, tenant=tenant_id)
     ]
     waiting = waiting_files(app_folders(tenant_id), MOST_LISTED)
     return {"tenant": tenant_id, "in": waiting, "files": files}

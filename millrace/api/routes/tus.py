@@ -76,7 +76,7 @@ async def create_upload(
     if not isinstance(begun, Session):
         headers = {"Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
         return Response(status_code=201, headers=headers)
-    await sessions.keep(begun)
+    await asyncio.to_thread(begun.remember)
     # For an empty file no PATCH follows.
     comes_whole = begun.length == 0 or request.headers.get("content-type") == BODY_TYPE
     if comes_whole and begun.offset == 0 and not begun.busy.locked():

@@ -109,7 +109,14 @@ class Session:
     async def _remember_if_due(self) -> None:
         if self._is_due():
             self._remembered = time.monotonic()
-            await asyncio.to_thread(remember, self._services.store, self.imp.id, self.length, self.upload.confirmed)
+            await asyncio.to_thread(self.remember)
+
+    def remember(self) -> None:
+        """Keeps the resume point, so that the upload can go on after a restart of the server, and renews its lease."""
+        confirmed = asdict(self.upload.confirmed) if self.upload.confirmed else None
+        row = {"import_id": self.imp.id, "length": self.length, "confirmed": confirmed}
+        with self._services.store.write() as connection:
+            upsert(connection, t.uploads, {**row, "seen_us": time.time_ns() // 1000})
 
     async def _pause(self, seconds: float) -> None:
         """Stops reading for this time, which slows the sender down. The upload stays alive."""
@@ -172,10 +179,3 @@ async def fail_import(op_log: OpLog, imp: Import, refusal: Refused) -> Refused:
     await op_log.applied(FailImport(imp.tenant, imp.id, error=Refusal.of(refusal).reason))
     refusal.import_id = imp.id  # type: ignore[attr-defined]
     return refusal
-
-
-def remember(store: ControlStore, import_id: str, length: int | None, confirmed: Resume | None) -> None:
-    """Keeps the resume point and renews the upload's lease."""
-    row = {"import_id": import_id, "length": length, "confirmed": asdict(confirmed) if confirmed else None}
-    with store.write() as connection:
-        upsert(connection, t.uploads, {**row, "seen_us": time.time_ns() // 1000})

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from millrace.api.uploads.session import Session, UploadServices, fail_import, remember
+from millrace.api.uploads.session import Session, UploadServices, fail_import
 from millrace.formats.cut import UploadOptions, open_cutter
 from millrace.model.errors import Clash, Refused
 from millrace.model.imports import DELETE, Import
@@ -99,12 +99,6 @@ class Sessions:
         session = Session(services, imp, length, upload)
         self._open[imp.id] = session
         return session
-
-    async def keep(self, session: Session) -> None:
-        """From now on the upload can be resumed, also after a restart of the server."""
-        await asyncio.to_thread(
-            remember, self._services.store, session.imp.id, session.length, session.upload.confirmed
-        )
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Runs in the controller's thread."""
