@@ -19,7 +19,6 @@ from millrace.model.errors import Clash
 from millrace.model.facts import Fact
 from millrace.model.imports import Import
 from millrace.model.ops import Applied, Op
-from millrace.model.ops.reading import decode_result
 from millrace.model.ops.results import Refusal
 from millrace.model.table import Definition
 from millrace.store import tables as t
@@ -29,6 +28,7 @@ from millrace.wire.envelope import unpack_stamp
 from simulate.content import Chunk, Row
 from simulate.logs import OPS, PROGRESS
 from simulate.memory import Event, Memory, SecondReader
+from simulate.stored_results import decode_result
 
 Contents = Mapping[bytes, tuple[Row, ...]]
 _EVENT_PREFIX = "millrace."

@@ -19,7 +19,7 @@ from millrace.model.table import Budget
 from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.engine import insert_new
-from millrace.store.records import MOST_AT_ONCE, batched, find_import, find_imports
+from millrace.store.records import MOST_AT_ONCE, batched, find_imports
 
 _SAVE = (
     update(t.imports)
@@ -66,15 +66,12 @@ def _saved(imp: Import, now_us: int) -> dict[str, object]:
 
 
 def _note_refused(connection: Connection, facts: list[RowsRefused]) -> None:
+    told_of = {import_id for fact in facts for import_id, _, _ in fact.chunks}
+    under_way = {imp.id for imp in find_imports(connection, told_of) if not imp.is_over}
     for fact in facts:
-        under_way = [one for one in fact.chunks if _is_under_way(connection, one[0])]
-        rows = [{"import_id": chunk[0], "sink": fact.sink, "number": chunk[1], "rows": chunk[2]} for chunk in under_way]
+        chunks = [chunk for chunk in fact.chunks if chunk[0] in under_way]
+        rows = [{"import_id": chunk[0], "sink": fact.sink, "number": chunk[1], "rows": chunk[2]} for chunk in chunks]
         insert_new(connection, t.refused_rows, rows)
-
-
-def _is_under_way(connection: Connection, import_id: str) -> bool:
-    imp = find_import(connection, import_id)
-    return imp is not None and not imp.is_over
 
 
 def refused_rows(connection: Connection, import_id: str) -> dict[str, int]:

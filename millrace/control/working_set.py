@@ -3,7 +3,7 @@
 It lives as long as the transaction. Nobody else writes these rows while the controller has the store's write lock."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, func, select, update
@@ -51,6 +51,7 @@ _COUNT_UNSETTLED = (
     .select_from(t.imports)
     .where(t.imports.c.state.not_in(TERMINAL), t.imports.c.tenant == bindparam("of_tenant"))
 )
+_TENANT_FIELDS = tuple(one.name for one in fields(Tenant))
 _COUNTERS = ("last_version", "floor", "open_imports", "dropped_us", "is_purged")
 _CHANGE_TABLE = (
     update(t.tables)
@@ -72,7 +73,8 @@ class WorkingSet:
 
     def tenant(self, name: str) -> Tenant | None:
         if name not in self._tenants:
-            self._tenants[name] = _find_tenant(self.connection, name)
+            row = self.connection.execute(_TENANT, {"tenant_name": name}).first()
+            self._tenants[name] = None if row is None else Tenant(*(getattr(row, field) for field in _TENANT_FIELDS))
         return self._tenants[name]
 
     def table(self, tenant: str, name: str) -> Table | None:
@@ -120,7 +122,13 @@ class WorkingSet:
 
     def put_tenant(self, tenant: Tenant) -> None:
         self._tenants[tenant.name] = tenant
-        _save_tenant(self.connection, tenant)
+        row = asdict(tenant)
+        departure = {"tenant": tenant.name, "deleted_us": row.pop("deleted_us"), "erase_us": row.pop("erase_us")}
+        upsert(self.connection, t.tenants, {**row, "folded_name": tenant.name.lower()})
+        if tenant.deleted_us is None:
+            self.connection.execute(delete(t.departures).where(t.departures.c.tenant == tenant.name))
+        else:
+            upsert(self.connection, t.departures, departure)
 
     def put_table(self, table: Table) -> None:
         self._tables[table.tenant, table.name] = table
@@ -146,29 +154,12 @@ class WorkingSet:
         self._changed_imports.clear()
 
 
-def _find_tenant(connection: Connection, name: str) -> Tenant | None:
-    row = connection.execute(_TENANT, {"tenant_name": name}).first()
-    if row is None:
-        return None
-    return Tenant(row.name, row.partition, row.agreement, row.revision, row.deleted_us, row.erase_us)
-
-
 def _find_table(connection: Connection, tenant: str, name: str) -> Table | None:
     row = connection.execute(_TABLE, {"of_tenant": tenant, "table_name": name}).first()
     if row is None:
         return None
     counters = {name: getattr(row, name) for name in ("defined_us", *_COUNTERS)}
     return Table(row.tenant, row.name, Definition.from_json(row.definition.encode()), **counters)
-
-
-def _save_tenant(connection: Connection, tenant: Tenant) -> None:
-    row = asdict(tenant)
-    departure = {"tenant": tenant.name, "deleted_us": row.pop("deleted_us"), "erase_us": row.pop("erase_us")}
-    upsert(connection, t.tenants, {**row, "folded_name": tenant.name.lower()})
-    if tenant.deleted_us is None:
-        connection.execute(delete(t.departures).where(t.departures.c.tenant == tenant.name))
-    else:
-        upsert(connection, t.departures, departure)
 
 
 def _save_table(connection: Connection, before: Table | None, table: Table) -> None:

@@ -66,6 +66,7 @@ _QUANTITY: Schema = {
     "description": "As Kubernetes writes quantities: 250m, 2, 64Mi, 1G.",
 }
 _COLUMN: Schema = _text(255, about="A column of the table.")
+_ADDRESS: Schema = {**_text(2000), "pattern": "^https?://"}
 _BOUND: Schema = {"type": ["number", "string"]}
 
 _TESTS: dict[str, dict[str, Schema]] = {
@@ -119,17 +120,16 @@ def _in_any_case(words: Iterable[str]) -> Schema:
 def sinks_schema(connectors: Mapping[str, tuple[Schema, list[str]]]) -> Schema:
     """Of a list of sinks: by kind, the schema of each setting and which settings are required. Kinds that are not listed
     may be another package's: any setting may be theirs."""
-    known = [_sink({"const": kind}, *settings) for kind, settings in connectors.items()]
+    known = [
+        _mapping({"kind": {"const": kind}, **_OF_EVERY_SINK, **settings}, ("kind", *required))
+        for kind, (settings, required) in connectors.items()
+    ]
     other = {
         "type": "object",
         "properties": {"kind": {**_NAME, "not": {"enum": list(connectors)}}, **_OF_EVERY_SINK},
         "required": ["kind"],
     }
     return _list({"anyOf": [_NAME, *known, other]}, 1, "Where accepted rows end up.")
-
-
-def _sink(kind: Schema, settings: Schema, required: list[str]) -> Schema:
-    return _mapping({"kind": kind, **_OF_EVERY_SINK, **settings}, ("kind", *required))
 
 
 _OF_EVERY_SINK: Schema = {"name": _NAME, "required": {"type": "boolean"}}
@@ -206,7 +206,7 @@ def agreement_schema(sinks: Schema) -> Schema:
     zone = _text(about="A zone of the IANA database; else UTC.")
     schedule = _mapping({"cron": cron, "time_zone": zone, "missed": _enum(a.MISSED)}, ("cron",))
     amounts = _or_null(_mapping({"cpu": _or_null(_QUANTITY), "memory": _or_null(_QUANTITY)}))
-    notification = _mapping({"url": _address(), "events": _list(_text()), "name": _or_null(_NAME)}, ("url",))
+    notification = _mapping({"url": _ADDRESS, "events": _list(_text()), "name": _or_null(_NAME)}, ("url",))
     words: dict[str, Schema] = {
         "client": {**_NAME, "description": "The tenant's name."},
         "tenant": {**_NAME, "description": "The same as client."},
@@ -219,16 +219,12 @@ def agreement_schema(sinks: Schema) -> Schema:
         "quotas": _or_null(_mapping({name: _or_null(_QUANTITY) for name in a.QUOTAS})),
         "encryption": _FLAG,
         "priority": _whole(a.LOWEST_PRIORITY, a.HIGHEST_PRIORITY),
-        "notifications": _or_null({**_list({"anyOf": [_address(), notification]}), "maxItems": a.MOST_NOTIFICATIONS}),
+        "notifications": _or_null({**_list({"anyOf": [_ADDRESS, notification]}), "maxItems": a.MOST_NOTIFICATIONS}),
         "sinks": _or_null(sinks),
         "rules": _or_null(_RULES),
     }
     one_name = {"anyOf": [{"required": ["client"]}, {"required": ["tenant"]}]}
     return {"$schema": DIALECT, "title": "A service agreement of Millrace", **_mapping(words), **one_name}
-
-
-def _address() -> Schema:
-    return {**_text(2000), "pattern": "^https?://"}
 
 
 def _app() -> Schema:

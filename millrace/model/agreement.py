@@ -187,11 +187,7 @@ def _env(given: object) -> dict[str, str]:
             raise Invalid(f"app.env names {name!r:.60}.", remedy=f"Use letters, digits, '_'; not {', '.join(OWN_ENV)}.")
         if not isinstance(value, str | int | float) or "\0" in str(value):
             raise Invalid(f"app.env.{name} is {value!r:.60}.", remedy="Give a text.")
-    return {name: _spelled(value) for name, value in given.items()}
-
-
-def _spelled(value: str | float) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 
 
 def _resources(given: object) -> Resources:

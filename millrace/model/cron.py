@@ -142,7 +142,7 @@ def _range(words: str, what: str, low: int, high: int, names: dict[str, int]) ->
     end = high if is_star or (slash and not dash) else _value(last, what, names) if dash else start
     step = _value(step_words, what, {}) if slash else 1
     if step < 1 or start < low or end > high or start > end:
-        raise _wrong(words, what, low, high)
+        raise Invalid(f"schedule has {words!r:.40} as {what}.", remedy=f"It goes from {low} to {high}.")
     return range(start, end + 1, step), is_star and step == 1
 
 
@@ -152,7 +152,3 @@ def _value(words: str, what: str, names: dict[str, int]) -> int:
     if not words.isascii() or not words.isdigit() or len(words) > 4:
         raise Invalid(f"schedule has {words!r:.40} as {what}.", remedy="Write numbers, names, ranges and steps.")
     return int(words)
-
-
-def _wrong(words: str, what: str, low: int, high: int) -> Invalid:
-    return Invalid(f"schedule has {words!r:.40} as {what}.", remedy=f"It goes from {low} to {high}.")

@@ -15,11 +15,12 @@ from millrace.model.imports import HELD, STOPPING, TERMINAL
 from millrace.model.ops import KINDS, Applied, read_op
 from millrace.model.ops.base import TurnOp, Unreadable, op_kind
 from millrace.model.ops.imports import BeginImport, ExpireImport
-from millrace.model.ops.reading import decode_op, decode_result
+from millrace.model.ops.reading import decode_op
 from millrace.model.ops.results import ImportStatus, Refusal, Waiting
 from millrace.model.ops.rows import Append, OpenSender
 from millrace.model.ops.spans import SpanStatus
 from millrace.model.ops.tables import TableDropped
+from simulate.stored_results import decode_result, results_of
 from tests.support.control import NOON, TableLog, refusal
 from tests.support.golden_log import GOLDEN, read_log
 
@@ -41,7 +42,7 @@ def record(kind: str, subject: str = "notes", /, **body: Any) -> dict[str, Any]:
 
 def test_every_kind_has_its_rule_and_nothing_else_has() -> None:
     assert set(RULES) == set(KINDS.values())
-    assert all(kind == cls.KIND and cls.RESULTS for kind, cls in KINDS.items())
+    assert all(kind == cls.KIND and results_of(kind) for kind, cls in KINDS.items())
 
 
 def test_a_new_op_is_its_class_and_its_rule() -> None:

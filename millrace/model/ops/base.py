@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform, get_args
+from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 from millrace.model.ops.codec import BESIDE, encode
 from millrace.model.ops.results import Result
@@ -39,7 +39,6 @@ class Op(Generic[R_co]):
     id: str = field(default="", kw_only=True, metadata=BESIDE)
 
     KIND: ClassVar[str] = ""
-    RESULTS: ClassVar[tuple[type[Result], ...]] = ()
     # The field that names what the op is about.
     SUBJECT: ClassVar[str] = "tenant"
     NEEDS: ClassVar[frozenset[Need]] = frozenset()
@@ -145,8 +144,6 @@ def op_kind(kind: str) -> Callable[[C], C]:
     def register(cls: C) -> C:
         made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
         made.KIND = kind
-        [results] = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
-        made.RESULTS = get_args(results) or (results,)
         assert kind not in KINDS, f"two ops are called {kind}"
         KINDS[kind] = made
         return made  # type: ignore[return-value]

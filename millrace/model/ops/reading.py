@@ -1,11 +1,10 @@
-"""Records of the log in, ops out; and results as they were stored."""
+"""Records of the log in, ops out."""
 
 from typing import Any
 
 from millrace.model.errors import Corrupt
 from millrace.model.ops.base import KINDS, Op, Unreadable
 from millrace.model.ops.codec import decode
-from millrace.model.ops.results import NOTHING, Result, Waiting
 
 
 def decode_op(data: object) -> Op[Any]:
@@ -38,17 +37,3 @@ def _outer(data: object) -> tuple[str, str, str, str, dict[str, Any]]:
         if tuple(map(type, outer)) == (str, str, str, str, dict):
             return outer  # type: ignore[return-value]
     raise Corrupt(f"{data!r:.100} is not an op.")
-
-
-def decode_result(kind: str, data: dict[str, Any]) -> Result:
-    """The result of an op of this kind, from the form in which it was stored."""
-    for cls in (*KINDS[kind].RESULTS, Waiting):
-        try:
-            found: Result = decode(cls, data)
-        except Corrupt:
-            continue
-        if found.to_dict() == data:
-            return found
-    if data:
-        raise Corrupt(f"{data!r:.100} is not a result of {kind}.")
-    return NOTHING
