@@ -10,8 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from millrace.account.counting import Due
-from millrace.account.ends import mark_end
-from millrace.account.ledger import due, fold
+from millrace.account.ledger import due, fold, mark_end
 from millrace.account.quality import with_quality
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.partitions import OpPartitions

@@ -11,12 +11,14 @@ from sqlalchemy import Connection, Select, bindparam, func, select, update
 from millrace.account import counting
 from millrace.account.counting import Counted, Due, Places, Verdicts, by_import, count
 from millrace.account.quality import keep_facts
+from millrace.exchange.ends import EndBox, ImportEnded
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Fact, RowsRefused
-from millrace.model.imports import Counts, Import
+from millrace.model.imports import ALTER, TRUNCATE, Counts, Import
 from millrace.model.ops.imports import SettleImport
-from millrace.model.table import Budget
+from millrace.model.table import Budget, Definition
 from millrace.observe import observe
+from millrace.sink.registry import has_ability
 from millrace.store import tables as t
 from millrace.store.engine import insert_new
 from millrace.store.records import MOST_AT_ONCE, batched, find_imports
@@ -56,13 +58,13 @@ def fold(connection: Connection, facts: Iterable[Fact], now_us: int) -> dict[str
         total = {**imp.durable, **{sink: imp.durable.get(sink, 0) + new for sink, new in durable[import_id].items()}}
         folded[import_id] = replace(imp, counts=counts.get(import_id, imp.counts), durable=total)
     if folded:
-        connection.execute(_SAVE, [_saved(imp, now_us) for imp in folded.values()])
+        saved = [
+            {"of_import": imp.id, "counts": asdict(imp.counts), "durable": imp.durable, "touched_us": now_us}
+            for imp in folded.values()
+        ]
+        connection.execute(_SAVE, saved)
     _note_refused(connection, [fact for fact in facts if isinstance(fact, RowsRefused)])
     return folded
-
-
-def _saved(imp: Import, now_us: int) -> dict[str, object]:
-    return {"of_import": imp.id, "counts": asdict(imp.counts), "durable": imp.durable, "touched_us": now_us}
 
 
 def _note_refused(connection: Connection, facts: list[RowsRefused]) -> None:
@@ -154,3 +156,15 @@ def _rejecting_chunks(connection: Connection, import_id: str) -> int:
 def first_failure(connection: Connection, import_id: str) -> str | None:
     wanted = select(t.chunks.c.failure).where(t.chunks.c.import_id == import_id, t.chunks.c.failure.is_not(None))
     return connection.execute(wanted.order_by(t.chunks.c.number).limit(1)).scalar()
+
+
+def mark_end(connection: Connection, imp: Import, definition: Definition, box: EndBox) -> None:
+    """Tells sinks which chunks of the import hold rows. Readers do not wait for a change of the table itself.
+
+    Before the end is asked for, so that no import ends without it; written again, it says the same."""
+    takers = any(has_ability(target.kind, "takes_ends") for target in definition.table.targets)
+    if imp.kind in (TRUNCATE, ALTER) or not takers:
+        return
+    holding = select(t.chunks.c.number).where(t.chunks.c.import_id == imp.id, t.chunks.c.accepted > 0)
+    numbers = tuple(connection.execute(holding.order_by(t.chunks.c.number)).scalars())
+    box.put(ImportEnded(imp.id, imp.definition, imp.first_version + max(imp.versions - 1, 0), numbers))

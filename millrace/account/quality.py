@@ -43,16 +43,8 @@ def with_quality(
     found = imp.options.get("quality") or quality_of(connection, imp, definition, exchange)
     if not found["held"] or imp.state != PROCESSING or imp.options.get("released"):
         return replace(asked, quality=found)
-    return HoldImport(
-        imp.tenant,
-        imp.id,
-        counts=asked.counts,
-        durable=asked.durable,
-        failure=asked.failure,
-        budget=asked.budget,
-        refused=asked.refused,
-        quality=found,
-    )
+    said = {name: getattr(asked, name) for name in ("counts", "durable", "failure", "budget", "refused")}
+    return HoldImport(imp.tenant, imp.id, **said, quality=found)
 
 
 def quality_of(connection: Connection, imp: Import, definition: Definition, exchange: Exchange) -> dict[str, Any]:

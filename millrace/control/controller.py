@@ -144,10 +144,7 @@ def _request(op: Op[Any], at_us: int, applied: Applied) -> dict[str, Any]:
     result = applied.result
     asked_again = isinstance(result, Waiting) and result.first is not None
     return {
-        "id": op.id,
-        "kind": op.kind,
-        "tenant": op.tenant,
-        "subject": op.subject,
+        **{name: getattr(op, name) for name in ("id", "kind", "tenant", "subject")},
         "requested_us": at_us,
         # A repeated request is answered: another op waits in its place.
         "applied": not applied.is_waiting or asked_again,

@@ -136,12 +136,9 @@ def _find_queue(connection: Connection, table: Table) -> Queue:
 
 
 def _find_history(connection: Connection, table: Table) -> tuple[Definition, ...]:
-    where = (
-        t.revisions.c.tenant == table.tenant,
-        t.revisions.c.table_name == table.name,
-        t.revisions.c.generation == table.definition.generation,
-    )
-    rows = connection.execute(select(t.revisions.c.definition).where(*where).order_by(t.revisions.c.revision))
+    of_table = (t.revisions.c.tenant == table.tenant, t.revisions.c.table_name == table.name)
+    wanted = select(t.revisions.c.definition).where(*of_table, t.revisions.c.generation == table.definition.generation)
+    rows = connection.execute(wanted.order_by(t.revisions.c.revision))
     return tuple(Definition.from_json(row.definition.encode()) for row in rows)
 
 

@@ -1,7 +1,7 @@
 """Sinks as values: the declared targets, the abilities of a kind of sink, and how far a failure reaches."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -22,9 +22,6 @@ class SinkTarget:
     kind: str
     required: bool = True
     settings: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 DELTA = SinkTarget(DELTA_KIND, DELTA_KIND)

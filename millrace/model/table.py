@@ -122,19 +122,15 @@ class Definition:
             separators=(",", ":"),
         ).encode()
 
+    # Definitions are immutable and few are in use. Parsing one for each chunk would cost more than judging the chunk.
     @staticmethod
+    @lru_cache(maxsize=4096)
     def from_json(body: bytes) -> "Definition":
-        return _from_json(body)
-
-
-# Definitions are immutable and few are in use. Parsing one for each chunk would cost more than judging the chunk.
-@lru_cache(maxsize=4096)
-def _from_json(body: bytes) -> Definition:
-    data = json.loads(body)
-    declaration = TableDeclaration.from_dict(data["table"])
-    lineage = {name: data[name] for name in ("generation", "floor", "previous") if name in data}
-    agreed = tuple(Rule.from_dict(rule) for rule in data.get("agreed", ()))
-    return define(data["tenant"], declaration, data["revision"], **lineage, agreed=agreed)
+        data = json.loads(body)
+        declaration = TableDeclaration.from_dict(data["table"])
+        lineage = {name: data[name] for name in ("generation", "floor", "previous") if name in data}
+        agreed = tuple(Rule.from_dict(rule) for rule in data.get("agreed", ()))
+        return define(data["tenant"], declaration, data["revision"], **lineage, agreed=agreed)
 
 
 def define(

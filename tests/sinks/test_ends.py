@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import insert
 
-from millrace.account.ends import mark_end
+from millrace.account.ledger import mark_end
 from millrace.api.jobs.retention import ask_to_let_go
 from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Order, deliver

@@ -19,7 +19,7 @@ from millrace.model.ops.reading import decode_op
 from millrace.model.ops.results import ImportStatus, Refusal, Waiting
 from millrace.model.ops.rows import Append, OpenSender
 from millrace.model.ops.spans import SpanStatus
-from millrace.model.ops.tables import TableDropped
+from millrace.model.ops.tables import TableStatus
 from simulate.stored_results import decode_result, results_of
 from tests.support.control import NOON, TableLog, refusal
 from tests.support.golden_log import GOLDEN, read_log
@@ -50,13 +50,13 @@ def test_a_new_op_is_its_class_and_its_rule() -> None:
     before, rules_before = dict(KINDS), dict(RULES)
 
     @op_kind("paint_table")
-    class PaintTable(TurnOp[TableDropped]):
+    class PaintTable(TurnOp[TableStatus]):
         colour: str
         coats: int = 1
 
     @rule(PaintTable)
     def paint(state: State, op: PaintTable, at_us: int, partition: int) -> Step:
-        return state, (), TableDropped(f"{op.table} in {op.colour}")
+        return state, (), TableStatus(f"{op.table} in {op.colour}", dropped=False)
 
     try:
         log = TableLog()
@@ -66,7 +66,7 @@ def test_a_new_op_is_its_class_and_its_rule() -> None:
         assert log.take(op).is_waiting
         log.end("imp_1")
         log.settle("imp_1")
-        assert log.final("op_p").result == TableDropped("notes in blue")
+        assert log.final("op_p").result == TableStatus("notes in blue", dropped=False)
         assert refusal(log.read("paint_table", "notes", {"colour": 7})) == "malformed_op"
     finally:
         for known, first in ((KINDS, before), (RULES, rules_before)):
@@ -188,12 +188,12 @@ def test_results_are_read_as_they_were_stored() -> None:
         ("begin_import", Waiting("imp_1")),
         ("settle_import", ImportStatus("imp_1", "completed")),
         ("end_span", SpanStatus("night", "ended")),
-        ("drop_table", TableDropped("notes")),
+        ("drop_table", TableStatus("notes", dropped=True)),
     ):
         assert decode_result(kind, result.to_dict()) == result
     assert decode_result("drop_table", {}) == Applied("op_1").result
     with pytest.raises(Corrupt):
-        decode_result("drop_table", {"table": "notes", "dropped": False})
+        decode_result("drop_table", {"table": "notes", "dropped": 1})
 
 
 def test_classes_of_ops_are_frozen_and_their_own_fields_are_given_by_name() -> None:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from millrace.control.rules import imports, rule
-from millrace.control.rules.reporting import reported, with_report
 from millrace.control.state import Announce, State, Step
 from millrace.model.errors import Clash
 from millrace.model.imports import COMPLETED, HELD, PROCESSING, outcome
@@ -21,9 +20,9 @@ def hold(state: State, op: HoldImport, at_us: int, partition: int) -> Step:
     final, _ = outcome(imp, op.counts, op.failure, op.budget)
     if final != COMPLETED:
         return imports.settled(state, op, at_us)
-    held = replace(with_report(imp, op), state=HELD, error=held_because(op.quality, imp.id))
+    held = replace(imports.with_report(imp, op), state=HELD, error=held_because(op.quality, imp.id))
     data = {"table": f"{imp.tenant}/{imp.table}", "rules": op.quality["held"], "error": held.error}
-    events = (Announce("import.held", imp.id, data), *reported(held))
+    events = (Announce("import.held", imp.id, data), *imports.reported(held))
     return state.with_import(held), events, ImportStatus(imp.id, HELD)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from millrace.control.rules import errors, rule, spans
 from millrace.control.rules.admitting import admit, begun, one_more_import, reserve
-from millrace.control.rules.reporting import reported, with_report
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, Close, Effect, Send, State, Step, Table
@@ -15,6 +14,7 @@ from millrace.model.errors import Clash, Invalid, Missing, TooLarge
 from millrace.model.imports import (
     ALTER,
     AMEND,
+    APPEND,
     CANCELLED,
     COMPLETED,
     DELETE,
@@ -30,6 +30,7 @@ from millrace.model.imports import (
 from millrace.model.ops import imports as ops
 from millrace.model.ops.base import ImportOp
 from millrace.model.ops.results import ImportStatus
+from millrace.model.quality import BROKEN, summary
 
 DEFAULT_MAX_BYTES = 64 << 30
 # A compressed file that grows by more than this factor is refused while it is read.
@@ -207,6 +208,20 @@ def _more_about(imp: Import) -> dict[str, Any]:
     }
     about = {"kind": imp.kind, "span": imp.span, "of": imp.of}
     return {**about, "sinks": sinks, "waived": imp.options.get("waived", [])}
+
+
+def with_report(imp: Import, op: ops.SettledOp) -> Import:
+    """The quality report in the op is kept with the import."""
+    return imp if op.quality is None else replace(imp, options={**imp.options, "quality": op.quality})
+
+
+def reported(imp: Import) -> tuple[Announce, ...]:
+    """Rows of senders come in many small imports: of these only broken rules are announced."""
+    report = imp.options.get("quality")
+    if report is None or (imp.kind == APPEND and not any(rule["verdict"] == BROKEN for rule in report["rules"])):
+        return ()
+    data = {"table": f"{imp.tenant}/{imp.table}", "state": imp.state, **summary(report)}
+    return (Announce("import.quality", imp.id, data),)
 
 
 def known_import(state: State, op: ImportOp[Any]) -> Import:

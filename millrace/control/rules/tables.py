@@ -136,7 +136,7 @@ def drop(state: State, op: ops.DropTable, at_us: int, partition: int) -> Step:
     """The table no longer exists for callers; its rows are deleted when it can no longer be restored."""
     table = known_table(state, op)
     event = Announce("table.dropped", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
-    return replace(state, table=replace(table, dropped_us=at_us)), (event,), ops.TableDropped(table.name)
+    return replace(state, table=replace(table, dropped_us=at_us)), (event,), ops.TableStatus(table.name, dropped=True)
 
 
 @rule(ops.RestoreTable)
@@ -149,7 +149,7 @@ def restore(state: State, op: ops.RestoreTable, at_us: int, partition: int) -> S
             code="not_dropped",
         )
     event = Announce("table.restored", f"{op.tenant}/{table.name}", {"generation": table.definition.generation})
-    return replace(state, table=replace(table, dropped_us=None)), (event,), ops.TableRestored(table.name)
+    return replace(state, table=replace(table, dropped_us=None)), (event,), ops.TableStatus(table.name, dropped=False)
 
 
 @rule(ops.PurgeTable)

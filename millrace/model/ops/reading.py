@@ -9,26 +9,23 @@ from millrace.model.ops.codec import decode
 
 def decode_op(data: object) -> Op[Any]:
     """Raises Corrupt for what is not an op of a known kind with fields of the right types."""
-    return _decode(*_outer(data))
-
-
-def read_op(data: object) -> Op[Any]:
-    """The same for a record of the log: what names itself an op but cannot be read becomes `Unreadable`."""
-    op_id, kind, tenant, subject, body = outer = _outer(data)
-    try:
-        return _decode(*outer)
-    except Corrupt as error:
-        span = body.get("span")
-        joins = span if isinstance(span, str) else None
-        code = "malformed_op" if kind in KINDS else "invalid"
-        return Unreadable(tenant, kind, subject, code, error.message, joins, id=op_id)
-
-
-def _decode(op_id: str, kind: str, tenant: str, subject: str, body: dict[str, Any]) -> Op[Any]:
+    op_id, kind, tenant, subject, body = _outer(data)
     cls = KINDS.get(kind)
     if cls is None:
         raise Corrupt(f"Unknown op {kind!r}.")
     return decode(cls, body, {cls.SUBJECT: subject, "tenant": tenant, "id": op_id})
+
+
+def read_op(data: object) -> Op[Any]:
+    """The same for a record of the log: what names itself an op but cannot be read becomes `Unreadable`."""
+    try:
+        return decode_op(data)
+    except Corrupt as error:
+        op_id, kind, tenant, subject, body = _outer(data)
+        span = body.get("span")
+        joins = span if isinstance(span, str) else None
+        code = "malformed_op" if kind in KINDS else "invalid"
+        return Unreadable(tenant, kind, subject, code, error.message, joins, id=op_id)
 
 
 def _outer(data: object) -> tuple[str, str, str, str, dict[str, Any]]:

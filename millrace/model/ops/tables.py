@@ -51,15 +51,9 @@ class TableNotPurged(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class TableDropped(Result):
+class TableStatus(Result):
     table: str
-    dropped: bool = field(default=True, init=False, metadata=ALWAYS)
-
-
-@dataclass(frozen=True, slots=True)
-class TableRestored(Result):
-    table: str
-    dropped: bool = field(default=False, init=False, metadata=ALWAYS)
+    dropped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +90,12 @@ class TruncateTable(TurnOp[TableEmptied]):
 
 
 @op_kind("drop_table")
-class DropTable(TurnOp[TableDropped]):
+class DropTable(TurnOp[TableStatus]):
     pass
 
 
 @op_kind("restore_table")
-class RestoreTable(TurnOp[TableRestored]):
+class RestoreTable(TurnOp[TableStatus]):
     pass
 
 
