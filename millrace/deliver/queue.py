@@ -61,7 +61,7 @@ class Queue:
         """Pins the group's files, which are below `table`. The row is for `Queues.park`, alone or with others.
 
         None: the files are lost. The delivery fails and says so, until someone waives it."""
-        version = version_of(group)
+        version, _ = group.versions
         return self._row(Item((version, _digest(group)), group, version, is_backfill), table)
 
     def row_of_copy(self, name: str, group: StagedGroup, table: Path, dead: bytes | None, floor: int) -> ParkedRow:
@@ -110,11 +110,6 @@ def where_staged(places: Places, group: StagedGroup) -> Path:
     """The folder in which the group's files were staged."""
     is_sealed = group.file is not None and group.file.sealed_by is not None
     return (places.staged if is_sealed else places.table)(group.tenant, group.table)
-
-
-def version_of(group: StagedGroup) -> int:
-    versions = [chunk.version for chunk in group.file.chunks] if group.file else []
-    return min(versions, default=group.version)
 
 
 def _digest(group: StagedGroup) -> str:

@@ -13,7 +13,7 @@ from millrace.sink.delta.upkeep import settled_version
 
 def is_waived(waiver: Waiver, group: StagedGroup) -> bool:
     # Rows that are deleted because of their age are deleted whatever was given up.
-    if group.is_ageing or _newest_version(group) > waiver.below:
+    if group.is_ageing or group.versions[1] > waiver.below:
         return False
     return not any(is_import_id(import_id) and import_id > waiver.until for import_id, _ in group.chunks)
 
@@ -38,9 +38,4 @@ def _never_published(safe_version: SafeVersion, waiting: Sequence[Item]) -> list
     to_come = {item.name for item in deliverable(waiting)}
     hidden = [item for item in waiting if item.name not in to_come]
     settled = settled_version(safe_version) if hidden else NO_FLOOR
-    return [item for item in hidden if _newest_version(item.group) <= settled]
-
-
-def _newest_version(group: StagedGroup) -> int:
-    versions = [chunk.version for chunk in group.file.chunks] if group.file else []
-    return max(versions, default=group.version)
+    return [item for item in hidden if item.group.versions[1] <= settled]

@@ -36,10 +36,6 @@ class Target:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
-    @property
-    def url(self) -> str:
-        return f"{self.scheme}://{self.authority}{self.path}"
-
 
 def parse_target(url: str) -> Target:
     """The parts of an http(s) URL, unless something in it could be read in two ways."""

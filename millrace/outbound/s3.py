@@ -55,9 +55,8 @@ class S3Objects:
         if size > WHOLE_BYTES:
             self._put_parts(name, body)
             return
-        digest = hashlib.sha256()
-        for piece in pieces_of(body):
-            digest.update(piece)
+        body.seek(0)
+        digest = hashlib.file_digest(body, "sha256")  # type: ignore[arg-type]
         headers = {"content-length": str(size)}
         self._http.send(self._request("PUT", name, headers, digest=digest.hexdigest(), stream=lambda: pieces_of(body)))
 

@@ -46,6 +46,12 @@ class StagedGroup:
         return self.kind == TRUNCATE and not self.chunks
 
     @property
+    def versions(self) -> tuple[int, int]:
+        """The oldest and the newest of its chunks."""
+        found = [chunk.version for chunk in self.file.chunks] if self.file else []
+        return min(found, default=self.version), max(found, default=self.version)
+
+    @property
     def import_id(self) -> str:
         return self.chunks[0][0]
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from millrace.model.errors import Invalid, Unavailable
-from millrace.model.sinks import DELTA_KIND, Abilities, SinkTarget
+from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import Definition, TableDeclaration
 from millrace.sink.connector import Connector
 from millrace.sink.context import SinkContext
@@ -71,9 +71,23 @@ def refuse_private(settings: ConnectorSettings, context: SinkContext) -> None:
 
 def refuse_unable(table: TableDeclaration, context: SinkContext) -> None:
     """Refuses a policy that one of the table's sinks cannot honour, when it is declared."""
-    for target in table.targets:
-        if target.kind != DELTA_KIND:
-            _refuse(table, target, context)
+    for target in (target for target in table.targets if target.kind != DELTA_KIND):
+        settings = settings_class(target.kind).of(target)
+        connector_class(target.kind)
+        able = settings.abilities_for(table, target.name, context)
+        lacking = None
+        if table.primary_key and not able.upsert:
+            lacking = "replace rows by key"
+        elif not table.primary_key and not able.exactly_once_append:
+            lacking = "append rows exactly once; the table has no primary key"
+        elif table.publish == "atomic" and not able.atomic_publish:
+            lacking = "show an import as a whole (publish: atomic)"
+        if lacking:
+            raise Invalid(
+                f"Sink {target.name!r} ({target.kind}) of {table.name} cannot {lacking}.",
+                remedy="Choose another sink, or another policy.",
+                code="sink_unable",
+            )
 
 
 def plan_of(kind: str) -> Plan | None:
@@ -109,22 +123,3 @@ def connector_class(kind: str) -> type[Connector]:
             code="no_driver",
         ) from error
     return found
-
-
-def _refuse(table: TableDeclaration, target: SinkTarget, context: SinkContext) -> None:
-    settings = settings_class(target.kind).of(target)
-    connector_class(target.kind)
-    able: Abilities = settings.abilities_for(table, target.name, context)
-    lacking = None
-    if table.primary_key and not able.upsert:
-        lacking = "replace rows by key"
-    elif not table.primary_key and not able.exactly_once_append:
-        lacking = "append rows exactly once; the table has no primary key"
-    elif table.publish == "atomic" and not able.atomic_publish:
-        lacking = "show an import as a whole (publish: atomic)"
-    if lacking:
-        raise Invalid(
-            f"Sink {target.name!r} ({target.kind}) of {table.name} cannot {lacking}.",
-            remedy="Choose another sink, or another policy.",
-            code="sink_unable",
-        )

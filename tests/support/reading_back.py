@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urljoin
-from urllib.request import Request as UrlRequest
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import orjson
 import polars as pl
@@ -138,8 +136,8 @@ def _from_kafka(sink: KafkaSink, definition: Definition) -> pa.Table:
 def _from_receiver(sink: WebhookSink, definition: Definition) -> pa.Table:
     """The receiver of these tests shows its rows beside the place where it takes them."""
     headers = {"millrace-table": f"{definition.tenant}/{definition.table.name}"}
-    shown = urljoin(sink._target.url, "shown")
-    with urlopen(UrlRequest(shown, headers=headers), timeout=10) as answer:
+    shown = Request(f"http://{sink._target.authority}/shown", headers=headers)
+    with urlopen(shown, timeout=10) as answer:
         return _as_read([orjson.loads(line) for line in answer], definition)
 
 

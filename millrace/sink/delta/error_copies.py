@@ -1,8 +1,8 @@
 """Copies of rejected rows, as Delta tables in the operator's bucket or HDFS: for other readers, and in case this disk is
 lost. Sealed rows are not copied."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from millrace.lake.batch import DefinedFile, WriteBatch
@@ -44,7 +44,7 @@ class ErrorCopies:
         self._context = context
         self._spec = spec
         self._upkeep = upkeep
-        self._tables: OrderedDict[tuple[str, str], LakeTable] = OrderedDict()
+        self._table = lru_cache(OPEN_TABLES)(self._open)
 
     def write(self, here: SealedStore, tenant: str, table: str, files: Sequence[StagedFile]) -> None:
         """Adds what is missing. Idempotent."""
@@ -56,14 +56,8 @@ class ErrorCopies:
             copied.write(WriteBatch(tuple(DefinedFile(file) for file in added)))
             self._upkeep.note(store.root, self._spec, sum(file.rows for file in added), ERRORS_PLACE)
 
-    def _table(self, tenant: str, table: str) -> LakeTable:
-        opened = self._tables.pop((tenant, table), None)
-        if opened is None:
-            opened = LakeTable(remote_store(self._context, ERRORS_PLACE, tenant, table), self._spec)
-        self._tables[tenant, table] = opened
-        if len(self._tables) > OPEN_TABLES:
-            self._tables.popitem(last=False)
-        return opened
+    def _open(self, tenant: str, table: str) -> LakeTable:
+        return LakeTable(remote_store(self._context, ERRORS_PLACE, tenant, table), self._spec)
 
 
 def _is_taken(here: SealedStore, store: RemoteStore, name: str) -> bool:

@@ -5,7 +5,6 @@ column. In values everything except letters, digits and a few signs is escaped, 
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -25,43 +24,36 @@ _KINDS = ("boolean", "int", "long", "string", "enum")
 Partition = dict[str, str | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    by: str
-    window: str
-    columns: tuple[str, ...]
+def refuse_unfit(settings: FilesSettings, table: TableDeclaration) -> None:
+    kinds = {column.name: column.kind for column in parse_columns(table.schema)}
+    for name in settings.partition_by:
+        if kinds.get(name) not in _KINDS:
+            raise Invalid(
+                f"partition_by names {name!r}, which is {'no column' if name not in kinds else 'not fit for it'}.",
+                remedy=f"Choose columns of these types: {', '.join(_KINDS)}, date.",
+                code="bad_partition",
+            )
 
-    @staticmethod
-    def of(settings: FilesSettings) -> "Layout":
-        return Layout(settings.layout, settings.window, tuple(settings.partition_by))
 
-    def refuse_unfit(self, table: TableDeclaration) -> None:
-        kinds = {column.name: column.kind for column in parse_columns(table.schema)}
-        for name in self.columns:
-            if kinds.get(name) not in _KINDS:
-                raise Invalid(
-                    f"partition_by names {name!r}, which is {'no column' if name not in kinds else 'not fit for it'}.",
-                    remedy=f"Choose columns of these types: {', '.join(_KINDS)}, date.",
-                    code="bad_partition",
-                )
-
-    def split(self, table: pa.Table, import_id: str, version: int) -> Iterator[tuple[str, Partition, pa.Table]]:
-        """Folder, partition values and rows; versions are microseconds."""
-        if not table.num_rows:
-            return
-        at = datetime.fromtimestamp(version / 1e6, UTC)
-        folder = import_id if self.by == "import" else at.strftime(WINDOWS[self.window])
-        if not self.columns:
-            yield folder, {}, table
-            return
-        values = [table[name].cast(pa.string()) for name in self.columns]
-        frame = pl.DataFrame({str(place): pl.Series(value) for place, value in enumerate(values)})
-        # Sorted by value, so that the same rows give the same files in the same order.
-        groups = frame.with_row_index("at").group_by(frame.columns).agg(pl.col("at")).sort(frame.columns)
-        for *found, places in groups.iter_rows():
-            partition = dict(zip(self.columns, found, strict=True))
-            below = "/".join(f"{quote(name, safe=' ')}={_folder(value)}" for name, value in partition.items())
-            yield f"{folder}/{below}", partition, table.take(pa.array(places))
+def split(
+    settings: FilesSettings, table: pa.Table, import_id: str, version: int
+) -> Iterator[tuple[str, Partition, pa.Table]]:
+    """Folder, partition values and rows; versions are microseconds."""
+    if not table.num_rows:
+        return
+    at = datetime.fromtimestamp(version / 1e6, UTC)
+    folder = import_id if settings.layout == "import" else at.strftime(WINDOWS[settings.window])
+    if not settings.partition_by:
+        yield folder, {}, table
+        return
+    values = [table[name].cast(pa.string()) for name in settings.partition_by]
+    frame = pl.DataFrame({str(place): pl.Series(value) for place, value in enumerate(values)})
+    # Sorted by value, so that the same rows give the same files in the same order.
+    groups = frame.with_row_index("at").group_by(frame.columns).agg(pl.col("at")).sort(frame.columns)
+    for *found, places in groups.iter_rows():
+        partition = dict(zip(settings.partition_by, found, strict=True))
+        below = "/".join(f"{quote(name, safe=' ')}={_folder(value)}" for name, value in partition.items())
+        yield f"{folder}/{below}", partition, table.take(pa.array(places))
 
 
 def _folder(value: str | None) -> str:
@@ -70,8 +62,5 @@ def _folder(value: str | None) -> str:
     escaped = quote(value, safe=" ")
     if len(escaped) <= LONGEST_VALUE:
         return escaped
-    return f"{escaped[:LONGEST_VALUE].rpartition('%')[0] or escaped[:LONGEST_VALUE]}~{_digest(value)}"
-
-
-def _digest(value: str) -> str:
-    return hashlib.blake2b(value.encode(), digest_size=8).hexdigest()
+    digest = hashlib.blake2b(value.encode(), digest_size=8).hexdigest()
+    return f"{escaped[:LONGEST_VALUE].rpartition('%')[0] or escaped[:LONGEST_VALUE]}~{digest}"

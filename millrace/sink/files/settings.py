@@ -66,11 +66,11 @@ class FilesSettings(ConnectorSettings):
 
     def abilities_for(self, table: TableDeclaration, name: str, context: SinkContext) -> Abilities:
         # Not at the top: the layout needs polars, which not every process that asks for abilities has loaded.
-        from millrace.sink.files.layout import Layout  # noqa: PLC0415
+        from millrace.sink.files.layout import refuse_unfit  # noqa: PLC0415
         from millrace.sink.files.store import check_path  # noqa: PLC0415
 
         check_path(self, context)
-        Layout.of(self).refuse_unfit(table)
+        refuse_unfit(self, table)
         if table.primary_key and not self.is_changelog:
             raise Invalid(
                 f"Sink {name!r} (files) of {table.name} cannot replace rows by key: files are only added.",

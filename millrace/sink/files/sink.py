@@ -4,10 +4,8 @@ import hashlib
 import io
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +18,7 @@ from millrace.model.table import Definition
 from millrace.sink.connector import Definitions, Rows, Work
 from millrace.sink.context import SinkContext
 from millrace.sink.files.format import decode, encode
-from millrace.sink.files.layout import Layout
+from millrace.sink.files.layout import split
 from millrace.sink.files.ledger import ImportPart, KeptFile, Ledger, Shape, import_of, part_name
 from millrace.sink.files.rows import CHUNK, with_chunks
 from millrace.sink.files.settings import FilesSettings
@@ -32,9 +30,7 @@ Pairs = list[tuple[str, int]]
 
 class FilesSink:
     def __init__(self, settings: FilesSettings, context: SinkContext) -> None:
-        self._format = settings.format
-        self._layout = Layout.of(settings)
-        self._is_changelog = settings.is_changelog
+        self._settings = settings
         self._store = open_store(settings, context)
         self._below = below_tenant(settings, context)
         self._definitions: Definitions = _unknown
@@ -124,13 +120,16 @@ class FilesSink:
             pc.min_max(table["_version"]).as_py() if table.num_rows else {"min": min(versions), "max": max(versions)}
         )
         table = table.select([field.name for field in self._schema(definition)])
-        name = f"{part_name(found['min'], chunks)}-{import_id}.{self._format}"
-        with _spools() as spools:
+        name = f"{part_name(found['min'], chunks)}-{import_id}.{self._settings.format}"
+        with ExitStack() as spools:
             files = []
-            for folder, partition, rows in self._layout.split(table, import_id, found["min"]):
-                spool = spools()
-                encode(rows, self._format, definition.table.name, spool)  # 1
-                size, digest = _measured(spool)
+            for folder, partition, rows in split(self._settings, table, import_id, found["min"]):
+                # Small ones stay in memory.
+                spool = spools.enter_context(tempfile.SpooledTemporaryFile(SPOOLED_BYTES))
+                encode(rows, self._settings.format, definition.table.name, spool)  # 1
+                size = spool.tell()
+                spool.seek(0)
+                digest = hashlib.file_digest(spool, "sha256").hexdigest()
                 files.append((KeptFile(f"{folder}/{name}", rows.num_rows, size, digest, partition), spool))
             kept = tuple(file for file, _ in files)
             ledger.record(
@@ -159,7 +158,7 @@ class FilesSink:
     def _read(self, ledger: Ledger, part: ImportPart) -> pa.Table:
         schema = self._schema(self._definitions(part.definition))
         bodies = [self._store.get(f"{ledger.folder}/{file.path}") for file in part.files]
-        tables = [decode(body, self._format, schema) for body in bodies]
+        tables = [decode(body, self._settings.format, schema) for body in bodies]
         rows = pa.concat_tables(tables) if tables else schema.empty_table()
         if DELETED_COLUMN not in rows.column_names:
             rows = rows.append_column(DELETED_COLUMN, pa.repeat(pa.scalar(False), rows.num_rows))
@@ -167,7 +166,7 @@ class FilesSink:
 
     def _schema(self, definition: Definition) -> pa.Schema:
         loose = [pa.field(field.name, field.type) for field in stored_schema(definition.columns)]
-        return pa.schema([*loose, pa.field(DELETED_COLUMN, pa.bool_())] if self._is_changelog else loose)
+        return pa.schema([*loose, pa.field(DELETED_COLUMN, pa.bool_())] if self._settings.is_changelog else loose)
 
     def _ledger(self, definition: Definition) -> Ledger:
         known = definition.tenant, definition.table.name
@@ -183,28 +182,3 @@ def _unknown(fingerprint: str) -> Definition:
 def _above(pairs: Pairs, floor: int) -> Pairs:
     """Chunks without a version hold rows that are older than the sink. They are kept."""
     return [(chunk, version) for chunk, version in pairs if version > floor or version == 0]
-
-
-@contextmanager
-def _spools() -> Iterator[Callable[[], IO[bytes]]]:
-    """Temporary files that are deleted together. Small ones stay in memory."""
-    opened: list[IO[bytes]] = []
-
-    def spool() -> IO[bytes]:
-        opened.append(tempfile.SpooledTemporaryFile(SPOOLED_BYTES))  # noqa: SIM115
-        return opened[-1]
-
-    try:
-        yield spool
-    finally:
-        for one in opened:
-            one.close()
-
-
-def _measured(spool: IO[bytes]) -> tuple[int, str]:
-    size = spool.tell()
-    spool.seek(0)
-    digest = hashlib.sha256()
-    while piece := spool.read(1 << 20):
-        digest.update(piece)
-    return size, digest.hexdigest()

@@ -44,15 +44,9 @@ class JdbcSinkSettings(ConnectorSettings):
     @model_validator(mode="after")
     def _plain_address(self) -> Self:
         if not _HOST.fullmatch(self.host):
-            raise Invalid(
-                f"{self.host!r:.60} is not a host.",
-                remedy="Give a name or an address, without a port.",
-                code="bad_sink",
-            )
+            remedy = "Give a name or an address, without a port."
+            raise Invalid(f"{self.host!r:.60} is not a host.", remedy=remedy, code="bad_sink")
         if not _DATABASE.fullmatch(self.database):
-            raise Invalid(
-                f"{self.database!r:.60} cannot name databases.",
-                remedy="Use 1 to 31 letters, digits, '_' or '-', beginning with a letter.",
-                code="bad_sink",
-            )
+            remedy = "Use 1 to 31 letters, digits, '_' or '-', beginning with a letter."
+            raise Invalid(f"{self.database!r:.60} cannot name databases.", remedy=remedy, code="bad_sink")
         return self
