@@ -12,21 +12,12 @@ from millrace.outbound.pinning import Addresses
 from millrace.outbound.webhdfs import WebHdfs
 
 
-class HdfsObjects:
+class HdfsObjects(WebHdfs):
     """`who` are the parameters that say who asks; `base` is the name node's HTTP address."""
 
     def __init__(self, url: str, base: str, root: str, who: Mapping[str, str], addresses: Addresses) -> None:
+        super().__init__(base, root, who, addresses)
         self.url = url
-        self._files = WebHdfs(base, root, who, addresses)
-
-    def get(self, name: str) -> bytes:
-        return self._files.get(name)
-
-    def get_range(self, name: str, start: int, length: int) -> bytes:
-        return self._files.get_range(name, start, length)
-
-    def fetch(self, name: str, path: str) -> None:
-        self._files.fetch(name, path)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         self._replace(self._written(data), name)
@@ -34,49 +25,43 @@ class HdfsObjects:
     def put_file(self, name: str, path: str) -> None:
         written = _temporary()
         with open(path, "rb") as file:
-            self._files.create(written, lambda: pieces_of(file), os.path.getsize(path))
+            self.create(written, lambda: pieces_of(file), os.path.getsize(path))
         self._replace(written, name)
 
     def put_if_absent(self, name: str, data: bytes | memoryview) -> bool:
         written = self._written(data)
-        if self._files.rename(written, name):
+        if self.rename(written, name):
             return True
         try:
             # Refused because the name is taken, or because its folder is not there yet.
-            self._files.size(name)
+            self.size(name)
         except FileNotFoundError:
-            self._files.make_folder(os.path.dirname(name))
-            if self._files.rename(written, name):
+            self.make_folder(os.path.dirname(name))
+            if self.rename(written, name):
                 return True
-        self._files.delete(written)
+        self.delete(written)
         return False
-
-    def size(self, name: str) -> int:
-        return self._files.size(name)
 
     def list(self, folder: str) -> Sequence[Entry]:
         prefix = f"{folder}/" if folder else ""
         entries = [
             Entry(prefix + found["pathSuffix"], found["length"], found["modificationTime"] / 1000)
-            for found in self._files.list(folder)
+            for found in self.statuses(folder)
             if found["type"] == "FILE"
         ]
         return sorted(entries, key=lambda entry: entry.name)
 
-    def delete(self, name: str) -> None:
-        self._files.delete(name)
-
     def _written(self, data: bytes | memoryview) -> str:
         written = _temporary()
-        self._files.create(written, lambda: iter([bytes(data)]), len(data))
+        self.create(written, lambda: iter([bytes(data)]), len(data))
         return written
 
     def _replace(self, written: str, name: str) -> None:
         try:
-            self._files.replace(written, name)
+            self.replace(written, name)
         except FileNotFoundError:
-            self._files.make_folder(os.path.dirname(name))
-            self._files.replace(written, name)
+            self.make_folder(os.path.dirname(name))
+            self.replace(written, name)
 
 
 def _temporary() -> str:

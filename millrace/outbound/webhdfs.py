@@ -73,7 +73,7 @@ class WebHdfs:
         """Raises FileNotFoundError."""
         return int(self._json("GET", name, "GETFILESTATUS")["FileStatus"]["length"])
 
-    def list(self, folder: str) -> list[dict[str, Any]]:
+    def statuses(self, folder: str) -> list[dict[str, Any]]:
         """What is directly in the folder: pathSuffix, length, modificationTime, type."""
         answer = self._ask("GET", folder, "LISTSTATUS", also=(HTTPStatus.NOT_FOUND,))
         if answer.status == HTTPStatus.NOT_FOUND:

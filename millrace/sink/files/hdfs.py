@@ -21,7 +21,7 @@ class HdfsFiles(WebHdfs):
         self.replace(partial, name)
 
     def names(self, folder: str) -> Iterator[str]:
-        for entry in self.list(folder):
+        for entry in self.statuses(folder):
             name = f"{folder}/{entry['pathSuffix']}"
             if entry["type"] == "DIRECTORY":
                 yield from self.names(name)
