@@ -17,16 +17,7 @@ from millrace.model.errors import Invalid, Unavailable
 from millrace.model.evolution import path
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
-from millrace.sink.bigquery.ddl import (
-    DEFINITION_LABEL,
-    FLOOR_LABEL,
-    alter,
-    create,
-    create_view,
-    dataset_name,
-    merge,
-    table_name,
-)
+from millrace.sink.bigquery import ddl
 from millrace.sink.bigquery.settings import BigQuerySettings
 from millrace.sink.bigquery.stage import AGAIN, JOB_SECONDS, REQUEST_SECONDS, find_table, newest, stage
 from millrace.sink.connector import Definitions, Work
@@ -67,27 +58,27 @@ class BigQuerySink:
         if before is None or before.generation < definition.generation:
             if there is not None:
                 self._run(f"DROP TABLE `{place}`")
-            self._run(create(place, definition))
-            self._label(place, {DEFINITION_LABEL: definition.fingerprint, FLOOR_LABEL: str(definition.floor)})
+            self._run(ddl.create(place, definition))
+            self._label(place, {ddl.DEFINITION_LABEL: definition.fingerprint, ddl.FLOOR_LABEL: str(definition.floor)})
         elif before.revision < definition.revision:
             assert there is not None
-            for statement in alter(
+            for statement in ddl.alter(
                 place, [field.name for field in there.schema], path(definitions, before, definition)
             ):
                 self._run(statement)
-            self._label(place, {DEFINITION_LABEL: definition.fingerprint})
+            self._label(place, {ddl.DEFINITION_LABEL: definition.fingerprint})
         else:
             definition = before
-        self._run(create_view(self._view(definition), place, definition))
+        self._run(ddl.create_view(self._view(definition), place, definition))
         self._raise_floor(place, definition.floor)
 
     def _prepared_for(self, there: bigquery.Table, definitions: Definitions) -> Definition | None:
         """None if the creation of the table was interrupted."""
-        if DEFINITION_LABEL in there.labels:
-            return definitions(there.labels[DEFINITION_LABEL])
+        if ddl.DEFINITION_LABEL in there.labels:
+            return definitions(there.labels[ddl.DEFINITION_LABEL])
         if there.num_rows:
             raise SinkFailed(
-                f"The table {there.table_id} has rows, but not the label {DEFINITION_LABEL}.",
+                f"The table {there.table_id} has rows, but not the label {ddl.DEFINITION_LABEL}.",
                 Fault.TABLE,
                 remedy="Put the label back, or remove the table.",
             )
@@ -103,7 +94,7 @@ class BigQuerySink:
         if not table.num_rows:
             return
         staging = stage(self._client, self._dataset(work.definition), work.definition, table)
-        self._run(merge(place, staging, work.definition))
+        self._run(ddl.merge(place, staging, work.definition))
         self._client.delete_table(staging, not_found_ok=True, retry=AGAIN, timeout=REQUEST_SECONDS)
 
     def _raise_floor(self, place: str, floor: int) -> int:
@@ -111,10 +102,10 @@ class BigQuerySink:
         there = find_table(self._client, place)
         if there is None:
             raise SinkFailed(f"The table {place} is gone.", Fault.TABLE, remedy="Declare a new generation.")
-        known = int(there.labels.get(FLOOR_LABEL, 0))
+        known = int(there.labels.get(ddl.FLOOR_LABEL, 0))
         if floor > known:
             self._run(f"DELETE FROM `{place}` WHERE `_version` <= {int(floor)}")
-            self._label(place, {FLOOR_LABEL: str(floor)})
+            self._label(place, {ddl.FLOOR_LABEL: str(floor)})
         return max(floor, known)
 
     def classify(self, error: BaseException) -> Fault:
@@ -134,10 +125,10 @@ class BigQuerySink:
         self._client.close()  # type: ignore[no-untyped-call]
 
     def _dataset(self, definition: Definition) -> str:
-        return f"{self._client.project}.{dataset_name(self._prefix, definition.tenant)}"
+        return f"{self._client.project}.{ddl.dataset_name(self._prefix, definition.tenant)}"
 
     def _place(self, definition: Definition) -> str:
-        return f"{self._dataset(definition)}.{table_name(definition.table.name)}"
+        return f"{self._dataset(definition)}.{ddl.table_name(definition.table.name)}"
 
     def _view(self, definition: Definition) -> str:
         return f"{self._dataset(definition)}.{definition.table.name}"

@@ -22,20 +22,7 @@ from millrace.model.defaults import stored_default
 from millrace.model.evolution import path
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
-from millrace.sink.cassandra.ddl import (
-    META,
-    alterations,
-    columns_of,
-    create,
-    key_of,
-    keyspace,
-    listed,
-    matching,
-    place,
-    quoted,
-    type_of,
-    wire_columns,
-)
+from millrace.sink.cassandra import ddl
 from millrace.sink.cassandra.frames import by_partition, cells_of, small_numbers
 from millrace.sink.cassandra.settings import CassandraSettings
 from millrace.sink.cassandra.window import REQUEST_SECONDS, Window
@@ -70,7 +57,7 @@ class CassandraSink:
     @staticmethod
     def plan(before: Definition | None, after: Definition) -> list[str]:
         known = {one.fingerprint: one for one in (before, after) if one is not None}
-        return [create(after)] if before is None else alterations(after, path(known.__getitem__, before, after))
+        return [ddl.create(after)] if before is None else ddl.alterations(after, path(known.__getitem__, before, after))
 
     def check(self) -> None:
         self._run("CREATE KEYSPACE IF NOT EXISTS millrace_check WITH replication = " + _map(self._settings.replication))
@@ -79,58 +66,60 @@ class CassandraSink:
         self._run("DROP KEYSPACE millrace_check")
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
-        space = quoted(keyspace(definition.tenant, definition.table.key_space))
+        space = ddl.quoted(ddl.keyspace(definition.tenant, definition.table.key_space))
         self._run(f"CREATE KEYSPACE IF NOT EXISTS {space} WITH replication = {_map(self._settings.replication)}")
-        self._run(f"CREATE TABLE IF NOT EXISTS {space}.{META} (name text PRIMARY KEY, definition text, floor bigint)")
-        found = self._run(f"SELECT definition FROM {space}.{META} WHERE name = %s", [definition.table.name])
+        self._run(
+            f"CREATE TABLE IF NOT EXISTS {space}.{ddl.META} (name text PRIMARY KEY, definition text, floor bigint)"
+        )
+        found = self._run(f"SELECT definition FROM {space}.{ddl.META} WHERE name = %s", [definition.table.name])
         before = definitions(found[0].definition) if found and found[0].definition else None
         if before is None or before.generation < definition.generation:
             if before is not None:
-                self._run(f"DROP TABLE IF EXISTS {place(definition)}")
-            self._run(create(definition))
+                self._run(f"DROP TABLE IF EXISTS {ddl.place(definition)}")
+            self._run(ddl.create(definition))
         elif before.revision < definition.revision:
             self._reshape(before, definition, definitions)
         else:
             definition = before
-        insert = f"INSERT INTO {space}.{META} (name, definition) VALUES (%s, %s)"
+        insert = f"INSERT INTO {space}.{ddl.META} (name, definition) VALUES (%s, %s)"
         self._run(insert, [definition.table.name, definition.fingerprint])
         self._raise_floor(definition, definition.floor)
 
     def _reshape(self, before: Definition, after: Definition, definitions: Definitions) -> None:
-        table = place(after)
+        table = ddl.place(after)
         for change in path(definitions, before, after):
             match change:
                 case AddColumn(column):
-                    self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {quoted(column.name)} {type_of(column)}")
+                    self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {ddl.quoted(column.name)} {ddl.type_of(column)}")
                     default = stored_default(column)
                     if default is not None:
                         self._fill(after, column.name, default=default)
                 case DropColumn(name):
-                    self._run(f"ALTER TABLE {table} DROP IF EXISTS {quoted(name)}")
+                    self._run(f"ALTER TABLE {table} DROP IF EXISTS {ddl.quoted(name)}")
                 case RenameColumn(old, new) if new in after.table.primary_key:
-                    self._run(f"ALTER TABLE {table} RENAME IF EXISTS {quoted(old)} TO {quoted(new)}")
+                    self._run(f"ALTER TABLE {table} RENAME IF EXISTS {ddl.quoted(old)} TO {ddl.quoted(new)}")
                 case RenameColumn(old, new):
                     column = next(column for column in after.columns if column.name == new)
-                    self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {quoted(new)} {type_of(column)}")
+                    self._run(f"ALTER TABLE {table} ADD IF NOT EXISTS {ddl.quoted(new)} {ddl.type_of(column)}")
                     self._fill(after, new, source=old)
-                    self._run(f"ALTER TABLE {table} DROP IF EXISTS {quoted(old)}")
-                case WidenColumn(name, was, becomes) if type_of(was) != type_of(becomes):
+                    self._run(f"ALTER TABLE {table} DROP IF EXISTS {ddl.quoted(old)}")
+                case WidenColumn(name, was, becomes) if ddl.type_of(was) != ddl.type_of(becomes):
                     raise SinkFailed(
-                        f"Cassandra cannot make {name!r} a {type_of(becomes)}: it is a {type_of(was)}.",
+                        f"Cassandra cannot make {name!r} a {ddl.type_of(becomes)}: it is a {ddl.type_of(was)}.",
                         Fault.TABLE,
                         remedy="Ask for a new generation of the table, or waive this sink.",
                     )
 
     def _fill(self, definition: Definition, name: str, default: Any = None, source: str | None = None) -> None:
         """Gives existing rows a cell of the new column, under their own versions: that of `source`, or the default."""
-        partition, clustering = key_of(definition)
+        partition, clustering = ddl.key_of(definition)
         keys = [*partition, *clustering]
         wanted = list(dict.fromkeys([*keys, "_version", *([source] if source else [])]))
         statement = self._connected().prepare(
-            f"UPDATE {place(definition)} USING TIMESTAMP ? SET {quoted(name)} = ? WHERE {matching(keys)}"
+            f"UPDATE {ddl.place(definition)} USING TIMESTAMP ? SET {ddl.quoted(name)} = ? WHERE {ddl.matching(keys)}"
         )
         window = self._window(definition)
-        for found in self._run(f"SELECT {listed(wanted)} FROM {place(definition)}"):
+        for found in self._run(f"SELECT {ddl.listed(wanted)} FROM {ddl.place(definition)}"):
             row = dict(zip(wanted, found, strict=True))
             value = row[source] if source else default
             window.send_one(statement.bind([row["_version"], value, *(row[key] for key in keys)]))
@@ -138,20 +127,20 @@ class CassandraSink:
 
     def _raise_floor(self, definition: Definition, floor: int) -> int:
         """The table's floor from now on. If it is raised, rows at or below it are deleted, partition by partition."""
-        space = quoted(keyspace(definition.tenant, definition.table.key_space))
-        found = self._run(f"SELECT floor FROM {space}.{META} WHERE name = %s", [definition.table.name])
+        space = ddl.quoted(ddl.keyspace(definition.tenant, definition.table.key_space))
+        found = self._run(f"SELECT floor FROM {space}.{ddl.META} WHERE name = %s", [definition.table.name])
         known = int(found[0].floor or 0) if found else 0
         if floor <= known:
             return known
-        partition, _ = key_of(definition)
+        partition, _ = ddl.key_of(definition)
         delete = self._connected().prepare(
-            f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {matching(partition)}"
+            f"DELETE FROM {ddl.place(definition)} USING TIMESTAMP ? WHERE {ddl.matching(partition)}"
         )
         window = self._window(definition)
-        for key in self._run(f"SELECT DISTINCT {listed(partition)} FROM {place(definition)}"):
+        for key in self._run(f"SELECT DISTINCT {ddl.listed(partition)} FROM {ddl.place(definition)}"):
             window.send_one(delete.bind([floor, *key]))
         window.finish()
-        self._run(f"UPDATE {space}.{META} SET floor = %s WHERE name = %s", [floor, definition.table.name])
+        self._run(f"UPDATE {space}.{ddl.META} SET floor = %s WHERE name = %s", [floor, definition.table.name])
         return floor
 
     def write(self, work: Work) -> None:
@@ -172,15 +161,15 @@ class CassandraSink:
             batch = batch.filter(pa.array(_seconds_left(batch, days) > 0))
         if not batch.num_rows:
             return
-        names, partition = columns_of(definition), key_of(definition)[0]
+        names, partition = ddl.columns_of(definition), ddl.key_of(definition)[0]
         using = "USING TIMESTAMP ?" + (" AND TTL ?" if days else "")
         marks = ", ".join("?" * len(names))
         statement = self._prepared_statement(
-            f"INSERT INTO {place(definition)} ({listed(names)}) VALUES ({marks}) {using}"
+            f"INSERT INTO {ddl.place(definition)} ({ddl.listed(names)}) VALUES ({marks}) {using}"
         )
         order, partitions = by_partition([batch[name] for name in partition])
         batch = batch.take(pa.array(order))
-        cells = [cells_of(column) for column in wire_columns(batch, definition)]
+        cells = [cells_of(column) for column in ddl.wire_columns(batch, definition)]
         cells.append(cells[names.index("_version")])
         if days:
             cells.append(small_numbers(_seconds_left(batch, days)))
@@ -189,13 +178,13 @@ class CassandraSink:
     def _delete(self, window: Window, definition: Definition, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        partition, clustering = key_of(definition)
-        names, keys = columns_of(definition), [*partition, *clustering]
+        partition, clustering = ddl.key_of(definition)
+        names, keys = ddl.columns_of(definition), [*partition, *clustering]
         statement = self._prepared_statement(
-            f"DELETE FROM {place(definition)} USING TIMESTAMP ? WHERE {matching(keys)}"
+            f"DELETE FROM {ddl.place(definition)} USING TIMESTAMP ? WHERE {ddl.matching(keys)}"
         )
         order, partitions = by_partition([batch[name] for name in partition])
-        columns = wire_columns(batch.take(pa.array(order)), definition)
+        columns = ddl.wire_columns(batch.take(pa.array(order)), definition)
         cells = [cells_of(columns[names.index(name)]) for name in ("_version", *keys)]
         window.send(statement.query_id, cells, partitions, list(range(1, len(partition) + 1)))
 
@@ -227,7 +216,7 @@ class CassandraSink:
         return self._session
 
     def _window(self, definition: Definition) -> Window:
-        return Window(self._connected(), keyspace(definition.tenant, definition.table.key_space))
+        return Window(self._connected(), ddl.keyspace(definition.tenant, definition.table.key_space))
 
     def _run(self, statement: str, values: Sequence[Any] | None = None) -> list[Any]:
         return list(self._connected().execute(statement, values))
