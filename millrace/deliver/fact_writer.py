@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pyarrow as pa
 
@@ -10,10 +11,11 @@ from millrace.deliver.queue import Item
 from millrace.exchange.places import Places
 from millrace.lake.errors_table import REJECTED_SCHEMA, SINK_RULE, stored_rejected
 from millrace.lake.sidecar import StagedChunk, write_data_file
-from millrace.model.chunk import ROWS, ChunkVerdict
+from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Durable, Fact, RowsRefused, to_dict
 from millrace.model.names import chunk_id
 from millrace.seal.keyring import Keyring
+from millrace.sink.contract import StagedGroup
 from millrace.wire.client import Appender
 from millrace.wire.envelope import pack
 from millrace.wire.topics import IMPORT_ERROR, PROGRESS
@@ -59,8 +61,7 @@ class FactWriter:
         key = group.file.sealed_by if group.file is not None else None
         store = self._places.store_for_rejects(self._keyring, group.tenant, group.table, key, import_id)
         staged = write_data_file(store, stored_rejected(verdict, rejected), (), f"{import_id}-{number}", (known,))
-        report = {"tenant": group.tenant, "table": group.table, "definition": group.definition, "chunks": []}
-        record = pack({**report, "file": staged.to_dict(), "kind": ROWS, "version": 0, "publish": "rolling"})
+        record = pack(asdict(StagedGroup(group.tenant, group.table, group.definition, staged, ())))
         self._appender.append(IMPORT_ERROR, import_id.encode(), record, 0).result(CONFIRM_SECONDS)
 
     def _write(self, sink: str, fact: Fact) -> None:

@@ -32,9 +32,8 @@ class Written:
         return Written(self.first[which], self.second[which], self.version[which], self.is_delete[which])
 
     def to_bytes(self) -> bytes:
-        return b"".join(
-            part.tobytes() for part in (self.first, self.second, self.version, self.is_delete.astype(np.uint8))
-        )
+        marks = self.is_delete.astype(np.uint8)
+        return b"".join(column.tobytes() for column in (self.first, self.second, self.version, marks))
 
     @staticmethod
     def from_bytes(body: bytes) -> "Written":
@@ -53,12 +52,8 @@ def nothing() -> Written:
 def joined(parts: list[Written]) -> Written:
     if not parts:
         return nothing()
-    return Written(
-        np.concatenate([part.first for part in parts]),
-        np.concatenate([part.second for part in parts]),
-        np.concatenate([part.version for part in parts]),
-        np.concatenate([part.is_delete for part in parts]),
-    )
+    columns = zip(*((part.first, part.second, part.version, part.is_delete) for part in parts), strict=True)
+    return Written(*map(np.concatenate, columns))
 
 
 @dataclass(slots=True)

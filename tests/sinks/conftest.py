@@ -1,4 +1,5 @@
-"""Every sink with its real server. A new sink is one line in TARGETS: how its target is made."""
+"""Every sink with its real server. A new sink is one line in TARGETS (how its target is made) and a reader in
+`tests/support/reading_back.py`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
