@@ -28,7 +28,7 @@ class Ends:
         """Parks the notices; the queues that have something now. A notice goes when every queue has it."""
         for notice in self._box.take():
             definition = self._definitions(notice.definition)
-            ability, group = _age(definition, notice) if isinstance(notice, RowsAged) else _end(definition, notice)
+            ability, group = _group(definition, notice)
             rows, found = [], {}
             for kind in (kind for kind in kinds() if has_ability(kind, ability)):
                 roster = Roster(self._queues, self._definitions, kind, [(group.tenant, group.table)])
@@ -41,15 +41,10 @@ class Ends:
             yield from found.items()
 
 
-def _end(definition: Definition, ended: ImportEnded) -> tuple[str, StagedGroup]:
-    chunks = tuple((ended.import_id, number) for number in (END_NUMBER, *ended.chunks))
-    return "takes_ends", _group(definition, chunks, END, ended.version)
-
-
-def _age(definition: Definition, aged: RowsAged) -> tuple[str, StagedGroup]:
-    """It belongs to no import, so nobody waits for it."""
-    return "deletes_aged", _group(definition, (), TRUNCATE, aged.version)
-
-
-def _group(definition: Definition, chunks: tuple[tuple[str, int], ...], kind: str, version: int) -> StagedGroup:
-    return StagedGroup(definition.tenant, definition.table.name, definition.fingerprint, None, chunks, kind, version)
+def _group(definition: Definition, notice: ImportEnded | RowsAged) -> tuple[str, StagedGroup]:
+    """What is parked for sinks that have an ability. Rows that are too old belong to no import, so nobody waits for them."""
+    table = definition.tenant, definition.table.name, definition.fingerprint
+    if isinstance(notice, RowsAged):
+        return "deletes_aged", StagedGroup(*table, None, (), TRUNCATE, notice.version)
+    chunks = tuple((notice.import_id, number) for number in (END_NUMBER, *notice.chunks))
+    return "takes_ends", StagedGroup(*table, None, chunks, END, notice.version)

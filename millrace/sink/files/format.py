@@ -50,7 +50,7 @@ def _json_lines(table: pa.Table) -> Iterator[bytes]:
 
 
 def decode(body: bytes, form: str, schema: pa.Schema) -> pa.Table:
-    """The rows of a file, for checks. Row formats are read row by row."""
+    """The rows of a file that is to be written again without some of them. Row formats are read row by row."""
     match form:
         case "parquet":
             return pq.read_table(pa.BufferReader(body)).select(schema.names).cast(schema)

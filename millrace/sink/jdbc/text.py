@@ -69,7 +69,7 @@ def to_text(batch: pa.RecordBatch) -> bytes:
     return text.getvalue()
 
 
-def to_values(batch: pa.RecordBatch, is_coded: Sequence[bool], most_bytes: int = STATEMENT_BYTES) -> Iterator[str]:
+def to_values(batch: pa.RecordBatch, is_coded: Sequence[bool]) -> Iterator[str]:
     """Rows as VALUES writes them, in pieces. The cells must be `plain`; `is_coded` says which are hexadecimal digits."""
     cells = [_literals(column, coded) for column, coded in zip(batch.columns, is_coded, strict=True)]
     rows = pc.binary_join_element_wise("(", pc.binary_join_element_wise(*cells, ","), ")", "")
@@ -77,7 +77,7 @@ def to_values(batch: pa.RecordBatch, is_coded: Sequence[bool], most_bytes: int =
     begin = 0
     while begin < len(rows):
         before = int(ends[begin - 1]) if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, before + most_bytes, side="right")))
+        end = max(begin + 1, int(np.searchsorted(ends, before + STATEMENT_BYTES, side="right")))
         yield ",".join(rows[begin:end].to_pylist())
         begin = end
 
