@@ -3,9 +3,9 @@
 MySQL cannot roll DDL back. So the comment of each table says which definition it has, or which one it is changing to and how
 many steps are done. The statement that does a step also writes the comment."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from millrace.model.changes import Change
 from millrace.model.evolution import path
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
@@ -18,10 +18,10 @@ MARK = "millrace"
 
 def shape(link: Link, place: mysql.TablePlace, definition: Definition, definitions: Definitions) -> None:
     _make_database(link, place)
-    _bring(link, place, place.name, mysql.stored_columns, definition, definitions)
+    _Shaped(link, place, place.name, mysql.stored_columns, definitions).bring(definition)
     if definition.table.primary_key:
         graves = mysql.tombstones(definition.table.name)
-        _bring(link, place, graves, mysql.key_columns, definition, definitions)
+        _Shaped(link, place, graves, mysql.key_columns, definitions).bring(definition)
 
 
 def _make_database(link: Link, place: mysql.TablePlace) -> None:
@@ -33,50 +33,44 @@ def _make_database(link: Link, place: mysql.TablePlace) -> None:
     )
 
 
-def _bring(
-    link: Link,
-    place: mysql.TablePlace,
-    name: str,
-    columns_of: Callable[[Definition], dict[str, str]],
-    definition: Definition,
-    definitions: Definitions,
-) -> None:
-    """Brings one table to the definition, from the state that its comment names."""
-    table = place.of(name)
-    found = link.ask(
-        "SELECT table_comment FROM information_schema.tables WHERE "
-        f"table_schema = {mysql.literal(place.database)} AND table_name = {mysql.literal(name)}"
-    )
-    if found:
-        before, goal, done = _progress(str(found[0][0]), name, definitions)
-        if goal is not None:
-            _alter(link, table, before, goal, columns_of, definitions, done)
-            before = goal
-        if before.generation == definition.generation and before.revision < definition.revision:
-            _alter(link, table, before, definition, columns_of, definitions)
-        if before.generation >= definition.generation:
-            return
-        link.run(f"DROP TABLE {table}")
-    comment = f"{MARK} {definition.fingerprint}"
-    link.run(mysql.create_table(table, columns_of(definition), definition.table.primary_key, comment))
+@dataclass(frozen=True, slots=True)
+class _Shaped:
+    """One table. `columns_of` says which columns it has under a definition."""
 
+    link: Link
+    place: mysql.TablePlace
+    name: str
+    columns_of: Callable[[Definition], dict[str, str]]
+    definitions: Definitions
 
-def _alter(
-    link: Link,
-    table: str,
-    before: Definition,
-    after: Definition,
-    columns_of: Callable[[Definition], dict[str, str]],
-    definitions: Definitions,
-    done: int = 0,
-) -> None:
-    steps: Sequence[Change] = path(definitions, before, after)
-    for at, change in enumerate(steps):
-        clause = mysql.alteration(change, after, columns_of(after)) if at >= done else None
-        if clause is not None:
-            comment = f"{MARK} {before.fingerprint} {after.fingerprint} {at + 1}"
-            link.run(f"ALTER TABLE {table} {clause}, COMMENT = {mysql.literal(comment)}")
-    link.run(f"ALTER TABLE {table} COMMENT = {mysql.literal(f'{MARK} {after.fingerprint}')}")
+    def bring(self, definition: Definition) -> None:
+        """To the definition, from the state that the table's comment names."""
+        table = self.place.of(self.name)
+        found = self.link.ask(
+            "SELECT table_comment FROM information_schema.tables WHERE "
+            f"table_schema = {mysql.literal(self.place.database)} AND table_name = {mysql.literal(self.name)}"
+        )
+        if found:
+            before, goal, done = _progress(str(found[0][0]), self.name, self.definitions)
+            if goal is not None:
+                self._alter(before, goal, done)
+                before = goal
+            if before.generation == definition.generation and before.revision < definition.revision:
+                self._alter(before, definition)
+            if before.generation >= definition.generation:
+                return
+            self.link.run(f"DROP TABLE {table}")
+        comment = f"{MARK} {definition.fingerprint}"
+        self.link.run(mysql.create_table(table, self.columns_of(definition), definition.table.primary_key, comment))
+
+    def _alter(self, before: Definition, after: Definition, done: int = 0) -> None:
+        table, columns = self.place.of(self.name), self.columns_of(after)
+        for at, change in enumerate(path(self.definitions, before, after)):
+            clause = mysql.alteration(change, after, columns) if at >= done else None
+            if clause is not None:
+                comment = f"{MARK} {before.fingerprint} {after.fingerprint} {at + 1}"
+                self.link.run(f"ALTER TABLE {table} {clause}, COMMENT = {mysql.literal(comment)}")
+        self.link.run(f"ALTER TABLE {table} COMMENT = {mysql.literal(f'{MARK} {after.fingerprint}')}")
 
 
 def _progress(comment: str, name: str, definitions: Definitions) -> tuple[Definition, Definition | None, int]:
