@@ -19,7 +19,7 @@ from sqlalchemy.sql.schema import Table
 
 from millrace.model.names import new_id
 from millrace.model.queues import Backlog, Member, QueueKey, QueueRecord, QueueState, Waiver
-from millrace.store.engine import ControlStore, upsert
+from millrace.store.engine import ControlStore, insert_new, upsert
 from millrace.store.tables import parked, queues
 
 Name = tuple[int, str]
@@ -155,6 +155,18 @@ class Queues:
 
     def backlog(self, key: QueueKey) -> Backlog:
         return self.backlogs(key.tenant, key.table).get(key, Backlog())
+
+    def restore(self, record: QueueRecord, resume_asked: bool, rows: Sequence[ParkedRow]) -> None:
+        """Writes a queue and what waits in it, from the files of an older home. Orders that are there already hold."""
+        orders = {"waived_below": record.waiver.below, "waived_until": record.waiver.until}
+        made = {**_key_values(record.key), **orders, "resume_asked": resume_asked, "changed_us": 0}
+        known = {**asdict(record.state), "member": record.member and _json(record.member)}
+        restored = update(queues).where(_is(queues), queues.c.member.is_(None))
+        changed = restored.values(**known, announced=_json(record.announced), changed_us=bindparam("b_now"))
+        with self._store.write() as connection:
+            insert_new(connection, queues, [made])
+            connection.execute(changed, _bound(record.key) | _now())
+            insert_new(connection, parked, [_parked_values(row) for row in rows])
 
 
 def parked_targets(connection: Connection, tenant: str, table: str) -> set[str]:

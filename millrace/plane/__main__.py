@@ -7,6 +7,7 @@ from functools import partial
 from millrace.deliver.couriers import Couriers
 from millrace.embed.jars import jar_files
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.parked_files import import_parked_files
 from millrace.exchange.queues import Queues
 from millrace.lake.errors_table import ERRORS_SCHEMA
 from millrace.model.errors import Unavailable
@@ -50,6 +51,7 @@ def main() -> None:
     upkeep = Upkeep()
     keyring = exchange.keyring(settings.kms)
     queues = Queues(ControlStore(settings.control_store(exchange.places.control_store)))
+    import_parked_files(exchange.places, queues)
     retained = partial(retained_groups, cluster)
     couriers = Couriers(spark, exchange, sinks, appender, upkeep, queues, retained, settings.kms)
     flow = Flow(
