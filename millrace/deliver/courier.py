@@ -15,6 +15,7 @@ from millrace.deliver.fact_writer import FactWriter
 from millrace.deliver.pace import after_failure, after_success, next_portion
 from millrace.deliver.probe import Probe
 from millrace.deliver.queue import Item, Queue, deliverable
+from millrace.deliver.rounds import LOOK_SECONDS, WatchedQueue
 from millrace.deliver.waiver import give_up
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.queues import Queues
@@ -28,17 +29,6 @@ from millrace.sink.contract import END
 from millrace.sink.delta.places import copies_of
 from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import Upkeep
-
-LOOK_SECONDS = 0.5
-
-
-@dataclass
-class WatchedQueue:
-    """A queue that holds something, and whether a courier is at it."""
-
-    queue: Queue
-    target: SinkTarget
-    busy: bool = False
 
 
 @dataclass(frozen=True)

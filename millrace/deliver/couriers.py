@@ -1,25 +1,24 @@
 """Couriers bring what is parked for each target to it. A target that fails waits longer and longer between tries; only its
 own table waits for it."""
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
 from millrace.deliver.backfill import Backfiller
-from millrace.deliver.courier import LOOK_SECONDS, Courier, WatchedQueue
+from millrace.deliver.courier import Courier
 from millrace.deliver.ends import Ends
 from millrace.deliver.fact_writer import FactWriter
 from millrace.deliver.probe import Probe
 from millrace.deliver.queue import Queue, where_staged
 from millrace.deliver.roster import Roster
+from millrace.deliver.rounds import Rounds, WatchedQueue
 from millrace.deliver.waiver import is_waived
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.queues import ParkedRow, Queues
 from millrace.model.chunk import PUBLISH, ROWS
-from millrace.model.queues import QueueKey, QueueRecord, QueueState
+from millrace.model.queues import QueueKey, QueueRecord
 from millrace.model.sinks import SinkTarget
 from millrace.observe import observe
 from millrace.settings import KEYS_HERE, KmsSettings
@@ -28,13 +27,12 @@ from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.client import Appender
 
-# Targets that failed last time share one slot, so that those that hang cannot starve the healthy ones.
 HEALTHY_AT_ONCE, FAILING_AT_ONCE = 3, 1
 # How often queues without a courier are looked at: what waits there for its publication may have been given up.
 TAKE_UP_SECONDS = 60.0
 
 
-class Couriers:
+class Couriers(Rounds):
     def __init__(
         self,
         spark: SparkSession,
@@ -47,8 +45,7 @@ class Couriers:
         kms: KmsSettings = KEYS_HERE,
     ) -> None:
         """`retained` is what the log still holds of validated-input."""
-        self._places = exchange.places
-        self._queues = queues
+        super().__init__(exchange.places, queues, "courier", HEALTHY_AT_ONCE, FAILING_AT_ONCE)
         self._definitions = exchange.definitions.read
         self._facts = FactWriter(exchange.places, appender, exchange.keyring(kms))
         self._backfiller = Backfiller(exchange.places, queues, self._definitions, retained)
@@ -56,12 +53,7 @@ class Couriers:
         self._courier = Courier(
             spark, exchange, context, queues, self._facts, self._backfiller, upkeep, Probe(context), kms
         )
-        self._watched: dict[QueueKey, WatchedQueue] = {}
-        self._lock = threading.Lock()
-        self._news = threading.Event()
         self._taken_up = 0.0
-        self._healthy = ThreadPoolExecutor(HEALTHY_AT_ONCE, "courier")
-        self._failing = ThreadPoolExecutor(FAILING_AT_ONCE, "patient-courier")
 
     def start(self) -> None:
         """Takes up what a stopped data plane left behind, then whatever is parked."""
@@ -69,11 +61,13 @@ class Couriers:
         for record in self._queues.all():
             if record.member is not None and record.member.is_catching_up:
                 self._watch(record.key, record.member.target, record.state)
-        threading.Thread(target=self._run, name="couriers", daemon=True).start()
+        self._begin(self._look_around)
 
     def _take_up(self) -> None:
         self._taken_up = time.monotonic()
         for record in self._queues.with_parked():
+            if record.key.is_own:
+                continue
             try:
                 target = self._target_of(record)
             except FileNotFoundError as error:
@@ -123,7 +117,7 @@ class Couriers:
         queue, table = Queue(self._places, self._queues, key), where_staged(self._places, group)
         try:
             return queue.row_of(group, table)
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             parts = (group.file.path, group.file.deleted_keys) if group.file else ()
             if all((table / part).exists() for part in parts if part):
                 # The folder of the queue went under our hands; the next try makes it again.
@@ -132,61 +126,17 @@ class Couriers:
             observe("trouble", kind="sink", queue=str(key), error=str(error)[:1000])
             return queue.row_of(group, None)
 
-    def _watch(self, key: QueueKey, target: SinkTarget, state: QueueState | None = None) -> None:
-        with self._lock:
-            if key in self._watched:
-                self._watched[key].target = target
-            else:
-                self._watched[key] = WatchedQueue(Queue(self._places, self._queues, key, state), target)
-
-    def _run(self) -> None:
-        while True:
-            self._news.wait(LOOK_SECONDS)
-            self._news.clear()
-            # Each by itself: a notice that cannot be parked must not keep deliveries from their targets.
-            for step in (self._look_around, self._begin_rounds):
-                try:
-                    step()
-                except Exception as error:
-                    # The notices and the items are still there; the next look takes them up.
-                    observe("trouble", kind="sink", error=f"{type(error).__name__}: {error}"[:1000])
-
     def _look_around(self) -> None:
         for key, target in self._ends.park():
             self._watch(key, target)
         if time.monotonic() - self._taken_up > TAKE_UP_SECONDS:
             self._take_up()
 
-    def _begin_rounds(self) -> None:
-        with self._lock:
-            idle = [watched for watched in self._watched.values() if not watched.busy]
-        is_due = {watched.queue.key: watched.queue.state.next_try <= time.time() for watched in idle}
-        not_due = [key for key, due in is_due.items() if not due]
-        asked = self._queues.take_resumes(not_due) if not_due else set()
-        due = [watched for watched in idle if is_due[watched.queue.key] or watched.queue.key in asked]
-        for watched in due:
-            watched.busy = True
-            pool = self._failing if watched.queue.state.tries else self._healthy
-            pool.submit(self._round, watched)
+    def _work(self, watched: WatchedQueue) -> bool:
+        return self._courier.work(watched)
 
-    def _round(self, watched: WatchedQueue) -> None:
-        try:
-            if self._courier.work(watched):
-                self._leave(watched)
-        except Exception as error:
-            # Not even the failure could be written: the store is away.
-            observe(
-                "trouble", kind="sink", queue=str(watched.queue.key), error=f"{type(error).__name__}: {error}"[:1000]
-            )
-        finally:
-            watched.busy = False
-            self._news.set()
-
-    def _leave(self, watched: WatchedQueue) -> None:
-        with self._lock:
-            # Looked at again under the lock: what is parked meanwhile is watched, or still here.
-            if not watched.queue.items() and self._watched.get(watched.queue.key) is watched:
-                del self._watched[watched.queue.key]
+    def _is_over(self, watched: WatchedQueue) -> bool:
+        return not watched.queue.items()
 
 
 def _is_empty(group: StagedGroup) -> bool:

@@ -15,6 +15,7 @@ import orjson
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Name, ParkedRow, Queues
 from millrace.model.chunk import PUBLISH, ROWS
+from millrace.model.imports import ERROR_STORE
 from millrace.model.names import chunk_id
 from millrace.model.queues import QueueKey, QueueState
 from millrace.sink.contract import StagedGroup
@@ -72,8 +73,17 @@ class Queue:
             self.pins.write(listed, dead)
         return self._row(Item((0, name), group, time.time_ns() // 1000, True, listed, floor), table)
 
+    def _parts(self, item: Item) -> Sequence[str]:
+        """A sink of the platform itself takes the files as they are; the others read the rows of some."""
+        return item.group.file.parts if self.key.is_own and item.group.file else item.parts
+
+    def restore(self, item: Item, folder: Path) -> None:
+        """Brings back files that are gone from the folder where they were staged. What has no pin stays lost."""
+        for part in self._parts(item):
+            self.pins.restore(part, folder / part)
+
     def _row(self, item: Item, table: Path | None) -> ParkedRow:
-        parts = [part for part in item.parts if part != item.dead]
+        parts = [part for part in self._parts(item) if part != item.dead]
         size = 0 if table is None else sum(self.pins.pin(table / part, part) for part in parts)
         return ParkedRow(self.key, *item.name, item.version, size, _to_json(item))
 
@@ -95,8 +105,8 @@ class Queue:
         with self._queues.pinning:
             self._queues.finish(self.key, [item.name for item in items], state)
             self.state = state or self.state
-            if parts := {part for item in items for part in item.parts}:
-                kept = {part for item in self.waiting() for part in item.parts}
+            if parts := {part for item in items for part in self._parts(item)}:
+                kept = {part for item in self.waiting() for part in self._parts(item)}
                 self.pins.release(parts - kept if kept else None)
 
 
@@ -106,14 +116,19 @@ def deliverable(waiting: Sequence[Item]) -> list[Item]:
     return [item for item in waiting if not item.awaits_publish or item.group.import_id in published]
 
 
-def where_staged(places: Places, group: StagedGroup) -> Path:
-    """The folder in which the group's files were staged."""
+def where_staged(places: Places, group: StagedGroup, sink: str = "") -> Path:
+    """The folder in which the group's files were staged; for the error store, those of its rejected rows."""
+    if sink == ERROR_STORE:
+        return places.errors(group.tenant, group.table)
     is_sealed = group.file is not None and group.file.sealed_by is not None
     return (places.staged if is_sealed else places.table)(group.tenant, group.table)
 
 
 def _digest(group: StagedGroup) -> str:
     named = [group.kind, *(chunk_id(*chunk) for chunk in group.chunks)]
+    # Rows that a sink refused belong to a chunk that was counted with other rows: only their file names them.
+    if not group.chunks and group.file is not None:
+        named.append(group.file.path)
     return hashlib.blake2b("\n".join(named).encode(), digest_size=12).hexdigest()
 
 

@@ -35,15 +35,16 @@ class Pins:
         target = self.path(part)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(source, target)
-            except (FileExistsError, FileNotFoundError):
-                pass
-            except OSError:
-                # This file system knows no second names.
-                with source.open("rb") as original, replacing(target) as copy:
-                    shutil.copyfileobj(original, copy, COPY_BYTES)
+            with suppress(FileNotFoundError):
+                _link_or_copy(source, target)
         return target.stat().st_size
+
+    def restore(self, part: str, target: Path) -> None:
+        """Gives the file its first name again, if that is gone."""
+        pinned = self.path(part)
+        if not target.exists() and pinned.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link_or_copy(pinned, target)
 
     def write(self, part: str, content: bytes) -> None:
         replace_file(self.path(part), content)
@@ -63,3 +64,16 @@ class Pins:
                     path.unlink()
         with suppress(OSError):
             self.folder.rmdir()
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        raise
+    except OSError:
+        # This file system knows no second names, or it is another one.
+        with source.open("rb") as original, replacing(target) as copy:
+            shutil.copyfileobj(original, copy, COPY_BYTES)

@@ -3,7 +3,9 @@
 Everyone who opens a table asks here: the workers and the driver of the data plane write, the server and the accountant read.
 Embedded, all places are folders below the home."""
 
+import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,12 +90,24 @@ class Places:
         for spooled in self.home.staging.iterdir() if self.home.staging.is_dir() else ():
             spooled.unlink(missing_ok=True)
 
+    def is_on_our_disk(self, folder: Path) -> bool:
+        """Whether a folder shares the disk that everything else needs. A tenant's tables may be on a disk of their own."""
+        return _device(folder) == _device(self.home.root)
+
     def free_bytes(self) -> int:
         return shutil.disk_usage(self.home.root).free
 
 
 def places_below(root: Path) -> Places:
     return Places(Home(root))
+
+
+def _device(folder: Path) -> int | None:
+    """Of the folder, or of the nearest one above it that can be asked."""
+    for known in (folder, *folder.parents):
+        with suppress(OSError):
+            return os.stat(known).st_dev
+    return None
 
 
 def _is_data_file(name: str) -> bool:

@@ -3,12 +3,13 @@ A commit claims the next version by put-if-absent: of two writers one gets `Conf
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import orjson
+import pyarrow as pa
 
 from millrace.lake.actions import Action, AddFile, DeletionVector, Metadata, Protocol, Transaction, now_ms
 from millrace.lake.checkpoint import LOG_FOLDER, complete_checkpoints, read_checkpoint, write_checkpoint
@@ -60,7 +61,7 @@ def load(store: Store, version: int | None = None) -> Snapshot:
     base = max((known for known in checkpoints if known <= target), default=-1)
     snapshot = Snapshot()
     if base >= 0:
-        snapshot = fold(snapshot, read_checkpoint(store, [part.name for part in checkpoints[base]]), base)
+        snapshot = _folded(store, snapshot, read_checkpoint(store, [part.name for part in checkpoints[base]]), base)
     wanted = range(base + 1, target + 1)
     missing = next((number for number in wanted if number not in commits), None)
     if missing is not None:
@@ -69,7 +70,7 @@ def load(store: Store, version: int | None = None) -> Snapshot:
             remedy=f"Versions from {base + 1} on must be in {LOG_FOLDER}, or a later version be asked for.",
         )
     for number, body in zip(wanted, store.read_all([commit_name(number) for number in wanted]), strict=True):
-        snapshot = fold(snapshot, _actions(body), number)
+        snapshot = _folded(store, snapshot, _actions(body), number)
     return snapshot
 
 
@@ -79,11 +80,11 @@ def refresh(store: Store, snapshot: Snapshot) -> Snapshot:
         return load(store)
     while True:
         try:
-            actions = _actions(store.read(commit_name(snapshot.version + 1)))
+            body = store.read(commit_name(snapshot.version + 1))
         except FileNotFoundError:
             # The log is cleaned from the oldest version on: if our own version exists, all later versions do.
             return snapshot if store.exists(commit_name(snapshot.version)) else load(store)
-        snapshot = fold(snapshot, actions, snapshot.version + 1)
+        snapshot = _folded(store, snapshot, _actions(body), snapshot.version + 1)
 
 
 def commit(store: Store, snapshot: Snapshot, actions: Sequence[Action]) -> Snapshot:
@@ -159,8 +160,22 @@ def clean(store: Store, retention: timedelta) -> None:
             store.delete(entry.name)
 
 
-def _actions(body: bytes) -> list[Action]:
-    return [orjson.loads(line) for line in body.splitlines() if line]
+def _actions(body: bytes) -> Iterator[Action]:
+    """Every writer says at least who it is. An entry without anything was cut off: whatever it said is lost."""
+    lines = [line for line in body.splitlines() if line]
+    if not lines:
+        raise ValueError("it is empty")
+    yield from (orjson.loads(line) for line in lines)
+
+
+def _folded(store: Store, snapshot: Snapshot, actions: Iterator[Action], version: int) -> Snapshot:
+    try:
+        return fold(snapshot, actions, version)
+    except (ValueError, LookupError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise Corrupt(
+            f"Version {version} of the Delta table at {store.where} is damaged: {type(error).__name__}: {error}.",
+            remedy=f"Restore its file in {LOG_FOLDER} from a copy.",
+        ) from error
 
 
 def _remove(files: dict[str, AddFile], remove: Action) -> None:

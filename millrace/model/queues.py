@@ -4,12 +4,15 @@ and what an operator gave up. Values only."""
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from millrace.model.sinks import SinkTarget
+from millrace.model.imports import ERROR_STORE
+from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import Definition
 
 WANTED, UNDER_WAY, DONE, GIVEN_UP, IMPOSSIBLE = "wanted", "under way", "done", "given up", "impossible"
 FROM_LOG, FROM_DELTA = "log", "delta"
 BEHIND_EVERY_ID = "~"
+# The sinks of the platform itself. Only what they could not write at once waits in a queue; it has the sink's own name.
+OWN_SINKS = (DELTA_KIND, ERROR_STORE)
 
 
 class QueueKey(NamedTuple):
@@ -22,6 +25,14 @@ class QueueKey(NamedTuple):
 
     def __str__(self) -> str:
         return "/".join(self)
+
+    @property
+    def is_own(self) -> bool:
+        return self.kind in OWN_SINKS
+
+
+def own_queue(sink: str, tenant: str, table: str) -> QueueKey:
+    return QueueKey(sink, tenant, table, sink)
 
 
 @dataclass(frozen=True, slots=True)

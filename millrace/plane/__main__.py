@@ -5,6 +5,8 @@ import time
 from functools import partial
 
 from millrace.deliver.couriers import Couriers
+from millrace.deliver.fact_writer import FactWriter
+from millrace.deliver.table_couriers import TableCouriers
 from millrace.embed.jars import jar_files
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.parked_files import import_parked_files
@@ -54,15 +56,20 @@ def main() -> None:
     import_parked_files(exchange.places, queues)
     retained = partial(retained_groups, cluster)
     couriers = Couriers(spark, exchange, sinks, appender, upkeep, queues, retained, settings.kms)
+    accepted = DeltaSink(exchange.places, exchange.definitions, upkeep, keyring)
+    rejected = ErrorStore(sinks, ERRORS_SCHEMA, upkeep, keyring)
+    facts = FactWriter(exchange.places, appender, keyring)
+    table_couriers = TableCouriers(exchange, queues, facts, (accepted, rejected))
     flow = Flow(
         spark=spark,
         cluster=cluster,
         exchange=exchange,
         settings=settings.spark,
         raw_partitions=_wait_for_topics(cluster, stop_request),
-        accepted=DeltaSink(exchange.places, exchange.definitions, upkeep, keyring),
-        rejected=ErrorStore(sinks, ERRORS_SCHEMA, upkeep, keyring),
+        accepted=accepted,
+        rejected=rejected,
         couriers=couriers,
+        table_couriers=table_couriers,
         appender=appender,
         kms=settings.kms,
     )
@@ -74,6 +81,7 @@ def main() -> None:
 
     keep_tidy(spark, exchange, sinks, upkeep, settings.kms)
     couriers.start()
+    table_couriers.start()
     DataPlane(flow.queries, exchange.places, appender).run(stop_request, ready)
     spark.stop()
     appender.close()

@@ -11,12 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millrace.deliver.couriers import Couriers
+from millrace.deliver.table_couriers import TableCouriers
+from millrace.deliver.tables import TableWriter
 from millrace.exchange.mailboxes import Exchange
 from millrace.failpoint import reach
 from millrace.model.facts import Durable, to_dict
 from millrace.plane.task import OUTPUT_DDL, JudgeChunks
 from millrace.settings import KmsSettings, SparkSettings
-from millrace.sink.contract import Sink, StagedGroup, by_table
+from millrace.sink.contract import Sink, StagedGroup
 from millrace.wire.client import Appender, Cluster, LogReader
 from millrace.wire.envelope import pack, understood, unpack
 from millrace.wire.offsets import end_offsets
@@ -47,6 +49,7 @@ class Flow:
     accepted: Sink
     rejected: Sink
     couriers: Couriers
+    table_couriers: TableCouriers
     appender: Appender
     kms: KmsSettings
 
@@ -71,21 +74,18 @@ class Flow:
         return self._start(name, reports.writeStream.format("kafka").options(**self._client_options(), **_PRODUCER))
 
     def _sink(self, name: str, topic: str, sink: Sink) -> StreamingQuery:
+        tables = TableWriter(sink, self.table_couriers)
+
         def deliver(batch: DataFrame, _batch_id: int) -> None:
-            # 4. The reports of this batch.
-            groups = _groups(topic, batch)
             appended = []
-            for of_table in by_table(groups):
-                # 5. Durable in the sink: one commit per table.
-                reach("before_sink_commit")
-                kept = sink.write(of_table)
-                reach("after_sink_commit")
-                # 6. Only then the fact. It names rows that this sink stored: a remote sink with the same name reports through
-                # its courier.
+            # 4. The reports of this batch, table by table: one commit each, or parked if the table takes nothing.
+            for kept in tables.write(_groups(topic, batch)):
+                # 5. Durable in the sink, and only then the fact. It names rows that this sink stored: a remote sink with the
+                # same name reports through its courier.
                 if kept:
                     fact = Durable(sink.name, tuple(chunk for group in kept for chunk in group.chunks))
                     appended.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
-            # 7. The batch is over when Kafka has every fact.
+            # 6. The batch is over when Kafka has every fact.
             for fact_appended in appended:
                 fact_appended.result(TELL_SECONDS)
             reach("after_progress")

@@ -60,7 +60,10 @@ class Sink(Protocol):
     name: str
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
-        """Makes the groups durable, which are all of one table. Returns those that this sink stores."""
+        """Makes the groups durable, which are all of one table. Returns those that this sink stores.
+
+        Raises SinkFailed if the table cannot be written and no other table is concerned; anything else is the platform's
+        trouble. Called from several threads, but for one table from one at a time."""
 
 
 def by_table(groups: Iterable[StagedGroup]) -> list[list[StagedGroup]]:

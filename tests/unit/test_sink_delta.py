@@ -22,7 +22,7 @@ from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import vacuum
-from millrace.model.sinks import REMOTE_DELTA_KIND, SinkTarget
+from millrace.model.sinks import REMOTE_DELTA_KIND, SinkFailed, SinkTarget
 from millrace.model.table import Definition
 from millrace.settings import KEYS_HERE
 from millrace.sink.context import SinkContext
@@ -167,7 +167,7 @@ def test_a_sink_that_dies_while_publishing_starts_again(lake: Lake, monkeypatch:
 
     with monkeypatch.context() as broken:
         broken.setattr(delta, step, dies)
-        with pytest.raises(OSError, match="killed"):
+        with pytest.raises(SinkFailed, match="killed"):
             lake.sink.write(groups)
     lake.open_sink().write(groups)
     assert (lake.version, lake.texts()) == (0, {1: None})

@@ -48,6 +48,14 @@ class ErrorCopies:
 
     def write(self, here: SealedStore, tenant: str, table: str, files: Sequence[StagedFile]) -> None:
         """Adds what is missing. Idempotent."""
+        try:
+            self._write(here, tenant, table, files)
+        except BaseException:
+            # Whoever mends the place may put an older state back: the next write reads it anew.
+            self._table.cache_clear()
+            raise
+
+    def _write(self, here: SealedStore, tenant: str, table: str, files: Sequence[StagedFile]) -> None:
         copied = self._table(tenant, table)
         store = copied.store
         assert isinstance(store, RemoteStore)

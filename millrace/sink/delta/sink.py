@@ -1,7 +1,9 @@
 """The Delta sink: staged files become part of their tables, one commit per batch and table. The last version wins."""
 
+import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,6 +34,7 @@ from millrace.seal.keyring import Keyring
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.error_copies import ErrorCopies
+from millrace.sink.delta.faults import table_failure
 from millrace.sink.delta.places import is_kept_here
 from millrace.sink.delta.upkeep import Upkeep
 
@@ -50,6 +53,11 @@ class DeltaSink:
         self._tables = OpenTables(upkeep)
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
+        root = self._places.table(groups[0].tenant, groups[0].table)
+        with self._tables.failing_alone(root, self._places):
+            return self._write(groups)
+
+    def _write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
         """1. Keep files that await publication. 2. Unseal the others, and those that are published now. 3. Commit these.
         4. Forget what was published. Each step may happen again."""
         groups = [group for group in groups if is_kept_here(self._definition(group.definition))]
@@ -65,7 +73,7 @@ class DeltaSink:
         sealed = [delivery for delivery in visible if not self._is_open(delivery, newest, table)]  # 2
         floor = max((group.version for group in groups if group.kind == TRUNCATE), default=NO_FLOOR)
         readable = tuple(delivery for delivery in visible if delivery not in sealed)
-        self._tables.write(root, WriteBatch(readable, floor, newest, publications))  # 3
+        self._tables.write(table, WriteBatch(readable, floor, newest, publications))  # 3
         for publication in publications:
             forget_published(table.store, publication.import_id)  # 4
         return _without(groups, sealed)
@@ -112,13 +120,17 @@ class ErrorStore:
         self._copies = ErrorCopies(context, self._spec, upkeep) if context.lake.errors_location else None
 
     def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
+        with self._tables.failing_alone(self._places.errors(groups[0].tenant, groups[0].table), self._places):
+            return self._write(groups)
+
+    def _write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
         tenant, table = groups[0].tenant, groups[0].table
         store = self._places.error_store(self._keyring, tenant, table)
         files = [group.file for group in groups if group.file is not None]
         if self._copies is not None:
             self._copies.write(store, tenant, table, files)
-        self._tables.get(store.root, self._spec, store=store)
-        self._tables.write(store.root, WriteBatch(tuple(DefinedFile(file) for file in files)))
+        opened = self._tables.get(store.root, self._spec, store=store)
+        self._tables.write(opened, WriteBatch(tuple(DefinedFile(file) for file in files)))
         return groups
 
 
@@ -128,24 +140,39 @@ class OpenTables:
     def __init__(self, upkeep: Upkeep) -> None:
         self._upkeep = upkeep
         self._open: OrderedDict[Path, LakeTable] = OrderedDict()
+        self._lock = threading.Lock()
 
     def get(
         self, root: Path, spec: TableSpec, definitions: Definitions | None = None, store: Store | None = None
     ) -> LakeTable:
-        table = self._open.pop(root, None)
-        if table is None or not (root / LOG_FOLDER).is_dir():
-            # Also if the table was erased in the meantime: its handle remembers the old table.
-            table = LakeTable(store or Store(root), spec, definitions=definitions)
-        self._open[root] = table
-        if len(self._open) > OPEN_TABLES:
-            self._open.popitem(last=False)
+        with self._lock:
+            table = self._open.pop(root, None)
+            if table is None or not (root / LOG_FOLDER).is_dir():
+                # Also if the table was erased in the meantime: its handle remembers the old table.
+                table = LakeTable(store or Store(root), spec, definitions=definitions)
+            self._open[root] = table
+            if len(self._open) > OPEN_TABLES:
+                self._open.popitem(last=False)
         return table
 
-    def write(self, root: Path, batch: WriteBatch) -> None:
-        table = self._open[root]
+    def write(self, table: LakeTable, batch: WriteBatch) -> None:
         table.write(batch)
         rows = sum(delivery.file.rows + delivery.file.deleted_rows for delivery in batch.files)
-        self._upkeep.note(root, table.spec, rows)
+        self._upkeep.note(table.store.root, table.spec, rows)
+
+    @contextmanager
+    def failing_alone(self, root: Path, places: Places) -> Iterator[None]:
+        """What fails in the block is the trouble of the table at `root`, unless it is the platform's. The next write reads
+        the table anew: whoever mends it may put an older state of it back."""
+        try:
+            yield
+        except BaseException as error:
+            with self._lock:
+                self._open.pop(root, None)
+            failure = table_failure(error, root, places.is_on_our_disk)
+            if failure is None or failure is error:
+                raise
+            raise failure from error
 
 
 def _without(groups: Sequence[StagedGroup], sealed: Sequence[DefinedFile]) -> Sequence[StagedGroup]:

@@ -1,0 +1,48 @@
+"""Groups of a batch into one of the platform's own sinks, table by table. No table waits for another one.
+
+A table that fails is handed to its courier together with its groups, and so is one that takes too long. As long as something
+waits for a table, its later groups queue behind. Which tables these are is known in memory: for a healthy table nobody asks
+the store."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from millrace.deliver.table_couriers import TableCouriers
+from millrace.failpoint import reach
+from millrace.model.queues import own_queue
+from millrace.model.sinks import SinkFailed
+from millrace.sink.contract import Sink, StagedGroup, by_table
+
+# A table that hangs keeps its thread until it answers.
+TABLES_AT_ONCE = 64
+# How long a batch waits for a table, and for the next ones after some have let it wait in vain.
+PATIENCE_SECONDS, LEAST_PATIENCE_SECONDS = 3.0, 0.2
+
+
+class TableWriter:
+    """`write` is for one query; its threads end with the process."""
+
+    def __init__(self, sink: Sink, couriers: TableCouriers) -> None:
+        self._sink = sink
+        self._couriers = couriers
+        self._threads = ThreadPoolExecutor(TABLES_AT_ONCE, f"{sink.name}-table")
+
+    def write(self, groups: Iterable[StagedGroup]) -> Iterator[Sequence[StagedGroup]]:
+        """For each table the groups that are durable now. All others are parked."""
+        patience = PATIENCE_SECONDS
+        for of_table in by_table(groups):
+            reach("before_sink_commit")
+            key = own_queue(self._sink.name, of_table[0].tenant, of_table[0].table)
+            if self._couriers.queue_behind(key, of_table):
+                continue
+            attempt = self._threads.submit(self._sink.write, of_table)
+            try:
+                kept = attempt.result(patience)
+            except TimeoutError:
+                patience = max(patience / 2, LEAST_PATIENCE_SECONDS)
+                self._couriers.take_over(key, of_table, attempt)
+            except SinkFailed as error:
+                self._couriers.take_over(key, of_table, error)
+            else:
+                reach("after_sink_commit")
+                yield kept

@@ -1,0 +1,308 @@
+"""Tables that cannot be written, beside others: what fails waits in order and arrives once, and nobody else waits for it."""
+
+import errno
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from millrace.deliver import table_couriers, tables
+from millrace.deliver.fact_writer import FactWriter
+from millrace.deliver.table_couriers import TableCouriers
+from millrace.deliver.tables import TableWriter
+from millrace.exchange.home import Home
+from millrace.exchange.mailboxes import open_exchange
+from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
+from millrace.lake.sidecar import StagedChunk, write_data_file
+from millrace.lake.store import Store
+from millrace.model.chunk import ChunkVerdict
+from millrace.model.facts import Durable, from_dict
+from millrace.model.queues import QueueState, own_queue
+from millrace.model.table import Definition, TableDeclaration, define
+from millrace.settings import KEYS_HERE
+from millrace.sink.context import SinkContext
+from millrace.sink.contract import Sink, StagedGroup
+from millrace.sink.delta.sink import DeltaSink, ErrorStore
+from millrace.sink.delta.upkeep import Upkeep
+from millrace.store.erasing import forget_queues
+from millrace.wire.envelope import unpack
+from tests.support.broken_tables import WAYS, garbage_entry, lost_files, no_access
+from tests.support.queues import queues_of, state_of
+from tests.support.revisions import column, stage_under
+from tests.support.waiting import wait_until
+
+
+class World:
+    """A data plane without Spark and Kafka."""
+
+    def __init__(self, root: Path, *, key: tuple[str, ...] = ("id",)) -> None:
+        self.home, self.exchange, self.key = Home(root), open_exchange(root), key
+        self.home.definitions.mkdir(parents=True, exist_ok=True)
+        self.queues = queues_of(self.home)
+        self.durable: list[tuple[str, int]] = []
+        self.start()
+
+    def start(self) -> None:
+        """A new process: nothing is left in memory."""
+        exchange, keyring, appender = self.exchange, self.exchange.keyring(KEYS_HERE), Told(self.durable)
+        self.delta: Sink = DeltaSink(exchange.places, exchange.definitions, Upkeep(), keyring)
+        self.errors: Sink = ErrorStore(SinkContext(exchange.places), ERRORS_SCHEMA, Upkeep(), keyring)
+        facts = FactWriter(exchange.places, appender, keyring)
+        self.couriers = TableCouriers(exchange, self.queues, facts, (self.delta, self.errors))
+        self.couriers.start()
+
+    def define(self, table: str) -> Definition:
+        schema = {"type": "record", "name": table, "fields": [column("id", "string"), column("text", "string")]}
+        made = define("acme", TableDeclaration(table, schema, self.key), 1)
+        self.home.definition(made.fingerprint).write_bytes(made.to_json())
+        return made
+
+    def group(self, table: str, version: int, *texts: str) -> StagedGroup:
+        definition = self.define(table)
+        rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+        staged = stage_under(Store(self.folder(table)), definition, version, rows, f"imp{version}")
+        return StagedGroup("acme", table, definition.fingerprint, staged, ((f"imp{version}", 0),))
+
+    def rejected(self, table: str, number: int) -> StagedGroup:
+        verdict = ChunkVerdict(f"imp{number}", 0, number, 1, 0, 1)
+        row = pa.table([[number], [0], [b""], [[]]], schema=REJECTED_SCHEMA)
+        chunk = StagedChunk(f"imp{number}/0", 0, 1, number)
+        store = Store(self.home.table_errors("acme", table))
+        staged = write_data_file(store, stored_rejected(verdict, row), (), f"imp{number}", (chunk,))
+        return StagedGroup("acme", table, self.define(table).fingerprint, staged, ((f"imp{number}", 0),))
+
+    def write(self, *groups: StagedGroup, sink: Sink | None = None) -> list[str]:
+        """A batch of the query. The tables that had theirs at once."""
+        kept = list(TableWriter(sink or self.delta, self.couriers).write(groups))
+        self.durable += [chunk for of_table in kept for group in of_table for chunk in group.chunks]
+        return [of_table[0].table for of_table in kept]
+
+    def folder(self, table: str) -> Path:
+        return self.home.table("acme", table)
+
+    def texts(self, table: str) -> dict[str, str]:
+        return dict(pl.read_delta(str(self.folder(table))).select("id", "text").rows())
+
+    def state(self, table: str, sink: str = "delta") -> QueueState:
+        return state_of(self.queues, own_queue(sink, "acme", table))
+
+    def waiting(self, table: str, sink: str = "delta") -> int:
+        return self.queues.backlog(own_queue(sink, "acme", table)).waiting
+
+    def resume(self, table: str, sink: str = "delta") -> None:
+        self.queues.ask_to_resume(own_queue(sink, "acme", table))
+
+
+class Told:
+    def __init__(self, durable: list[tuple[str, int]]) -> None:
+        self._durable = durable
+
+    def append(self, _topic: str, _key: bytes, value: bytes, _partition: int) -> "Future[None]":
+        fact = from_dict(unpack(value))
+        assert isinstance(fact, Durable)
+        self._durable += fact.chunks
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path)
+    assert world.write(world.group("bad", 1, "a", "b"), world.group("good", 2, "a")) == ["good", "bad"]
+    world.write(world.group("bad", 3, "a", "b"))
+    return world
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_broken_in_any_way_waits_alone_and_gets_all_when_it_is_mended(world: World, way: str) -> None:
+    repair = WAYS[way](world.folder("bad"))
+    # Some damage is noticed by who opens the table.
+    world.start()
+    assert world.write(world.group("bad", 4, "first"), world.group("good", 5, "first")) == ["good"]
+    assert world.write(world.group("bad", 6, "second"), world.group("good", 7, "second")) == ["good"]
+    state = wait_until(lambda: (found := world.state("bad")).parked_since and found, 20, "it is parked")
+    assert str(world.folder("bad")) in (state.reason or ""), "it says what is wrong with which folder, and the remedy"
+    assert world.waiting("bad") == 2
+    assert ("imp4", 0) not in world.durable
+    repair()
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert world.texts("bad") == {"0": "second", "1": "b"}
+    assert world.texts("good") == {"0": "second"}
+    assert [chunk for chunk in world.durable if chunk[0] in ("imp4", "imp6")] == [("imp4", 0), ("imp6", 0)]
+    wait_until(lambda: world.state("bad").parked_since is None, 20, "it is well again")
+    wait_until(lambda: world.write(world.group("bad", 8, "third")) == ["bad"], 20, "and is written directly")
+
+
+def test_a_new_process_knows_which_tables_have_something_waiting(world: World) -> None:
+    repair = garbage_entry(world.folder("bad"))
+    world.write(world.group("bad", 4, "first"))
+    repair()
+    # The old process died here; its courier does not come back.
+    world.queues.finish(own_queue("delta", "acme", "bad"), state=QueueState(tries=9, next_try=time.time() + 3600))
+    world.start()
+    assert world.write(world.group("bad", 6, "second")) == [], "it does not overtake"
+    assert world.texts("bad") == {"0": "a", "1": "b"}
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "both are there")
+    assert world.texts("bad") == {"0": "second", "1": "b"}
+
+
+def test_a_batch_that_is_repeated_parks_the_same_once(world: World) -> None:
+    repair = garbage_entry(world.folder("bad"))
+    batch = [world.group("bad", 4, "first"), world.group("bad", 6, "second")]
+    world.write(*batch)
+    world.start()
+    world.write(*batch)
+    assert world.waiting("bad") == 2
+    repair()
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert world.texts("bad") == {"0": "second", "1": "b"}
+
+
+def test_rows_without_a_key_that_waited_are_there_once(tmp_path: Path) -> None:
+    world = World(tmp_path, key=())
+    world.write(world.group("bad", 1, "a"))
+    repair = garbage_entry(world.folder("bad"))
+    batch = [world.group("bad", 4, "b"), world.group("bad", 5, "c")]
+    world.write(*batch)
+    repair()
+    world.start()
+    world.write(*batch)
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    world.write(*batch)
+    texts = pl.read_delta(str(world.folder("bad")))["text"].to_list()
+    assert sorted(texts) == ["a", "b", "c"]
+
+
+def test_what_waits_survives_the_vacuum_of_its_table(world: World) -> None:
+    repair = garbage_entry(world.folder("bad"))
+    group = world.group("bad", 4, "first")
+    world.write(group)
+    assert group.file is not None
+    for part in group.file.parts:
+        (world.folder("bad") / part).unlink()
+    repair()
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert world.texts("bad")["0"] == "first"
+    pins = world.exchange.places.pins(own_queue("delta", "acme", "bad")).folder
+    wait_until(lambda: not list(pins.iterdir()), 20, "the pins are gone")
+
+
+def test_a_staged_file_that_is_lost_stops_its_table_only_until_it_is_given_up(world: World) -> None:
+    group = world.group("bad", 4, "first")
+    assert group.file is not None
+    (world.folder("bad") / group.file.path).unlink()
+    assert world.write(group, world.group("good", 5, "first")) == ["good"]
+    assert "is not there" in (world.state("bad").reason or "")
+    key = own_queue("delta", "acme", "bad")
+    world.queues.waive(key, 100)
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    wait_until(lambda: world.state("bad").parked_since is None, 20, "nor is it said to fail")
+    assert ("imp4", 0) not in world.durable
+    wait_until(lambda: world.write(world.group("bad", 6, "second")) == ["bad"], 20, "the table goes on")
+
+
+def test_an_error_store_that_cannot_be_written_waits_alone(world: World) -> None:
+    world.write(world.rejected("bad", 1), world.rejected("good", 2), sink=world.errors)
+    repair = no_access(world.home.table_errors("acme", "bad"))
+    assert world.write(world.rejected("bad", 3), world.rejected("good", 4), sink=world.errors) == ["good"]
+    assert world.state("bad", "errors").parked_since
+    assert world.write(world.group("bad", 5, "c")) == ["bad"], "the table itself is well"
+    repair()
+    world.resume("bad", "errors")
+    wait_until(lambda: not world.waiting("bad", "errors"), 20, "nothing waits")
+    stored = pl.read_delta(str(world.home.table_errors("acme", "bad")))
+    assert sorted(stored["_import"].to_list()) == ["imp1", "imp3"]
+
+
+class Slow:
+    """A sink whose table `bad` answers when it is let go."""
+
+    name = "delta"
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self.may_go, self.tries = sink, threading.Event(), 0
+
+    def write(self, groups: Sequence[StagedGroup]) -> Sequence[StagedGroup]:
+        if groups[0].table == "bad":
+            self.tries += 1
+            assert self.may_go.wait(60)
+        return self._sink.write(groups)
+
+
+def test_a_table_that_hangs_holds_a_batch_for_a_moment_and_later_batches_not_at_all(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(table_couriers, "HANGING_SECONDS", 1.0)
+    slow = Slow(world.delta)
+    assert world.write(world.group("bad", 4, "first"), world.group("good", 5, "x"), sink=slow) == ["good"]
+    began = time.monotonic()
+    assert world.write(world.group("bad", 6, "second"), world.group("good", 7, "x"), sink=slow) == ["good"]
+    assert time.monotonic() - began < 0.2 + 1, "nobody waits for it again"
+    wait_until(lambda: "No end" in (world.state("bad").reason or ""), 20, "it is reported")
+    assert slow.tries == 1, "it is not written twice at a time"
+    slow.may_go.set()
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert world.texts("bad") == {"0": "second", "1": "b"}
+    wait_until(lambda: world.state("bad").parked_since is None, 20, "it is well again")
+
+
+def test_the_platforms_own_trouble_parks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    batch = [world.group("bad", 4, "first")]
+    monkeypatch.setattr(Store, "put_if_absent", full)
+    with pytest.raises(OSError, match="No space left"):
+        world.write(*batch)
+    assert world.waiting("bad") == 0
+    monkeypatch.setattr(type(world.exchange.places), "is_on_our_disk", lambda *_: False)
+    assert world.write(*batch) == []
+    assert world.waiting("bad") == 1, "a disk of its own is its own trouble"
+
+
+def test_what_cannot_be_parked_fails_the_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    garbage_entry(world.folder("bad"))
+
+    def away(*_: Any) -> None:
+        raise OSError("the store is away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.queues, "park", away)
+        with pytest.raises(OSError, match="the store is away"):
+            world.write(world.group("bad", 4, "first"))
+    world.write(world.group("bad", 4, "first"))
+    assert world.waiting("bad") == 1
+
+
+def test_a_healthy_table_asks_nothing_of_the_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost_files(world.folder("bad"))
+    world.start()
+    world.write(world.group("bad", 4, "first"))
+    with monkeypatch.context() as watched:
+        for name in ("park", "get", "waiting", "of_tables"):
+            watched.setattr(type(world.queues), name, lambda *_: pytest.fail("it was asked"))
+        assert world.write(world.group("good", 5, "first")) == ["good"]
+
+
+def test_an_erased_tenant_is_forgotten(world: World) -> None:
+    garbage_entry(world.folder("bad"))
+    world.write(world.group("bad", 4, "first"))
+    with world.queues._store.write() as connection:
+        forget_queues(connection, "acme")
+    world.exchange.tenant_files.remove("acme")
+    wait_until(lambda: not world.couriers._watched, 60, "nobody looks after it")
+    assert world.write(world.group("bad", 1, "of a tenant of the same name")) == ["bad"]
