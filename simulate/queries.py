@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from millrace.model.chunk import ROWS, ChunkVerdict
 from millrace.model.facts import Checkpointed, ChunkJudged, Durable
-from millrace.model.imports import ERROR_STORE
+from millrace.model.sinks import ERROR_STORE
 from simulate.content import LAKE, MIRROR, TABLES, Chunk, Judgement, judge
 from simulate.logs import PARTITIONS, QUICK, RAW, REJECTED, VALIDATED, Record
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import ChunkJudged, Durable, Fact
-from millrace.model.imports import ADMITTED, ERROR_STORE, PROCESSING, STOPPING, Counts, Import, too_many_rejected
+from millrace.model.imports import ADMITTED, PROCESSING, STOPPING, Counts, Import, too_many_rejected
 from millrace.model.ops.imports import HoldImport, PublishImport, SettleImport, StopImport
+from millrace.model.sinks import ERROR_STORE
 from millrace.model.table import Budget
 
 # By import; the second also by sink.
@@ -90,7 +91,9 @@ def has_settled(imp: Import, passed: Mapping[str, int], rejecting_chunks: Callab
         return False
     if any(imp.durable.get(sink, 0) < imp.counts.chunks for sink in imp.sinks):
         return False
-    return imp.counts.rejected == 0 or imp.durable.get(ERROR_STORE, 0) >= rejecting_chunks()
+    if imp.counts.rejected == 0 or ERROR_STORE in imp.options.get("waived", ()):
+        return True
+    return imp.durable.get(ERROR_STORE, 0) >= rejecting_chunks()
 
 
 def due(

@@ -4,6 +4,7 @@ import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from millrace.account.accountant import Accountant
+from millrace.api.jobs.sink_watch import ParkedTable, SinkWatch
 from millrace.api.threads import Threads
 from millrace.exchange.mailboxes import Exchange
 from millrace.model.errors import MillraceError, Unavailable
@@ -16,11 +17,14 @@ _WATCHED = ("controller", "accountant", "notifier")
 
 
 class PlatformHealth:
-    def __init__(self, topics: Topics, threads: Threads, accountant: Accountant, exchange: Exchange) -> None:
+    def __init__(
+        self, topics: Topics, threads: Threads, accountant: Accountant, exchange: Exchange, sinks: SinkWatch
+    ) -> None:
         self._topics = topics
         self._threads = threads
         self._accountant = accountant
         self._exchange = exchange
+        self._sinks = sinks
 
     def parts(self) -> dict[str, str]:
         """Each part with `ok`, or with what is wrong."""
@@ -31,6 +35,10 @@ class PlatformHealth:
             "disk": self._disk(),
             "data_plane": self._data_plane(),
         }
+
+    def parked_tables(self) -> list[ParkedTable]:
+        """Tables that cannot be written. They are no part of the platform: it is well without them."""
+        return self._sinks.parked_tables()
 
     def data_plane_metrics(self) -> bytes:
         try:

@@ -40,7 +40,7 @@ from millrace.notify.notifier import Notifier
 from millrace.settings import Settings
 from millrace.sink.context import SinkContext
 from millrace.store.engine import ControlStore
-from millrace.store.records import find_open_imports
+from millrace.store.records import find_open_imports, is_purged
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
 
@@ -66,7 +66,9 @@ class Server:
         self.audit = Audit(self.store)
         self.quotas = Quotas(self.store)
         self.sealing = Sealing(self.exchange, settings.kms, self.quotas)
-        self.sinks = SinkWatch(places, self.queues, self._parked_limit, self._is_awaited, self.op_log.append)
+        self.sinks = SinkWatch(
+            places, self.queues, self._parked_limit, self._is_awaited, self.op_log.append, self._is_purged
+        )
         self.admission = Admission(self.store, self.quotas, self.sinks)
         self.in_flight = InFlight(settings.spark.bulk_chunks_per_batch, self.quotas.weight)
         self.refreshing = Refreshing(self.store, self.op_log.append)
@@ -80,7 +82,7 @@ class Server:
         self.accountant.ops_kept_days = kafka.ops_kept_days
         self.accountant.listen(self.in_flight.chunks.judged)
         self.threads = Threads()
-        self.health = PlatformHealth(self.topics, self.threads, self.accountant, self.exchange)
+        self.health = PlatformHealth(self.topics, self.threads, self.accountant, self.exchange, self.sinks)
         self.eraser = Eraser(
             self.store, self.op_log, self.quotas, self.sealing, self.exchange, self.sink_context, kafka.ops_kept_days
         )
@@ -155,6 +157,10 @@ class Server:
     def _is_awaited(self, tenant: str, table: str, sink: str) -> bool:
         with self.store.read() as connection:
             return any(sink in imp.sinks for imp in find_open_imports(connection, tenant, table))
+
+    def _is_purged(self, tenant: str, table: str) -> bool:
+        with self.store.read() as connection:
+            return is_purged(connection, tenant, table)
 
     def _control(self, stopping: Event) -> None:
         definitions, stops = self.exchange.definitions, self.exchange.stops

@@ -88,8 +88,12 @@ def _platform(session: CommandSession) -> Iterator[DoctorCheck]:
     if answered.exit_code:
         return
     platform = session.platform
-    for part, state in platform.health()["parts"].items():
+    health = platform.health()
+    for part, state in health["parts"].items():
         yield _judged(part, state == "ok", str(state), "See the logs folder of the home.")
+    for parked in health.get("tables", ()):
+        found = f"{parked['table']}: {parked['reason']}"
+        yield DoctorCheck(f"sink {parked['sink']}", found, parked["remedy"], EXIT_FAILED)
     yield _asked("token", lambda: f"accepted; {len(platform.tenants.list())} tenants visible")
     yield _client_apps(platform)
 

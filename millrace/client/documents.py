@@ -239,8 +239,12 @@ class QueryResult(TypedDict):
 
 
 class HealthDocument(TypedDict):
+    """`tables` are those that cannot be written, as far as the token may see them; `parked_tables` counts all."""
+
     status: str
     parts: dict[str, Any]
+    parked_tables: int
+    tables: NotRequired[list[dict[str, Any]]]
 
 
 class EventPage(TypedDict):

@@ -38,7 +38,9 @@ from millrace.model.queues import (
     Member,
     QueueKey,
     QueueRecord,
+    own_queue,
 )
+from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.observe import log
 from millrace.sink.contract import StagedGroup
@@ -85,6 +87,9 @@ class Backfiller:
         logged = self._from_log(queue, member)
         if logged is not None:
             return self._note(queue.key, wanted, state=UNDER_WAY, source=FROM_LOG, rows=logged, began=now)
+        if self._queues.backlog(own_queue(DELTA_KIND, queue.key.tenant, queue.key.table)).waiting:
+            # The table lacks rows that the target has missed, although it may have the target's definition.
+            return member
         if not is_kept_here(self._definitions(member.definition)):
             return self._note(queue.key, wanted, state=IMPOSSIBLE, reason=NOWHERE, began=now, ended=now)
         # A file that is gone was rewritten after the snapshot was taken: the next look finds what it became.

@@ -15,9 +15,9 @@ import orjson
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Name, ParkedRow, Queues
 from millrace.model.chunk import PUBLISH, ROWS
-from millrace.model.imports import ERROR_STORE
 from millrace.model.names import chunk_id
 from millrace.model.queues import QueueKey, QueueState
+from millrace.model.sinks import ERROR_STORE
 from millrace.sink.contract import StagedGroup
 
 

@@ -18,9 +18,6 @@ LOAD, APPEND, DELETE, TRUNCATE, ALTER = "load", "append", "delete", "truncate", 
 REPLAY, AMEND, DISCARD = "replay", "amend", "discard"
 KINDS = (LOAD, APPEND, DELETE, TRUNCATE, ALTER, REPLAY, AMEND, DISCARD)
 
-# An import with rejected rows ends only after the error store is durable too.
-ERROR_STORE = "errors"
-
 
 @dataclass(frozen=True, slots=True)
 class Counts:

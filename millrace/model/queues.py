@@ -4,8 +4,7 @@ and what an operator gave up. Values only."""
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from millrace.model.imports import ERROR_STORE
-from millrace.model.sinks import DELTA_KIND, SinkTarget
+from millrace.model.sinks import DELTA_KIND, ERROR_STORE, SinkTarget
 from millrace.model.table import Definition
 
 WANTED, UNDER_WAY, DONE, GIVEN_UP, IMPOSSIBLE = "wanted", "under way", "done", "given up", "impossible"

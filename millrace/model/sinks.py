@@ -11,6 +11,8 @@ from millrace.model.names import checked_name
 DELTA_KIND = "delta"
 # Declared as `delta` with a location: a remote table, delivered by couriers.
 REMOTE_DELTA_KIND = "delta-remote"
+# The store of rejected rows. An import that has some ends only after they are durable there too.
+ERROR_STORE = "errors"
 SECRET_SCHEMES = ("env", "file", "k8s")
 
 
@@ -50,6 +52,8 @@ def _target(given: object) -> SinkTarget:
         raise Invalid(f"required of sink {kind!r} is {required!r}.", remedy="Write true or false.")
     settings = {name: value for name, value in given.items() if name not in ("kind", "name", "required")}
     name = checked_name("sink", given.get("name", kind))
+    if name == ERROR_STORE:
+        raise Invalid(f"A sink is called {name!r}, like the store of rejected rows.", remedy="Give it another name.")
     if kind == DELTA_KIND and (settings or name != DELTA_KIND):
         if "location" not in settings:
             what = "has settings" if settings else "has a name of its own"

@@ -98,3 +98,9 @@ def advance(connection: Connection, log: str, before: dict[int, int], after: dic
         )
         if moved.rowcount != 1:
             raise Clash(f"Another process reads partition {partition} of {log}.", code="second_reader")
+
+
+def is_purged(connection: Connection, tenant: str, table: str) -> bool:
+    """Whether the table was dropped, and can no longer be restored."""
+    wanted = select(t.tables.c.is_purged).where(t.tables.c.tenant == tenant, t.tables.c.name == table)
+    return bool(connection.execute(wanted).scalar())

@@ -12,8 +12,9 @@ from sqlalchemy import insert
 from millrace.account.ledger import due, first_failure, fold
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import ChunkJudged, Durable, Fact
-from millrace.model.imports import ERROR_STORE, NO_BUDGET, PROCESSING, STOPPING, Counts, Import
+from millrace.model.imports import NO_BUDGET, PROCESSING, STOPPING, Counts, Import
 from millrace.model.ops.imports import SettleImport
+from millrace.model.sinks import ERROR_STORE
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.store.records import find_import, import_row

@@ -69,7 +69,7 @@ class AppPlatform(SmallPlatform):
             senders=Senders(self.store, log, admission, self.sealing, self.quotas),
             replays=Replays(rejected, log, admission, self.sealing),
             eraser=Eraser(self.store, log, self.quotas, self.sealing, self.exchange, self.sink_context, None),
-            health=PlatformHealth(absent, Threads(), absent, self.exchange),
+            health=PlatformHealth(absent, Threads(), absent, self.exchange, sinks),
             settings=self.settings,
         )
         self.in_flight.stop()

@@ -22,6 +22,7 @@ from millrace.model.moments import iso
 from millrace.model.ops.imports import CancelImport
 from millrace.model.ops.tables import PurgeTable, TruncateTable, WaiveSink
 from millrace.model.ops.tenants import EraseTenant
+from millrace.model.queues import OWN_SINKS
 from millrace.model.sinks import DELTA_KIND
 from millrace.model.table import Definition
 from millrace.sink.context import SinkContext
@@ -73,7 +74,8 @@ class Eraser:
         if await self._until_over(tenant, wait):
             return []
         late = await asyncio.to_thread(_late_sinks, self.store, tenant)
-        for name, sink in late:
+        own = await asyncio.to_thread(_own_sinks, self.store, tenant)
+        for name, sink in (*late, *own):
             await self.op_log.applied(WaiveSink(tenant, name, sink=sink, is_draining=True))
         if not await self._until_over(tenant, wait):
             raise Unavailable(
@@ -189,6 +191,12 @@ def _open(store: ControlStore, tenant: str) -> list[Any]:
 
 def _tables(tenant: str) -> Select[Any]:
     return select(t.tables).where(t.tables.c.tenant == tenant)
+
+
+def _own_sinks(store: ControlStore, tenant: str) -> list[tuple[str, str]]:
+    """The platform's own, of tables that could not be emptied: their files are deleted in any case."""
+    waiting = {row.table_name for row in _open(store, tenant)}
+    return [(table, sink) for table in sorted(waiting) for sink in OWN_SINKS]
 
 
 def _late_sinks(store: ControlStore, tenant: str) -> list[tuple[str, str]]:

@@ -6,33 +6,54 @@ The announcements are ops, so that everyone sees them in the order of the table'
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Queues
 from millrace.model.errors import Clash
 from millrace.model.ops import Op
-from millrace.model.ops.tables import NoteSink
+from millrace.model.ops.tables import NoteSink, WaiveSink
 from millrace.model.queues import QueueKey, QueueRecord
 
 # Longer than a group of chunks can be between its judgement and the queue.
 SETTLE_SECONDS = 5.0
+GIVE_UP_AGAIN_US = 60_000_000
 News = tuple[str, dict[str, Any]]
 # Of a tenant: how many bytes may wait.
 Limit = Callable[[str], int]
 # Of a tenant, a table and a sink: whether some import still waits for it.
 IsAwaited = Callable[[str, str, str], bool]
+# Of a tenant and a table: whether the table was dropped for good.
+IsPurged = Callable[[str, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedTable:
+    """A table that the platform itself cannot write at the moment; `sink` says whether its rows or its rejected rows."""
+
+    tenant: str
+    table: str
+    sink: str
+    since: float
+    reason: str
 
 
 class SinkWatch:
     def __init__(
-        self, places: Places, queues: Queues, limit: Limit, is_awaited: IsAwaited, append: Callable[[Op[Any]], Any]
+        self,
+        places: Places,
+        queues: Queues,
+        limit: Limit,
+        is_awaited: IsAwaited,
+        append: Callable[[Op[Any]], Any],
+        is_purged: IsPurged = lambda *_: False,
     ) -> None:
         self._places = places
         self._queues = queues
         self._limit = limit
         self._is_awaited = is_awaited
+        self._is_purged = is_purged
         self._append = append
         self._full: dict[tuple[str, str], str] = {}
         self._seen: dict[QueueKey, QueueRecord] = {}
@@ -48,6 +69,15 @@ class SinkWatch:
                 code="parked_quota",
             )
 
+    def parked_tables(self) -> list[ParkedTable]:
+        """As of the last look."""
+        own = [record for key, record in sorted(self._seen.items()) if key.is_own]
+        return [
+            ParkedTable(*record.key[1:], since=record.state.parked_since, reason=record.state.reason or "")
+            for record in own
+            if record.state.parked_since is not None
+        ]
+
     def look(self) -> None:
         for record in (records := self._queues.all(self._seen)):
             if record is not self._seen.get(record.key):
@@ -57,6 +87,8 @@ class SinkWatch:
                     self._sizes[record.key] = self._queues.backlog(record.key).size
             if record.member is not None and not record.member.is_active:
                 self._forget_if_drained(record)
+            if record.key.is_own and record.state.parked_since is not None:
+                self._give_up_if_purged(record)
         self._seen = {record.key: record for record in records}
         self._sizes = {key: size for key, size in self._sizes.items() if key in self._seen}
         self._full = self._refused()
@@ -85,6 +117,15 @@ class SinkWatch:
 
     def _note(self, key: QueueKey, what: str, data: dict[str, Any]) -> None:
         self._append(NoteSink(key.tenant, key.table, sink=key.target, what=what, data=data)).result()
+
+    def _give_up_if_purged(self, record: QueueRecord) -> None:
+        """Nobody can mend a table that does not exist any more, or ask for it to be given up."""
+        key, now_us = record.key, time.time_ns() // 1000
+        is_new = record.waiver.below < now_us - GIVE_UP_AGAIN_US
+        if is_new and self._is_purged(key.tenant, key.table):
+            self._append(WaiveSink(key.tenant, key.table, sink=key.target, is_draining=True)).result()
+            self._queues.waive(key, now_us)
+            self._queues.ask_to_resume(key)
 
     def _forget_if_drained(self, record: QueueRecord) -> None:
         key, is_quiet = record.key, time.time() - record.changed_us / 1e6 > SETTLE_SECONDS

@@ -4,6 +4,8 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request, Response
@@ -11,9 +13,12 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, HealthDep, StoreDep, WatchDep, guarded_router
+from millrace.api.deps import CallerDep, HealthDep, StoreDep, TokensDep, WatchDep, guarded_router
+from millrace.api.jobs.sink_watch import ParkedTable
 from millrace.api.uploads.options import MOST_STORED
 from millrace.auth.access import allows, public
+from millrace.auth.tokens import Caller
+from millrace.model.errors import Unauthorised
 from millrace.model.roles import VIEWER
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
@@ -25,10 +30,27 @@ HEARTBEAT_SECONDS = 15.0
 
 @router.get("/v1/health")
 @public
-async def health(health: HealthDep) -> JSONResponse:
+async def health(request: Request, health: HealthDep, tokens: TokensDep) -> JSONResponse:
+    """The parts of the platform, and how many tables cannot be written; who sends a token sees which of its own, and why.
+    A table in trouble concerns nobody else: the platform is well."""
     parts = await asyncio.to_thread(health.parts)
     well = all(state == "ok" for state in parts.values())
-    return JSONResponse({"status": "ok" if well else "degraded", "parts": parts}, 200 if well else 503)
+    parked = health.parked_tables()
+    body: dict[str, Any] = {"status": "ok" if well else "degraded", "parts": parts, "parked_tables": len(parked)}
+    with suppress(Unauthorised):
+        caller = await asyncio.to_thread(tokens.caller, request.headers.get("authorization"))
+        body["tables"] = [_parked_document(one) for one in parked if _sees(caller, one)]
+    return JSONResponse(body, 200 if well else 503)
+
+
+def _sees(caller: Caller, parked: ParkedTable) -> bool:
+    return caller.tenant in (None, parked.tenant) and caller.sees_table(parked.table)
+
+
+def _parked_document(parked: ParkedTable) -> dict[str, Any]:
+    table = f"{parked.tenant}/{parked.table}"
+    remedy = "Then `millrace sink resume {0} {1}`; or give up what waits: `millrace sink waive {0} {1}`."
+    return {**asdict(parked), "table": table, "remedy": remedy.format(table, parked.sink)}
 
 
 @router.get("/metrics")

@@ -12,12 +12,14 @@ from millrace.auth.access import allows
 from millrace.exchange.queues import Queues
 from millrace.model.errors import Missing
 from millrace.model.ops.tables import WaiveSink
-from millrace.model.queues import Backlog, QueueKey, QueueRecord
+from millrace.model.queues import OWN_SINKS, Backlog, QueueKey, QueueRecord
 from millrace.model.roles import ADMIN, VIEWER
-from millrace.model.sinks import DELTA_KIND, SinkTarget
+from millrace.model.sinks import ERROR_STORE, SinkTarget
 from millrace.store.engine import ControlStore
 
 router = guarded_router(prefix="/v1/tenants/{tenant}/tables/{table}/sinks", tags=["sinks"])
+# Nobody declares it. It is shown while it takes nothing, and can be resumed and waived like the others.
+ERRORS = SinkTarget(ERROR_STORE, ERROR_STORE)
 NOTHING_WAITS = {
     "waiting": 0, "bytes": 0, "lag_seconds": None, "last_version": 0, "parked_since": None, "reason": None,
     "is_draining": False, "backfill": None,
@@ -33,6 +35,8 @@ def list_sinks(tenant: str, table: str, store: StoreDep, queues: QueuesDep) -> d
     backlogs = queues.backlogs(tenant, table)
     known = {record.key: _standing(record, backlogs.get(record.key, Backlog())) for record in records}
     targets = _targets(store, tenant, table, records)
+    if any(record.key.kind == ERROR_STORE and record.state.parked_since is not None for record in records):
+        targets = [*targets, ERRORS]
     return {"items": [_shown(target, known.get(_key(tenant, table, target))) for target in targets]}
 
 
@@ -68,8 +72,10 @@ def check_sink(
 ) -> dict[str, Any]:
     """Does what a write will do, without leaving a trace; says what is in the way."""
     target = _target(store, queues, tenant, table, sink)
-    if target.kind == DELTA_KIND:
-        return {"sink": sink, "kind": target.kind, "ok": True, "reason": None}
+    if target.kind in OWN_SINKS:
+        record = queues.get(_key(tenant, table, target))
+        reason = None if record is None or record.state.parked_since is None else record.state.reason
+        return {"sink": sink, "kind": target.kind, "ok": reason is None, "reason": reason}
     warnings = try_sinks([target], sink_context)
     return {"sink": sink, "kind": target.kind, "ok": not warnings, "reason": warnings[0].likely if warnings else None}
 
@@ -84,7 +90,7 @@ def _targets(store: ControlStore, tenant: str, table: str, records: list[QueueRe
 
 def _target(store: ControlStore, queues: Queues, tenant: str, table: str, sink: str) -> SinkTarget:
     targets = _targets(store, tenant, table, queues.of_table(tenant, table))
-    found = next((one for one in targets if one.name == sink), None)
+    found = next((one for one in (*targets, ERRORS) if one.name == sink), None)
     if found is None:
         raise Missing(f"{tenant}/{table} has no sink {sink[:60]!r}.", code="no_sink")
     return found
@@ -96,7 +102,7 @@ def _key(tenant: str, table: str, target: SinkTarget) -> QueueKey:
 
 def _shown(target: SinkTarget, standing: dict[str, Any] | None) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": target.name, "kind": target.kind, "required": target.required}
-    return shown if target.kind == DELTA_KIND else {**shown, **(standing or NOTHING_WAITS)}
+    return {**shown, **(standing or NOTHING_WAITS)}
 
 
 def _standing(record: QueueRecord, backlog: Backlog) -> dict[str, Any]:

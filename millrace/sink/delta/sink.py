@@ -26,7 +26,7 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.model.chunk import PUBLISH, ROWS, TRUNCATE
 from millrace.model.errors import KeyGone
-from millrace.model.imports import ERROR_STORE
+from millrace.model.sinks import ERROR_STORE
 from millrace.model.table import Definition
 from millrace.observe import log
 from millrace.seal.files import unseal
