@@ -118,10 +118,11 @@ def deliverable(waiting: Sequence[Item]) -> list[Item]:
 
 def where_staged(places: Places, group: StagedGroup, sink: str = "") -> Path:
     """The folder in which the group's files were staged; for the error store, those of its rejected rows."""
-    if sink == ERROR_STORE:
-        return places.errors(group.tenant, group.table)
-    is_sealed = group.file is not None and group.file.sealed_by is not None
-    return (places.staged if is_sealed else places.table)(group.tenant, group.table)
+    file = group.file
+    # Sealed rejected rows are stored as they are.
+    is_elsewhere = file is not None and (file.is_aside or (file.sealed_by is not None and sink != ERROR_STORE))
+    there = places.errors if sink == ERROR_STORE else places.table
+    return (places.staged if is_elsewhere else there)(group.tenant, group.table)
 
 
 def _digest(group: StagedGroup) -> str:

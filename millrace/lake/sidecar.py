@@ -46,7 +46,8 @@ class StagedChunk:
 class StagedFile:
     """A data file that is complete on disk, and the keys that its chunks delete. `sidecar` is None for tables without a key.
     `path` is empty if there are only deletes. `deleted_keys` holds the rows of the deletes, for sinks without key hashes.
-    `sealed_by` names the data key if the files are sealed, in a folder of their own."""
+    `sealed_by` names the data key if the files are sealed, in a folder of their own. `is_aside`: they are in that folder
+    because the table's folder did not take them."""
 
     path: str
     size: int
@@ -57,6 +58,7 @@ class StagedFile:
     deleted_rows: int = 0
     deleted_keys: str | None = None
     sealed_by: str | None = None
+    is_aside: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:

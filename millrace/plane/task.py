@@ -2,7 +2,7 @@
 
 Records of raw-input in; records for validated-input, import-error and progress out. Rows never leave the worker."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -142,16 +142,22 @@ class ChunkGroup:
         table = self.definition.table
         # Only chunks with deletes have the column that marks them.
         rows = pa.concat_tables([judged.accepted for judged in holding], promote_options="default")
-        first = holding[0].verdict
-        store = self._accepted_store(first.import_id)
-        staged = write_data_file(store, rows, table.primary_key, _prefix(first), _chunks(holding, "accepted"))
+        first, chunks = holding[0].verdict, _chunks(holding, "accepted")
+        store, aside = self._accepted_store(first.import_id), self._aside(first.import_id)
+        staged = write_somewhere((store, aside), rows, table.primary_key, _prefix(first), chunks)
         return replace(staged, sealed_by=self.key)
 
     def _accepted_store(self, owner: str) -> Store:
         """Plain rows go to the table's own folder, where they stay. Sealed rows wait in a folder beside it."""
+        if self.key is None:
+            return self.exchange.places.table_store(self.definition.tenant, self.definition.table.name)
+        return self._aside(owner)
+
+    def _aside(self, owner: str) -> Store:
+        """For rows that the folder of the table, or of its rejected rows, does not take. The sink says what is wrong."""
         tenant, table = self.definition.tenant, self.definition.table.name
         if self.key is None:
-            return self.exchange.places.table_store(tenant, table)
+            return Store(self.exchange.places.staged(tenant, table))
         seal = self.keyring.seal(tenant, table, self.key, owner)
         return self.exchange.places.staging_store(self.keyring, tenant, table, seal)
 
@@ -170,7 +176,8 @@ class ChunkGroup:
         for import_id, rejecting in by_import.items():
             store = self.exchange.places.store_for_rejects(self.keyring, tenant, table, self.key, import_id)
             rows = pa.concat_tables([stored_rejected(judged.verdict, judged.rejected) for judged in rejecting])
-            staged = write_data_file(store, rows, (), _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected"))
+            prefix, chunks = _prefix(rejecting[0].verdict), _chunks(rejecting, "rejected")
+            staged = write_somewhere((store, self._aside(import_id)), rows, (), prefix, chunks)
             yield [judged.verdict for judged in rejecting], staged
 
     def _report(
@@ -188,6 +195,19 @@ class ChunkGroup:
                 "publish": self.publish,
             }
         )
+
+
+def write_somewhere(
+    stores: tuple[Store, Store], rows: pa.Table, key: Sequence[str], prefix: str, chunks: Sequence[StagedChunk]
+) -> StagedFile:
+    """Into the first store, or aside into the second one: a folder that takes nothing concerns its own table only."""
+    store, aside = stores
+    try:
+        return write_data_file(store, rows, key, prefix, chunks)
+    except (OSError, Corrupt):
+        if store == aside:
+            raise
+        return replace(write_data_file(aside, rows, key, prefix, chunks), is_aside=True)
 
 
 def _prefix(verdict: ChunkVerdict) -> str:

@@ -99,6 +99,19 @@ def no_access(root: Path) -> Repair:
     return repair
 
 
+def no_folder(root: Path) -> Repair:
+    """Something else is where the table should be: not even rows can be staged there."""
+    kept = root.with_name(f"{root.name}.kept")
+    root.rename(kept)
+    root.write_text("in the way")
+
+    def repair() -> None:
+        root.unlink()
+        kept.rename(root)
+
+    return repair
+
+
 def lost_files(root: Path) -> Repair:
     """A data file of the table, and what the key index knows of it."""
     lost = [*root.glob("*.parquet"), *(root / "_millrace").rglob("*.keys"), *(root / "_millrace").glob("runs/*")]

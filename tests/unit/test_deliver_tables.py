@@ -25,6 +25,7 @@ from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Durable, from_dict
 from millrace.model.queues import QueueState, own_queue
 from millrace.model.table import Definition, TableDeclaration, define
+from millrace.plane.task import write_somewhere
 from millrace.settings import KEYS_HERE
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import Sink, StagedGroup
@@ -32,9 +33,9 @@ from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.store.erasing import forget_queues
 from millrace.wire.envelope import unpack
-from tests.support.broken_tables import WAYS, garbage_entry, lost_files, no_access
+from tests.support.broken_tables import WAYS, garbage_entry, lost_files, no_access, no_folder
 from tests.support.queues import queues_of, state_of
-from tests.support.revisions import column, stage_under
+from tests.support.revisions import column, row_table, stage_under
 from tests.support.waiting import wait_until
 
 
@@ -67,6 +68,16 @@ class World:
         definition = self.define(table)
         rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
         staged = stage_under(Store(self.folder(table)), definition, version, rows, f"imp{version}")
+        return StagedGroup("acme", table, definition.fingerprint, staged, ((f"imp{version}", 0),))
+
+    def aside(self, table: str, version: int, *texts: str) -> StagedGroup:
+        """Staged as the worker does it while the table's folder takes nothing."""
+        definition = self.define(table)
+        rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+        content, chunk = row_table(definition, version, rows)
+        stores = Store(self.folder(table)), Store(self.home.staged("acme", table))
+        staged = write_somewhere(stores, content, self.key, f"imp{version}", (chunk,))
+        assert staged.is_aside
         return StagedGroup("acme", table, definition.fingerprint, staged, ((f"imp{version}", 0),))
 
     def rejected(self, table: str, number: int) -> StagedGroup:
@@ -212,6 +223,19 @@ def test_a_staged_file_that_is_lost_stops_its_table_only_until_it_is_given_up(wo
     wait_until(lambda: world.state("bad").parked_since is None, 20, "nor is it said to fail")
     assert ("imp4", 0) not in world.durable
     wait_until(lambda: world.write(world.group("bad", 6, "second")) == ["bad"], 20, "the table goes on")
+
+
+def test_rows_that_the_folder_of_their_table_did_not_take_come_from_aside(world: World) -> None:
+    repair = no_folder(world.folder("bad"))
+    group = world.aside("bad", 4, "first")
+    world.start()
+    assert world.write(group, world.group("good", 5, "first")) == ["good"]
+    for path in world.home.staged("acme", "bad").rglob("*.parquet"):
+        path.unlink()
+    repair()
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert world.texts("bad") == {"0": "first", "1": "b"}
 
 
 def test_an_error_store_that_cannot_be_written_waits_alone(world: World) -> None:

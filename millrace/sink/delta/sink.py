@@ -96,7 +96,7 @@ class DeltaSink:
     def _is_open(self, delivery: DefinedFile, newest: Definition, table: LakeTable) -> bool:
         """Unseals the rows. False if their key is gone: the platform destroys a key only after all imports are over, but the
         owner of the KMS may do so earlier. Then nobody is told that the rows are durable."""
-        if delivery.file.sealed_by is None:
+        if delivery.file.sealed_by is None and not delivery.file.is_aside:
             return True
         staged = self._places.staging_store(self._keyring, newest.tenant, newest.table.name)
         try:
@@ -127,6 +127,10 @@ class ErrorStore:
         tenant, table = groups[0].tenant, groups[0].table
         store = self._places.error_store(self._keyring, tenant, table)
         files = [group.file for group in groups if group.file is not None]
+        for file in files:
+            if file.is_aside:
+                # As they are: if they are sealed, that is bound to their names, not to their folder.
+                unseal(Store(self._places.staged(tenant, table)), file, Store(store.root))
         if self._copies is not None:
             self._copies.write(store, tenant, table, files)
         opened = self._tables.get(store.root, self._spec, store=store)

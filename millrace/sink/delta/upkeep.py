@@ -16,6 +16,7 @@ from millrace.lake.store import Store
 from millrace.lake.table import LakeTable
 from millrace.lake.vacuum import RECORD, vacuum
 from millrace.model.imports import REPLAYABLE_US
+from millrace.observe import observe
 from millrace.seal.keyring import Keyring
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import remote_store
@@ -108,11 +109,19 @@ def drop_delivered(places: Places, settled: int) -> None:
     """Deletes sealed rows that every sink has by now: they are older than every open import."""
     before = time.time() - STAGED_FILES_KEPT.total_seconds()
     for named in places.staged_tables():
-        unpublished, staged = unpublished_names(places.table_store(*named)), places.staged(*named)
-        for path in staged.rglob("*"):
-            is_old = path.is_file() and path.stat().st_mtime < min(before, settled / 1e6)
-            if is_old and str(path.relative_to(staged)) not in unpublished:
-                path.unlink(missing_ok=True)
+        try:
+            _drop_delivered(places.table_store(*named), places.staged(*named), min(before, settled / 1e6))
+        except Exception as error:
+            # A damaged table keeps its staged rows. The other tables are swept.
+            observe("trouble", kind="upkeep", table="/".join(named), error=f"{type(error).__name__}: {error}"[:500])
+
+
+def _drop_delivered(table: Store, staged: Path, before: float) -> None:
+    unpublished = unpublished_names(table)
+    for path in staged.rglob("*"):
+        is_old = path.is_file() and path.stat().st_mtime < before
+        if is_old and str(path.relative_to(staged)) not in unpublished:
+            path.unlink(missing_ok=True)
 
 
 def _tidy_remote(due: Due, place: DeltaRemoteSettings, context: SinkContext, settled: int) -> None:

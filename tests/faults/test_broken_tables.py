@@ -1,0 +1,130 @@
+"""Tables that nobody can write, beside healthy ones, on the real platform: only their own imports wait, also when the data
+plane is killed meanwhile; mended, they get every row once; given up, their imports end without them."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from millrace.client import Millrace, Problem, Submission
+from tests.support.broken_tables import WAYS, no_access, no_folder
+from tests.support.platform import RunningPlatform, record
+from tests.support.waiting import wait_until
+
+NOTES = record("notes", ("id", "string"), ("text", "string"), key=("id",))
+HEALTHY = [f"well-{number}" for number in range(3)]
+GIVEN_UP = "garbage_entry"
+ALL_WAYS = {**WAYS, "no_folder": no_folder}
+
+
+def tenant_of(way: str) -> str:
+    return f"broken-{way.replace('_', '-')}"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    paths = [tmp_path / f"{number}.csv" for number in range(4)]
+    for number, path in enumerate(paths):
+        path.write_text(f"id,text\nsame,round {number}\nonly {number},x\n")
+    return paths
+
+
+def send(platform: RunningPlatform, tenant: str, file: Path) -> str:
+    return str(platform.client.imports.send_file(file, Submission(tenant, "notes"))["id"])
+
+
+def rows(platform: RunningPlatform, tenant: str) -> list[tuple[str, str]]:
+    return pl.read_delta(str(platform.home.table(tenant, "notes"))).select("id", "text").sort("id").rows()
+
+
+def parked(platform: RunningPlatform) -> dict[str, dict[str, Any]]:
+    return {one["table"]: one for one in platform.client.health().get("tables", ())}
+
+
+def told(platform: RunningPlatform, tenant: str, kind: str) -> list[dict[str, Any]]:
+    return [one["data"] for one in platform.events(tenant=tenant) if one["type"] == f"millrace.{kind}"]
+
+
+def test_tables_broken_in_every_way_delay_no_other_import(platform: RunningPlatform, files: list[Path]) -> None:
+    broken = {way: tenant_of(way) for way in ALL_WAYS}
+    for tenant in (*broken.values(), *HEALTHY):
+        platform.declare(tenant, NOTES)
+        platform.ended(send(platform, tenant, files[0]))
+    repairs = {way: ALL_WAYS[way](platform.home.table(tenant, "notes")) for way, tenant in broken.items()}
+    # Some damage is noticed by who opens the table: a new data plane.
+    platform.part("data-plane").kill()
+    waiting = {way: [send(platform, tenant, files[1])] for way, tenant in broken.items()}
+    ends_well(platform, files[1])
+    names = {f"{tenant}/notes" for tenant in broken.values()}
+    wait_until(lambda: names <= parked(platform).keys(), 60, "health names every broken table")
+    health = platform.client.health()
+    assert health["status"] == "ok", health["parts"]
+    for tenant in broken.values():
+        shown = parked(platform)[f"{tenant}/notes"]
+        assert str(platform.home.table(tenant, "notes")) in shown["reason"]
+        assert f"sink resume {tenant}/notes delta" in shown["remedy"]
+        assert shown["reason"] in platform.client.sinks.list(tenant, "notes")[0]["reason"]
+        wait_until(lambda tenant=tenant: told(platform, tenant, "sink.parked"), 30, "who listens hears of it")
+    others = Millrace(platform.client.endpoint.url, "nobody")
+    with pytest.raises(Problem):
+        others.tenants.list()
+    assert "tables" not in others.health(), "strangers learn no names"
+
+    platform.part("data-plane").kill()
+    for way, tenant in broken.items():
+        waiting[way].append(send(platform, tenant, files[2]))
+    ends_well(platform, files[2])
+    for way, ids in waiting.items():
+        assert {platform.client.imports.show(one)["state"] for one in ids} <= {"processing", "stalled"}, way
+
+    given_up = waiting.pop(GIVEN_UP)
+    assert platform.cli("sink", "waive", f"{broken[GIVEN_UP]}/notes", "delta").returncode == 0
+    assert {tuple(platform.ended(one)["waived"]) for one in given_up} == {("delta",)}
+    for way in waiting:
+        repairs[way]()
+        assert platform.cli("sink", "resume", f"{broken[way]}/notes", "delta").returncode == 0
+    for way, ids in waiting.items():
+        ended = [platform.ended(one) for one in ids]
+        assert {one["state"] for one in ended} == {"completed"}, way
+        assert {one["rows"]["accepted"] for one in ended} == {2}, way
+        everything = [("only 0", "x"), ("only 1", "x"), ("only 2", "x"), ("same", "round 2")]
+        assert rows(platform, broken[way]) == everything, way
+    wait_until(lambda: not parked(platform), 90, "nothing is in trouble any more")
+    repairs[GIVEN_UP]()
+    assert platform.ended(send(platform, broken[GIVEN_UP], files[3]))["state"] == "completed"
+    assert rows(platform, broken[GIVEN_UP]) == [("only 0", "x"), ("only 3", "x"), ("same", "round 3")]
+
+
+def ends_well(platform: RunningPlatform, file: Path) -> None:
+    begun = [send(platform, tenant, file) for tenant in HEALTHY]
+    assert {platform.ended(one, 60)["state"] for one in begun} == {"completed"}
+
+
+def test_rejected_rows_that_cannot_be_kept_delay_their_own_table(
+    platform: RunningPlatform, tmp_path: Path, files: list[Path]
+) -> None:
+    numbers = record("notes", ("id", "long"), ("text", "string"), key=("id",))
+    bad = tmp_path / "bad.csv"
+    bad.write_text("id,text\n1,fine\nx,rejected\n")
+    for tenant in ("rejects-stuck", "rejects-given-up", "rejects-well"):
+        platform.declare(tenant, numbers)
+        platform.ended(send(platform, tenant, bad))
+    repair = no_folder(platform.home.table_errors("rejects-stuck", "notes"))
+    no_access(platform.home.table_errors("rejects-given-up", "notes"))
+    bad.write_text("id,text\n2,fine\ny,rejected\n")
+    stuck, given_up = send(platform, "rejects-stuck", bad), send(platform, "rejects-given-up", bad)
+    assert platform.ended(send(platform, "rejects-well", bad), 60)["state"] == "completed"
+    wait_until(lambda: len(parked(platform)) == 2, 60, "both are named")
+    assert parked(platform)["rejects-stuck/notes"]["sink"] == "errors"
+    platform.client.sinks.waive("rejects-given-up", "notes", "errors")
+    assert platform.ended(given_up)["waived"] == ["errors"]
+    assert platform.client.imports.show(stuck)["state"] in ("processing", "stalled")
+    repair()
+    platform.client.sinks.resume("rejects-stuck", "notes", "errors")
+    ended = platform.ended(stuck)
+    assert (ended["state"], ended["rows"]["rejected"]) == ("completed", 1)
+    stored = pl.read_delta(str(platform.home.table_errors("rejects-stuck", "notes")))
+    assert sorted(stored.group_by("_import").len()["len"].to_list()) == [1, 1]
+    platform.client.tenants.delete("rejects-given-up")
+    wait_until(lambda: not parked(platform), 90, "nothing is in trouble any more")
