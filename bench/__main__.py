@@ -25,6 +25,7 @@ from bench import (
     sinks_postgres,
     sinks_workers,
     small_idle,
+    tenants_broken_table,
     tenants_encrypted,
     tenants_fair,
     tenants_hostile,
@@ -62,6 +63,7 @@ TENANTS: Benches = {
     "many": tenants_many.run,
     "encrypted": tenants_encrypted.run,
     "hostile": tenants_hostile.run,
+    "broken_table": tenants_broken_table.run,
 }
 SINKS: Benches = {
     "postgres": sinks_postgres.run,
