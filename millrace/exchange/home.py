@@ -35,6 +35,7 @@ class Home:
     remote = Below("remote")
     all_staged = Below("staged")
     parked = Below("parked")
+    held = Below("held")
     quality = Below("quality")
     staging = Below("staging")
     checkpoints = Below("checkpoints")
@@ -88,6 +89,10 @@ class Home:
     def staged(self, tenant: str, table: str) -> Path:
         """Accepted rows of a tenant whose agreement asks for encryption, sealed, until the sinks have them."""
         return self.all_staged / checked_name("tenant", tenant) / checked_name("table", table)
+
+    def held_chunks(self, tenant: str) -> Path:
+        """Sealed chunks of a tenant whose keys are out of reach."""
+        return self.held / checked_name("tenant", tenant)
 
     def data_keys(self, tenant: str) -> Path:
         """Wrapped data keys, in folders of a few hours each."""

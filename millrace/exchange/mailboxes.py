@@ -11,6 +11,7 @@ from millrace.exchange.apps import AppBoard
 from millrace.exchange.data_plane import DataPlaneNotes
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.ends import EndBox
+from millrace.exchange.held_chunks import HeldChunks
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles, keyring_of
 from millrace.exchange.places import Places
@@ -34,6 +35,7 @@ class Exchange:
     data_plane: DataPlaneNotes
     apps: AppBoard
     rule_keys: RuleKeys
+    held_chunks: HeldChunks
     keys: WrappedKeys
     places: Places
     tenant_files: TenantFiles
@@ -57,6 +59,7 @@ def open_exchange(root: Path) -> Exchange:
         data_plane=DataPlaneNotes(home),
         apps=AppBoard(home),
         rule_keys=RuleKeys(home),
+        held_chunks=HeldChunks(home),
         keys=KeyFiles(home),
         places=Places(home),
         tenant_files=TenantFiles(home),

@@ -28,7 +28,13 @@ class TenantFiles:
         home = self.home
         yield from (root / tenant for root in (home.lake, home.errors, home.remote, home.all_staged))
         yield from sorted(home.parked.glob(f"*/{tenant}"))
-        yield from (home.source(tenant), home.handled(tenant), home.app_request(tenant), home.data_keys(tenant))
+        yield from (
+            home.held_chunks(tenant),
+            home.source(tenant),
+            home.handled(tenant),
+            home.app_request(tenant),
+            home.data_keys(tenant),
+        )
 
 
 def _removed(path: Path) -> tuple[str, int]:

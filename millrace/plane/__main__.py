@@ -15,6 +15,7 @@ from millrace.lake.errors_table import ERRORS_SCHEMA
 from millrace.model.errors import Unavailable
 from millrace.observe import log, log_to_stderr
 from millrace.plane.flow import Flow, retained_groups
+from millrace.plane.held import HeldChunkSender
 from millrace.plane.plane import DataPlane, serve_metrics
 from millrace.plane.session import open_session, outlive_none, remember, warm_up
 from millrace.plane.tidying import keep_tidy
@@ -60,12 +61,13 @@ def main() -> None:
     rejected = ErrorStore(sinks, ERRORS_SCHEMA, upkeep, keyring)
     facts = FactWriter(exchange.places, appender, keyring)
     table_couriers = TableCouriers(exchange, queues, facts, (accepted, rejected))
+    raw_partitions = _wait_for_topics(cluster, stop_request)
     flow = Flow(
         spark=spark,
         cluster=cluster,
         exchange=exchange,
         settings=settings.spark,
-        raw_partitions=_wait_for_topics(cluster, stop_request),
+        raw_partitions=raw_partitions,
         accepted=accepted,
         rejected=rejected,
         couriers=couriers,
@@ -82,6 +84,7 @@ def main() -> None:
     keep_tidy(spark, exchange, sinks, upkeep, settings.kms)
     couriers.start()
     table_couriers.start()
+    HeldChunkSender(exchange, keyring, appender, raw_partitions).start()
     DataPlane(flow.queries, exchange.places, appender).run(stop_request, ready)
     spark.stop()
     appender.close()

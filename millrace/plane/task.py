@@ -9,29 +9,28 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from millrace.exchange.mailboxes import Exchange
-from millrace.failpoint import die_if_poisoned, reach
+from millrace.failpoint import reach
 from millrace.lake.errors_table import stored_rejected
 from millrace.lake.sidecar import StagedChunk, StagedFile, write_data_file
 from millrace.lake.store import Store
 from millrace.model.chunk import ROWS, ChunkHeader, ChunkVerdict
-from millrace.model.errors import Corrupt, KeyGone
+from millrace.model.errors import Corrupt
 from millrace.model.facts import ChunkJudged, to_dict
 from millrace.model.names import chunk_id
 from millrace.model.table import Definition
 from millrace.plane.checkpoints import Stops
-from millrace.plane.isolate import SECONDS, doomed_after, judge_alone
+from millrace.plane.judging import ChunkJudge
 from millrace.seal.keyring import Keyring
 from millrace.settings import KEYS_HERE, KmsSettings
-from millrace.validate.judge import JudgedChunk, fail, ignore, judge
-from millrace.wire.envelope import pack, understood, unpack_rows, unpack_stamp
-from millrace.wire.topics import IMPORT_ERROR, PROGRESS, RAW_INPUT, VALIDATED_INPUT
+from millrace.validate.judge import JudgedChunk
+from millrace.wire.envelope import pack
+from millrace.wire.topics import IMPORT_ERROR, PROGRESS, VALIDATED_INPUT
 
 GROUP_ROWS = 200_000
 # The property in which Spark hands the batch's number to every task of a streaming query.
 BATCH_ID = "streaming.sql.batchId"
 OUTPUT = pa.schema([("topic", pa.string()), ("key", pa.binary()), ("value", pa.binary())])
 OUTPUT_DDL = "topic string, key binary, value binary"
-_NOT_OURS = (None, memoryview(b""))
 
 
 @dataclass(frozen=True)
@@ -46,53 +45,25 @@ class JudgeChunks:
         exchange, keyring = self.exchange, self.exchange.keyring(self.kms)
         context = TaskContext.get()
         assert context is not None
-        cautious = context.attemptNumber() > 0
         batch = context.getLocalProperty(BATCH_ID)
         assert batch is not None, "only streaming queries are judged here"
         stops = Stops(exchange.stops, exchange.places.checkpoint(self.query), batch)
+        chunks = ChunkJudge(exchange, keyring, stops, is_cautious=context.attemptNumber() > 0)
         groups: dict[tuple[str, str, str | None], ChunkGroup] = {}
         for records in batches:
-            for record in records.column("value"):
-                header, payload = understood(RAW_INPUT, record.as_py(), unpack_stamp) or _NOT_OURS
-                if header is None:
-                    continue
-                definition = exchange.definitions.read(header.definition)
-                if header.kind != ROWS:
+            for header, definition, judged in chunks.read(record.as_py() for record in records.column("value")):
+                if judged is None:
                     yield ChunkGroup(exchange, keyring, definition).pass_on(header)
                     continue
                 # Rows of an atomic import await its publication, so they share no file with rows of another import.
                 # Rows that are sealed by different data keys share none either.
                 key = header.definition, header.import_id if header.publish == "atomic" else "", header.key
                 group = groups.setdefault(key, ChunkGroup(exchange, keyring, definition, header.publish, header.key))
-                group.add(_judge(header, payload, definition, stops, cautious, keyring))
+                group.add(judged)
                 if group.rows >= GROUP_ROWS:
                     yield from groups.pop(key).stage()
         for group in groups.values():
             yield from group.stage()
-
-
-def _judge(
-    header: ChunkHeader, payload: memoryview, definition: Definition, stops: Stops, cautious: bool, keyring: Keyring
-) -> JudgedChunk:
-    if stops.include(header.import_id):
-        return ignore(header, definition)
-    try:
-        body = unpack_rows(header, payload, lambda sealed: _opened(header, sealed, definition, keyring))
-    except (Corrupt, KeyGone) as error:
-        return fail(header, b"", definition, str(error))
-    # A task that runs again may hold a chunk that kills its worker: each chunk is judged in a process of its own.
-    if cautious:
-        return judge_alone(header, body, definition)
-    die_if_poisoned(body)
-    with doomed_after(SECONDS):
-        return judge(header, body, definition)
-
-
-def _opened(header: ChunkHeader, payload: memoryview, definition: Definition, keyring: Keyring) -> bytes | memoryview:
-    if header.key is None:
-        return payload
-    seal = keyring.seal(definition.tenant, definition.table.name, header.key, header.import_id)
-    return seal.open(payload, str(header.number))
 
 
 @dataclass(slots=True)

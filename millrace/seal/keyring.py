@@ -107,6 +107,10 @@ class Keyring:
     def seal(self, tenant: str, table: str, key: str, owner: str) -> Seal:
         return Seal(self._secret(tenant, key), key, tenant, table, owner)
 
+    def ask(self, tenant: str, key: str) -> None:
+        """Unwraps the key, whatever is remembered of it: raises Unavailable if the keeper does not answer."""
+        self._remember(tenant, key, self.kms.unwrap(tenant, self._found(tenant, key), _context(tenant, key)))
+
     def rewrap(self, tenant: str) -> int:
         """Wraps the tenant's data keys by the newest version of its key. Returns how many; those of a destroyed key stay."""
         count = 0

@@ -128,3 +128,23 @@ def test_rejected_rows_that_cannot_be_kept_delay_their_own_table(
     assert sorted(stored.group_by("_import").len()["len"].to_list()) == [1, 1]
     platform.client.tenants.delete("rejects-given-up")
     wait_until(lambda: not parked(platform), 90, "nothing is in trouble any more")
+
+
+def test_a_tenant_whose_keys_are_out_of_reach_waits_alone(platform: RunningPlatform, files: list[Path]) -> None:
+    platform.client.tenants.apply("keyless", {"client": "keyless", "encryption": True})
+    platform.client.tables.apply("keyless", "notes", NOTES)
+    platform.declare("keys-well", NOTES)
+    platform.ended(send(platform, "keyless", files[0]))
+    # The next one remembers no key.
+    platform.part("data-plane").kill()
+    sealed = send(platform, "keyless", files[1])
+    key = platform.home.kms / "keyless.json"
+    away = key.rename(key.with_suffix(".away"))
+    assert platform.ended(send(platform, "keys-well", files[1]))["state"] == "completed"
+    assert platform.client.imports.show(sealed)["state"] in ("processing", "stalled")
+    wait_until(lambda: list(platform.home.held_chunks("keyless").glob("*")), 60, "its chunk is held")
+    assert platform.ended(send(platform, "keys-well", files[2]))["state"] == "completed"
+    away.rename(key)
+    ended = platform.ended(sealed)
+    assert (ended["state"], ended["rows"]["accepted"]) == ("completed", 2)
+    assert rows(platform, "keyless") == [("only 0", "x"), ("only 1", "x"), ("same", "round 1")]

@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
 
 import pytest
 
@@ -10,30 +12,76 @@ from millrace.declare.table import parse_table
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.table import define
 from millrace.plane import isolate
-from millrace.plane.isolate import doomed_after, judge_alone
+from millrace.plane.isolate import UnjudgedChunk, doomed_after, judge_apart
+from millrace.validate.judge import JudgedChunk, judge
 
 FIELDS = [{"name": "a", "type": "int"}]
 DEFINITION = define("acme", parse_table({"schema": {"type": "record", "name": "t", "fields": FIELDS}}), 1)
 
 
-def header(body: bytes, rows: int) -> ChunkHeader:
-    return ChunkHeader("imp_1", 0, 1, "", "csv", 1, 1, rows, len(body), 0, TextLayout(("a",), ",", '"', ""))
+def chunk(number: int, body: bytes) -> UnjudgedChunk:
+    rows, layout = body.count(b"\n"), TextLayout(("a",), ",", '"', "")
+    header = ChunkHeader("imp_1", number, 1, "", "csv", 1, 1, rows, len(body), 0, layout)
+    return UnjudgedChunk(header, body, DEFINITION)
 
 
-def test_a_sound_chunk_is_judged_as_ever() -> None:
-    body = b"1\nx\n"
-    judged = judge_alone(header(body, 2), body, DEFINITION)
-    assert (judged.verdict.accepted, judged.verdict.rejected, judged.verdict.failure) == (1, 1, None)
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many chunks each process was given."""
+    attempt, given = isolate._attempt, []
+
+    def counting(chunks: Sequence[UnjudgedChunk]) -> list[JudgedChunk]:
+        given.append(len(chunks))
+        return attempt(chunks)
+
+    monkeypatch.setattr(isolate, "_attempt", counting)
+    return given
 
 
-def test_a_chunk_whose_process_dies_fails_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolate, "_judge_and_send", os._exit)
-    body = b"1\n2\n"
-    judged = judge_alone(header(body, 2), body, DEFINITION)
-    assert judged.verdict.failure is not None
-    assert judged.verdict.rejected == 2
-    assert judged.rejected is not None
-    assert judged.rejected["raw"].to_pylist() == [body]
+def _die_of_poison(pipe: Connection, chunks: Sequence[UnjudgedChunk]) -> None:
+    for one in chunks:
+        if one.body.startswith(b"666"):
+            os._exit(9)
+        pipe.send(judge(*one))
+
+
+def test_sound_chunks_are_judged_as_ever_in_one_process(started: list[int]) -> None:
+    judged = judge_apart([chunk(number, b"1\nx\n") for number in range(40)])
+    assert [one.verdict.number for one in judged] == list(range(40))
+    assert {(one.verdict.accepted, one.verdict.rejected, one.verdict.failure) for one in judged} == {(1, 1, None)}
+    assert started == [40]
+
+
+@pytest.mark.parametrize(("guilty", "processes"), [([17], 3), ([0], 3), ([63], 2), ([5, 6, 40], 7)])
+def test_only_the_chunk_that_kills_its_process_fails(
+    guilty: list[int], processes: int, started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried twice, the second time alone. Nobody else is: 64 chunks need a few processes, not 64."""
+    monkeypatch.setattr(isolate, "_judge_and_send", _die_of_poison)
+    bodies = [b"666\n" if number in guilty else b"1\n2\n" for number in range(64)]
+    judged = judge_apart([chunk(number, body) for number, body in enumerate(bodies)])
+    assert [one.verdict.number for one in judged] == list(range(64))
+    assert [one.verdict.number for one in judged if one.verdict.failure] == guilty
+    assert sum(one.verdict.accepted for one in judged) == 2 * (64 - len(guilty))
+    assert len(started) == processes
+    failed = judged[guilty[0]]
+    assert failed.rejected is not None
+    assert failed.rejected["raw"].to_pylist() == [b"666\n"]
+
+
+def _die_unless_alone(pipe: Connection, chunks: Sequence[UnjudgedChunk]) -> None:
+    if len(chunks) > 1:
+        os._exit(9)
+    pipe.send(judge(*chunks[0]))
+
+
+def test_a_chunk_beside_which_a_process_died_by_chance_is_judged(
+    started: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolate, "_judge_and_send", _die_unless_alone)
+    judged = judge_apart([chunk(number, b"1\n") for number in range(3)])
+    assert [one.verdict.failure for one in judged] == [None] * 3
+    assert started == [3, 1, 2, 1, 1]
 
 
 def test_what_takes_too_long_ends_its_process() -> None:

@@ -34,7 +34,7 @@ from millrace.model.chunk import ChunkHeader, ChunkVerdict
 from millrace.model.errors import Corrupt, KeyGone, Unavailable
 from millrace.model.names import chunk_id, new_id
 from millrace.model.table import Definition
-from millrace.plane.task import _opened
+from millrace.plane.judging import opened
 from millrace.read.error_pages import page
 from millrace.seal.cipher import NONCE_BYTES
 from millrace.seal.keyring import Keyring
@@ -108,10 +108,10 @@ def test_a_chunk_of_another_import_fails_and_does_not_pass_for_its_own(keyring: 
     header = ChunkHeader(
         KEY, 3, 3, definition.fingerprint, "csv", 1, 1, 1, len(MARK), checksum(payload), key=KEY
     )  # fmt: skip
-    assert unpack_rows(header, memoryview(payload), lambda p: _opened(header, p, definition, keyring)) == MARK
+    assert unpack_rows(header, memoryview(payload), lambda p: opened(header, p, definition, keyring)) == MARK
     for moved in (replace(header, number=4), replace(header, import_id="imp_other")):
         with pytest.raises(Corrupt):
-            unpack_rows(moved, memoryview(payload), lambda p, m=moved: _opened(m, p, definition, keyring))  # type: ignore[misc]
+            unpack_rows(moved, memoryview(payload), lambda p, m=moved: opened(m, p, definition, keyring))  # type: ignore[misc]
 
 
 def test_two_who_make_a_key_at_once_have_the_same(home: Home) -> None:

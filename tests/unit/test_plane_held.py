@@ -1,0 +1,142 @@
+"""Chunks of a tenant whose keys are out of reach are held, those of others are judged. The keys bring the held ones back."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from millrace.declare.table import parse_table
+from millrace.exchange.mailboxes import Exchange, open_exchange
+from millrace.model.chunk import ChunkHeader, TextLayout
+from millrace.model.errors import Unavailable
+from millrace.model.table import Definition, define
+from millrace.plane import held
+from millrace.plane.checkpoints import Stops
+from millrace.plane.held import HeldChunkSender
+from millrace.plane.judging import ChunkJudge, ReadChunk
+from millrace.seal.keyring import Keyring
+from millrace.seal.kms_local import LocalKms
+from millrace.wire.client import Appender
+from millrace.wire.envelope import checksum, compress, pack_chunk
+from millrace.wire.topics import RAW_INPUT
+
+BODY = b"1\nx\n"
+SCHEMA = {"type": "record", "name": "t", "fields": [{"name": "a", "type": "int"}]}
+
+
+class Keeper(LocalKms):
+    """A KMS that can be away."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.is_away, self.asked = False, 0
+
+    def unwrap(self, tenant: str, wrapped: bytes, context: str) -> bytes:
+        self.asked += 1
+        if self.is_away:
+            raise Unavailable("The KMS does not answer.")
+        return super().unwrap(tenant, wrapped, context)
+
+
+class World:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.exchange: Exchange = open_exchange(root)
+        self.keeper = Keeper(root / "kms")
+        self.definitions = {tenant: define(tenant, parse_table({"schema": SCHEMA}), 1) for tenant in ("acme", "other")}
+        for definition in self.definitions.values():
+            self.exchange.definitions.publish(definition)
+
+    def keyring(self) -> Keyring:
+        """Of a process that remembers nothing."""
+        return Keyring(self.exchange.keys, lambda: self.keeper)
+
+    def record(self, tenant: str, number: int, *, is_sealed: bool) -> bytes:
+        definition: Definition = self.definitions[tenant]
+        import_id, payload, key = f"imp_{tenant}", compress(BODY), None
+        if is_sealed:
+            keyring = self.keyring()
+            key = keyring.new(tenant, import_id)
+            payload = keyring.seal(tenant, definition.table.name, key, import_id).close(payload, str(number))
+        header = ChunkHeader(
+            import_id, number, number + 1, definition.fingerprint, "csv", 1, 1, 2, len(BODY), checksum(payload),
+            TextLayout(("a",), ",", '"', ""), key=key,
+        )  # fmt: skip
+        return pack_chunk(header, payload)
+
+    def judge(self, *records: bytes, is_cautious: bool = False) -> list[tuple[str, int]]:
+        stops = Stops(self.exchange.stops, self.root, "0")
+        found: Iterator[ReadChunk] = ChunkJudge(self.exchange, self.keyring(), stops, is_cautious).read(records)
+        return [(one.definition.tenant, one.header.number) for one in found if one.judged and one.judged.accepted]
+
+
+class Appended(Appender):
+    def __init__(self) -> None:
+        self.records: list[bytes] = []
+
+    def append(self, topic: str, _key: bytes, value: bytes, _partition: int) -> "Future[Any]":  # type: ignore[override]
+        assert topic == RAW_INPUT
+        self.records.append(value)
+        done: Future[Any] = Future()
+        done.set_result(None)
+        return done
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize("is_cautious", [False, True])
+def test_rows_behind_a_sealed_chunk_go_on_while_its_keys_are_away(world: World, is_cautious: bool) -> None:
+    sealed = [world.record("acme", number, is_sealed=True) for number in range(3)]
+    plain = [world.record("other", number, is_sealed=False) for number in range(2)]
+    world.keeper.is_away, world.keeper.asked = True, 0
+    batch = (sealed[0], plain[0], sealed[1], plain[1], sealed[2])
+    assert world.judge(*batch, is_cautious=is_cautious) == [("other", 0), ("other", 1)]
+    assert world.keeper.asked == 1, "only the first chunk waits for an answer"
+    assert world.judge(*batch) == [("other", 0), ("other", 1)], "a batch that runs again"
+
+    appended = Appended()
+    sender = HeldChunkSender(world.exchange, world.keyring(), appended, 6)
+    sender.look("acme")
+    assert appended.records == []
+    assert sender._due["acme"] > 0, "asked again after a pause"
+    world.keeper.is_away = False
+    sender.look("acme")
+    assert sorted(appended.records) == sorted(sealed), "each once, as it came"
+    assert world.exchange.held_chunks.tenants() == []
+    assert world.judge(*appended.records) == [("acme", number) for number in _numbers(appended.records, sealed)]
+
+
+def test_a_chunk_that_kafka_does_not_take_stays_held(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sealed = world.record("acme", 0, is_sealed=True)
+    world.keeper.is_away = True
+    world.judge(sealed)
+    world.keeper.is_away = False
+    appended = Appended()
+    sender = HeldChunkSender(world.exchange, world.keyring(), appended, 6)
+    with monkeypatch.context() as broken:
+        broken.setattr(held, "chunk_partition", lambda *_: _fail())
+        sender.look("acme")
+    assert world.exchange.held_chunks.has_any("acme")
+    sender.look("acme")
+    assert appended.records == [sealed]
+
+
+def test_what_is_held_goes_with_its_tenant(world: World) -> None:
+    sealed = world.record("acme", 0, is_sealed=True)
+    world.keeper.is_away = True
+    world.judge(sealed)
+    world.exchange.tenant_files.remove("acme")
+    assert not world.exchange.held_chunks.has_any("acme")
+
+
+def _numbers(records: list[bytes], known: list[bytes]) -> list[int]:
+    return [known.index(record) for record in records]
+
+
+def _fail() -> int:
+    raise Unavailable("Kafka is away.")
