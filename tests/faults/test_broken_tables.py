@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from millrace.client import Millrace, Problem, Submission
-from tests.support.broken_tables import WAYS, no_access, no_folder
+from tests.support.broken_tables import WAYS, garbage_entry, no_access, no_folder
 from tests.support.platform import RunningPlatform, record
 from tests.support.waiting import wait_until
 
@@ -126,8 +126,24 @@ def test_rejected_rows_that_cannot_be_kept_delay_their_own_table(
     assert (ended["state"], ended["rows"]["rejected"]) == ("completed", 1)
     stored = pl.read_delta(str(platform.home.table_errors("rejects-stuck", "notes")))
     assert sorted(stored.group_by("_import").len()["len"].to_list()) == [1, 1]
-    platform.client.tenants.delete("rejects-given-up")
     wait_until(lambda: not parked(platform), 90, "nothing is in trouble any more")
+
+
+def test_a_tenant_whose_tables_cannot_be_written_can_be_erased(platform: RunningPlatform, files: list[Path]) -> None:
+    tenant = "erased-broken"
+    platform.declare(tenant, NOTES)
+    platform.ended(send(platform, tenant, files[0]))
+    garbage_entry(platform.home.table(tenant, "notes"))
+    send(platform, tenant, files[1])
+    wait_until(lambda: parked(platform), 60, "it is in trouble")
+    platform.client.tenants.delete(tenant, confirm=tenant)
+    receipt = platform.client.tenants.erase(tenant, confirm=tenant, now=True, wait=5)
+    assert not platform.home.table(tenant, "notes").exists()
+    assert not any("notes" in one for one in receipt["remains"]), "nothing of it is left"
+    wait_until(lambda: not parked(platform), 90, "nothing waits for it")
+    assert platform.declare(tenant, NOTES)
+    assert platform.ended(send(platform, tenant, files[2]))["state"] == "completed"
+    assert rows(platform, tenant) == [("only 2", "x"), ("same", "round 2")]
 
 
 def test_a_tenant_whose_keys_are_out_of_reach_waits_alone(platform: RunningPlatform, files: list[Path]) -> None:

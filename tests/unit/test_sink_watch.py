@@ -14,8 +14,8 @@ from millrace.exchange.home import Home
 from millrace.exchange.places import Places
 from millrace.exchange.queues import ParkedRow
 from millrace.model.errors import Clash
-from millrace.model.ops.tables import NoteSink
-from millrace.model.queues import Backfill, Member, QueueKey, QueueState
+from millrace.model.ops.tables import NoteSink, WaiveSink
+from millrace.model.queues import Backfill, Member, QueueKey, QueueState, own_queue
 from millrace.model.sinks import SinkTarget
 from millrace.store.tables import queues
 from tests.support.queues import queues_of
@@ -27,10 +27,19 @@ class Watched:
         self.told: list[tuple[str, str, dict[str, Any]]] = []
         self.awaited = False
         self.queues = queues_of(self.home)
-        self.watch = SinkWatch(Places(self.home), self.queues, lambda _: limit, lambda *_: self.awaited, self._append)
+        self.purged = False
+        self.watch = SinkWatch(
+            Places(self.home),
+            self.queues,
+            lambda _: limit,
+            lambda *_: self.awaited,
+            self._append,
+            lambda *_: self.purged,
+        )
 
-    def _append(self, op: NoteSink) -> "Future[None]":
-        self.told.append((op.what, f"{op.tenant}/{op.table}", op.data))
+    def _append(self, op: NoteSink | WaiveSink) -> "Future[None]":
+        what, data = (op.what, op.data) if isinstance(op, NoteSink) else ("waived", {"sink": op.sink})
+        self.told.append((what, f"{op.tenant}/{op.table}", data))
         done: Future[None] = Future()
         done.set_result(None)
         return done
@@ -135,3 +144,24 @@ def test_what_is_pinned_while_a_queue_is_forgotten_stays(watched: Watched) -> No
     watched.watch.look()
     assert watched.queues.get(key) is None
     assert pins.path("rows.parquet").read_bytes() == b"rows"
+
+
+def test_tables_that_cannot_be_written_are_listed_and_given_up_once_they_are_purged(watched: Watched) -> None:
+    key = own_queue("delta", "acme", "notes")
+    watched.park(key)
+    watched.park(watched.queue("elsewhere"))
+    watched.watch.look()
+    (parked,) = watched.watch.parked_tables()
+    assert (parked.tenant, parked.table, parked.sink, parked.reason) == ("acme", "notes", "delta", "it is away")
+    assert "waived" not in [what for what, _, _ in watched.told]
+    watched.purged = True
+    for _ in range(3):
+        watched.watch.look()
+    assert [data["sink"] for what, _, data in watched.told if what == "waived"] == ["delta"], "once, and no other sink"
+    record = watched.queues.get(key)
+    assert record is not None
+    assert record.waiver.below > 7
+    assert watched.queues.take_resumes([key]) == {key}
+    watched.heal(key)
+    watched.watch.look()
+    assert watched.watch.parked_tables() == []
