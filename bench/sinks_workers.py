@@ -15,6 +15,7 @@ from tests.support.mariadb import DATABASE, USER, mariadb
 from tests.support.moto_server import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.remote_delta import bucket_settings
 from tests.support.row_receiver import REFERENCE, SECRET, row_receiver
+from tests.support.sink_context import SHARED_SECRETS
 
 MOST_WORKER_MB = 400
 
@@ -32,6 +33,7 @@ def _figure(scratch: Path, kind: str, target: Any) -> Figure:
         MILLRACE_SECRET_TEST_WEBHOOK=SECRET,
         MILLRACE_SECRET_TEST_ACCESS=ACCESS_KEY,
         MILLRACE_SECRET_TEST_SECRET=SECRET_KEY,
+        MILLRACE_SECRETS__SHARED=SHARED_SECRETS,
     ) as bench:
         declare(bench, "kept", [target])
         with peak_memory(bench.running.process.pid) as peaks:

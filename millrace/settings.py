@@ -6,10 +6,16 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from millrace.model.errors import Invalid
+from millrace.model.names import checked_name
+from millrace.model.secret_references import parse_reference
+
+_VAULT_PATH = r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$"
 
 
 class _Section(BaseModel):
@@ -78,7 +84,7 @@ class LakeSettings(_Section):
     """S3: an address that speaks its protocol, if not Amazon's own. HDFS: where the name node answers HTTP."""
     region: str = "us-east-1"
     access_key: str | None = None
-    """References to secrets, as sinks have them: env:…, file:… or k8s:…."""
+    """References to the operator's own secrets, which tenants cannot use: env:… or file:…."""
     secret_key: str | None = None
     session_token: str | None = None
     user: str | None = None
@@ -116,6 +122,57 @@ class KmsSettings(_Section):
 
 
 KEYS_HERE = KmsSettings()
+
+
+class VaultSettings(_Section):
+    """A HashiCorp Vault with a KV engine of version 2, for references `vault:PATH#FIELD`."""
+
+    address: str = Field(pattern=r"^https?://[^/]+$")
+    ca_file: Path | None = None
+    """Certificates that vouch for it; empty: those that the system trusts."""
+    namespace: str | None = None
+    mount: str = Field(default="secret", pattern=_VAULT_PATH)
+    prefix: str = Field(default="millrace/{tenant}", pattern=r"^([A-Za-z0-9_.-]+/)*\{tenant\}(/[A-Za-z0-9_.-]+)*$")
+    """The path of a tenant's secrets in the engine."""
+    login: Literal["token", "approle", "kubernetes"] = "token"
+    login_mount: str | None = Field(default=None, pattern=_VAULT_PATH)
+    """Where the way to log in is mounted; empty: approle or kubernetes."""
+    token: str | None = None
+    """token: a reference to it, env:… or file:…."""
+    role_id: str | None = None
+    secret_id: str | None = None
+    """approle: a reference to it, env:… or file:…."""
+    role: str | None = None
+    jwt_file: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+    """kubernetes: the token of the pod's account."""
+
+    @model_validator(mode="after")
+    def _can_log_in(self) -> Self:
+        needed = {"token": ("token",), "approle": ("role_id", "secret_id"), "kubernetes": ("role",)}[self.login]
+        missing = [name for name in needed if getattr(self, name) is None]
+        if missing:
+            raise ValueError(f"login by {self.login} needs {' and '.join(missing)}")
+        return self
+
+
+class SecretSettings(_Section):
+    """Which secrets the tenants' sinks may refer to, besides the tenants' own."""
+
+    shared: dict[str, tuple[str, ...]] = {}
+    """References that are not a tenant's own, each with the tenants that may use it; "*" for all."""
+    vault: VaultSettings | None = None
+
+    @field_validator("shared")
+    @classmethod
+    def _are_references(cls, shared: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        for reference, tenants in shared.items():
+            try:
+                parse_reference(reference)
+                for tenant in tenants:
+                    checked_name("tenant", "every" if tenant == "*" else tenant)
+            except Invalid as error:
+                raise ValueError(f"{reference!r:.60}: {error}") from None
+        return shared
 
 
 class QuerySettings(_Section):
@@ -175,6 +232,7 @@ class Settings(BaseSettings):
     jdbc: JdbcSettings = JdbcSettings()
     apps: AppSettings = AppSettings()
     sinks: SinkSettings = SinkSettings()
+    secrets: SecretSettings = SecretSettings()
     kms: KmsSettings = KmsSettings()
     k8s: KubernetesSettings = KubernetesSettings()
 
@@ -200,5 +258,6 @@ def unread(names: Iterable[str]) -> dict[str, str | None]:
 def _names(model: type[BaseModel], prefix: str = "") -> Iterable[str]:
     for name, field in model.model_fields.items():
         yield f"{prefix}{name.upper()}"
-        if isinstance(field.default, _Section):
-            yield from _names(type(field.default), f"{prefix}{name.upper()}__")
+        for section in (field.annotation, *get_args(field.annotation)):
+            if isinstance(section, type) and issubclass(section, _Section):
+                yield from _names(section, f"{prefix}{name.upper()}__")

@@ -8,6 +8,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from millrace.auth.audit import note_refusal
 from millrace.model import errors
 from millrace.model.errors import Exceeded, MillraceError
 from millrace.observe import observe
@@ -58,7 +59,8 @@ def problem_of(error: MillraceError) -> JSONResponse:
 
 def add_problems(app: FastAPI) -> None:
     @app.exception_handler(MillraceError)
-    async def ours(_request: Request, error: MillraceError) -> JSONResponse:
+    async def ours(request: Request, error: MillraceError) -> JSONResponse:
+        note_refusal(request, error)
         response = problem_of(error)
         if response.status_code >= 500:
             observe("trouble", kind=error.code, error=error.message)

@@ -1,4 +1,5 @@
-"""The audit log: who changed what, when, from where, and what came of it. Written before the caller has its answer.
+"""The audit log: who changed what, asked for rows or was locked out, when, from where, and what came of it. Written before
+the caller has its answer.
 
 Holds names only: no body, no query, no header but the request's id, so that no secret can get into it."""
 
@@ -7,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -15,7 +17,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace.auth.access import PUBLIC, access_of, endpoint_of
+from millrace.auth.failures import FailureLimit
 from millrace.auth.tokens import Caller
+from millrace.credentials.secrets import ForeignSecret
 from millrace.model.moments import iso
 from millrace.model.names import is_import_id, new_id
 from millrace.observe import observe
@@ -27,6 +31,8 @@ REQUEST_ID = b"x-request-id"
 MOST_SUBJECT = 200
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _OPENED = 101
+_LOCKED_OUT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+FOREIGN_SECRET = "use of a secret"
 
 
 class Audit:
@@ -34,13 +40,14 @@ class Audit:
 
     def __init__(self, store: ControlStore) -> None:
         self._store = store
+        self.failures = FailureLimit()
         self._waiting: list[dict[str, Any]] = []
         self._adding, self._writing = threading.Lock(), threading.Lock()
 
-    def note(self, entry: dict[str, Any]) -> None:
-        """Returns when the entry is in the store."""
+    def note(self, *entries: dict[str, Any]) -> None:
+        """Returns when the entries are in the store."""
         with self._adding:
-            self._waiting.append(entry)
+            self._waiting.extend(entries)
         with self._writing:
             with self._adding:
                 taken, self._waiting = self._waiting, []
@@ -78,7 +85,7 @@ def _document(row: Any) -> dict[str, Any]:
 
 
 class Audited:
-    """Gives every request an id (its own if that is valid), and writes an entry for every change."""
+    """Gives every request an id (its own if that is valid), and writes the entries that it deserves."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -111,34 +118,60 @@ def _status_of(message: Message) -> int | None:
     return status
 
 
+def note_refusal(connection: HTTPConnection, error: Exception) -> None:
+    """A tenant named a secret that is not its own: that has an entry of its own, whichever way it was refused."""
+    if isinstance(error, ForeignSecret):
+        connection.state.foreign_secret = error
+
+
 async def _note(scope: Scope, status: int, request_id: str) -> None:
     connection = HTTPConnection(scope)
-    caller: Caller | None = getattr(connection.state, "caller", None)
-    if caller is None or not (access_of(connection) or PUBLIC).audited:
-        return
     log: Audit = scope["app"].state.services.audit
+    noted = _noted(log, connection, status)
+    if not noted:
+        return
     try:
-        await asyncio.to_thread(_write, log, connection, caller, status, request_id)
+        await asyncio.to_thread(_write, log, connection, noted, request_id)
     except SQLAlchemyError as error:
         # The change itself is done. Nothing else says that its entry is missing.
         observe("trouble", kind="audit", error=f"{request_id} {endpoint_of(connection)}: {error}"[:1000])
 
 
-def _write(log: Audit, connection: HTTPConnection, caller: Caller, status: int, request_id: str) -> None:
-    names = connection.path_params
-    log.note(
-        {
-            "at_us": time.time_ns() // 1000,
-            "request_id": request_id,
-            "who": caller.name,
-            "role": caller.role,
-            "from_address": connection.client.host if connection.client else "",
-            "tenant": _tenant(log, connection, caller, names),
-            "action": endpoint_of(connection),
-            "subject": "/".join(str(value) for value in names.values())[:MOST_SUBJECT],
-            "status": status,
-        }
-    )
+def _noted(log: Audit, connection: HTTPConnection, status: int) -> list[dict[str, Any]]:
+    """What of this request belongs into the log, if anything does."""
+    caller: Caller | None = getattr(connection.state, "caller", None)
+    names = "/".join(str(value) for value in connection.path_params.values())
+    entry = {"action": endpoint_of(connection), "subject": names[:MOST_SUBJECT], "status": status}
+    noted = []
+    if caller is not None and (access_of(connection) or PUBLIC).audited:
+        noted.append(entry)
+    elif status in _LOCKED_OUT:
+        left_out = log.failures.take(_address(connection))
+        if left_out is not None:
+            more = f" (and {left_out} more that were not written)" if left_out else ""
+            noted.append({**entry, "subject": f"{names[:MOST_SUBJECT]}{more}".strip()})
+    foreign: ForeignSecret | None = getattr(connection.state, "foreign_secret", None)
+    if foreign is not None:
+        subject = f"{names} {foreign.reference}"[:MOST_SUBJECT]
+        noted.append({"action": FOREIGN_SECRET, "subject": subject, "status": HTTPStatus.FORBIDDEN})
+    return noted
+
+
+def _write(log: Audit, connection: HTTPConnection, noted: list[dict[str, Any]], request_id: str) -> None:
+    caller: Caller | None = getattr(connection.state, "caller", None)
+    who = {
+        "at_us": time.time_ns() // 1000,
+        "request_id": request_id,
+        "who": "" if caller is None else caller.name,
+        "role": "" if caller is None else caller.role,
+        "from_address": _address(connection),
+        "tenant": None if caller is None else _tenant(log, connection, caller, connection.path_params),
+    }
+    log.note(*({**who, **entry} for entry in noted))
+
+
+def _address(connection: HTTPConnection) -> str:
+    return connection.client.host if connection.client else ""
 
 
 def _tenant(log: Audit, connection: HTTPConnection, caller: Caller, names: Mapping[str, Any]) -> str | None:

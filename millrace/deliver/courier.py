@@ -70,7 +70,7 @@ class Courier:
     def _visit(self, watched: WatchedQueue, items: list[Item], member: Member | None) -> bool:
         """Whether the target has the items now."""
         state = watched.queue.state
-        failure = self.probe.failure(watched.target) if state.fault == "sink" else None
+        failure = self.probe.failure(watched.queue.key.tenant, watched.target) if state.fault == "sink" else None
         if failure is not None:
             self._put_off(watched.queue, Delivered("sink", failure))
             return False
@@ -96,7 +96,8 @@ class Courier:
             order = replace(order, definition=member.definition, added=member.added)
         spark = self.spark.sparkContext
         spark.setLocalProperty("spark.scheduler.pool", f"sink-{watched.target.kind}")
-        work = partial(deliver, exchange=self.exchange, context=self.context, kms=self.kms)
+        context = self.context.for_tenant(watched.queue.key.tenant)
+        work = partial(deliver, exchange=self.exchange, context=context, kms=self.kms)
         outcome: Delivered = spark.parallelize([order], 1).map(work).collect()[0]
         return outcome
 

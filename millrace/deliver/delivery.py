@@ -68,10 +68,10 @@ def deliver(order: Order, exchange: Exchange, context: SinkContext, kms: KmsSett
         return Delivered(Fault.SINK.value, f"{type(error).__name__}: {error}"[:1000])
     try:
         with within(order.budget_seconds):
-            return Delivered(refused=tuple(_bring(order, sink, exchange, kms)))
+            return Delivered(refused=tuple(_bring(order, sink, exchange, context, kms)))
     except Exception as error:
         fault = sink.classify(error)
-        _opened.forget(order.target)
+        _opened.forget(order.target, context)
         reach = Fault.TABLE if fault is Fault.ROW else fault
         return Delivered(reach.value, f"{type(error).__name__}: {error}"[:1000], is_late=isinstance(error, TimeIsUp))
     finally:
@@ -79,7 +79,7 @@ def deliver(order: Order, exchange: Exchange, context: SinkContext, kms: KmsSett
         pa.default_memory_pool().release_unused()
 
 
-def _bring(order: Order, sink: Connector, exchange: Exchange, kms: KmsSettings) -> list[RefusedRow]:
+def _bring(order: Order, sink: Connector, exchange: Exchange, context: SinkContext, kms: KmsSettings) -> list[RefusedRow]:
     known = exchange.definitions.read
     named = {item.group.definition for item in order.items} | ({order.definition} if order.definition else set())
     newest = max((known(fingerprint) for fingerprint in named), key=lambda definition: definition.age)
@@ -92,7 +92,7 @@ def _bring(order: Order, sink: Connector, exchange: Exchange, kms: KmsSettings) 
         if item.group.file is not None and known(item.group.definition).generation == newest.generation
         for part in parked.of(item)
     ]
-    _opened.prepare(order.target, newest, known)
+    _opened.prepare(order.target, context, newest, known)
     return _write(sink, Work(newest, rows, floor, _ended(order.items, newest, known)))
 
 

@@ -18,8 +18,9 @@ class Opened:
         self._prepared: dict[tuple[str, str, str], str] = {}
 
     def get(self, target: SinkTarget, context: SinkContext) -> Connector:
-        """Equal settings share a connection. Whether the target's address is allowed is checked for each new connection."""
-        key = repr(target)
+        """Equal settings of a tenant share a connection. Whether the target's address and secrets are allowed is checked for
+        each new connection."""
+        key = _key(target, context)
         sink = self._sinks.pop(key, None)
         if sink is None:
             sink = open_connector(target, context)
@@ -30,18 +31,24 @@ class Opened:
             _close(self._sinks.popitem(last=False)[1])
         return sink
 
-    def prepare(self, target: SinkTarget, definition: Definition, definitions: Definitions) -> None:
+    def prepare(
+        self, target: SinkTarget, context: SinkContext, definition: Definition, definitions: Definitions
+    ) -> None:
         """Once for each definition while the connector is open."""
-        table = repr(target), definition.tenant, definition.table.name
+        table = _key(target, context), definition.tenant, definition.table.name
         if self._prepared.get(table) != definition.fingerprint:
             self._sinks[table[0]].prepare(definition, definitions)
             self._prepared[table] = definition.fingerprint
 
-    def forget(self, target: SinkTarget) -> None:
+    def forget(self, target: SinkTarget, context: SinkContext) -> None:
         """After a failure the connection may be broken; the other targets keep theirs."""
-        sink = self._sinks.pop(repr(target), None)
+        sink = self._sinks.pop(_key(target, context), None)
         if sink is not None:
             _close(sink)
+
+
+def _key(target: SinkTarget, context: SinkContext) -> str:
+    return f"{context.tenant} {target!r}"
 
 
 def _close(sink: Connector) -> None:

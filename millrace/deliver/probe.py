@@ -9,7 +9,7 @@ from contextlib import closing
 from millrace.model.errors import Invalid, MillraceError, Unavailable
 from millrace.model.sinks import SinkTarget
 from millrace.sink.context import SinkContext
-from millrace.sink.registry import open_connector, refuse_private, settings_class
+from millrace.sink.registry import open_connector, refuse_strange, settings_class
 from millrace.sink.settings import ConnectorSettings
 
 REACH_SECONDS = 3.0
@@ -23,14 +23,15 @@ class Probe:
         self._context = context
         self._asking: dict[str, threading.Thread] = {}
 
-    def failure(self, target: SinkTarget) -> str | None:
-        """None if the target takes rows. While a question is without an answer, the target is not asked again."""
-        key = repr(target)
+    def failure(self, tenant: str, target: SinkTarget) -> str | None:
+        """None if the tenant's target takes rows. While a question is without an answer, the target is not asked again."""
+        key = f"{tenant} {target!r}"
         before = self._asking.get(key)
         if before is not None and before.is_alive():
             return "It does not answer."
         answers: list[str | None] = []
-        ask = lambda: answers.append(_failure(target, self._context))  # noqa: E731
+        context = self._context.for_tenant(tenant)
+        ask = lambda: answers.append(_failure(target, context))  # noqa: E731
         asking = threading.Thread(target=ask, name="probe", daemon=True)
         self._asking[key] = asking
         asking.start()
@@ -53,7 +54,7 @@ def _failure(target: SinkTarget, context: SinkContext) -> str | None:
 def probe(target: SinkTarget, context: SinkContext) -> str | None:
     """Does what a write will do. Returns why that could not be tried now; raises Invalid where it cannot work."""
     settings = settings_class(target.kind).of(target)
-    refuse_private(settings, context)
+    refuse_strange(target, settings, context)
     silent = _unreachable(settings, context)
     if silent is not None:
         return f"Sink {target.name!r} ({target.kind}) is away: {silent} What is imported will wait for it."

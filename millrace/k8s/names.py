@@ -1,40 +1,14 @@
-"""The one place that derives Kubernetes names and labels from a tenant's name.
+"""The one place that derives the names and labels of a tenant's Kubernetes objects."""
 
-A tenant's name may hold capitals and '_' and end in '-', which Kubernetes allows in no name; where a name must be changed or
-cut, a digest of the whole is added, and a name that looks as if it ended in one gets one too: two tenants never meet."""
-
-import hashlib
-import re
 from dataclasses import dataclass
 from typing import Any
 
 from millrace.k8s.resources import KINDS
-from millrace.model.names import checked_name
-
-# A CronJob's name may have 52 characters, a namespace's 63, which the prefix shares.
-MAX_DNS_NAME = 40
-_DIGEST_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
-_DIGEST_LENGTH = 10
-_PLAIN = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
-_LOOKS_DIGESTED = re.compile(rf".*-[{_DIGEST_LETTERS}]{{{_DIGEST_LENGTH}}}")
+from millrace.model.kube_names import dns_name, tenant_namespace
 
 MANAGER = "millrace"
 CELL_LABEL, TENANT_LABEL = "millrace/cell", "millrace/tenant"
 TENANT_ANNOTATION = "millrace/tenant-name"
-
-
-def dns_name(tenant: str) -> str:
-    """A DNS-1123 label that no other tenant has."""
-    name = checked_name("tenant", tenant)
-    if _PLAIN.fullmatch(name) and len(name) <= MAX_DNS_NAME and not _LOOKS_DIGESTED.fullmatch(name):
-        return name
-    readable = name.lower().replace("_", "-")[: MAX_DNS_NAME - _DIGEST_LENGTH - 1].rstrip("-")
-    return f"{readable}-{_digest(name)}"
-
-
-def _digest(name: str) -> str:
-    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8])
-    return "".join(_DIGEST_LETTERS[number >> 5 * place & 31] for place in range(_DIGEST_LENGTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +25,7 @@ class Names:
 
     @property
     def namespace(self) -> str:
-        return f"{self.prefix}-{self.workload}"
+        return tenant_namespace(self.prefix, self.tenant)
 
     anchor = "agreement"
     account = "app"

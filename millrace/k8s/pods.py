@@ -5,9 +5,10 @@ The app sees its own `in` and `out` and a /tmp of its own; all else is read-only
 import re
 from typing import Any
 
-from millrace.k8s.names import TENANT_ANNOTATION, Names, dns_name
+from millrace.k8s.names import TENANT_ANNOTATION, Names
 from millrace.model.agreement import Agreement, Amounts, App, Resources
 from millrace.model.errors import Invalid
+from millrace.model.kube_names import dns_name
 from millrace.model.quantity import LARGEST, bytes_text, millis_text
 from millrace.settings import KubernetesSettings
 

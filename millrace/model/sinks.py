@@ -13,7 +13,6 @@ DELTA_KIND = "delta"
 REMOTE_DELTA_KIND = "delta-remote"
 # The store of rejected rows. An import that has some ends only after they are durable there too.
 ERROR_STORE = "errors"
-SECRET_SCHEMES = ("env", "file", "k8s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
@@ -79,8 +80,11 @@ class Answer:
 
 
 class Http:
-    def __init__(self, addresses: Addresses) -> None:
+    """`ca_file` holds the certificates that vouch for the servers; without it the system's do."""
+
+    def __init__(self, addresses: Addresses, ca_file: Path | None = None) -> None:
         self._addresses = addresses
+        self._ca_file = ca_file
 
     def send(self, make: Callable[[], Request], also: Sequence[int] = (), retried: Sequence[int] = ()) -> Answer:
         """The answer to the request, made anew for each attempt, if it is a success or one of `also`."""
@@ -109,7 +113,7 @@ class Http:
             target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
             url = httpcore2.URL(scheme=parts.scheme, host=host, port=parts.port, target=target)
             headers = {"Host": parts.netloc, "User-Agent": "millrace", "Accept-Encoding": "identity", **request.headers}
-            with pool(self._addresses).stream(
+            with pool(self._addresses, self._ca_file).stream(
                 request.method,
                 url,
                 headers=list(headers.items()),

@@ -7,6 +7,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 import httpcore2
@@ -49,15 +50,15 @@ class _AsyncPinned(httpcore2.AsyncNetworkBackend):
 
 
 @cache
-def _tls() -> ssl.SSLContext:
-    return httpcore2.default_ssl_context()
+def _tls(ca_file: Path | None = None) -> ssl.SSLContext:
+    return httpcore2.default_ssl_context() if ca_file is None else ssl.create_default_context(cafile=ca_file)
 
 
 @lru_cache(maxsize=64)
-def pool(addresses: Addresses) -> httpcore2.ConnectionPool:
-    """One for all callers in this process that judge alike."""
+def pool(addresses: Addresses, ca_file: Path | None = None) -> httpcore2.ConnectionPool:
+    """One for all callers in this process that judge and trust alike."""
     return httpcore2.ConnectionPool(
-        _tls(),
+        _tls(ca_file),
         max_connections=None,
         max_keepalive_connections=KEPT_CONNECTIONS,
         keepalive_expiry=KEPT_SECONDS,

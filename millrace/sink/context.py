@@ -2,27 +2,29 @@
 
 It can be pickled to Spark workers and holds no secret: secrets are read by reference, where they are used."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from millrace.credentials.secrets import Secrets
 from millrace.exchange.places import Places
 from millrace.model.addresses import Networks
 from millrace.outbound.addresses import Judged
 from millrace.settings import JdbcDriver, LakeSettings, Settings
-from millrace.sink.secrets import read_secret
 
 
 @dataclass(frozen=True, slots=True)
 class SinkContext:
-    """`allowed` are the private networks that tenants' sinks may reach; `files_root` is where local file sinks may write."""
+    """`allowed` are the private networks that tenants' sinks may reach; `files_root` is where local file sinks may write.
+    `tenant` is whose secrets may be read; without one none may."""
 
     places: Places
     allowed: Networks = ()
     lake: LakeSettings = field(default_factory=LakeSettings)
     jdbc_drivers: Mapping[str, JdbcDriver] = field(default_factory=dict)
     files_root: Path | None = None
-    secret: Callable[[str], str] = read_secret
+    secrets: Secrets = field(default_factory=Secrets)
+    tenant: str | None = None
 
     @staticmethod
     def of(settings: Settings, places: Places) -> "SinkContext":
@@ -32,7 +34,25 @@ class SinkContext:
             settings.lake,
             settings.jdbc.drivers,
             settings.files_root,
+            Secrets.of(settings),
         )
+
+    def for_tenant(self, tenant: str) -> "SinkContext":
+        return replace(self, tenant=tenant)
+
+    def secret(self, reference: str) -> str:
+        """A secret that a declaration of the tenant names."""
+        return self.secrets.read(self._owner, reference)
+
+    def check_secret(self, reference: str) -> None:
+        """Refuses a reference that the tenant may not use, without reading the secret."""
+        self.secrets.check(self._owner, reference)
+
+    @property
+    def _owner(self) -> str:
+        if self.tenant is None:
+            raise RuntimeError("Nobody said whose secrets may be read.")
+        return self.tenant
 
     @property
     def permitted(self) -> Judged:

@@ -45,7 +45,7 @@ def _sample(name: str, described: dict[str, Any]) -> str:
     if described.get("examples"):
         return str(described["examples"][0])
     if described.get("format") == "secret":
-        return f"env:MILLRACE_SECRET_{name.upper()}"
+        return f"env:MILLRACE_SECRET_ACME_{name.upper()}"
     return str(described["enum"][0]) if "enum" in described else _EXAMPLES.get(str(described.get("format")), "…")
 
 

@@ -2,11 +2,12 @@
 
 A line names the settings model of a connector, which says everything else about it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
+from millrace.credentials.secrets import ForeignSecret
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import Definition, TableDeclaration
@@ -53,11 +54,17 @@ def has_ability(kind: str, ability: str) -> bool:
 
 
 def open_connector(target: SinkTarget, context: SinkContext) -> Connector:
-    """Refuses settings that are wrong and hosts that may not be reached; a host that is unknown now may be known later."""
+    """Refuses settings that are wrong, and hosts and secrets that may not be used."""
     settings = settings_class(target.kind).of(target)
-    refuse_private(settings, context)
+    refuse_strange(target, settings, context)
     opened: Connector = connector_class(target.kind)(settings, context)
     return opened
+
+
+def refuse_strange(target: SinkTarget, settings: ConnectorSettings, context: SinkContext) -> None:
+    """Judges every secret and every host that the settings name."""
+    refuse_foreign_secrets(target, settings, context)
+    refuse_private(settings, context)
 
 
 def refuse_private(settings: ConnectorSettings, context: SinkContext) -> None:
@@ -69,10 +76,31 @@ def refuse_private(settings: ConnectorSettings, context: SinkContext) -> None:
             continue
 
 
+def refuse_foreign_secrets(target: SinkTarget, settings: ConnectorSettings, context: SinkContext) -> None:
+    for reference in settings.references():
+        try:
+            context.check_secret(reference)
+        except ForeignSecret as error:
+            error.message = f"Sink {target.name!r} ({target.kind}): {error.message}"
+            raise
+
+
+def refuse_foreign_in(targets: Iterable[SinkTarget], context: SinkContext) -> None:
+    """For targets that no table uses yet: those that are otherwise wrong are refused with the table."""
+    for target in targets:
+        try:
+            settings = None if target.kind == DELTA_KIND else settings_class(target.kind).of(target)
+        except Invalid:
+            continue
+        if settings is not None:
+            refuse_foreign_secrets(target, settings, context)
+
+
 def refuse_unable(table: TableDeclaration, context: SinkContext) -> None:
     """Refuses a policy that one of the table's sinks cannot honour, when it is declared."""
     for target in (target for target in table.targets if target.kind != DELTA_KIND):
         settings = settings_class(target.kind).of(target)
+        refuse_foreign_secrets(target, settings, context)
         connector_class(target.kind)
         able = settings.abilities_for(table, target.name, context)
         lacking = None

@@ -14,11 +14,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from millrace.model.errors import Invalid
-from millrace.model.sinks import SECRET_SCHEMES, Abilities, SinkTarget
+from millrace.model.secret_references import REMEDY as REFERENCE
+from millrace.model.secret_references import parse_reference
+from millrace.model.sinks import Abilities, SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.sink.context import SinkContext
 
-_SECRET_NAME = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*", re.ASCII)
 # A name, or an address of IPv4 or IPv6: nothing that a driver could read as more than that.
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|[0-9A-Fa-f:.]{2,45}", re.ASCII)
 # URIs of other schemes name a bucket or a path, not a host.
@@ -32,7 +33,6 @@ _REMEDIES = {
     "dict_type": "Give a mapping.",
     "too_short": "Give at least one.",
 }
-REFERENCE = "Write env:NAME, file:NAME or k8s:NAME/KEY."
 MOST_PROBLEMS = 5
 
 
@@ -51,17 +51,16 @@ def _uri(value: str) -> str:
 
 
 def _reference(value: str) -> str:
-    """A scheme and a plain name: nothing that leads out of where secrets are."""
-    scheme, _, name = value.partition(":")
-    if scheme not in SECRET_SCHEMES or not _SECRET_NAME.fullmatch(name) or ".." in name.split("/"):
-        raise PydanticCustomError("secret_reference", REFERENCE)
-    return value
+    try:
+        return parse_reference(value).text
+    except Invalid:
+        raise PydanticCustomError("secret_reference", REFERENCE) from None
 
 
 Host = Annotated[str, AfterValidator(_host), Field(json_schema_extra={"format": "hostname"})]
 Uri = Annotated[str, AfterValidator(_uri), Field(json_schema_extra={"format": "uri"})]
 SecretReference = Annotated[str, AfterValidator(_reference), Field(json_schema_extra={"format": "secret"})]
-PASSWORD = "A reference to the secret: env:…, file:… or k8s:…."
+PASSWORD = "A reference to the secret: env:…, file:…, k8s:… or vault:…."
 
 
 class ConnectorSettings(BaseModel):
@@ -103,7 +102,7 @@ class ConnectorSettings(BaseModel):
             if getattr(self, name) is None:
                 raise Invalid(
                     f"{what} needs {name}.",
-                    remedy="Give a reference to a secret of yours: env:…, file:… or k8s:….",
+                    remedy="Give a reference to a secret of yours: env:…, file:…, k8s:… or vault:….",
                     code="no_credentials",
                 )
 
@@ -111,6 +110,10 @@ class ConnectorSettings(BaseModel):
         """Every host that the settings name, with its port where that is known."""
         port = getattr(self, "port", None)
         return [place for form, value in self._addresses() if (place := _place(form, value, port)) is not None]
+
+    def references(self) -> list[str]:
+        """Every reference to a secret among the settings."""
+        return [value for form, value in self._addresses() if form == "secret"]
 
     def _addresses(self) -> Iterator[tuple[str, str]]:
         for name, described in properties(type(self)).items():

@@ -41,7 +41,7 @@ class WebhookSettings(ConnectorSettings):
 
     url: Uri = Field(description="Rows are sent to this address. Redirects are not followed.")
     secret: SecretReference = Field(
-        description="A reference to the secret that requests are signed with: env:…, file:… or k8s:…."
+        description="A reference to the secret that requests are signed with: env:…, file:…, k8s:… or vault:…."
     )
     read_url: Uri | None = Field(
         None, description="The receiver shows its rows here, as JSON lines. Used only for checks."

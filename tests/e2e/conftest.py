@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.platform import RunningPlatform, running_platform
 from tests.support.row_receiver import SECRET
+from tests.support.sink_context import SHARED_SECRETS
 
 
 @pytest.fixture(scope="package")
@@ -17,5 +18,6 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatfo
         MILLRACE_API__LEASE_SECONDS="3",
         MILLRACE_API__PRIVATE_TARGETS='["127.0.0.0/8"]',
         MILLRACE_SECRET_TEST_WEBHOOK=SECRET,
+        MILLRACE_SECRETS__SHARED=SHARED_SECRETS,
     ) as started:
         yield started

@@ -14,6 +14,7 @@ from millrace.client import Submission
 from tests.support.moto_server import ACCESS_KEY, S3, SECRET_KEY, s3_server
 from tests.support.platform import RunningPlatform, record, running_platform
 from tests.support.remote_delta import bucket_settings
+from tests.support.sink_context import SHARED_SECRETS
 from tests.support.waiting import wait_until
 
 ROWS = 200_000
@@ -49,6 +50,7 @@ def platform(
         MILLRACE_API__PRIVATE_TARGETS='["127.0.0.0/8"]',
         MILLRACE_SECRET_TEST_ACCESS=ACCESS_KEY,
         MILLRACE_SECRET_TEST_SECRET=SECRET_KEY,
+        MILLRACE_SECRETS__SHARED=SHARED_SECRETS,
         **{f"MILLRACE_LAKE__{name.upper()}": value for name, value in {**lake, "errors_location": errors}.items()},
     ) as started:
         yield started

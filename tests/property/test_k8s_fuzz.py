@@ -5,11 +5,11 @@ from itertools import islice
 import pytest
 import yaml
 
-from millrace.k8s.names import MAX_DNS_NAME, dns_name
 from millrace.k8s.render import render
 from millrace.k8s.yaml_text import to_yaml
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Invalid
+from millrace.model.kube_names import MAX_DNS_NAME, dns_name
 from millrace.settings import KubernetesSettings
 from tests.support.kube_agreements import agreements
 from tests.support.kube_rules import rule_problems

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from millrace.credentials.secrets import Secrets
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.places import Places
@@ -21,7 +22,6 @@ from millrace.sink.contract import StagedGroup
 from millrace.sink.delta.error_copies import copies_of_errors, delete_copies
 from millrace.sink.delta.sink import ErrorStore
 from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
-from millrace.sink.secrets import read_secret
 from tests.support.remote_delta import bucket_target, hdfs_target
 from tests.support.sink_context import sink_context
 
@@ -40,7 +40,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def context(home: Home) -> SinkContext:
-    return replace(sink_context(read_secret), places=Places(home))
+    return replace(sink_context(Secrets().read_operators), places=Places(home))
 
 
 def rejected(home: Home, number: int) -> StagedGroup:

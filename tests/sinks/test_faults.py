@@ -17,13 +17,13 @@ import psycopg.errors
 import pyarrow as pa
 import pytest
 
+from millrace.credentials.secrets import Secrets
 from millrace.deliver.budget import TimeIsUp, within
 from millrace.deliver.probe import probe
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.sink.connector import Connector, Work
 from millrace.sink.registry import OURS, connector_class
-from millrace.sink.secrets import read_secret
 from tests.sinks.conftest import postgres_target
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows
 from tests.support.reading_back import read_back
@@ -166,7 +166,7 @@ def met(sink: Connector, table: Any) -> Fault:
 
 def test_a_check_says_what_is_wrong_with_whom(postgres_dsn: str, request: pytest.FixtureRequest) -> None:
     target = postgres_target(request)
-    assert probe(target, sink_context(read_secret)) is None
+    assert probe(target, sink_context(Secrets().read_operators)) is None
 
     def with_settings(**more: Any) -> SinkTarget:
         return SinkTarget("warehouse", "postgres", True, {**target.settings, **more})
@@ -179,9 +179,9 @@ def test_a_check_says_what_is_wrong_with_whom(postgres_dsn: str, request: pytest
         ({"user": "reader"}, "denied"),
     ):
         with pytest.raises(Invalid, match=rf"Sink 'warehouse' \(postgres\) does not take rows:.*{said}"):
-            probe(with_settings(**wrong), sink_context(read_secret))
-    away = probe(with_settings(port=1), sink_context(read_secret))
+            probe(with_settings(**wrong), sink_context(Secrets().read_operators))
+    away = probe(with_settings(port=1), sink_context(Secrets().read_operators))
     assert away is not None
     assert "is away" in away
     with pytest.raises(Invalid, match="MILLRACE_SECRET_NOT_SET"):
-        probe(with_settings(password="env:MILLRACE_SECRET_NOT_SET"), sink_context(read_secret))
+        probe(with_settings(password="env:MILLRACE_SECRET_NOT_SET"), sink_context(Secrets().read_operators))

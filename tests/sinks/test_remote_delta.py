@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from millrace.arrow.types import stored_schema
+from millrace.credentials.secrets import Secrets
 from millrace.declare.table import parse_table
 from millrace.deliver.delivery import Delivered, Order, deliver
 from millrace.exchange.home import Home
@@ -33,7 +34,6 @@ from millrace.sink.delta.places import copies_of, table_store
 from millrace.sink.delta.remote import DeltaRemoteSink
 from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.sink.delta.upkeep import COMMITS, Upkeep, tidy
-from millrace.sink.secrets import read_secret
 from tests.support.claim_server import claim_server
 from tests.support.queues import put, queue_at
 from tests.support.reading_back import read_back
@@ -59,7 +59,7 @@ def notes(target: SinkTarget, key: tuple[str, ...] = ("id",)) -> Definition:
 
 
 def context(home: Home) -> SinkContext:
-    return replace(sink_context(read_secret), places=Places(home))
+    return replace(sink_context(Secrets().read_operators), places=Places(home))
 
 
 def place(target: SinkTarget) -> DeltaRemoteSettings:

@@ -62,7 +62,7 @@ def _sink(kind: str, **settings: Any) -> dict[str, Any]:
 
 def _postgres(**settings: Any) -> dict[str, Any]:
     return _sink(
-        "postgres", **{"host": "db.example", "database": "d", "user": "u", "password": "env:SECRET", **settings}
+        "postgres", **{"host": "db.example", "database": "d", "user": "u", "password": "vault:db#password", **settings}
     )
 
 
@@ -124,6 +124,13 @@ def attempts(tenant: str = "acme") -> list[Attempt]:
             "file:/etc/passwd",
             "file:../client.json",
             "k8s:../../x",
+            "k8s:millrace/millrace-secrets/token",
+            "vault:../other/db#password",
+            "vault:/other/db#password",
+            "env:MILLRACE_SECRET_OTHER_DB",
+            "env:MILLRACE_SECRET_ACME__B_DB",
+            "file:other/db",
+            "file:acme/../other/db",
             "plain",
         )
     ]

@@ -101,25 +101,31 @@ class SmallServer:
 def small_server(root: Path, *private_targets: str) -> Iterator[SmallServer]:
     root.mkdir(parents=True, exist_ok=True)
     platform, stopping = SmallPlatform(root, private_targets), threading.Event()
-    config = uvicorn.Config(_app(platform), port=0, log_level="warning", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    threads = [
-        threading.Thread(target=server.run),
-        threading.Thread(target=platform.notifier.run, args=(stopping,)),
-    ]
-    for thread in threads:
-        thread.start()
+    notifying = threading.Thread(target=platform.notifier.run, args=(stopping,))
+    notifying.start()
+    try:
+        with serving(_app(platform), root) as url:
+            yield SmallServer(platform, url)
+    finally:
+        stopping.set()
+        notifying.join(20)
+        platform.store.close()
+
+
+@contextmanager
+def serving(app: FastAPI, home: Path) -> Iterator[str]:
+    """The application on a port of its own; commands find it by the home's client.json."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run)
+    thread.start()
     try:
         wait_until(lambda: server.started, 20, "the server to start")
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        (root / "client.json").write_text(json.dumps({"url": url, "token": TOKEN}))
-        yield SmallServer(platform, url)
+        (home / "client.json").write_text(json.dumps({"url": url, "token": TOKEN}))
+        yield url
     finally:
         server.should_exit = True
-        stopping.set()
-        for thread in threads:
-            thread.join(20)
-        platform.store.close()
+        thread.join(20)
 
 
 def _app(platform: SmallPlatform) -> FastAPI:

@@ -25,9 +25,9 @@ from millrace.api.uploads.sessions import Sessions
 from millrace.api.watch import Watch
 from millrace.auth.audit import Audit
 from millrace.exchange.queues import Queues
-from tests.support.small_server import TOKEN, SmallPlatform
+from tests.support.small_server import TOKEN, SmallPlatform, SmallServer, serving
 
-__all__ = ["TOKEN", "AppPlatform", "whole_app"]
+__all__ = ["TOKEN", "AppPlatform", "served_app", "whole_app"]
 
 
 class AppPlatform(SmallPlatform):
@@ -83,11 +83,25 @@ class Absent:
 
 
 @contextmanager
-def whole_app(root: Path, kind: type[AppPlatform] = AppPlatform) -> Iterator[tuple[AppPlatform, TestClient]]:
+def whole_app(
+    root: Path, kind: type[AppPlatform] = AppPlatform, *private_targets: str
+) -> Iterator[tuple[AppPlatform, TestClient]]:
     root.mkdir(parents=True, exist_ok=True)
-    platform = kind(root, ())
+    platform = kind(root, private_targets)
     try:
         with TestClient(make_app(platform.running), raise_server_exceptions=False) as client:
             yield platform, client
+    finally:
+        platform.store.close()
+
+
+@contextmanager
+def served_app(root: Path, *private_targets: str) -> Iterator[SmallServer]:
+    """The same on a port, for commands and clients of other processes."""
+    root.mkdir(parents=True, exist_ok=True)
+    platform = AppPlatform(root, private_targets)
+    try:
+        with serving(make_app(platform.running), root) as url:
+            yield SmallServer(platform, url)
     finally:
         platform.store.close()

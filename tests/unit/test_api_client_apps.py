@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from millrace.api.routes.apps import tenants_with_apps
-from millrace.k8s.names import dns_name
+from millrace.model.kube_names import dns_name
 from millrace.model.ops.tenants import DefineTenant
 from millrace.settings import KubernetesSettings
 from tests.support.small_server import SmallPlatform

@@ -311,7 +311,7 @@ def test_rows_in_delta_go_by_age_only_where_that_was_agreed(platform: AppPlatfor
 
 def test_what_cannot_be_let_go_in_one_place_is_let_go_in_the_others(platform: AppPlatform) -> None:
     now_us = time.time_ns() // 1000
-    keys = {"access_key": "env:MILLRACE_SECRET_GONE", "secret_key": "env:MILLRACE_SECRET_GONE"}
+    keys = {"access_key": "env:MILLRACE_SECRET_ACME_GONE", "secret_key": "env:MILLRACE_SECRET_ACME_GONE"}
     elsewhere = {"kind": "delta", "name": "elsewhere", "location": "s3://bucket/lake", **keys}
     declare(platform, "acme", sinks=[elsewhere, "delta"], sink_retention_days=10)
     declare(platform, "acme2", sink_retention_days=10)

@@ -1,5 +1,6 @@
 """The platform's own manifests and image: the overlays build, what they say is valid, and what they name is there."""
 
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -175,3 +176,18 @@ def test_other_readers_of_yaml_see_what_was_rendered(tmp_path: Path) -> None:
     (tmp_path / "all.yaml").write_text(to_yaml(found))
     (tmp_path / "kustomization.yaml").write_text("resources: [all.yaml]\n")
     assert sorted(build(tmp_path), key=lambda one: str(one["kind"])) == sorted(found, key=lambda one: str(one["kind"]))
+
+
+def test_the_pod_reads_secrets_of_kubernetes_only_with_the_component(tmp_path: Path) -> None:
+    """And then only where a namespace grants it: the role is bound nowhere."""
+    copied = shutil.copytree(DEPLOY, tmp_path / "deploy")
+    kustomization = copied / "overlays" / "single-broker" / "kustomization.yaml"
+    kustomization.write_text(f"{kustomization.read_text()}\ncomponents: [../../components/secrets]\n")
+    manifests = build(kustomization.parent)
+    assert [wrong for one in manifests for version in (OLDEST, NEWEST) for wrong in schema_problems(one, version)] == []
+    (pod,) = (one["spec"]["template"]["spec"] for one in manifests if one["kind"] == "StatefulSet")
+    assert pod["automountServiceAccountToken"] is True
+    (role,) = (one for one in manifests if one["kind"] == "ClusterRole")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+    assert not [one for one in manifests if one["kind"].endswith("RoleBinding")]
+    assert [pod["automountServiceAccountToken"] for pod in pods("single-broker")] == [False]

@@ -17,6 +17,7 @@ from millrace.sink import registry
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import copies_of, location_of, placed, table_objects, table_store
 from millrace.sink.delta.settings import DeltaRemoteSettings
+from tests.support.sink_context import TellingSecrets
 
 KEYS = {"access_key": "env:MILLRACE_SECRET_A", "secret_key": "env:MILLRACE_SECRET_B"}
 BUCKET = {"kind": "delta", "location": "s3://bucket/lake", **KEYS}
@@ -28,7 +29,7 @@ def table(*sinks: Any) -> TableDeclaration:
 
 
 def context(home: Path = Path("/nowhere")) -> SinkContext:
-    return replace(SinkContext.of(Settings(), places_below(home)), secret=str)
+    return replace(SinkContext.of(Settings(), places_below(home)), secrets=TellingSecrets(tell=str), tenant="acme")
 
 
 def refuse_unable(declared: TableDeclaration) -> None:

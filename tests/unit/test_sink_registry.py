@@ -10,14 +10,13 @@ from millrace.declare.table import parse_table
 from millrace.exchange.home import Home
 from millrace.exchange.places import places_below
 from millrace.lake.sidecar import StagedChunk, StagedFile
-from millrace.model.errors import Invalid, Missing
+from millrace.model.errors import Invalid
 from millrace.model.queues import Backlog, QueueKey
 from millrace.sink import registry
 from millrace.sink.cassandra.settings import CassandraSettings
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
 from millrace.sink.registry import OURS, settings_class
-from millrace.sink.secrets import read_secret
 from tests.support.queues import put, queue_at, queues_of
 
 KEY = QueueKey("postgres", "acme", "notes", "warehouse")
@@ -30,7 +29,7 @@ def table(sinks: list[Any], **more: Any) -> Any:
 
 
 def refuse_unable(declared: Any) -> None:
-    registry.refuse_unable(declared, SinkContext(places_below(Path("/nowhere"))))
+    registry.refuse_unable(declared, SinkContext(places_below(Path("/nowhere")), tenant="acme"))
 
 
 def test_an_unknown_kind_is_refused_by_name() -> None:
@@ -55,7 +54,7 @@ def test_a_kind_without_its_driver_says_what_to_install(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("address", ["http://[bad/", "http://h:99999/", "http://h:x/"])
 def test_an_address_that_cannot_be_read_is_refused_in_words(address: str) -> None:
     sinks = [
-        {"kind": "webhook", "url": address, "secret": "env:MILLRACE_SECRET_X"},
+        {"kind": "webhook", "url": address, "secret": "env:MILLRACE_SECRET_ACME_X"},
         {"kind": "files", "path": address.replace("http", "webhdfs"), "mode": "changelog"},
         {"kind": "bigquery", "project": "p", "endpoint": address},
         {"kind": "delta-remote", "location": address.replace("http", "webhdfs")},
@@ -141,19 +140,3 @@ def test_what_was_waived_is_known_by_its_version(tmp_path: Path) -> None:
     record = queues.get(KEY)
     assert record is not None
     assert record.waiver.below == 99
-
-
-def test_secrets_are_read_only_from_where_sinks_may_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MILLRACE_SECRET_DB", "hush")
-    monkeypatch.setenv("HOME_SECRET", "not yours")
-    monkeypatch.setenv("MILLRACE_SECRET_FOLDER", str(tmp_path / "secrets"))
-    (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets" / "db").write_text("whisper\n")
-    (tmp_path / "outside").write_text("not yours")
-    assert (read_secret("env:MILLRACE_SECRET_DB"), read_secret("file:db")) == ("hush", "whisper")
-    for reference in ("env:HOME_SECRET", "plain text"):
-        with pytest.raises(Invalid):
-            read_secret(reference)
-    for reference in ("file:../outside", "env:MILLRACE_SECRET_GONE", "k8s:nothing/here"):
-        with pytest.raises(Missing):
-            read_secret(reference)

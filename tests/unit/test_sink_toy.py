@@ -59,7 +59,7 @@ def document(**settings: Any) -> dict[str, Any]:
 
 
 def context(places: Places | None = None) -> SinkContext:
-    return SinkContext(places or places_below(Path("/nowhere")))
+    return SinkContext(places or places_below(Path("/nowhere")), tenant="acme")
 
 
 def declared(**settings: Any) -> TableDeclaration:
@@ -70,7 +70,7 @@ def declared(**settings: Any) -> TableDeclaration:
 
 def test_it_can_be_declared_and_what_is_wrong_is_refused_in_words() -> None:
     assert "toy" in registry.kinds()
-    declared(colour="green", key="env:MILLRACE_SECRET_BOX")
+    declared(colour="green", key="env:MILLRACE_SECRET_ACME_BOX")
     for wrong, said, remedy in (
         ({"shelv": "top"}, "has no setting 'shelv'", "Did you mean 'shelf'?"),
         ({"colour": "blue"}, "has colour = 'blue'", "Choose one of: red, green."),

@@ -18,16 +18,19 @@ from millrace.model.table import TableDeclaration
 from millrace.model.table_warnings import table_warnings
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import placed
-from millrace.sink.registry import refuse_unable
+from millrace.sink.registry import refuse_foreign_in, refuse_unable
 from millrace.store.agreements import agreement_of
 
 
-def read_agreement(tenant: str, document: Mapping[str, Any]) -> tuple[Agreement, tuple[DeclarationWarning, ...]]:
+def read_agreement(
+    context: SinkContext, tenant: str, document: Mapping[str, Any]
+) -> tuple[Agreement, tuple[DeclarationWarning, ...]]:
     agreement, warnings = parse_agreement({"client": tenant, **document})
     if agreement.tenant != checked_name("tenant", tenant):
         raise Invalid(
             f"The agreement is {agreement.tenant!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant."
         )
+    refuse_foreign_in(agreement.sinks, context.for_tenant(tenant))
     return agreement, warnings
 
 
@@ -56,7 +59,7 @@ def read_table(
     if agreement is not None and agreement.sinks:
         document = {**document, "sinks": [target_document(target) for target in agreement.sinks]}
     declaration = placed(context, parse_table(document), targets_of(connection, tenant, table))
-    refuse_unable(declaration, context)
+    refuse_unable(declaration, context.for_tenant(tenant))
     if declaration.name != checked_name("table", table):
         raise Invalid(
             f"The declaration is of {declaration.name!r}, not of {table!r}.", remedy="Send it to its own table."

@@ -13,7 +13,7 @@ from millrace.model.documents import DeclarationWarning
 from millrace.model.sinks import DELTA_KIND, SinkTarget
 from millrace.model.table import TableDeclaration
 from millrace.sink.context import SinkContext
-from millrace.sink.registry import refuse_private, settings_class
+from millrace.sink.registry import refuse_strange, settings_class
 
 PROBE_SECONDS = 12.0
 WAITS = "Rows will wait for it; the check was skipped."
@@ -31,7 +31,7 @@ def try_sinks(
     """All at the same time, for some seconds at most. Without `really`, checks only what needs no connection."""
     if not really:
         for target in targets:
-            refuse_private(settings_class(target.kind).of(target), context)
+            refuse_strange(target, settings_class(target.kind).of(target), context)
         return ()
     tries = [(target.name, _start_probe(target, context)) for target in targets]
     done, _ = wait([outcome for _, outcome in tries], PROBE_SECONDS)

@@ -2,16 +2,17 @@
 
 from typing import Annotated, Any
 
-from fastapi import Body, Query, Response
+from fastapi import Body, Query, Request, Response
 from sqlalchemy import select
 
 from millrace.api.declarations.reading import read_agreement, refuse_unconfirmed
-from millrace.api.deps import EraserDep, OpLogDep, StoreDep, guarded_router
+from millrace.api.deps import EraserDep, OpLogDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import tables_of
 from millrace.api.jobs.erasing import receipt_of
 from millrace.api.routes.declarations import answer_to
 from millrace.api.routes.diffing import no_difference
 from millrace.auth.access import allows, public
+from millrace.auth.audit import note_refusal
 from millrace.declare.json_schemas import SCHEMAS
 from millrace.model.change_words import words_changed
 from millrace.model.declared_documents import document_of, table_document_of
@@ -34,18 +35,24 @@ LONGEST_WAIT_SECONDS = 600.0
 @router.post("/tenants/{tenant}/diff")
 @allows(VIEWER)
 def diff_tenant(
-    tenant: str, store: StoreDep, document: dict[str, Any] = Body(), strict: bool = False
+    tenant: str,
+    store: StoreDep,
+    sink_context: SinkContextDep,
+    request: Request,
+    document: dict[str, Any] = Body(),
+    strict: bool = False,
 ) -> dict[str, Any]:
     """What applying this agreement would change, or why it would be refused."""
     checked_name("tenant", tenant)
     before = store.first(select(t.tenants).where(t.tenants.c.name == tenant))
     answer = no_difference(None if before is None else before.revision)
     try:
-        agreement, warnings = read_agreement(tenant, document)
+        agreement, warnings = read_agreement(sink_context, tenant, document)
         answer["warnings"] = [warning.to_dict() for warning in warnings]
         if strict:
             refuse_warnings(warnings)
     except Refused as refused:
+        note_refusal(request, refused)
         return {**answer, "refusal": Refusal.of(refused).reason}
     if before is None:
         return {**answer, "changes": [f"declare tenant {tenant}"]}

@@ -49,13 +49,14 @@ async def define_tenant(
     caller: CallerDep,
     store: StoreDep,
     op_log: OpLogDep,
+    sink_context: SinkContextDep,
     private_targets: PrivateTargetsDep,
     response: Response,
     document: dict[str, Any] = Body(),
     strict: bool = False,
 ) -> dict[str, Any]:
     """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals."""
-    agreement, warnings = read_agreement(tenant, document)
+    agreement, warnings = read_agreement(sink_context, tenant, document)
     refuse_local_command(caller, agreement)
     if strict:
         refuse_warnings(warnings)
@@ -116,7 +117,10 @@ async def define_table(
         declaration, warnings = read_table(sink_context, connection, tenant, table, document)
         new_sinks = sinks_to_try(connection, tenant, declaration)
     if new_sinks:
-        warnings = (*warnings, *await asyncio.to_thread(try_sinks, new_sinks, sink_context, really=check))
+        warnings = (
+            *warnings,
+            *await asyncio.to_thread(try_sinks, new_sinks, sink_context.for_tenant(tenant), really=check),
+        )
     if strict:
         refuse_warnings(warnings)
     op = DefineTable(tenant, table, declaration=declaration.to_dict(), new_generation=new_generation, wait=wait_turn)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fastapi import Body
+from fastapi import Body, Request
 from sqlalchemy import Connection, select
 
 from millrace.api.declarations.reading import read_table
@@ -10,6 +10,7 @@ from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import declared_table
 from millrace.auth.access import allows
+from millrace.auth.audit import note_refusal
 from millrace.lake.log import load
 from millrace.lake.reshape import delta_ddl
 from millrace.model.change_words import describe, settings_changed
@@ -34,6 +35,7 @@ def diff_table(
     table: str,
     store: StoreDep,
     sink_context: SinkContextDep,
+    request: Request,
     document: dict[str, Any] = Body(),
     new_generation: bool = False,
     strict: bool = False,
@@ -48,7 +50,7 @@ def diff_table(
         with store.read() as connection:
             declaration, warnings = read_table(sink_context, connection, tenant, table, document)
             new_sinks = sinks_to_try(connection, tenant, declaration)
-        warnings = (*warnings, *try_sinks(new_sinks, sink_context))
+        warnings = (*warnings, *try_sinks(new_sinks, sink_context.for_tenant(tenant)))
         answer["warnings"] = [warning.to_dict() for warning in warnings]
         if strict:
             refuse_warnings(warnings)
@@ -61,6 +63,7 @@ def diff_table(
             changed["ddl"] += sink_plans(before, _next(tenant, before, declaration, begins=False))
         return {**answer, **changed}
     except Refused as refused:
+        note_refusal(request, refused)
         return {**answer, "refusal": Refusal.of(refused).reason}
 
 

@@ -76,7 +76,7 @@ def check_sink(
         record = queues.get(_key(tenant, table, target))
         reason = None if record is None or record.state.parked_since is None else record.state.reason
         return {"sink": sink, "kind": target.kind, "ok": reason is None, "reason": reason}
-    warnings = try_sinks([target], sink_context)
+    warnings = try_sinks([target], sink_context.for_tenant(tenant))
     return {"sink": sink, "kind": target.kind, "ok": not warnings, "reason": warnings[0].likely if warnings else None}
 
 

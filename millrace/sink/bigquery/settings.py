@@ -30,7 +30,7 @@ class BigQuerySettings(ConnectorSettings):
     location: str = Field("US", description="Where datasets are created.")
     credentials: SecretReference | None = Field(
         None,
-        description="A reference to a service account's key file (env:…, file:… or k8s:…). The account must be able "
+        description="A reference to a service account's key file (env:…, file:…, k8s:… or vault:…). The account must be able "
         "to create datasets and tables and to run jobs. Required unless you set an endpoint.",
     )
     endpoint: Uri | None = Field(None, description="Another address that speaks BigQuery's protocol.")

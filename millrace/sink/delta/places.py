@@ -40,12 +40,14 @@ def table_objects(context: SinkContext, place: DeltaRemoteSettings, tenant: str,
     given, addresses = _resolved(context, place)
     url = table_url(context, place, tenant, table)
     parts = urlsplit(url)
+    is_operators = place.location in _OPERATORS
+    secret = context.secrets.read_operators if is_operators else context.for_tenant(tenant).secret
     if parts.scheme in NAME_NODE_PORTS:
-        who = identity(given.user, context.secret(given.token) if given.token else None)
+        who = identity(given.user, secret(given.token) if given.token else None)
         return HdfsObjects(url, given.endpoint or name_node(parts), parts.path, who, addresses)
-    token = context.secret(given.session_token) if given.session_token else None
-    keys = S3Keys(context.secret(given.access_key or ""), context.secret(given.secret_key or ""), token)
-    if place.location in _OPERATORS:
+    token = secret(given.session_token) if given.session_token else None
+    keys = S3Keys(secret(given.access_key or ""), secret(given.secret_key or ""), token)
+    if is_operators:
         # Loaded only if the operator has a bucket: every worker pays for it.
         from millrace.outbound.operator_objects import OperatorObjects, s3_store  # noqa: PLC0415
 

@@ -36,7 +36,7 @@ class DeltaRemoteSettings(ConnectorSettings):
     )
     region: str = Field("us-east-1", description="S3: the region of the bucket.")
     access_key: SecretReference | None = Field(
-        None, description="S3: a reference to the key's name: env:…, file:… or k8s:…."
+        None, description="S3: a reference to the key's name: env:…, file:…, k8s:… or vault:…."
     )
     secret_key: SecretReference | None = Field(None, description="S3: a reference to the key itself.")
     session_token: SecretReference | None = Field(

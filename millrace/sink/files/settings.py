@@ -51,7 +51,7 @@ class FilesSettings(ConnectorSettings):
         None, description="Another address that speaks the protocol of S3 or of Google Cloud Storage."
     )
     access_key: SecretReference | None = Field(
-        None, description="S3: a reference to the key's name: env:…, file:… or k8s:…."
+        None, description="S3: a reference to the key's name: env:…, file:…, k8s:… or vault:…."
     )
     secret_key: SecretReference | None = Field(None, description="S3: a reference to the key itself.")
     credentials: SecretReference | None = Field(
