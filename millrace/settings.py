@@ -15,6 +15,7 @@ from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 from millrace.model.secret_references import parse_reference
 
+MOST_TOKEN_DAYS = 3650
 _VAULT_PATH = r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$"
 
 
@@ -52,6 +53,8 @@ class ApiSettings(_Section):
     """A dropped table can be restored for so long; then its rows go."""
     private_targets: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks that tenants may have webhooks sent to although they are not public."""
+    token_days: float = Field(default=90, gt=0, le=MOST_TOKEN_DAYS)
+    """A new token expires after so many days, unless its maker says otherwise."""
 
 
 class SinkSettings(_Section):

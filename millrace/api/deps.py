@@ -85,6 +85,7 @@ ReplaysDep = Annotated[Replays, _service("replays")]
 EraserDep = Annotated[Eraser, _service("eraser")]
 HealthDep = Annotated[PlatformHealth, _service("health")]
 PrivateTargetsDep = Annotated[Networks, _service("settings.api.private_targets")]
+TokenDaysDep = Annotated[float, _service("settings.api.token_days")]
 QuerySettingsDep = Annotated[QuerySettings, _service("settings.query")]
 KubernetesDep = Annotated[KubernetesSettings, _service("settings.k8s")]
 

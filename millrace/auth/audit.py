@@ -144,7 +144,7 @@ def _noted(log: Audit, connection: HTTPConnection, status: int) -> list[dict[str
     entry = {"action": endpoint_of(connection), "subject": names[:MOST_SUBJECT], "status": status}
     noted = []
     if caller is not None and (access_of(connection) or PUBLIC).audited:
-        noted.append(entry)
+        noted += _reads(connection, entry) or [entry]
     elif status in _LOCKED_OUT:
         left_out = log.failures.take(_address(connection))
         if left_out is not None:
@@ -155,6 +155,14 @@ def _noted(log: Audit, connection: HTTPConnection, status: int) -> list[dict[str
         subject = f"{names} {foreign.reference}"[:MOST_SUBJECT]
         noted.append({"action": FOREIGN_SECRET, "subject": subject, "status": HTTPStatus.FORBIDDEN})
     return noted
+
+
+def _reads(connection: HTTPConnection, entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """A query may read tables of several tenants: each of them finds an entry with its own."""
+    tables: dict[str, list[str]] = {}
+    for tenant, table in getattr(connection.state, "tables_read", ()):
+        tables.setdefault(tenant, []).append(f"{tenant}/{table}")
+    return [{**entry, "tenant": tenant, "subject": " ".join(read)[:MOST_SUBJECT]} for tenant, read in tables.items()]
 
 
 def _write(log: Audit, connection: HTTPConnection, noted: list[dict[str, Any]], request_id: str) -> None:

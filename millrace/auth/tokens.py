@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
 from millrace.model.errors import Clash, Missing, Unauthorised
 from millrace.model.moments import iso
@@ -90,9 +90,18 @@ class Tokens:
         return token
 
     def keep(self, token: str, name: str, tenant: str | None) -> None:
-        """Stores a token that was made elsewhere, with the highest role of its tenant or of the platform."""
+        """Stores a token that was made elsewhere, with the highest role of its tenant or of the platform. One that was stored
+        so before, and is not this one, is no longer valid."""
+        kept = select(t.tokens.c.digest).where(
+            t.tokens.c.name == name,
+            t.tokens.c.tenant.is_not_distinct_from(tenant),
+            ~exists().where(grants.c.digest == t.tokens.c.digest),
+        )
         with self._store.write() as connection:
+            others = [digest for digest in connection.execute(kept).scalars() if digest != _digest(token)]
+            connection.execute(delete(t.tokens).where(t.tokens.c.digest.in_(others)))
             _keep(connection, token, name, tenant)
+        self._recent.clear()
 
     def caller(self, authorization: str | None) -> Caller:
         scheme, _, token = (authorization or "").partition(" ")
@@ -106,6 +115,14 @@ class Tokens:
             )
         self._uses[_digest(token.strip())] = now_us
         return caller
+
+    def is_valid(self, authorization: str | None) -> bool:
+        """For what lasts longer than a request: whether its token still is what it was when it began."""
+        try:
+            self.caller(authorization)
+        except Unauthorised:
+            return False
+        return True
 
     def _known(self, digest: str) -> Caller | None:
         """The token is found by its digest, so the time this takes reveals nothing about other tokens."""

@@ -18,7 +18,7 @@ def create(
     tenant: Annotated[str | None, typer.Option(help="What it may see. Default: everything.")] = None,
     role: Annotated[str | None, typer.Option(help=f"{', '.join(ROLES)}. Default: all that is possible there.")] = None,
     table: Annotated[list[str] | None, typer.Option(help="Limits it to this table; may be repeated.")] = None,
-    days: Annotated[float | None, typer.Option(help="After so many days it expires. Default: never.", min=0)] = None,
+    days: Annotated[float | None, typer.Option(help="After so many days it expires. Default: 90.", min=0)] = None,
 ) -> None:
     """Make a token; it is shown this once."""
     made = session.platform.tokens.create(name, tenant=tenant, role=role, tables=table or None, days=days)

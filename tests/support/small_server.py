@@ -46,7 +46,8 @@ class SmallPlatform:
     """A table log that applies ops where they come, and the services that need no more than a store."""
 
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
-        self.settings = Settings(home=root, api=ApiSettings.model_validate({"private_targets": private_targets}))
+        api = {**Settings().api.model_dump(), "private_targets": private_targets}
+        self.settings = Settings(home=root, api=ApiSettings.model_validate(api))
         self.home, self.exchange = Home(root), open_exchange(root)
         self.store = ControlStore(f"sqlite:///{root / 'control.db'}")
         self.tokens = Tokens(self.store)

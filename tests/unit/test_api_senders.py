@@ -4,6 +4,7 @@ import contextlib
 import json
 import socketserver
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -150,17 +151,22 @@ def test_who_may_not_stream_is_told_before_the_connection_opens(
     assert hidden.value.response.status_code == 404
 
 
-def test_a_revoked_token_ends_the_connection(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_session, "TOKEN_SECONDS", 0.0)
-    token = server.log.tokens.make("short", TENANT)
+@pytest.mark.parametrize("is_revoked", [True, False])
+def test_a_connection_ends_with_its_token_also_while_nobody_sends(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch, is_revoked: bool
+) -> None:
+    monkeypatch.setattr(stream_session, "TOKEN_SECONDS", 0.1)
+    soon_us = None if is_revoked else time.time_ns() // 1000 + 3_000_000
+    token = server.log.tokens.make("short", TENANT, expires_us=soon_us)
     with raw(server, token=token) as socket:
         heard(socket, "ready")
         socket.send(b"1\n{}")
         heard(socket, "ack")
         heard(socket, "end")
-        server.log.tokens.revoke("short")
-        socket.send(b"2\n{}")
-        assert heard(socket, "error")["problem"]["code"] == "unauthorised"
+        if is_revoked:
+            server.log.tokens.revoke("short")
+        code = heard(socket, "error")["problem"]["code"]
+        assert code == ("unauthorised" if is_revoked else "expired")
     assert len(server.log.rows()) == 1
 
 

@@ -60,7 +60,7 @@ def diff_tenant(
 
 
 @router.get("/tenants/{tenant}/export")
-@allows(VIEWER)
+@allows(VIEWER, audited=True)
 def export_tenant(tenant: str, store: StoreDep) -> dict[str, Any]:
     """What runs, as documents that can be applied again without changing anything: the agreement, then the tables."""
     with store.read() as connection:

@@ -98,7 +98,7 @@ def list_files(tenant: str, run: str, app_folders: AppFoldersDep) -> dict[str, A
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}/log")
-@allows(READER)
+@allows(READER, audited=True)
 def show_log(
     tenant: str,
     run: str,

@@ -3,14 +3,18 @@
 from functools import partial
 from typing import Any
 
+from fastapi import Request
 from pydantic import BaseModel, Field
 
 from millrace.api.deps import CallerDep, QuerySettingsDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import tables_of
 from millrace.arrow.types import stored_schema
 from millrace.auth.access import allows
+from millrace.lake.store import Store
 from millrace.model.roles import READER
+from millrace.model.table import Definition
 from millrace.read.query import QueryLimits, ReadableTable, run_query
+from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import table_store
 
 router = guarded_router(prefix="/v1", tags=["query"])
@@ -22,17 +26,30 @@ class Question(BaseModel):
 
 
 @router.post("/query")
-@allows(READER, by_table=True)
+@allows(READER, by_table=True, audited=True)
 def query(
-    question: Question, caller: CallerDep, store: StoreDep, sink_context: SinkContextDep, limits: QuerySettingsDep
+    question: Question,
+    request: Request,
+    caller: CallerDep,
+    store: StoreDep,
+    sink_context: SinkContextDep,
+    limits: QuerySettingsDep,
 ) -> dict[str, Any]:
+    read: list[tuple[str, str]] = []
+    request.state.tables_read = read
     with store.read() as connection:
         definitions = [one for one in tables_of(connection, caller.tenant) if caller.sees_table(one.table.name)]
     readable = [
-        ReadableTable(d.tenant, d.table.name, stored_schema(d.columns), partial(table_store, sink_context, d))
+        ReadableTable(d.tenant, d.table.name, stored_schema(d.columns), partial(_open, read, sink_context, d))
         for d in definitions
     ]
     most = QueryLimits(limits.seconds, limits.memory_mb, min(question.max_rows, limits.rows))
     found = run_query(readable, question.sql, most)
     columns = [{"name": name, "type": kind} for name, kind in found.columns]
     return {"columns": columns, "rows": found.rows, "truncated": found.truncated, "seconds": found.seconds}
+
+
+def _open(read: list[tuple[str, str]], context: SinkContext, definition: Definition) -> Store:
+    """Notes the table for the audit log: a query opens those that it reads."""
+    read.append((definition.tenant, definition.table.name))
+    return table_store(context, definition)

@@ -29,7 +29,7 @@ router = guarded_router(prefix="/v1", tags=["declarations"])
 
 
 @router.post("/tenants/{tenant}/tables/{table}/diff")
-@allows(ADMIN)
+@allows(ADMIN, audited=True)
 def diff_table(
     tenant: str,
     table: str,

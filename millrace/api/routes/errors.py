@@ -35,7 +35,7 @@ class Chosen(BaseModel):
 
 
 @router.get("/imports/{import_id}/errors")
-@allows(READER, by_table=True)
+@allows(READER, by_table=True, audited=True)
 def list_errors(
     import_id: str,
     document: ImportDep,
@@ -60,7 +60,7 @@ def count_errors(import_id: str, document: ImportDep, sealing: SealingDep) -> di
 
 
 @router.get("/imports/{import_id}/errors/export")
-@allows(READER, by_table=True)
+@allows(READER, by_table=True, audited=True)
 def export_errors(import_id: str, document: ImportDep, sealing: SealingDep, format: str = "csv") -> Response:
     errors = sealing.errors(document["tenant"], document["table"])
     lines = export(errors, import_id, format)

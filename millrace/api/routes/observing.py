@@ -26,6 +26,7 @@ from millrace.store.engine import ControlStore
 router = guarded_router(tags=["observing"])
 PAGE = 200
 HEARTBEAT_SECONDS = 15.0
+TOKEN_SECONDS = 2.0
 
 
 @router.get("/v1/health")
@@ -98,16 +99,23 @@ async def follow_events(
     caller: CallerDep,
     store: StoreDep,
     watch: WatchDep,
+    tokens: TokensDep,
     after: Annotated[int, Query(ge=0, le=MOST_STORED)] = 0,
     last_event_id: Annotated[int | None, Header(ge=0, le=MOST_STORED)] = None,
     tenant: str | None = None,
 ) -> StreamingResponse:
-    """Events as server-sent events, from `after` or Last-Event-ID on, as they come: each tenant's in their order."""
-    heard = caller.scope(tenant)
+    """Events as server-sent events, from `after` or Last-Event-ID on, as they come: each tenant's in their order. The stream
+    ends when its token does."""
+    heard, token = caller.scope(tenant), request.headers.get("authorization")
 
     async def lines() -> AsyncIterator[str]:
         position, beat = last_event_id if last_event_id is not None else after, time.monotonic()
+        checked = beat
         while not await request.is_disconnected():
+            if time.monotonic() > checked + TOKEN_SECONDS:
+                checked = time.monotonic()
+                if not await asyncio.to_thread(tokens.is_valid, token):
+                    return
             news = watch.news()
             found = await asyncio.to_thread(_events, store, heard, position, PAGE)
             for number, event in found:

@@ -66,7 +66,7 @@ async def waive_sink(
 
 
 @router.post("/{sink}/check")
-@allows(ADMIN)
+@allows(ADMIN, audited=True)
 def check_sink(
     tenant: str, table: str, sink: str, store: StoreDep, queues: QueuesDep, sink_context: SinkContextDep
 ) -> dict[str, Any]:

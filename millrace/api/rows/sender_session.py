@@ -22,7 +22,7 @@ from millrace.upload.batch import AppendKey, BatchPart, Placement
 
 # The appends of one connection that have ended, or will, and that it has not been told of.
 MOST_UNTOLD = 1000
-TOKEN_SECONDS = 10.0
+TOKEN_SECONDS = 2.0
 FAREWELL_SECONDS = 5.0
 CLOSED_REFUSED, CLOSED_BROKEN = 1008, 1011
 
@@ -39,7 +39,7 @@ class _End:
 
 
 class SenderSession:
-    """`check_token` raises when the caller's token has been revoked."""
+    """`check_token` raises when the caller's token has been revoked or has expired."""
 
     wants_end = True
 
@@ -98,15 +98,15 @@ class SenderSession:
         )
 
     async def _work(self) -> None:
-        reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
+        tasks = [asyncio.create_task(part()) for part in (self._read, self._write, self._watch_token)]
         try:
-            done, _ = await asyncio.wait({reader, writer, self._over}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait({*tasks, self._over}, return_when=asyncio.FIRST_COMPLETED)
             for finished in done:
                 finished.result()
         finally:
-            reader.cancel()
-            writer.cancel()
-            await asyncio.gather(reader, writer, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._leave()
 
     def _leave(self) -> None:
@@ -124,14 +124,15 @@ class SenderSession:
         opened = await self._senders.appends.open_sender(self._append_key, self.sender)
         following = opened.seq + 1
         self._news.put_nowait({"type": "ready", "stream": self.sender, "seq": opened.seq})
-        checked = asyncio.get_running_loop().time()
         while True:
             await self._room_to_read()
-            frame = await self._frame()
-            if asyncio.get_running_loop().time() > checked + TOKEN_SECONDS:
-                await asyncio.to_thread(self._check_token)
-                checked = asyncio.get_running_loop().time()
-            following = await self._take(frame, following)
+            following = await self._take(await self._frame(), following)
+
+    async def _watch_token(self) -> None:
+        """Also while the client sends nothing: it is still told what becomes of its rows."""
+        while True:
+            await asyncio.sleep(TOKEN_SECONDS)
+            await asyncio.to_thread(self._check_token)
 
     async def _room_to_read(self) -> None:
         """Reads nothing from a client that has too much unacknowledged, or that does not read its answers."""
