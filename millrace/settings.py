@@ -53,8 +53,19 @@ class ApiSettings(_Section):
     """A dropped table can be restored for so long; then its rows go."""
     private_targets: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks that tenants may have webhooks sent to although they are not public."""
+    tls_cert: Path | None = None
+    """The API's certificate, with those of its authorities behind it; with it the API speaks TLS and nothing else."""
+    tls_key: Path | None = None
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks of proxies that say in X-Forwarded-For and X-Forwarded-Proto who asks; from others these are ignored."""
     token_days: float = Field(default=90, gt=0, le=MOST_TOKEN_DAYS)
     """A new token expires after so many days, unless its maker says otherwise."""
+
+    @model_validator(mode="after")
+    def _whole_pair(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together: give both")
+        return self
 
 
 class SinkSettings(_Section):
@@ -245,7 +256,7 @@ class Settings(BaseSettings):
 
 
 # Read where they are needed: by the client, the installer and the tests of faults.
-_OTHERS = ("URL", "TOKEN", "CACHE", "IVY_SETTINGS", "FAILPOINTS", "POISON")
+_OTHERS = ("URL", "TOKEN", "CA_FILE", "CACHE", "IVY_SETTINGS", "FAILPOINTS", "POISON")
 _PREFIX, _SECRETS = "MILLRACE_", "MILLRACE_SECRET_"
 
 

@@ -6,8 +6,8 @@ import uvicorn
 
 from millrace.api.app import make_app
 from millrace.api.server import Server
+from millrace.api.serving import serving_options
 from millrace.exchange.client_file import read_client_file
-from millrace.model.frames import MAX_FRAME_BYTES
 from millrace.observe import log_to_stderr
 from millrace.settings import Settings
 from millrace.wire.client import Cluster
@@ -20,19 +20,7 @@ def main() -> None:
     options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
     server = Server(settings, Cluster(bootstrap, options))
     server.tokens.keep(read_client_file(settings.home).token, "admin", None)
-    # A stop must not wait for ever for those who follow events.
-    uvicorn.run(
-        make_app(server.running),
-        host=host,
-        port=port,
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=3,
-        # Room for the sentence that says that a frame is too large; rows are compressed later, all of them together.
-        ws_max_size=2 * MAX_FRAME_BYTES,
-        ws_per_message_deflate=False,
-    )
+    uvicorn.run(make_app(server.running), host=host, port=port, **serving_options(settings.api))
 
 
 if __name__ == "__main__":

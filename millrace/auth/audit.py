@@ -29,6 +29,7 @@ from millrace.store.tables import audit
 
 REQUEST_ID = b"x-request-id"
 MOST_SUBJECT = 200
+MOST_ADDRESS = 64
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _OPENED = 101
 _LOCKED_OUT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
@@ -179,7 +180,8 @@ def _write(log: Audit, connection: HTTPConnection, noted: list[dict[str, Any]], 
 
 
 def _address(connection: HTTPConnection) -> str:
-    return connection.client.host if connection.client else ""
+    # A proxy that is trusted may say anything.
+    return connection.client.host[:MOST_ADDRESS] if connection.client else ""
 
 
 def _tenant(log: Audit, connection: HTTPConnection, caller: Caller, names: Mapping[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from millrace.client.endpoint import Endpoint, find_endpoint
 from millrace.client.errors import Unreachable, problem_from
+from millrace.client.trust import Trust
 from millrace.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -22,15 +23,16 @@ _FIRST_ERROR_STATUS = 400
 class Connection:
     """Safe to share between threads."""
 
-    def __init__(self, url: str, token: str) -> None:
-        self.endpoint = Endpoint(url.rstrip("/"), token)
+    def __init__(self, url: str, token: str, *, ca_file: Path | None = None, trust: Trust | None = None) -> None:
+        """`ca_file` holds the certificates of the authority that vouches for the platform, if the system does not know it."""
+        self.endpoint = Endpoint(url.rstrip("/"), token, trust or Trust(ca_file))
         self._http = _http_client(self.endpoint)
 
     @classmethod
     def from_home(cls, home: Path | None = None, environ: Mapping[str, str] = os.environ) -> Self:
-        """MILLRACE_URL and MILLRACE_TOKEN, or the client.json of a home."""
+        """MILLRACE_URL, MILLRACE_TOKEN and MILLRACE_CA_FILE, or the client.json of a home."""
         endpoint = find_endpoint(home, environ)
-        return cls(endpoint.url, endpoint.token)
+        return cls(endpoint.url, endpoint.token, trust=endpoint.trust)
 
     def close(self) -> None:
         self._http.close()
@@ -81,6 +83,8 @@ class Connection:
     def _reaching(self) -> Iterator[None]:
         import httpx2  # noqa: PLC0415
 
+        # A certificate that was renewed is known before the next connection.
+        self.endpoint.tls()
         try:
             yield
         except httpx2.TransportError as failed:
@@ -99,7 +103,7 @@ def _http_client(endpoint: Endpoint) -> "httpx2.Client":
             timeout=httpx2.Timeout(_SECONDS, connect=_CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
             trust_env=False,
-            verify=endpoint.url.startswith("https:"),
+            verify=endpoint.tls() or False,
         )
     except httpx2.InvalidURL as refused:
         raise Invalid(f"{endpoint.url!r} is not an address: {refused}.", remedy="Write http://HOST:PORT.") from refused

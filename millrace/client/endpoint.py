@@ -1,12 +1,15 @@
-"""Where the platform is and how to prove who asks: MILLRACE_URL and MILLRACE_TOKEN, else client.json in the home.
+"""Where the platform is and how to prove who asks: MILLRACE_URL, MILLRACE_TOKEN and MILLRACE_CA_FILE, else client.json in
+the home.
 
 Refuses a home without client.json, and a client.json that is not what `millrace up` writes."""
 
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from millrace.client.trust import Trust
 from millrace.exchange.client_file import client_path, read_client_file
 from millrace.model.errors import Invalid, Unavailable
 
@@ -15,6 +18,11 @@ from millrace.model.errors import Invalid, Unavailable
 class Endpoint:
     url: str
     token: str = field(repr=False)
+    trust: Trust = field(default_factory=Trust, compare=False)
+
+    def tls(self) -> ssl.SSLContext | None:
+        """What a connection to it is made with; None if it speaks no TLS."""
+        return self.trust.context() if self.url.startswith("https:") else None
 
     def __post_init__(self) -> None:
         """The token travels as a header, in one line; no message shows it."""
@@ -33,7 +41,9 @@ def default_home(environ: Mapping[str, str] = os.environ) -> Path:
 def find_endpoint(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> Endpoint:
     """A home that is named wins over the environment, and the environment over the default home."""
     if home is None and environ.get("MILLRACE_URL"):
-        return Endpoint(environ["MILLRACE_URL"].rstrip("/"), environ.get("MILLRACE_TOKEN", ""))
+        named = environ.get("MILLRACE_CA_FILE")
+        trust = Trust(Path(named) if named else None)
+        return Endpoint(environ["MILLRACE_URL"].rstrip("/"), environ.get("MILLRACE_TOKEN", ""), trust)
     return read_endpoint(home or default_home(environ))
 
 
@@ -41,7 +51,8 @@ def read_endpoint(home: Path) -> Endpoint:
     path = client_path(home)
     try:
         found = read_client_file(home)
-        return Endpoint(found.url.rstrip("/"), found.token)
+        pinned = None if found.certificate is None else Path(found.certificate)
+        return Endpoint(found.url.rstrip("/"), found.token, Trust(pinned=pinned))
     except FileNotFoundError:
         raise Unavailable(
             f"No platform has been started in {home}.",

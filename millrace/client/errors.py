@@ -42,10 +42,10 @@ class Unreachable(Unavailable):
     may_pass = True
 
     def __init__(self, url: str, cause: object) -> None:
-        super().__init__(
-            f"{url} cannot be reached: {cause}.",
-            remedy="Start it with `millrace up`, or set MILLRACE_URL and MILLRACE_TOKEN; see `millrace doctor`.",
-        )
+        remedy = "Start it with `millrace up`, or set MILLRACE_URL and MILLRACE_TOKEN; see `millrace doctor`."
+        if "CERTIFICATE_VERIFY_FAILED" in str(cause):
+            remedy = "Set MILLRACE_CA_FILE to the certificates of the authority that vouches for it."
+        super().__init__(f"{url} cannot be reached: {cause}.", remedy=remedy)
 
 
 def problem_from(status: int, body: bytes) -> Problem:

@@ -46,8 +46,10 @@ def send_range(endpoint: Endpoint, import_id: str, path: Content, offset: int, l
 
 def _connect(endpoint: Endpoint) -> http.client.HTTPConnection:
     parts = urlsplit(endpoint.url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    return kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_SECONDS)
+    host, tls = parts.hostname or "", endpoint.tls()
+    if tls is None:
+        return http.client.HTTPConnection(host, parts.port, timeout=_TIMEOUT_SECONDS)
+    return http.client.HTTPSConnection(host, parts.port, timeout=_TIMEOUT_SECONDS, context=tls)
 
 
 def _send_head(

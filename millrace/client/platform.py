@@ -1,5 +1,6 @@
 """The platform as an object: a small client for each noun of the REST API, and what concerns the platform itself."""
 
+from pathlib import Path
 from typing import cast
 
 from millrace.client.accounts import AuditClient, TokenClient, UsageClient
@@ -15,6 +16,7 @@ from millrace.client.rows import RowClient
 from millrace.client.spans import SpanClient
 from millrace.client.tables import QualityClient, SchemaClient, SinkClient, TableClient
 from millrace.client.tenants import KeyClient, TenantClient
+from millrace.client.trust import Trust
 from millrace.client.webhooks import WebhookClient
 from millrace.client.whatif import WhatIfClient
 
@@ -22,8 +24,8 @@ from millrace.client.whatif import WhatIfClient
 class Millrace(Connection):
     """`platform.NOUN.verb(…)`: one method for each route. Safe to share between threads."""
 
-    def __init__(self, url: str, token: str) -> None:
-        super().__init__(url, token)
+    def __init__(self, url: str, token: str, *, ca_file: Path | None = None, trust: Trust | None = None) -> None:
+        super().__init__(url, token, ca_file=ca_file, trust=trust)
         self.apps = AppClient(self)
         self.audit = AuditClient(self)
         self.events = EventClient(self)

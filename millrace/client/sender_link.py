@@ -59,6 +59,7 @@ def linked(endpoint: Endpoint, tenant: str, table: str, sender: str, span: str |
         opening = connect(
             f"ws{endpoint.url.removeprefix('http')}{route}",
             additional_headers={"Authorization": f"Bearer {endpoint.token}"},
+            ssl=endpoint.tls(),
             compression=None,
             proxy=None,
             open_timeout=OPEN_SECONDS,

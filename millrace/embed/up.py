@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -32,10 +33,13 @@ _REUSE_MEMORY = {
 _POLICY = RestartPolicy(budget=60, window_seconds=120.0)
 
 
-def run_up(home: Path, port: int, host: str | None = None) -> None:
+def run_up(
+    home: Path, port: int, host: str | None = None, tls_cert: Path | None = None, tls_key: Path | None = None
+) -> None:
     """Starts everything, prints `ready URL`, and keeps it running until it is told to stop."""
-    # The children read their settings from the environment; the home may have come from a flag.
-    os.environ["MILLRACE_HOME"] = str(home.absolute())
+    # The children read their settings from the environment; these may have come from flags.
+    flags = {"MILLRACE_HOME": home, "MILLRACE_API__TLS_CERT": tls_cert, "MILLRACE_API__TLS_KEY": tls_key}
+    os.environ.update({name: str(path.absolute()) for name, path in flags.items() if path is not None})
     settings = Settings()
     place = Home(settings.home)
     place.root.mkdir(parents=True, exist_ok=True)
@@ -46,8 +50,10 @@ def run_up(home: Path, port: int, host: str | None = None) -> None:
 
 def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
     address = host or settings.api.host
-    url = f"http://{f'[{address}]' if ':' in address else address}:{_settled_port(place, port)}"
-    _leave_client_file(place, url)
+    certificate = settings.api.tls_cert
+    scheme = "http" if certificate is None else "https"
+    url = f"{scheme}://{f'[{address}]' if ':' in address else address}:{_settled_port(place, port)}"
+    _leave_client_file(place, url, certificate)
     children = []
     bootstrap = settings.kafka.bootstrap_servers
     if bootstrap is None:
@@ -62,7 +68,7 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
 
 
 def _server(place: Home, bootstrap: str, url: str) -> Child:
-    host, port = url.removeprefix("http://").rsplit(":", 1)
+    host, port = url.partition("://")[2].rsplit(":", 1)
     argv = (sys.executable, "-m", "millrace.api", bootstrap, host.strip("[]"), port)
     log, notes = place.logs / "server.log", DataPlaneNotes(place)
 
@@ -103,7 +109,8 @@ def _sole_owner(place: Home) -> Iterator[None]:
 
 def _answers(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/v1/tenants", timeout=2):
+        # Nothing is told to whoever answers, so its certificate does not matter.
+        with urllib.request.urlopen(f"{url}/v1/tenants", timeout=2, context=ssl._create_unverified_context()):
             return True
     except urllib.error.HTTPError:
         # It refuses us for want of a token: it is there.
@@ -125,13 +132,14 @@ def _settled_port(place: Home, wanted: int) -> int:
     return last if last and is_free(last) else free_ports(1)[0]
 
 
-def _leave_client_file(place: Home, url: str) -> None:
+def _leave_client_file(place: Home, url: str, certificate: Path | None) -> None:
     """URL and token for the CLI on this machine; the token is made once."""
     try:
         token = read_client_file(place.root).token
     except (OSError, ValueError, KeyError, TypeError):
         token = "mr_" + secrets.token_urlsafe(32)
-    write_client_file(place.root, ClientFile(url, token))
+    named = None if certificate is None else str(certificate.absolute())
+    write_client_file(place.root, ClientFile(url, token, named))
 
 
 def _tell(event: Event) -> None:

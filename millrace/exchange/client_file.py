@@ -4,7 +4,7 @@
 is lost, the next `millrace up` writes a new one with a new token."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from millrace.atomic import replace_file
@@ -15,8 +15,11 @@ _PRIVATE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
+    """`certificate` is the file that the server's certificate is in, if it speaks TLS."""
+
     url: str
     token: str = field(repr=False)
+    certificate: str | None = None
 
 
 def client_path(root: Path) -> Path:
@@ -26,8 +29,11 @@ def client_path(root: Path) -> Path:
 def read_client_file(root: Path) -> ClientFile:
     """Raises OSError if there is none that can be read, and ValueError, KeyError or TypeError if it holds something else."""
     found = json.loads(client_path(root).read_text())
-    return ClientFile(str(found["url"]), str(found["token"]))
+    url, token = str(found["url"]), str(found["token"])
+    certificate = found.get("certificate")
+    return ClientFile(url, token, None if certificate is None else str(certificate))
 
 
 def write_client_file(root: Path, client: ClientFile) -> None:
-    replace_file(client_path(root), json.dumps({"url": client.url, "token": client.token}), mode=_PRIVATE)
+    written = {name: value for name, value in asdict(client).items() if value is not None}
+    replace_file(client_path(root), json.dumps(written), mode=_PRIVATE)

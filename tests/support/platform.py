@@ -49,7 +49,7 @@ class RunningPlatform:
 
     def _is_ready(self, logged: int) -> bool:
         assert self.process.poll() is None, self._log.read_text()[-3000:]
-        return "ready http://" in self._log.read_text()[logged:]
+        return "ready http" in self._log.read_text()[logged:]
 
     def stop(self) -> None:
         self.client.close()

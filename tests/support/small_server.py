@@ -3,7 +3,6 @@
 For what needs no rows: spans, webhooks, events. `server.apply` puts any op through the controller's rules."""
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,6 +18,7 @@ from millrace.api.op_log import raise_refusal
 from millrace.api.problems import add_problems
 from millrace.api.routes import declarations, observing, spans, subscriptions
 from millrace.api.sealing import Sealing
+from millrace.api.serving import serving_options
 from millrace.api.watch import Watch
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
@@ -27,6 +27,7 @@ from millrace.control.outbox import Kept
 from millrace.control.state import StoreDefinition
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
+from millrace.exchange.client_file import ClientFile, write_client_file
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.names import new_id
@@ -115,14 +116,17 @@ def small_server(root: Path, *private_targets: str) -> Iterator[SmallServer]:
 
 @contextmanager
 def serving(app: FastAPI, home: Path) -> Iterator[str]:
-    """The application on a port of its own; commands find it by the home's client.json."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
+    """The application on a port of its own, as the environment says; commands find it by the home's client.json."""
+    settings = Settings().api
+    options = {**serving_options(settings), "log_level": "warning", "timeout_graceful_shutdown": 1}
+    server = uvicorn.Server(uvicorn.Config(app, port=0, **options))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
         wait_until(lambda: server.started, 20, "the server to start")
-        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        (home / "client.json").write_text(json.dumps({"url": url, "token": TOKEN}))
+        scheme = "http" if settings.tls_cert is None else "https"
+        url = f"{scheme}://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        write_client_file(home, ClientFile(url, TOKEN, str(settings.tls_cert) if settings.tls_cert else None))
         yield url
     finally:
         server.should_exit = True

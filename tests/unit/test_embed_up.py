@@ -1,6 +1,7 @@
 """`millrace up` without its children: where it says that it is, and where its server listens."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,3 +44,19 @@ def test_an_address_of_either_kind_is_said_as_a_url(
     assert json.loads((tmp_path / "client.json").read_text())["url"] == url
     (server,) = [child.launch for child in started if child.name == "server"]
     assert server.argv[-2:] == (host, str(port))
+
+
+def test_with_a_certificate_the_server_and_the_home_s_clients_speak_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MILLRACE_API__TLS_CERT", "MILLRACE_API__TLS_KEY"):
+        # Put back afterwards: `run_up` sets them for its children.
+        monkeypatch.setenv(name, "")
+    (port,) = free_ports(1)
+    up.run_up(tmp_path, port, None, Path("server.crt"), Path("server.key"))
+    written = json.loads((tmp_path / "client.json").read_text())
+    assert written["url"] == f"https://127.0.0.1:{port}"
+    assert written["certificate"] == os.environ["MILLRACE_API__TLS_CERT"] == str(Path("server.crt").absolute())
+    assert os.environ["MILLRACE_API__TLS_KEY"] == str(Path("server.key").absolute())
+    (server,) = [child.launch for child in started if child.name == "server"]
+    assert server.argv[-2:] == ("127.0.0.1", str(port))
