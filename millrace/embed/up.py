@@ -42,8 +42,7 @@ def run_up(
     os.environ.update({name: str(path.absolute()) for name, path in flags.items() if path is not None})
     settings = Settings()
     place = Home(settings.home)
-    place.root.mkdir(parents=True, exist_ok=True)
-    place.logs.mkdir(exist_ok=True)
+    place.make_private()
     with _sole_owner(place):
         _run(place, settings, port, host)
 

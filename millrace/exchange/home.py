@@ -2,11 +2,18 @@
 
 Only the embedded back ends of this package, `embed`, `manage` and `cli` may use it: on several machines there is no home."""
 
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.model.names import checked_name
 
+_PRIVATE_FOLDERS = (
+    "lake", "errors", "remote", "staged", "parked", "quality", "staging", "checkpoints", "definitions", "stops", "run",
+    "logs", "kafka", "keys", "handled", "scratch",
+)  # fmt: skip
+_PRIVATE_MODE = 0o700
 # So much of a time-ordered identifier is the same for about two hours.
 _KEY_FOLDER = len("imp_") + 5
 
@@ -59,6 +66,18 @@ class Home:
     broker = Below("kafka")
     kms = Below("kms")
     scratch = Below("scratch")
+
+    def make_private(self) -> None:
+        """Makes the folders that nobody but the platform's user reads. Other users lose their rights on those that are there;
+        what the operator gave to a group stays."""
+        for name in _PRIVATE_FOLDERS:
+            folder = self.root / name
+            folder.mkdir(parents=True, mode=_PRIVATE_MODE, exist_ok=True)
+            # A volume of a pod may belong to another user.
+            with suppress(PermissionError):
+                mode = stat.S_IMODE(folder.stat().st_mode)
+                if mode & stat.S_IRWXO:
+                    folder.chmod(mode & ~stat.S_IRWXO)
 
     def queue(self, kind: str, tenant: str, table: str, target: str) -> Path:
         parts = (("sink", kind), ("tenant", tenant), ("table", table), ("sink", target))

@@ -47,8 +47,8 @@ class Exchange:
 
 def open_exchange(root: Path) -> Exchange:
     """The embedded form: files below one folder, which is made if it is missing."""
-    root.mkdir(parents=True, exist_ok=True)
     home = Home(root)
+    home.make_private()
     return Exchange(
         definitions=DefinitionStore(home),
         stops=StopList(home),

@@ -1,6 +1,5 @@
 """`python -m millrace.manage`: the ingestion managers, speaking REST to the platform, until they are told to stop."""
 
-import logging
 import os
 
 from millrace.client import Millrace
@@ -15,8 +14,6 @@ STOP_SECONDS = 12.0
 
 def main() -> None:
     log_to_stderr()
-    # The platform is asked every second.
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
     stop_request = StopRequest()
     stop_request.heed_signals()
     # A platform that does not answer keeps a request waiting for longer than that.

@@ -1,14 +1,15 @@
 """Opens the control store: SQLite in WAL mode by default, PostgreSQL by URL."""
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, func, inspect, select
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, func, inspect, make_url, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table as SqlTable
 
@@ -19,6 +20,7 @@ from millrace.store.tables import audit
 # Marks connections that will write.
 _WRITES = "millrace_writes"
 WAL_SECONDS = 30.0
+_PRIVATE_MODE = 0o600
 # Any number that nobody else locks in this database.
 _MAKING_TABLES = 0x6D696C6C
 _ADD_ONLY = "audit entries are only ever added"
@@ -125,6 +127,7 @@ def insert_into(dialect: str, table: SqlTable) -> Any:
 def _open(url: str) -> Engine:
     if not url.startswith("sqlite"):
         return create_engine(url, pool_size=8, pool_pre_ping=True)
+    _make_private(url)
     engine = create_engine(url, connect_args={"check_same_thread": False, "timeout": 30})
 
     @event.listens_for(engine, "connect")
@@ -144,6 +147,16 @@ def _open(url: str) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _make_private(url: str) -> None:
+    """Secrets of webhooks and digests of tokens are in it. SQLite gives the files beside it the same rights."""
+    path = make_url(url).database
+    if path and path != ":memory:":
+        for file in (path, f"{path}-wal", f"{path}-shm"):
+            with suppress(FileNotFoundError):
+                os.chmod(file, _PRIVATE_MODE)
+        os.close(os.open(path, os.O_RDONLY | os.O_CREAT, _PRIVATE_MODE))
 
 
 def _use_wal(connection: Any) -> None:

@@ -16,6 +16,7 @@ from millrace.api.op_log import OpLog
 from millrace.api.sealing import Sealing
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
+from millrace.lake.removal import delete_table
 from millrace.model.errors import Clash, MillraceError, Missing, Unavailable
 from millrace.model.imports import STOPPING, TERMINAL
 from millrace.model.moments import iso
@@ -23,10 +24,12 @@ from millrace.model.ops.imports import CancelImport
 from millrace.model.ops.tables import PurgeTable, TruncateTable, WaiveSink
 from millrace.model.ops.tenants import EraseTenant
 from millrace.model.queues import OWN_SINKS
-from millrace.model.sinks import DELTA_KIND
+from millrace.model.sinks import DELTA_KIND, REMOTE_DELTA_KIND
 from millrace.model.table import Definition
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.error_copies import delete_copies
+from millrace.sink.delta.places import remote_store
+from millrace.sink.delta.settings import DeltaRemoteSettings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, upsert
 from millrace.store.erasing import fingerprints_of, forget_queues, is_known, rows_of
@@ -100,6 +103,7 @@ class Eraser:
         # The key goes first, so that nobody can read what is copied from now on.
         keys = self._destroy_key(tenant)
         left = self._delete_error_copies(tenant, known["sinks"])
+        deleted, kept = self._delete_remote_tables(tenant, known)
         folders = [{"what": name, "bytes": size} for name, size in self.exchange.tenant_files.remove(tenant)]
         receipt = {
             "tenant": tenant,
@@ -108,10 +112,11 @@ class Eraser:
                 "store_rows": known["rows"],
                 "folders": folders,
                 "emptied_sinks": emptied(known["sinks"], known["not_reached"]),
+                "remote_files": deleted,
                 **keys,
             },
             "expires": expiring(self.ops_kept_days),
-            "remains": left + remaining(self.ops_kept_days, known["sinks"], known["not_reached"]),
+            "remains": left + kept + remaining(self.ops_kept_days, known["sinks"], known["not_reached"]),
         }
         with self.store.write() as connection:
             # A token or a hook that was made while the op was on its way.
@@ -131,6 +136,25 @@ class Eraser:
                     f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."
                 )
         return left
+
+    def _delete_remote_tables(self, tenant: str, known: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+        """What was deleted, and what could not be. An emptied table still has files of earlier versions in its bucket, which
+        nobody would tidy up any more."""
+        late = {(one["table"], one["sink"]) for one in known["not_reached"]}
+        deleted, kept = [], []
+        for table, sink in ((one["table"], sink) for one in known["sinks"] for sink in one["sinks"]):
+            if sink["kind"] != REMOTE_DELTA_KIND or (table, sink["name"]) in late:
+                continue
+            try:
+                place = DeltaRemoteSettings.model_validate(sink["settings"])
+                files = delete_table(remote_store(self.sink_context, place, tenant, table))
+                deleted.append({"table": table, "sink": sink["name"], "files": files})
+            except (MillraceError, OSError) as error:
+                kept.append(
+                    f"{table}: files of earlier versions in sink {sink['name']!r}, which cannot be deleted ({error}): "
+                    "delete them there."
+                )
+        return deleted, kept
 
     def _destroy_key(self, tenant: str) -> dict[str, Any]:
         """Nobody can read any more what the key sealed, in Kafka as well."""
@@ -220,10 +244,8 @@ def _begin(store: ControlStore, tenant: str, deleted_us: int, left_in: list[dict
     """Records the erasure, so that it is finished whatever happens to this process."""
     with store.write() as connection:
         tables = [Definition.from_json(row.definition.encode()).table for row in connection.execute(_tables(tenant))]
-        sinks = [
-            {"table": table.name, "sinks": [{"name": one.name, "kind": one.kind} for one in table.targets]}
-            for table in tables
-        ]
+        # The targets' settings hold references to secrets, and are in no receipt.
+        sinks = [{"table": table.name, "sinks": [one.to_dict() for one in table.targets]} for table in tables]
         known = {"deleted_us": deleted_us, "rows": rows_of(connection, tenant), "sinks": sinks, "not_reached": left_in}
         row = {"tenant": tenant, "begun_us": time.time_ns() // 1000, "is_done": False, "receipt": known}
         upsert(connection, erasures, {**row, "definitions": fingerprints_of(connection, tenant)})

@@ -8,9 +8,9 @@ from pathlib import Path
 from millrace.lake.batch import DefinedFile, WriteBatch
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.remote import RemoteStore
+from millrace.lake.removal import delete_table
 from millrace.lake.schema import TableSpec
 from millrace.lake.sidecar import StagedFile
-from millrace.lake.store import TEMPORARY_FOLDER
 from millrace.lake.table import LakeTable
 from millrace.seal.files import SealedStore
 from millrace.sink.context import SinkContext
@@ -31,12 +31,8 @@ def copies_of_errors(context: SinkContext, tenant: str, table: str) -> RemoteSto
 
 def delete_copies(context: SinkContext, tenant: str, table: str) -> None:
     store = copies_of_errors(context, tenant, table)
-    if store is None:
-        return
-    # The log goes last: after an interruption the table is found again.
-    for folder in ("", TEMPORARY_FOLDER, LOG_FOLDER):
-        for entry in store.list(folder):
-            store.delete(entry.name)
+    if store is not None:
+        delete_table(store)
 
 
 class ErrorCopies:

@@ -41,7 +41,9 @@ def table_objects(context: SinkContext, place: DeltaRemoteSettings, tenant: str,
     url = table_url(context, place, tenant, table)
     parts = urlsplit(url)
     is_operators = place.location in _OPERATORS
-    secret = context.secrets.read_operators if is_operators else context.for_tenant(tenant).secret
+    # A connector tries names that are no tenant's, with the secrets of the one it was opened for.
+    owner = context if context.tenant is not None else context.for_tenant(tenant)
+    secret = context.secrets.read_operators if is_operators else owner.secret
     if parts.scheme in NAME_NODE_PORTS:
         who = identity(given.user, secret(given.token) if given.token else None)
         return HdfsObjects(url, given.endpoint or name_node(parts), parts.path, who, addresses)
