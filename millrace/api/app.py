@@ -7,10 +7,12 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from fastapi import FastAPI
+from fastapi.responses import HTMLResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from millrace.api import routes
 from millrace.api.deps import Services
+from millrace.api.docs_page import docs_page
 from millrace.api.problems import add_problems
 from millrace.auth.access import access_table, public
 from millrace.auth.audit import Audited
@@ -26,9 +28,15 @@ def make_app(running: Callable[[], AbstractAsyncContextManager[Services]]) -> Fa
             app.state.services = services
             yield
 
-    app = FastAPI(title="Millrace", version="1", lifespan=lifespan)
+    app = FastAPI(title="Millrace", version="1", lifespan=lifespan, docs_url=None, redoc_url=None)
     for page in app.routes:
         public(page.endpoint)  # type: ignore[attr-defined]
+
+    @app.get("/docs", include_in_schema=False)
+    @public
+    def docs() -> HTMLResponse:
+        return docs_page(app)
+
     add_problems(app)
     for module in iter_modules(routes.__path__, f"{routes.__name__}."):
         app.include_router(import_module(module.name).router)

@@ -101,6 +101,7 @@ def refuse_unable(table: TableDeclaration, context: SinkContext) -> None:
     for target in (target for target in table.targets if target.kind != DELTA_KIND):
         settings = settings_class(target.kind).of(target)
         refuse_foreign_secrets(target, settings, context)
+        settings.refuse_tenant(context.tenant or "")
         connector_class(target.kind)
         able = settings.abilities_for(table, target.name, context)
         lacking = None

@@ -87,6 +87,9 @@ class ConnectorSettings(BaseModel):
         """What the target `name` can do as it is set up; raises Invalid for settings that do not fit the table."""
         return self.abilities
 
+    def refuse_tenant(self, tenant: str) -> None:
+        """Raises Invalid for a tenant whose name means something else there."""
+
     @classmethod
     def of(cls, target: SinkTarget) -> Self:
         try:

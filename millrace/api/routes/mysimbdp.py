@@ -8,8 +8,18 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
-from millrace.api.deps import AppFolders, AppFoldersDep, ImportsDep, SealingDep, SessionsDep, StoreDep, guarded_router
+from millrace.api.deps import (
+    AppFolders,
+    AppFoldersDep,
+    ImportsDep,
+    PlacesDep,
+    SealingDep,
+    SessionsDep,
+    StoreDep,
+    guarded_router,
+)
 from millrace.api.documents.tables import tables_of
+from millrace.api.uploads.forms import read_form
 from millrace.api.uploads.session import PIECE_BYTES, Session
 from millrace.auth.access import allows
 from millrace.control.rules.imports import DEFAULT_MAX_BYTES
@@ -23,7 +33,6 @@ from millrace.store.agreements import known_agreement
 
 router = guarded_router(tags=["mysimbdp"])
 MOST_LISTED = 1000
-MOST_FIELDS = 20
 # What a form holds beside its file.
 FORM_BYTES = 1 << 16
 FORM = {
@@ -51,6 +60,7 @@ async def upload_file(
     imports: ImportsDep,
     sealing: SealingDep,
     sessions: SessionsDep,
+    places: PlacesDep,
 ) -> dict[str, Any]:
     """Imports a form's file into the table the form names, or into the tenant's only one; where the agreement says
     `uploads_first`, puts it into the `in` folder of the tenant's client app."""
@@ -62,7 +72,7 @@ async def upload_file(
         raise Missing(f"{tenant_id} has no table.", remedy="Apply a table's declaration first.", code="no_table")
     # What a program sees first is not yet a file of any table.
     most = DEFAULT_MAX_BYTES if stages else max(limit or DEFAULT_MAX_BYTES for limit in limits.values())
-    async with _bounded(request, most + FORM_BYTES).form(max_files=1, max_fields=MOST_FIELDS) as form:
+    async with read_form(_bounded(request, most + FORM_BYTES), places.spool()) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile):
             raise Invalid("The form has no file.", remedy="Send it in the form field `file`.")

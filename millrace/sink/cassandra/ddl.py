@@ -54,6 +54,10 @@ def matching(key: Iterable[str]) -> str:
     return " AND ".join(f"{quoted(name)} = ?" for name in key)
 
 
+def text_literal(value: object) -> str:
+    return "'" + str(value).replace("'", "''") + "'"
+
+
 def place(definition: Definition) -> str:
     table = definition.table
     return f"{quoted(keyspace(definition.tenant, table.key_space))}.{quoted(table_name(table.name))}"

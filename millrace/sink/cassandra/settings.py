@@ -2,12 +2,26 @@
 
 Rows of one partition travel in one unlogged batch. A window of batches is in flight at a time."""
 
-from typing import Any, ClassVar, Literal
+import re
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from millrace.model.sinks import Abilities
 from millrace.sink.settings import PASSWORD, ConnectorSettings, Host, SecretReference
+
+# The name of a strategy, of a data centre, or a number: it becomes part of a statement.
+_WORD = re.compile(r"[A-Za-z0-9._:-]{1,100}", re.ASCII)
+
+
+def _word(value: str) -> str:
+    if not _WORD.fullmatch(value):
+        raise PydanticCustomError("replication", "Write class and factors as plain words and numbers.")
+    return value
+
+
+ReplicationWord = Annotated[str, AfterValidator(_word)]
 
 
 class CassandraSettings(ConnectorSettings):
@@ -25,7 +39,7 @@ class CassandraSettings(ConnectorSettings):
     consistency: Literal["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"] = Field(
         "LOCAL_QUORUM", description="How many replicas must have a write before it counts as durable."
     )
-    replication: dict[str, Any] = Field(
+    replication: dict[ReplicationWord, ReplicationWord | int] = Field(
         {"class": "SimpleStrategy", "replication_factor": 1},
         description="The replication of keyspaces that are created, as Cassandra writes it.",
     )

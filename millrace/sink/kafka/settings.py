@@ -8,8 +8,13 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from millrace.model.errors import Invalid
 from millrace.model.sinks import Abilities
 from millrace.sink.settings import PASSWORD, ConnectorSettings, Host, SecretReference
+from millrace.wire.topics import PREFIX
+
+# Topics of the platform begin with it and a dot, as a tenant's begin with the tenant's name and one.
+_PLATFORMS = PREFIX.removesuffix(".")
 
 
 class KafkaSinkSettings(ConnectorSettings):
@@ -34,3 +39,11 @@ class KafkaSinkSettings(ConnectorSettings):
         "SCRAM-SHA-512", description="The SASL mechanism."
     )
     tls: bool = Field(False, description="Encrypt, and check the brokers' certificates.")
+
+    def refuse_tenant(self, tenant: str) -> None:
+        if tenant == _PLATFORMS:
+            raise Invalid(
+                f"Topics of tenant {tenant!r} would be called like the platform's own ({PREFIX}…).",
+                remedy="Use a tenant of another name for tables with a Kafka sink, or another kind of sink.",
+                code="reserved_topic",
+            )

@@ -79,6 +79,7 @@ class KafkaSink:
         self._cluster = None
 
     def _line(self, definition: Definition) -> Line:
+        self._settings.refuse_tenant(definition.tenant)
         cluster = self._connected()
         name = definition.table.name if self._settings.topic is None else self._settings.topic
         topic = f"{checked_name('tenant', definition.tenant)}.{checked_name('topic', name)}"
