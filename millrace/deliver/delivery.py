@@ -79,7 +79,9 @@ def deliver(order: Order, exchange: Exchange, context: SinkContext, kms: KmsSett
         pa.default_memory_pool().release_unused()
 
 
-def _bring(order: Order, sink: Connector, exchange: Exchange, context: SinkContext, kms: KmsSettings) -> list[RefusedRow]:
+def _bring(
+    order: Order, sink: Connector, exchange: Exchange, context: SinkContext, kms: KmsSettings
+) -> list[RefusedRow]:
     known = exchange.definitions.read
     named = {item.group.definition for item in order.items} | ({order.definition} if order.definition else set())
     newest = max((known(fingerprint) for fingerprint in named), key=lambda definition: definition.age)

@@ -2,12 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+from millrace.lake.batch import FOLDER as UNPUBLISHED_FOLDER
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER
 from millrace.lake.log import load
 from millrace.lake.store import TEMPORARY_FOLDER, Store
 from millrace.lake.tombstones import TOMBSTONES_FOLDER
-from millrace.lake.unpublished import FOLDER as UNPUBLISHED_FOLDER
 
 _FOLDERS = ("", KEYS_FOLDER, RUNS_FOLDER, TOMBSTONES_FOLDER, UNPUBLISHED_FOLDER, TEMPORARY_FOLDER, "_millrace")
 DELETED_AT_ONCE = 8
