@@ -1,6 +1,7 @@
 """Named sets of jars, resolved once per machine and kept: a set's name in, the folder that holds its jars out.
 
-`python -m millrace.embed.jars SET…` prints one folder a line. A folder appears complete or not at all."""
+`python -m millrace.embed.jars SET…` prints one folder a line. A folder appears complete, with the bytes that jars.sha256
+pins, or not at all."""
 
 import fcntl
 import hashlib
@@ -34,6 +35,19 @@ JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
 }
 
 
+PINS = Path(__file__).with_suffix(".sha256")
+
+
+def read_pins(file: Path = PINS) -> dict[str, dict[str, str]]:
+    """By set and jar its SHA-256, from lines as sha256sum writes them: DIGEST  SET/JAR."""
+    pins: dict[str, dict[str, str]] = {}
+    for line in file.read_text().splitlines():
+        digest, place = line.split()
+        name, _, jar = place.partition("/")
+        pins.setdefault(name, {})[jar] = digest
+    return pins
+
+
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """MILLRACE_CACHE, else the user's cache folder."""
     if environ.get("MILLRACE_CACHE"):
@@ -42,11 +56,13 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return (Path(base) if base else Path(environ.get("HOME", "~")).expanduser() / ".cache") / "millrace"
 
 
-def jar_folder(name: str, sets: Mapping[str, tuple[Artifact, ...]] = JAR_SETS) -> Path:
+def jar_folder(name: str, sets: Mapping[str, tuple[Artifact, ...]] = JAR_SETS, pins: Path = PINS) -> Path:
     """The folder that holds exactly the jars of one set, resolved first if need be."""
     if name not in sets:
         raise JarsUnresolved(f"no jar set {name!r}.", remedy=f"There are {', '.join(sorted(sets))}.")
-    fingerprint = hashlib.sha256("\n".join(map(str, sets[name])).encode()).hexdigest()[:12]
+    pinned = read_pins(pins).get(name, {})
+    known = [*map(str, sets[name]), *(f"{jar} {digest}" for jar, digest in sorted(pinned.items()))]
+    fingerprint = hashlib.sha256("\n".join(known).encode()).hexdigest()[:12]
     cache = cache_folder()
     folder = cache / "jars" / f"{name}-{fingerprint}"
     if folder.is_dir():
@@ -55,7 +71,7 @@ def jar_folder(name: str, sets: Mapping[str, tuple[Artifact, ...]] = JAR_SETS) -
     with (folder.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _resolve(sets[name], folder, cache / "ivy")
+            _resolve(sets[name], folder, cache / "ivy", pinned)
     return folder
 
 
@@ -64,7 +80,7 @@ def jar_files(name: str) -> list[Path]:
     return sorted(jar_folder(name).glob("*.jar"))
 
 
-def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path) -> None:
+def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path, pinned: Mapping[str, str]) -> None:
     unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         retrieve(artifacts, unfinished, ivy_cache, find_java())
@@ -72,10 +88,22 @@ def _resolve(artifacts: tuple[Artifact, ...], folder: Path, ivy_cache: Path) -> 
         if missing:
             names = ", ".join(map(str, missing))
             raise JarsUnresolved(f"Ivy reported success without {names}.", remedy=f"Remove {ivy_cache} and try again.")
+        _refuse_others(unfinished, pinned, ivy_cache)
         unfinished.chmod(0o755)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _refuse_others(folder: Path, pinned: Mapping[str, str], ivy_cache: Path) -> None:
+    """A jar runs with all rights of the platform: it must be, byte for byte, one that somebody has looked at."""
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
+    wrong = sorted(name for name in found.keys() | pinned.keys() if found.get(name) != pinned.get(name))
+    if wrong:
+        raise JarsUnresolved(
+            f"{', '.join(wrong[:5])}: not the bytes that {PINS.name} pins.",
+            remedy=f"Remove {ivy_cache} and try again; if it stays so, do not trust the repository that they come from.",
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The Ivy inside PySpark against a Maven repository on disk, named by Maven settings as a company's mirror would be."""
 
+import hashlib
 import subprocess
 import sys
 import zipfile
@@ -9,7 +10,7 @@ import pytest
 
 from millrace.embed.errors import JarsUnresolved
 from millrace.embed.ivy import Artifact, retrieve
-from millrace.embed.jars import JAR_SETS, cache_folder, jar_folder
+from millrace.embed.jars import JAR_SETS, cache_folder, jar_folder, read_pins
 from millrace.embed.java import find_java
 
 LIBRARY = Artifact("test.group", "library", "1.2", transitive=True)
@@ -70,10 +71,41 @@ def test_an_unknown_set_lists_those_there_are() -> None:
         jar_folder("flink")
 
 
-def test_two_processes_at_once_get_the_same_complete_folder(repository: Path) -> None:
+def pinned(repository: Path) -> Path:
+    """The set `spark` in the repository, with other bytes than the real one, and pins that fit them."""
     for artifact in JAR_SETS["spark"]:
         publish(repository, artifact)
+    pins = repository.with_name("pins")
+    jars = sorted(repository.rglob("*.jar"))
+    pins.write_text("".join(f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  spark/{jar.name}\n" for jar in jars))
+    return pins
+
+
+def test_jars_with_other_bytes_than_the_pinned_ones_are_refused(repository: Path) -> None:
+    pinned(repository)
     command = [sys.executable, "-m", "millrace.embed.jars", "spark"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode != 0
+    assert "spark-sql-kafka-0-10_2.13" in ran.stderr
+    assert "jars.sha256" in ran.stderr
+    assert not list((cache_folder() / "jars").glob("*spark*")), "nothing that looks finished is left"
+
+
+def test_a_jar_that_nobody_pinned_is_refused(repository: Path) -> None:
+    pins = pinned(repository)
+    pins.write_text("".join(pins.read_text().splitlines(keepends=True)[1:]))
+    with pytest.raises(JarsUnresolved, match="not the bytes"):
+        jar_folder("spark", JAR_SETS, pins)
+
+
+def test_every_jar_of_the_platform_is_pinned() -> None:
+    for name, artifacts in JAR_SETS.items():
+        assert {f"{one.name}-{one.version}.jar" for one in artifacts} <= read_pins()[name].keys()
+
+
+def test_two_processes_at_once_get_the_same_complete_folder(repository: Path) -> None:
+    code = "import sys, pathlib, millrace.embed.jars as j; print(j.jar_folder('spark', pins=pathlib.Path(sys.argv[1])))"
+    command = [sys.executable, "-c", code, str(pinned(repository))]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     printed = [each.communicate(timeout=60)[0].strip() for each in both]
     assert [each.returncode for each in both] == [0, 0]
@@ -84,10 +116,9 @@ def test_two_processes_at_once_get_the_same_complete_folder(repository: Path) ->
 
 
 def test_a_resolved_set_needs_neither_network_nor_java(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for artifact in JAR_SETS["spark"]:
-        publish(repository, artifact)
-    first = jar_folder("spark")
+    pins = pinned(repository)
+    first = jar_folder("spark", JAR_SETS, pins)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     repository.rename(repository.with_name("gone"))
-    assert jar_folder("spark") == first
+    assert jar_folder("spark", JAR_SETS, pins) == first

@@ -6,6 +6,7 @@ from pathlib import Path
 from millrace.embed.ivy import Artifact
 from millrace.embed.jars import JAR_SETS, jar_folder
 
+PINS = Path(__file__).with_name("jars.sha256")
 DELTA_VERSION = "4.4.0"
 
 TEST_SETS = {
@@ -30,9 +31,10 @@ TEST_SETS = {
 
 
 def jar_files(name: str) -> list[Path]:
-    return sorted(jar_folder(name, {**JAR_SETS, **TEST_SETS}).glob("*.jar"))
+    folder = jar_folder(name) if name in JAR_SETS else jar_folder(name, TEST_SETS, PINS)
+    return sorted(folder.glob("*.jar"))
 
 
 if __name__ == "__main__":
     for wanted in sys.argv[1:]:
-        print(jar_folder(wanted, TEST_SETS))
+        print(jar_folder(wanted, TEST_SETS, PINS))
