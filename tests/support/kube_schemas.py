@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 
-OLDEST, NEWEST = "1.29", "1.37"
+OLDEST, NEWEST = "1.30", "1.37"
 
 
 def schema_problems(manifest: Mapping[str, Any], version: str = NEWEST) -> list[str]:

@@ -191,3 +191,70 @@ def test_the_pod_reads_secrets_of_kubernetes_only_with_the_component(tmp_path: P
     assert role["rules"] == [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
     assert not [one for one in manifests if one["kind"].endswith("RoleBinding")]
     assert [pod["automountServiceAccountToken"] for pod in pods("single-broker")] == [False]
+
+
+class Value:
+    """A JSON value as CEL's expressions address it: members by a dot, keys of maps in brackets."""
+
+    def __init__(self, value: dict[str, Any]) -> None:
+        self._value = value
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._value[name]
+        return Value(found) if isinstance(found, dict) else found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._value
+
+
+def holds(expression: str, **given: Any) -> bool:
+    """CEL as far as the policy uses it, by Python's own rules: the two agree on these operators."""
+    python = (
+        expression.replace("&&", " and ")
+        .replace("||", " or ")
+        .replace("null", "None")
+        .replace("startsWith", "startswith")
+    )
+    names = {name: Value(value) if isinstance(value, dict) else value for name, value in given.items()}
+    return bool(eval(" ".join(python.split()), {"__builtins__": {}}, names))
+
+
+def is_let(resource: str, name: str, *, inside: Any = None, before: Any = None, after: Any = None, who: str) -> bool:
+    """Whether the policy lets an account do this: `inside` is the namespace, `before` and `after` the object."""
+    (policy,) = (one for one in overlay("external-kafka") if one["kind"] == "ValidatingAdmissionPolicy")
+    request = {"resource": {"resource": resource}, "name": name, "userInfo": {"username": who}}
+    given = {"request": request, "namespaceObject": inside, "oldObject": before, "object": after}
+    spec = policy["spec"]
+    if not all(holds(one["expression"], **given) for one in spec["matchConditions"]):
+        return True
+    return all(holds(one["expression"], **given) for one in spec["validations"])
+
+
+def test_apply_changes_only_namespaces_of_its_cell_s_tenants() -> None:
+    (binding,) = (one for one in overlay("external-kafka") if one["kind"] == "ValidatingAdmissionPolicyBinding")
+    assert (binding["spec"]["policyName"], binding["spec"]["validationActions"]) == ("millrace-apply", ["Deny"])
+    (bound,) = (one for one in overlay("external-kafka") if one["kind"] == "ClusterRoleBinding")
+    subject = bound["subjects"][0]
+    who = f"system:serviceaccount:{subject['namespace']}:{subject['name']}"
+    manifests = render(parse_agreement({"client": "acme", "app": {"image": "r.example/a:1"}})[0], KubernetesSettings())
+    tenants = manifests[0]
+    assert tenants["kind"] == "Namespace"
+    system = {"metadata": {"labels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    others = {"metadata": {"labels": {**tenants["metadata"]["labels"], "millrace/cell": "other"}}}
+    open_to_all = {"metadata": {"labels": {"millrace/cell": "millrace"}}}
+    name = tenants["metadata"]["name"]
+    assert is_let("deployments", "a", inside=tenants, after={}, who=who)
+    assert is_let("namespaces", name, after=tenants, who=who)
+    assert is_let("namespaces", name, before=tenants, after=tenants, who=who)
+    assert is_let("namespaces", name, before=tenants, who=who), "it may delete it"
+    for inside in (system, others, None):
+        assert not is_let("deployments", "a", inside=inside, after={}, who=who)
+    assert not is_let("namespaces", "kube-system", before=system, after=tenants, who=who)
+    assert not is_let("namespaces", name, before=others, after=tenants, who=who), "another cell's stays another's"
+    assert not is_let("namespaces", name, before=system, who=who)
+    assert not is_let("namespaces", name, after=open_to_all, who=who), "pods there would not be restricted"
+    assert not is_let("namespaces", "elsewhere", after=tenants, who=who)
+    assert is_let("deployments", "a", inside=system, after={}, who="system:admin"), "nobody else is concerned"
