@@ -4,7 +4,7 @@
 #   parts    faults · bigquery · hdfs · pod: what test-all runs and test leaves out
 #   longer   soak [MINUTES=n] · simulate [SECONDS=n]
 #   measure  bench · bench-log · bench-sinks · bench-tenants, each [BENCH=name]
-#   other    reference · clean
+#   other    reference · sbom · clean
 # docs/contributing.md says what each is for.
 
 SHELL := /bin/bash
@@ -18,7 +18,7 @@ PARALLEL := -n 2 --max-worker-restart=4
 # Both processes must collect the same tests in the same order, also where a test is made for each member of a set.
 test test-all unit: export PYTHONHASHSEED := 0
 
-.PHONY: setup demo test test-all coverage bigquery hdfs faults soak simulate pod unit lint reference bench bench-log bench-sinks bench-tenants clean
+.PHONY: setup demo test test-all coverage bigquery hdfs faults soak simulate pod unit lint reference sbom bench bench-log bench-sinks bench-tenants clean
 
 setup:
 	@scripts/setup python java jars
@@ -81,6 +81,10 @@ reference:
 	@$(BIN)/python -m millrace.sink.reference docs/sinks
 	@for name in table agreement; do $(BIN)/millrace schema $$name > schemas/$$name.json; done
 	@$(BIN)/python -m millrace.api.endpoints > docs/endpoints.md
+
+# The software bill of materials: CycloneDX JSON of the Python packages and jars that the platform consists of.
+sbom: setup
+	@$(BIN)/python scripts/sbom.py build/sbom.json
 
 bench: setup
 	@$(ALONE) $(BIN)/python -m bench $(BENCH)
