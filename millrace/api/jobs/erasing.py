@@ -5,7 +5,7 @@ Every step can be repeated. After a crash, the next request goes on where the er
 import asyncio
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -245,7 +245,7 @@ def _begin(store: ControlStore, tenant: str, deleted_us: int, left_in: list[dict
     with store.write() as connection:
         tables = [Definition.from_json(row.definition.encode()).table for row in connection.execute(_tables(tenant))]
         # The targets' settings hold references to secrets, and are in no receipt.
-        sinks = [{"table": table.name, "sinks": [one.to_dict() for one in table.targets]} for table in tables]
+        sinks = [{"table": table.name, "sinks": [asdict(one) for one in table.targets]} for table in tables]
         known = {"deleted_us": deleted_us, "rows": rows_of(connection, tenant), "sinks": sinks, "not_reached": left_in}
         row = {"tenant": tenant, "begun_us": time.time_ns() // 1000, "is_done": False, "receipt": known}
         upsert(connection, erasures, {**row, "definitions": fingerprints_of(connection, tenant)})

@@ -234,4 +234,6 @@ def _seconds_left(batch: pa.RecordBatch, days: int) -> npt.NDArray[np.int64]:
 
 
 def _map(values: dict[str, Any]) -> str:
-    return "{" + ", ".join(f"{ddl.text_literal(name)}: {ddl.text_literal(value)}" for name, value in values.items()) + "}"
+    return (
+        "{" + ", ".join(f"{ddl.text_literal(name)}: {ddl.text_literal(value)}" for name, value in values.items()) + "}"
+    )
