@@ -18,7 +18,7 @@ from millrace.api.jobs.replaying import Replays
 from millrace.api.jobs.retention import keep_retention
 from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.api.jobs.sweeping import SWEEP_SECONDS, sweep
-from millrace.api.jobs.timer import Job, append_due, renew_leases, repeat
+from millrace.api.jobs.timer import Job, append_due, renew_leases, start_jobs
 from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
@@ -118,7 +118,7 @@ class Server:
         self.start()
         self.threads.start("replays", self.replay_sender.run)
         measure = partial(measure_storage, self.store, self.exchange.tenant_files)
-        self.threads.start("metering", partial(repeat, {measure: MEASURE_SECONDS}))
+        start_jobs(self.threads, {"metering": (MEASURE_SECONDS, measure)})
         retention = partial(keep_retention, self.store, self.exchange, self.sink_context, self.settings.kms)
         self.threads.start("retention", retention)
         yield self
@@ -135,14 +135,14 @@ class Server:
         self.in_flight.threads.submit(self.refreshing.catch_up)
         api = self.settings.api
         often = min(1.0, api.lease_seconds / 4)
-        jobs: dict[Job, float] = {
-            partial(append_due, api, self.store, self.op_log, self.in_flight.at_work): often,
-            self.sinks.look: often,
-            self.tokens.note_uses: USES_SECONDS,
-            self.quotas.write: USES_SECONDS,
-            partial(sweep, self.store, self.exchange): SWEEP_SECONDS,
+        jobs: dict[str, tuple[float, Job]] = {
+            "timer": (often, partial(append_due, api, self.store, self.op_log, self.in_flight.at_work)),
+            "sink_watch": (often, self.sinks.look),
+            "token_uses": (USES_SECONDS, self.tokens.note_uses),
+            "quotas": (USES_SECONDS, self.quotas.write),
+            "sweep": (SWEEP_SECONDS, partial(sweep, self.store, self.exchange)),
         }
-        self.threads.start("timer", partial(repeat, jobs))
+        start_jobs(self.threads, jobs)
 
     def stop(self) -> None:
         self.threads.stop()

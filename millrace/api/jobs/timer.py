@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from threading import Event
 from typing import Any
 
 from sqlalchemy import Connection, func, select, update
 
 from millrace.api.op_log import OpLog
+from millrace.api.threads import Threads
 from millrace.control.state import OPEN
 from millrace.model.imports import ADMITTED
 from millrace.model.ops import Op
@@ -21,14 +23,16 @@ from millrace.store.engine import ControlStore
 Job = Callable[[], object]
 
 
-def repeat(jobs: Mapping[Job, float], stopping: Event) -> None:
-    """Does each job again and again, so many seconds after it was begun last, until the platform stops."""
-    due = {job: time.monotonic() + seconds for job, seconds in jobs.items()}
-    while not stopping.wait(min(jobs.values())):
-        for job, seconds in jobs.items():
-            if time.monotonic() >= due[job]:
-                due[job] = time.monotonic() + seconds
-                job()
+def start_jobs(threads: Threads, jobs: Mapping[str, tuple[float, Job]]) -> None:
+    """Does each job again and again, with a pause of so many seconds, until the platform stops. Each has a thread of its
+    own: a job that is slow or fails delays no other."""
+    for name, (seconds, job) in jobs.items():
+        threads.start(name, partial(_repeat, seconds, job))
+
+
+def _repeat(seconds: float, job: Job, stopping: Event) -> None:
+    while not stopping.wait(seconds):
+        job()
 
 
 def append_due(settings: ApiSettings, store: ControlStore, op_log: OpLog, at_work: Collection[str]) -> None:
