@@ -5,12 +5,14 @@ ingestion managers take its files to `handled`, where no program comes, and impo
 lost file that was not imported yet must be sent again."""
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from millrace.beneath.folder import Folder, hold
 from millrace.exchange.home import Below, Home
 
-PRIVATE, PASSABLE, SHARED_WITH_GROUP = 0o700, 0o711, 0o750
+PRIVATE, PASSABLE, PASSABLE_BY_GROUP, SHARED_WITH_GROUP = 0o700, 0o711, 0o750, 0o2770
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,9 @@ class Staging:
     def handled(self) -> Path:
         return self.home.handled(self.tenant)
 
-    def make(self, owner: int | None = None) -> None:
-        """Makes what is missing. With an owner, the program's folders are that user's alone."""
+    def make(self, owner: int | None = None, *, shared: bool = False) -> None:
+        """Makes what is missing. With an owner, the program's folders are that user's alone. `shared`: the program runs
+        elsewhere, as another user of the platform's group."""
         self.home.sources.mkdir(parents=True, exist_ok=True)
         self.home.sources.chmod(PASSABLE)
         self.handled.mkdir(parents=True, exist_ok=True)
@@ -52,10 +55,18 @@ class Staging:
         for folder in (self.taken, self.done, self.failed, self.runs):
             folder.mkdir(exist_ok=True)
         self.root.mkdir(exist_ok=True)
-        for folder in (self.inbox, self.outbox, self.log):
-            folder.mkdir(mode=PRIVATE, exist_ok=True)
-            if owner is not None and folder.lstat().st_uid != owner:
-                os.chown(folder, owner, owner, follow_symlinks=False)
-        if owner is not None:
-            os.chown(self.root, 0, owner)
-            self.root.chmod(SHARED_WITH_GROUP)
+        with hold(self.root) as root:
+            for path in (self.inbox, self.outbox, self.log):
+                with root.make(path.name, PRIVATE) as own:
+                    _give(own, owner, shared=shared and path != self.log)
+            if owner is not None:
+                os.fchown(root.descriptor, 0, owner)
+                os.fchmod(root.descriptor, PASSABLE_BY_GROUP)
+
+
+def _give(folder: Folder, owner: int | None, *, shared: bool) -> None:
+    now = folder.status()
+    if owner is not None and now.st_uid != owner:
+        os.fchown(folder.descriptor, owner, owner)
+    elif owner is None and shared and stat.S_IMODE(now.st_mode) != SHARED_WITH_GROUP:
+        os.fchmod(folder.descriptor, SHARED_WITH_GROUP)

@@ -2,12 +2,15 @@
 
 The server asks; every process may have written them."""
 
+import errno
 import os
-import shutil
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from millrace.beneath.folder import hold
+from millrace.beneath.trees import remove, size
 from millrace.exchange.home import Home
 from millrace.model.names import checked_name
 
@@ -22,7 +25,7 @@ class TenantFiles:
 
     def remove(self, tenant: str) -> list[tuple[str, int]]:
         """The name and the size of each file or folder that was there."""
-        return [_removed(path) for path in self._paths(checked_name("tenant", tenant)) if path.exists()]
+        return [_removed(path) for path in self._paths(checked_name("tenant", tenant)) if os.path.lexists(path)]
 
     def _paths(self, tenant: str) -> Iterator[Path]:
         home = self.home
@@ -38,25 +41,21 @@ class TenantFiles:
 
 
 def _removed(path: Path) -> tuple[str, int]:
-    if path.is_dir():
-        size = _folder_bytes(path)
-        shutil.rmtree(path)
-    else:
-        size = path.stat().st_size
-        path.unlink(missing_ok=True)
-    return f"{path.parent.name}/{path.name}", size
+    """The path above is the platform's own; what it names, and all beneath, a program may have written."""
+    with hold(path.parent) as parent:
+        status = parent.status(path.name)
+        if stat.S_ISLNK(status.st_mode):
+            # Only the operator can have made it, to another disk: the files there would stay behind.
+            raise OSError(errno.ELOOP, "is a link: remove what it leads to, then the link", str(path))
+        taken = _folder_bytes(path) if stat.S_ISDIR(status.st_mode) else status.st_size
+        remove(parent, path.name)
+    return f"{path.parent.name}/{path.name}", taken
 
 
-def _folder_bytes(folder: Path) -> int:
+def _folder_bytes(path: Path) -> int:
     """The bytes of all files below it; what goes meanwhile is not counted."""
-    size = 0
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    size += _folder_bytes(Path(entry.path))
-                elif entry.is_file(follow_symlinks=False):
-                    size += entry.stat(follow_symlinks=False).st_size
+        with hold(path) as folder:
+            return size(folder)
     except FileNotFoundError:
-        return size
-    return size
+        return 0

@@ -13,13 +13,14 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from millrace.atomic import replace_file
+from millrace.beneath.folder import enter
 from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
@@ -61,8 +62,8 @@ def take(
     claim = _new_claim(staging, Claim("", path, run, span, secrets.token_urlsafe(12), data_key=data_key, fault=fault))
     reach("manage_before_take")
     try:
-        with _folder_of(staging.outbox, path) as folder:
-            os.rename(path.rpartition("/")[2], file_of(staging, claim), src_dir_fd=folder)
+        with enter(staging.outbox) as outbox:
+            outbox.move_out(path, file_of(staging, claim))
     except OSError:
         shutil.rmtree(staging.taken / claim.id, ignore_errors=True)
         return None
@@ -81,21 +82,6 @@ def _new_claim(staging: Staging, wanted: Claim) -> Claim:
             continue
         (folder / "file").mkdir()
         return changed(staging, wanted, id=folder.name)
-
-
-@contextmanager
-def _folder_of(root: Path, path: str) -> Iterator[int]:
-    """The folder that holds the file, entered level by level: its program could put a link in any of them."""
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-    descriptor = os.open(root, flags)
-    try:
-        for part in path.split("/")[:-1]:
-            inner = os.open(part, flags, dir_fd=descriptor)
-            os.close(descriptor)
-            descriptor = inner
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def file_of(staging: Staging, claim: Claim) -> Path:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from millrace.beneath.folder import is_plain
 from millrace.client import PendingUpload, Problem, Submission, Unreachable
 from millrace.client.documents import ImportDocument
 from millrace.exchange.app_folders import Staging
@@ -23,7 +24,6 @@ from millrace.manage.tools import Tools
 from millrace.manage.turns import Turns
 from millrace.model.errors import Clash, Corrupt, Invalid, KeyGone, MillraceError, Refused
 from millrace.observe import log
-from millrace.staging.arrivals import is_plain
 
 # Admitted and not yet sent: none may wait so long for its bytes that the platform gives it up.
 SENT_AT_ONCE = 8
@@ -91,7 +91,7 @@ class Importer:
     def _closed_up(self, claim: Claim) -> Claim:
         """As it may lie here. A sealed copy of a link would no longer show what it was: that is said before."""
         path = file_of(self._staging, claim)
-        if claim.fault is None and os.path.lexists(path) and not is_plain(path):
+        if claim.fault is None and os.path.lexists(path) and not is_plain(path.lstat()):
             why = Invalid(f"{claim.path!r:.80} is no plain file.", remedy="Write files, not links or devices.")
             claim = changed(self._staging, claim, fault=fault_of(why))
         if claim.data_key:

@@ -5,11 +5,12 @@ import errno
 import os
 import struct
 from dataclasses import dataclass
-from pathlib import Path
+
+from millrace.beneath.folder import Folder
 
 CLOSED, MOVED_IN, CREATED, IS_FOLDER, OVERFLOW, GONE = 0x8, 0x80, 0x100, 0x40000000, 0x4000, 0x8000
 _WATCHED = CLOSED | MOVED_IN | CREATED
-_ONLY_FOLDERS, _NO_LINKS = 0x01000000, 0x02000000
+_ONLY_FOLDERS = 0x01000000
 _HEADER = struct.Struct("iIII")
 _BUFFER_BYTES = 1 << 16
 
@@ -37,15 +38,16 @@ class Inotify:
         if self.descriptor < 0:
             raise NoInotify(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
-    def watch(self, folder: Path) -> int:
-        """Refuses what is no folder, and more folders than the machine allows."""
-        flags = _WATCHED | _ONLY_FOLDERS | _NO_LINKS
-        number = self._libc.inotify_add_watch(self.descriptor, os.fsencode(folder), ctypes.c_uint32(flags))
+    def watch(self, folder: Folder) -> int:
+        """Refuses more folders than the machine allows."""
+        # The folder itself, by its descriptor: whatever has its name by now is another one.
+        held = f"/proc/self/fd/{folder.descriptor}".encode()
+        number = self._libc.inotify_add_watch(self.descriptor, held, ctypes.c_uint32(_WATCHED | _ONLY_FOLDERS))
         if number < 0:
             failed = ctypes.get_errno()
             if failed == errno.ENOSPC:
                 raise NoInotify(failed, "fs.inotify.max_user_watches is used up")
-            raise OSError(failed, os.strerror(failed), str(folder))
+            raise OSError(failed, os.strerror(failed))
         return int(number)
 
     def forget(self, number: int) -> None:

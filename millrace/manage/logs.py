@@ -3,13 +3,14 @@
 With a seal they are sealed piece by piece, as they come."""
 
 import os
-import shutil
-import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from millrace.atomic import replacing
+from millrace.beneath.folder import Folder, enter, is_plain
+from millrace.beneath.trees import remove
 from millrace.manage.claiming import safe_name
 from millrace.model.names import new_id
 from millrace.seal.cipher import Seal
@@ -84,27 +85,22 @@ def gather_own_logs(source: Path, target: Path, least_bytes: int = 0) -> None:
     """Moves log files that the program wrote itself to where they are kept; the last bytes of those that are too long.
 
     The folder is the program's: only plain files of one name are touched, and links are never followed."""
-    with os.scandir(source) as entries:
-        found = [
-            entry for entry in entries if _is_plain(entry) and entry.stat(follow_symlinks=False).st_size >= least_bytes
-        ]
-    for entry in found:
-        target.mkdir(exist_ok=True)
-        place = target / safe_name(entry.name)
-        make_room(place)
-        try:
-            os.rename(entry.path, place)
-            _keep_last(place)
-        except OSError:
-            _remove(place)
+    with enter(source) as folder:
+        for name, status in folder.entries():
+            if is_plain(status) and status.st_size >= least_bytes:
+                target.mkdir(exist_ok=True)
+                make_room(target / safe_name(name))
+                _gather(folder, name, target / safe_name(name))
 
 
-def _remove(place: Path) -> None:
-    """Whatever the program put in the place of a file meanwhile."""
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place, ignore_errors=True)
-    else:
-        place.unlink(missing_ok=True)
+def _gather(folder: Folder, name: str, place: Path) -> None:
+    try:
+        folder.move_out(name, place)
+        _keep_last(place)
+    except OSError:
+        # Whatever the program put in the place of the file meanwhile.
+        with suppress(OSError), enter(place.parent) as kept:
+            remove(kept, place.name)
 
 
 def seal_logs(plain: Path, sealed: Path, seal: Seal) -> None:
@@ -119,16 +115,12 @@ def seal_logs(plain: Path, sealed: Path, seal: Seal) -> None:
         path.unlink()
 
 
-def _is_plain(entry: "os.DirEntry[str]") -> bool:
-    return entry.is_file(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_nlink == 1
-
-
 def _keep_last(path: Path) -> None:
     """What was moved may be replaced no more; that it is a plain file is asked again of the file itself."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "r+b") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        if not is_plain(status):
             path.unlink()
         elif status.st_size > LOG_BYTES:
             last = _last(file)

@@ -57,7 +57,7 @@ class Outbox:
         return take, refuse
 
     def _has_changed(self, seen: Seen) -> bool:
-        signature = signature_of(self._root / seen.path)
+        signature = signature_of(self._root, seen.path)
         if signature is not None and signature == seen.signature:
             return False
         del self._seen[seen.path]

@@ -1,11 +1,11 @@
 """What the agreement's retention takes away: files done with, their reports, inputs that were read, old runs."""
 
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from millrace.beneath.folder import enter
+from millrace.beneath.trees import clear
 from millrace.exchange.app_folders import Staging
 from millrace.manage.logs import seal_logs
 from millrace.manage.openrun import text_of
@@ -14,9 +14,6 @@ from millrace.staging.runs import SUCCEEDED, forget_runs, run_folders
 from millrace.staging.sealed import hour_seal
 
 MOST_RUNS = 200
-# Each level costs a descriptor while it is cleared.
-MOST_LEVELS = 32
-_TO_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def tidy(staging: Staging, retention_days: int) -> int:
@@ -46,33 +43,10 @@ def _read_until(staging: Staging) -> datetime | None:
     return None if begun is None else datetime.fromisoformat(begun)
 
 
-def _clear(root: Path, before: float) -> int:
-    """Files last changed before then, and folders that are empty by that.
-
-    Some of it belongs to programs, which may put a link in the place of any folder at any moment: each is entered from the
-    one above it, and its files are named by it, never by a path."""
+def _clear(path: Path, before: float) -> int:
+    """Files last changed before then, and folders that are empty by that. Some of it belongs to programs."""
     try:
-        folder = os.open(root, _TO_ENTER)
+        with enter(path) as folder:
+            return clear(folder, before)
     except FileNotFoundError:
         return 0
-    return _clear_inside(folder, before, MOST_LEVELS)
-
-
-def _clear_inside(folder: int, before: float, levels: int) -> int:
-    """Closes the folder."""
-    gone = 0
-    try:
-        with os.scandir(folder) as entries:
-            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
-        for name, is_folder in found:
-            # Somebody else was quicker, or fills the folder again.
-            with suppress(OSError):
-                if is_folder and levels:
-                    gone += _clear_inside(os.open(name, _TO_ENTER, dir_fd=folder), before, levels - 1)
-                    os.rmdir(name, dir_fd=folder)
-                elif not is_folder and os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime < before:
-                    os.unlink(name, dir_fd=folder)
-                    gone += 1
-    finally:
-        os.close(folder)
-    return gone

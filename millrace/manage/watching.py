@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from millrace.beneath.folder import enter
 from millrace.manage.completion import How, Seen, Signature, may_be_finished
 from millrace.manage.inotify import CLOSED, CREATED, GONE, IS_FOLDER, MOVED_IN, OVERFLOW, Inotify, News, NoInotify
 from millrace.observe import log
@@ -94,10 +95,10 @@ class Watcher:
 
     def _of_file(self, tenant: str, path: str, what: int) -> list[Sighting]:
         followed = self._followed[tenant]
-        signature = signature_of(followed.root / path)
+        signature = signature_of(followed.root, path)
         if signature is None or not may_be_finished(path):
             return []
-        if what & MOVED_IN or (what & CREATED and _is_linked(followed.root / path)):
+        if what & MOVED_IN or (what & CREATED and _is_linked(followed.root, path)):
             return [(tenant, Seen(path, How.MOVED, time.time(), signature))]
         return [(tenant, Seen(path, How.CLOSED, time.time(), signature))] if what & CLOSED else []
 
@@ -107,7 +108,8 @@ class Watcher:
         if self._news is not None:
             for folder in _folders(followed.root, below):
                 try:
-                    number = self._news.watch(followed.root / folder)
+                    with enter(followed.root) as root, root.folder(folder) as inner:
+                        number = self._news.watch(inner)
                 except NoInotify as failed:
                     self._give_up_news(failed)
                     break
@@ -127,21 +129,36 @@ class Watcher:
             followed.watches.clear()
 
 
-def signature_of(path: Path) -> Signature | None:
+def signature_of(root: Path, path: str) -> Signature | None:
     """Of a file; None for all else."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
+    status = _status(root, path)
+    return None if status is None else _signature(status)
+
+
+def _signature(status: os.stat_result) -> Signature | None:
     return (status.st_ino, status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
-def _is_linked(path: Path) -> bool:
+def _is_linked(root: Path, path: str) -> bool:
     """A second name of what was written under a first one."""
+    status = _status(root, path)
+    return status is not None and status.st_nlink > 1
+
+
+def _status(root: Path, path: str) -> os.stat_result | None:
     try:
-        return path.lstat().st_nlink > 1
+        with enter(root) as folder:
+            return folder.status(path)
     except OSError:
-        return False
+        return None
+
+
+def _entries(root: Path, below: str) -> list[tuple[str, os.stat_result]]:
+    try:
+        with enter(root) as folder, folder.folder(below) as inner:
+            return inner.entries()
+    except OSError:
+        return []
 
 
 def _folders(root: Path, below: str) -> Iterator[str]:
@@ -149,24 +166,16 @@ def _folders(root: Path, below: str) -> Iterator[str]:
     yield below
     if below.count("/") + 2 > MOST_LEVELS:
         return
-    for entry in _entries(root / below):
-        path = os.path.join(below, entry.name)
-        if entry.is_dir(follow_symlinks=False) and may_be_finished(path):
+    for name in [name for name, status in _entries(root, below) if stat.S_ISDIR(status.st_mode)]:
+        path = os.path.join(below, name)
+        if may_be_finished(path):
             yield from _folders(root, path)
 
 
 def _files(root: Path, folder: str) -> Iterator[Seen]:
     now = time.time()
-    for entry in _entries(root / folder):
-        path = os.path.join(folder, entry.name)
-        signature = signature_of(root / path)
+    for name, status in _entries(root, folder):
+        path = os.path.join(folder, name)
+        signature = _signature(status)
         if signature is not None and may_be_finished(path):
             yield Seen(path, How.FOUND, now, signature)
-
-
-def _entries(folder: Path) -> "list[os.DirEntry[str]]":
-    try:
-        with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError:
-        return []

@@ -11,8 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+from millrace.beneath.folder import Folder, enter
 from millrace.exchange.app_folders import Staging
-from millrace.model.errors import Corrupt, Invalid
+from millrace.model.errors import Clash, Corrupt, Invalid
 from millrace.model.names import new_id
 from millrace.seal.keyring import Keyring
 from millrace.staging.sealed import Sealer, own_seal, plain_size
@@ -40,16 +41,22 @@ class Arrival:
     def __init__(self, staging: Staging, name: str, keys: Keyring | None = None) -> None:
         self._staging = staging
         self._keys = keys
-        self._folder = staging.inbox if keys is None else staging.arrived
+        self._path = staging.inbox if keys is None else staging.arrived
         self._name = checked_file_name(name)
-        self._partial = self._folder / f".{new_id('up')}.partial"
+        self._partial = f".{new_id('up')}.partial"
+        self._folder: Folder
         self._file: BinaryIO
         self._sealer: Sealer | None = None
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        # The folder belongs to another user, who may have prepared a link under this name: it is not followed.
-        self._file = created(self._partial)
+        if self._keys is not None:
+            self._path.mkdir(parents=True, exist_ok=True)
+        self._folder = _entered(self._path)
+        try:
+            self._file = self._folder.create(self._partial)
+        except BaseException:
+            self._folder.close()
+            raise
         return self
 
     def write(self, piece: bytes) -> None:
@@ -69,38 +76,47 @@ class Arrival:
         self._file.flush()
         own_as(self._folder, self._file)
         for name in (self._name, other_name(self._name)):
-            if self._keys is not None and os.path.lexists(self._staging.inbox / name):
+            if self._keys is not None and self._is_in_use(name):
                 continue
             try:
-                os.link(self._partial, self._folder / name, follow_symlinks=False)
+                self._folder.link(self._partial, name)
             except FileExistsError:
                 continue
-            return self._folder / name
+            return self._path / name
         raise Invalid(f"{self._name!r} could not be kept.", remedy="Send it under another name.")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
-        self._partial.unlink(missing_ok=True)
+        with self._folder:
+            self._file.close()
+            with suppress(FileNotFoundError):
+                self._folder.unlink(self._partial)
+
+    def _is_in_use(self, name: str) -> bool:
+        """By a file that the program has not taken yet."""
+        with _entered(self._staging.inbox) as inbox:
+            return inbox.exists(name)
 
 
-def created(path: Path) -> BinaryIO:
-    """A new file for its owner alone. Fails if anything has this name already."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb")
+def _entered(path: Path) -> Folder:
+    try:
+        return enter(path)
+    except OSError as failed:
+        raise Clash(
+            f"The folder {path.name!r} of {path.parent.name!r} cannot be used: {failed.strerror}.",
+            remedy="Its program may have put something else in its place: remove that, and send the file again.",
+            code="no_folder",
+        ) from failed
 
 
-def own_as(folder: Path, file: BinaryIO) -> None:
-    """Gives the file to the owner of the folder."""
-    owner = folder.stat()
+def own_as(folder: Folder, file: BinaryIO) -> None:
+    """Gives the file to whoever the folder is for: its owner, or the group that may write there."""
+    shared = folder.status()
     if os.geteuid() == 0:
-        os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-
-
-def is_plain(path: Path) -> bool:
-    """A regular file with this name only: no device, no link, no second name of another user's file."""
-    status = path.lstat()
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        os.fchown(file.fileno(), shared.st_uid, shared.st_gid)
+    elif shared.st_mode & stat.S_IWGRP:
+        os.fchmod(file.fileno(), 0o660)
 
 
 def other_name(name: str) -> str:
@@ -124,30 +140,26 @@ def _cut(text: str, part: slice) -> str:
 
 def waiting_files(staging: Staging, most: int) -> list[dict[str, Any]]:
     """The files that the tenant's program has not taken yet, by name: those in `in` and, sealed, in `arrived`."""
-    folders = (staging.inbox, False), (staging.arrived, True)
-    found = [(entry, is_sealed) for folder, is_sealed in folders for entry in _visible(folder)]
-    waiting: list[dict[str, Any]] = []
-    for entry, is_sealed in sorted(found, key=lambda one: one[0].name)[:most]:
-        # The program has taken it meanwhile.
-        with suppress(FileNotFoundError):
-            waiting += [_waiting(entry, is_sealed)] if entry.is_file(follow_symlinks=False) else []
-    return waiting
-
-
-def _visible(folder: Path) -> "list[os.DirEntry[str]]":
-    try:
-        with os.scandir(folder) as entries:
-            return [entry for entry in entries if not entry.name.startswith(".")]
-    except FileNotFoundError:
-        return []
-
-
-def _waiting(entry: "os.DirEntry[str]", is_sealed: bool) -> dict[str, Any]:
-    status = entry.stat(follow_symlinks=False)
-    arrived = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="milliseconds")
-    size = status.st_size
-    if is_sealed:
+    found = [_waiting(name, status.st_size, status) for name, status in _visible(staging.inbox)]
+    for name, status in _visible(staging.arrived):
+        size = status.st_size
         # A damaged file is listed too.
-        with suppress(Corrupt):
-            size = plain_size(Path(entry.path))
-    return {"file": entry.name, "bytes": size, "arrived_at": arrived.replace("+00:00", "Z")}
+        with suppress(Corrupt, FileNotFoundError):
+            size = plain_size(staging.arrived / name)
+        found.append(_waiting(name, size, status))
+    return sorted(found, key=lambda one: str(one["file"]))[:most]
+
+
+def _visible(path: Path) -> list[tuple[str, os.stat_result]]:
+    """Files; nothing if there is no folder of this name, whatever else is."""
+    try:
+        with enter(path) as folder:
+            entries = folder.entries()
+    except OSError:
+        return []
+    return [(name, status) for name, status in entries if not name.startswith(".") and stat.S_ISREG(status.st_mode)]
+
+
+def _waiting(name: str, size: int, status: os.stat_result) -> dict[str, Any]:
+    arrived = datetime.fromtimestamp(status.st_mtime, UTC).isoformat(timespec="milliseconds")
+    return {"file": name, "bytes": size, "arrived_at": arrived.replace("+00:00", "Z")}

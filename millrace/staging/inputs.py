@@ -11,16 +11,18 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from millrace.beneath.folder import Folder, enter, is_plain
+from millrace.beneath.trees import remove
 from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt, KeyGone
 from millrace.model.names import new_id
 from millrace.observe import observe
 from millrace.seal.keyring import Keyring
-from millrace.staging.arrivals import MOST_NAME_BYTES, created, fitting_name, is_plain, other_name, own_as
-from millrace.staging.renaming import rename_new
+from millrace.staging.arrivals import MOST_NAME_BYTES, fitting_name, other_name, own_as
 from millrace.staging.sealed import FRAME_BYTES, SealedFile, hour_seal, make_safe, owner_in, write_sealed
 
 
@@ -59,39 +61,52 @@ def take_back(staging: Staging, keys: Keyring) -> None:
     """Seals what is left in `in`, for the next run. Only while no program runs and nothing is being given."""
     for opened in sorted(_files(staging.given)):
         _show(staging, opened)
-    for half in staging.inbox.glob(_hidden(staging, "arr_*").name):
-        # The program may have made a folder with that name.
-        with suppress(OSError):
-            half.unlink()
     staging.returned.mkdir(exist_ok=True)
-    for path in list(_files(staging.inbox)):
-        # Folders and links that the program made there stay.
-        if is_plain(path) and len(os.fsencode(path.name)) <= MOST_NAME_BYTES:
-            path.rename(staging.returned / f"{new_id('arr')}.{path.name}")  # 5
+    with enter(staging.inbox) as inbox:
+        for name, status in inbox.entries():
+            if fnmatchcase(name, _hidden("arr_*")):
+                # The program may have made a folder with that name.
+                with suppress(OSError):
+                    inbox.unlink(name)
+            # Folders and links that the program made there stay.
+            elif not name.startswith(".") and is_plain(status) and len(os.fsencode(name)) <= MOST_NAME_BYTES:
+                _return(staging, inbox, name)
     reach("staging_after_return")
     _seal_returned(staging, keys)
 
 
+def _return(staging: Staging, inbox: Folder, name: str) -> None:
+    place = staging.returned / f"{new_id('arr')}.{name}"
+    with suppress(FileNotFoundError):
+        inbox.move_out(name, place)  # 5
+        # What another program of the tenant put in its place meanwhile is not worth keeping.
+        if not is_plain(place.lstat()):
+            with enter(staging.returned) as returned:
+                remove(returned, place.name)
+
+
 def _open(staging: Staging, sealed: Path, keys: Keyring) -> Path:
     owner = owner_in(sealed)
-    unfinished = _hidden(staging, owner)
-    try:
-        _write_opened(staging, sealed, unfinished, keys)  # 1
-    except BaseException:
-        # Otherwise half of it would stay there in plain.
-        unfinished.unlink(missing_ok=True)
-        raise
+    with enter(staging.inbox) as inbox:
+        try:
+            _write_opened(staging.tenant, sealed, inbox, _hidden(owner), keys)  # 1
+        except BaseException:
+            # Otherwise half of it would stay there in plain.
+            with suppress(FileNotFoundError):
+                inbox.unlink(_hidden(owner))
+            raise
     reach("staging_after_open")
     staging.given.mkdir(exist_ok=True)
     return sealed.rename(staging.given / f"{owner}.{fitting_name(sealed.name)}")  # 2
 
 
-def _write_opened(staging: Staging, sealed: Path, unfinished: Path, keys: Keyring) -> None:
-    with SealedFile(sealed, sealed.name, staging.tenant, keys).open() as source:
-        unfinished.unlink(missing_ok=True)
-        with created(unfinished) as file:
+def _write_opened(tenant: str, sealed: Path, inbox: Folder, unfinished: str, keys: Keyring) -> None:
+    with SealedFile(sealed, sealed.name, tenant, keys).open() as source:
+        with suppress(FileNotFoundError):
+            inbox.unlink(unfinished)
+        with inbox.create(unfinished) as file:
             shutil.copyfileobj(source, file, FRAME_BYTES)
-            own_as(staging.inbox, file)
+            own_as(inbox, file)
             make_safe(file, sealed.stat())
 
 
@@ -106,18 +121,18 @@ def _show(staging: Staging, opened: Path) -> None:
     reach("staging_before_show")
     owner, _, name = opened.name.partition(".")
     # It has its name already, and the program may have taken it.
-    with suppress(FileNotFoundError):
-        _call(_hidden(staging, owner), name)  # 3
+    with suppress(FileNotFoundError), enter(staging.inbox) as inbox:
+        _call(inbox, _hidden(owner), name)  # 3
     reach("staging_after_show")
     opened.unlink()  # 4
 
 
-def _call(hidden: Path, name: str) -> None:
+def _call(folder: Folder, hidden: str, name: str) -> None:
     """Renames it to `name`, or to another name if that one is taken."""
     try:
-        rename_new(hidden, hidden.with_name(name))
+        folder.rename_new(hidden, name)
     except FileExistsError:
-        rename_new(hidden, hidden.with_name(other_name(name)))
+        folder.rename_new(hidden, other_name(name))
 
 
 def _seal_returned(staging: Staging, keys: Keyring) -> None:
@@ -131,7 +146,8 @@ def _seal_returned(staging: Staging, keys: Keyring) -> None:
         if owner not in known:
             unfinished = staging.arrived / f".{owner}.new"
             write_sealed(path, unfinished, hour_seal(keys, staging.tenant, owner))
-            _call(unfinished, name)  # 6
+            with enter(staging.arrived) as arrived:
+                _call(arrived, unfinished.name, name)  # 6
         reach("staging_after_sealed")
         path.unlink()  # 7
 
@@ -144,8 +160,8 @@ def _owners(folder: Path) -> set[str]:
     return found
 
 
-def _hidden(staging: Staging, owner: str) -> Path:
-    return staging.inbox / f".{owner}.partial"
+def _hidden(owner: str) -> str:
+    return f".{owner}.partial"
 
 
 def _files(folder: Path) -> Iterator[Path]:

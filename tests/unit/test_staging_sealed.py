@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from millrace import failpoint
+from millrace.beneath import opening
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles
@@ -20,7 +21,7 @@ from millrace.manage.tidying import seal_left_logs, tidy
 from millrace.model.errors import Corrupt, Invalid, KeyGone
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
-from millrace.staging import inputs, renaming, sealed
+from millrace.staging import inputs, sealed
 from millrace.staging.arrivals import Arrival, waiting_files
 from millrace.staging.inputs import give, have_arrived, take_back
 from millrace.staging.runs import RUNNING, SUCCEEDED, Run, RunFolder
@@ -188,15 +189,15 @@ def test_an_upload_of_the_same_name_during_the_sealing_of_a_leftover_costs_neith
 @pytest.mark.parametrize("is_known", [True, False])
 def test_what_is_renamed_overwrites_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_known: bool) -> None:
     if not is_known:
-        monkeypatch.setattr(renaming, "_renamed", lambda *_: errno.EINVAL)
+        monkeypatch.setattr(opening, "_renamed", lambda *_: errno.EINVAL)
     for name in ("a", "b"):
         (tmp_path / name).write_text(name)
     with pytest.raises(FileExistsError):
-        renaming.rename_new(tmp_path / "a", tmp_path / "b")
-    renaming.rename_new(tmp_path / "a", tmp_path / "c")
+        opening.rename_new(tmp_path / "a", tmp_path / "b")
+    opening.rename_new(tmp_path / "a", tmp_path / "c")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"b": "b", "c": "a"}
     with pytest.raises(FileNotFoundError):
-        renaming.rename_new(tmp_path / "a", tmp_path / "d")
+        opening.rename_new(tmp_path / "a", tmp_path / "d")
 
 
 @pytest.mark.parametrize("name", ["я" * 98 + ".csv", "a." + "x" * 198, "x" * 200])
