@@ -228,6 +228,19 @@ class AppSettings(_Section):
     """Whether local client apps may use the network; with it they reach whatever listens on this machine."""
     longest_run_seconds: int = Field(default=86_400, ge=1)
     """A batch run that takes longer is ended."""
+    unconfined: bool = False
+    """Runs local client apps without confinement; otherwise they run confined or not at all."""
+    shown: tuple[Path, ...] = ()
+    """Folders of this machine that local client apps see besides its programs and libraries, read-only."""
+    cpu_millis: int = Field(default=1000, ge=1)
+    """For apps whose agreement names no limit."""
+    memory_mb: int = Field(default=512, ge=16)
+    """For apps whose agreement names no limit; /tmp counts."""
+    processes: int = Field(default=256, ge=1)
+    scratch_mb: int = Field(default=256, ge=1)
+    """The app's /tmp."""
+    disk_mb: int = Field(default=10_240, ge=1)
+    """What an app may write to `in`, `out` and `log` before the platform takes it; no file may be larger."""
 
 
 class Settings(BaseSettings):

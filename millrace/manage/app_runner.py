@@ -18,6 +18,7 @@ from millrace.manage.running import AppProcess
 from millrace.manage.schedule_position import SchedulePosition
 from millrace.manage.tools import Tools
 from millrace.model.agreement import Agreement
+from millrace.model.errors import MillraceError
 from millrace.model.names import new_id
 from millrace.observe import log
 from millrace.staging.runs import RUNNING, Run
@@ -227,14 +228,14 @@ class AppRunner:
             opened.change(confinement={**confinement.as_json(), "limits": limits.means})
             order = confinement.order(self.staging, app.command, app.env, limits)
             self._process = AppProcess(opened.folder, order, seal)
-        except OSError as failed:
-            self._could_not_start(opened, now, failed)
+        except (MillraceError, OSError) as failed:
+            return self._could_not_start(opened, now, failed)
         log("app_started", tenant=tenant, run=run.id, cause=action.cause)
 
     def _could_not_start(self, run: OpenRun, now: datetime, why: BaseException) -> None:
         self._endings, self._ended_at, self._ended_well = self._endings + 1, now, False
         self._giving.note_end()
-        run.app_ended(None, f"It could not be started: {why}.")
+        run.app_ended(None, f"It could not be started: {str(why).rstrip('.')}.")
 
     def _stop(self, action: Stop) -> None:
         assert self._process is not None

@@ -1,7 +1,8 @@
-"""CPU and memory of a tenant's program: the agreement's limits in, what the machine can hold it to out, and by which means.
+"""What a tenant's program may use: the agreement's limits in, what the machine can hold it to out, and by which means.
 
-A cgroup (version 2) bounds the program and all it starts together. Where none can be made, memory is bounded per process and
-CPU by the number of cores."""
+A cgroup (version 2) bounds CPU and memory of the program and all it starts together. Where none can be made, memory is
+bounded per process by the kernel and in all by the launcher, and CPU by the number of cores. Files, processes and disk are
+bounded in both cases."""
 
 import os
 from contextlib import suppress
@@ -9,45 +10,67 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from millrace.model.agreement import Amounts
+from millrace.settings import AppSettings
 
 CGROUPS = Path("/sys/fs/cgroup")
 PERIOD_US = 100_000
-PROCESSES, OPEN_FILES = 256, 1024
+OPEN_FILES = 1024
 # Below the platform's own work when both want the cores.
 NICE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What `confine.py` is told; `means` says it to people."""
+    """What the launcher is told; `means` says it to people. `memory_bytes`: None where a cgroup bounds it."""
 
     cgroup: str | None = None
     resources: dict[str, int] = field(default_factory=dict)
     cores: tuple[int, ...] = ()
     means: dict[str, str] = field(default_factory=dict)
+    memory_bytes: int | None = None
+    disk_bytes: int = 1 << 40
 
 
 class Limiter:
-    """`root` is where the machine's cgroups are; None or unusable: limits per process."""
+    """`root` is where the machine's cgroups are; None or unusable: limits per process. `is_confined`: the launcher looks
+    after the program. `own_user`: its processes are not the platform's."""
 
-    def __init__(self, root: Path | None = CGROUPS, own_user: bool = True) -> None:
+    def __init__(
+        self,
+        root: Path | None = CGROUPS,
+        *,
+        is_confined: bool = True,
+        own_user: bool = True,
+        settings: AppSettings | None = None,
+    ) -> None:
         self._parent = None if root is None else _parent_group(root)
+        self._is_confined = is_confined
         self._own_user = own_user
+        self._settings = settings or AppSettings()
 
     @property
     def means(self) -> str:
         return "cgroup v2" if self._parent is not None else "rlimits and cores"
 
-    def limits(self, tenant: str, most: Amounts) -> Limits:
-        resources = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": OPEN_FILES}
-        if self._own_user:
-            # Counted per user: among the platform's own processes it would refuse the next fork of anything.
-            resources["RLIMIT_NPROC"] = PROCESSES
+    def limits(self, tenant: str, agreed: Amounts) -> Limits:
+        usual, disk = self._settings, self._settings.disk_mb << 20
+        cpu = usual.cpu_millis if agreed.cpu_millis is None else agreed.cpu_millis
+        memory = usual.memory_mb << 20 if agreed.memory_bytes is None else agreed.memory_bytes
+        resources = {"RLIMIT_CORE": 0, "RLIMIT_NOFILE": OPEN_FILES, "RLIMIT_FSIZE": disk}
+        looking = ", and in all by looking" if self._is_confined else ""
+        means = {"disk": f"{disk} bytes per file by rlimit{looking}", "processes": "no limit"}
+        if self._is_confined or self._own_user:
+            # Counted per user and user namespace: among the platform's own it would refuse the next fork of anything.
+            resources["RLIMIT_NPROC"] = usual.processes
+            means["processes"] = f"{usual.processes} by rlimit"
         if self._parent is not None:
-            return Limits(str(self._group(self._parent, tenant, most)), resources, (), _by_cgroup(most))
-        if most.memory_bytes is not None:
-            resources["RLIMIT_DATA"] = most.memory_bytes
-        return Limits(None, resources, _cores(most), _by_process(most))
+            group = str(self._group(self._parent, tenant, cpu, memory))
+            return Limits(group, resources, (), {**means, **_by_cgroup(cpu, memory)}, None, disk)
+        resources["RLIMIT_DATA"] = memory
+        cores = _cores(cpu)
+        means["cpu"] = f"{len(cores)} of the machine's cores, for {cpu}m" if cores else "no limit"
+        means["memory"] = f"{memory} bytes per process by rlimit{looking}"
+        return Limits(None, resources, cores, means, memory, disk)
 
     def release(self, tenant: str) -> None:
         """The group goes with the last process in it."""
@@ -55,14 +78,14 @@ class Limiter:
             with suppress(OSError):
                 (self._parent / f"app-{tenant}").rmdir()
 
-    def _group(self, parent: Path, tenant: str, most: Amounts) -> Path:
+    def _group(self, parent: Path, tenant: str, cpu: int, memory: int) -> Path:
         group = parent / f"app-{tenant}"
         group.mkdir(exist_ok=True)
-        quota = "max" if most.cpu_millis is None else str(max(most.cpu_millis * PERIOD_US // 1000, 1000))
-        (group / "cpu.max").write_text(f"{quota} {PERIOD_US}")
-        (group / "memory.max").write_text("max" if most.memory_bytes is None else str(most.memory_bytes))
-        with suppress(OSError):
-            (group / "memory.oom.group").write_text("1")
+        (group / "cpu.max").write_text(f"{max(cpu * PERIOD_US // 1000, 1000)} {PERIOD_US}")
+        (group / "memory.max").write_text(str(memory))
+        for name, value in (("memory.oom.group", "1"), ("memory.swap.max", "0")):
+            with suppress(OSError):
+                (group / name).write_text(value)
         return group
 
 
@@ -80,23 +103,10 @@ def _parent_group(root: Path) -> Path | None:
     return parent
 
 
-def _cores(most: Amounts) -> tuple[int, ...]:
+def _cores(cpu: int) -> tuple[int, ...]:
     mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    if most.cpu_millis is None or not mine:
-        return ()
-    return tuple(mine[: max(1, -(-most.cpu_millis // 1000))])
+    return tuple(mine[: max(1, -(-cpu // 1000))])
 
 
-def _by_cgroup(most: Amounts) -> dict[str, str]:
-    return {
-        "cpu": "no limit" if most.cpu_millis is None else f"{most.cpu_millis}m by cgroup v2",
-        "memory": "no limit" if most.memory_bytes is None else f"{most.memory_bytes} bytes in all by cgroup v2",
-    }
-
-
-def _by_process(most: Amounts) -> dict[str, str]:
-    cores = _cores(most)
-    return {
-        "cpu": f"{len(cores)} of the machine's cores, for {most.cpu_millis}m" if cores else "no limit",
-        "memory": "no limit" if most.memory_bytes is None else f"{most.memory_bytes} bytes per process by rlimit",
-    }
+def _by_cgroup(cpu: int, memory: int) -> dict[str, str]:
+    return {"cpu": f"{cpu}m by cgroup v2", "memory": f"{memory} bytes in all by cgroup v2"}

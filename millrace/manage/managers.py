@@ -47,12 +47,12 @@ class IngestionManagers:
         self._waking, self._wake_end = os.pipe()
         os.set_blocking(self._waking, False)
         os.set_blocking(self._wake_end, False)
-        confinement = possible_confinement(home, settings.network)
+        confinement = possible_confinement(home, settings)
         self._tools = Tools(
             home,
             connection,
             confinement,
-            Limiter(own_user=confinement.own_user),
+            Limiter(is_confined=confinement.own_view, own_user=confinement.own_user, settings=settings),
             Watcher(),
             ThreadPoolExecutor(WORKERS, "import"),
             ThreadPoolExecutor(WORKERS, "send"),

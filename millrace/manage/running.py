@@ -31,6 +31,8 @@ class AppProcess:
             stdout=pipes["stdout"][1],
             stderr=pipes["stderr"][1],
             start_new_session=True,
+            # Its processes can be looked at by the program: nothing of the platform's surroundings goes with them.
+            env={},
         )
         self._pumps = []
         for name, (reading, writing) in pipes.items():

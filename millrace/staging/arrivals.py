@@ -95,8 +95,9 @@ class Arrival:
 
     def _is_in_use(self, name: str) -> bool:
         """By a file that the program has not taken yet."""
-        with _entered(self._staging.inbox) as inbox:
+        with suppress(OSError), enter(self._staging.inbox) as inbox:
             return inbox.exists(name)
+        return False
 
 
 def _entered(path: Path) -> Folder:

@@ -13,13 +13,14 @@ from millrace.manage.limits import Limiter
 from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
 from millrace.seal.keyring import Keyring
+from millrace.settings import AppSettings
 from tests.support.fake_platform import TOKEN
 
 
 @contextmanager
 def tools_at(url: str, root: Path, keys: Callable[[], Keyring]) -> Iterator[Tools]:
     home = Home(root)
-    confinement = possible_confinement(home, False)
+    confinement = possible_confinement(home, AppSettings())
     limiter = Limiter(own_user=confinement.own_user)
     with Millrace(url, TOKEN) as connection, ThreadPoolExecutor(4) as workers, ThreadPoolExecutor(4) as senders:
         # Polling: what another machine writes makes no news here.

@@ -12,7 +12,7 @@ from millrace.api.declarations.reading import refuse_local_command
 from millrace.auth.tokens import Caller
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
-from millrace.manage.confinement import Confinement, launcher
+from millrace.manage.confinement import Confinement, Kind, launcher
 from millrace.manage.limits import Limiter, Limits
 from millrace.manage.logs import RotatedLog, gather_own_logs
 from millrace.model.agreement import Agreement, Amounts, App
@@ -36,7 +36,8 @@ def test_a_cgroup_holds_the_limits_where_there_is_one(tmp_path: Path) -> None:
     assert (group / "memory.max").read_text() == str(64 << 20)
     assert (limiter.means, limits.means["cpu"]) == ("cgroup v2", "500m by cgroup v2")
     assert "RLIMIT_DATA" not in limits.resources
-    assert limiter.limits("free", Amounts()).means == {"cpu": "no limit", "memory": "no limit"}
+    usual = limiter.limits("free", Amounts()).means
+    assert (usual["cpu"], usual["memory"]) == ("1000m by cgroup v2", f"{512 << 20} bytes in all by cgroup v2")
 
 
 @pytest.mark.parametrize("controllers", [None, "hugetlb\n"])
@@ -47,20 +48,25 @@ def test_without_a_cgroup_each_process_is_limited(tmp_path: Path, controllers: s
     limits = limiter.limits("acme", MOST)
     assert (limits.cgroup, limits.resources["RLIMIT_DATA"]) == (None, 64 << 20)
     assert len(limits.cores) == 1
-    assert (limiter.means, limits.means["memory"]) == ("rlimits and cores", f"{64 << 20} bytes per process by rlimit")
+    assert (limiter.means, limits.means["memory"]) == (
+        "rlimits and cores",
+        f"{64 << 20} bytes per process by rlimit, and in all by looking",
+    )
 
 
 def test_the_platforms_own_user_is_not_limited_in_processes() -> None:
     assert "RLIMIT_NPROC" in Limiter(None).limits("acme", MOST).resources
-    assert "RLIMIT_NPROC" not in Limiter(None, own_user=False).limits("acme", MOST).resources
+    assert "RLIMIT_NPROC" not in Limiter(None, is_confined=False, own_user=False).limits("acme", MOST).resources
 
 
-def test_whoever_is_not_root_is_told_what_that_means(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_operator_is_told_what_is_not_confined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert users.owner_of("acme") is None
-    assert "not root" in str(Confinement(own_user=False, own_view=False).warning)
-    assert "namespaces" in str(Confinement(own_user=True, own_view=False).warning)
-    assert Confinement(own_user=True, own_view=True).warning is None
+    assert "every tenant" in str(Confinement(Kind.UNCONFINED, own_user=False).warning)
+    assert "everyone may read" in str(Confinement(Kind.UNCONFINED, own_user=True).warning)
+    assert "old. Run the platform as root" in str(Confinement(Kind.REFUSED, own_user=True, why_not="old").warning)
+    for kind in (Kind.OWN_USER, Kind.USER_NAMESPACE):
+        assert Confinement(kind, own_user=kind is Kind.OWN_USER).warning is None
 
 
 def test_each_tenant_has_a_user_of_its_own_far_from_all_others() -> None:
@@ -72,7 +78,7 @@ def test_each_tenant_has_a_user_of_its_own_far_from_all_others() -> None:
 
 def test_a_program_gets_the_contracts_environment_and_nothing_of_the_platforms(tmp_path: Path) -> None:
     staging = Staging(Home(tmp_path), "acme")
-    order = Confinement(own_user=False, own_view=False).order(
+    order = Confinement(Kind.UNCONFINED, own_user=False).order(
         staging, ("x",), {"TABLE": "items", "PATH": "/opt"}, Limits()
     )
     assert {name: order["environ"][name] for name in ("CLIENT_ID", "SOURCE_PATH", "TABLE", "PATH")} == {
@@ -161,7 +167,7 @@ def test_without_a_view_of_its_own_permissions_hide_the_token_and_other_tenants(
             staging.make(user_of(staging.tenant))
         (other.inbox / "secret.csv").write_text("theirs")
         look = f"id -u; cat {home.client} {other.inbox}/secret.csv; ls {other.root}; cd $SOURCE_PATH/$CLIENT_ID && ls"
-        order = Confinement(own_user=True, own_view=False).order(mine, ("sh", "-c", look), {}, Limits())
+        order = Confinement(Kind.UNCONFINED, own_user=True).order(mine, ("sh", "-c", look), {}, Limits())
         ran = subprocess.run(launcher(), input=json.dumps(order).encode(), capture_output=True, check=True, timeout=30)
     assert ran.stdout.split() == [str(user_of("acme")).encode(), b"in", b"log", b"out"]
     assert ran.stderr.count(b"Permission denied") == 3

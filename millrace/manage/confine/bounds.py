@@ -1,0 +1,114 @@
+"""Limits that no call of the kernel sets without a cgroup or a quota: what a program and all it starts use in, a breach out.
+
+Process 1 of the program's world looks every quarter of a second, less often where looking itself takes long. Standard library
+alone."""
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+LOOK_SECONDS = 0.25
+# Of a core, for looking.
+_SHARE = 0.05
+_LEAST_FILE_BYTES = 4096
+_MOST_LEVELS = 64
+_IN_MEMORY = ("/tmp", "/dev/shm")
+
+
+class TooDeep(Exception):
+    """Folders in folders that nobody can measure."""
+
+
+class Bounds:
+    """`memory_bytes`: None where a cgroup bounds it. `disk_bytes`: what may lie in `out` and `log`, and come into `in`."""
+
+    def __init__(self, source: str, memory_bytes: int | None, disk_bytes: int) -> None:
+        self._source = source
+        self._memory = memory_bytes
+        self._disk = disk_bytes
+        self._device = os.stat(f"{source}/out").st_dev
+        self._inputs = 0
+        with suppress(TooDeep):
+            self._inputs = _folder_bytes(f"{source}/in")
+
+    def breach(self) -> tuple[str | None, float]:
+        """What is used beyond its limit, and the seconds until the next look."""
+        begun = time.monotonic()
+        found = self._over_memory() or self._over_disk()
+        return found, max(LOOK_SECONDS, (time.monotonic() - begun) / _SHARE)
+
+    def _over_memory(self) -> str | None:
+        if self._memory is None:
+            return None
+        files = sum(_used(place) for place in _IN_MEMORY)
+        # The cheap sum counts pages that processes share several times.
+        if files + sum(map(_about, _processes())) <= self._memory:
+            return None
+        used = files + sum(map(_exactly, _processes()))
+        return None if used <= self._memory else f"{used:,} bytes of memory, and may use {self._memory:,}"
+
+    def _over_disk(self) -> str | None:
+        try:
+            own = _folder_bytes(f"{self._source}/out") + _folder_bytes(f"{self._source}/log")
+            added = max(0, _folder_bytes(f"{self._source}/in") - self._inputs)
+        except TooDeep:
+            return f"folders nested deeper than {_MOST_LEVELS} levels"
+        used = own + added + sum(self._unnamed(process) for process in _processes())
+        return None if used <= self._disk else f"{used:,} bytes of disk, and may use {self._disk:,}"
+
+    def _unnamed(self, process: str) -> int:
+        """Files that it has open and deleted: they take space until it closes them."""
+        total = 0
+        with suppress(OSError):
+            for number in os.listdir(f"/proc/{process}/fd"):
+                with suppress(OSError):
+                    status = os.stat(f"/proc/{process}/fd/{number}")
+                    if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == self._device:
+                        total += status.st_blocks * 512
+        return total
+
+
+def bounds_of(order: dict[str, Any]) -> Bounds:
+    return Bounds(f"/data/{order['view']['tenant']}", order["limits"]["memory_bytes"], order["limits"]["disk_bytes"])
+
+
+def _processes() -> Iterator[str]:
+    return (name for name in os.listdir("/proc") if name.isdigit() and name != "1")
+
+
+def _about(process: str) -> int:
+    return _kilobytes(f"/proc/{process}/status", ("RssAnon:", "RssShmem:"))
+
+
+def _exactly(process: str) -> int:
+    return _kilobytes(f"/proc/{process}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
+
+
+def _kilobytes(path: str, names: tuple[str, ...]) -> int:
+    # It may have ended.
+    with suppress(OSError), open(path) as lines:
+        return sum(int(line.split()[1]) for line in lines if line.startswith(names)) * 1024
+    return 0
+
+
+def _used(place: str) -> int:
+    found = os.statvfs(place)
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
+
+
+def _folder_bytes(path: str, levels: int = _MOST_LEVELS) -> int:
+    """Without following links; folders that the program has closed to itself are closed to it as well."""
+    if levels == 0:
+        raise TooDeep
+    total = 0
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                total += max(status.st_blocks * 512, _LEAST_FILE_BYTES)
+                if stat.S_ISDIR(status.st_mode):
+                    total += _folder_bytes(entry.path, levels - 1)
+    return total
