@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,20 +30,32 @@ APPS = ("GET", "/v1/apps")
 
 
 class Managers:
-    def __init__(self, home: Path, fake: FakePlatform) -> None:
+    """`user`: who runs them, if not whoever runs the tests."""
+
+    def __init__(
+        self, home: Path, fake: FakePlatform, settings: Mapping[str, str] | None = None, user: int | None = None
+    ) -> None:
         self.home = Home(home)
+        self._settings = settings or {}
+        self._user = user
         self.fake = fake
         self.failpoints = home / "failpoints"
         self.failpoints.mkdir(parents=True)
         (home / "client.json").write_text(json.dumps({"url": fake.url, "token": TOKEN}))
         (home / "client.json").chmod(0o600)
         fake.answers[APPS] = {"items": []}
+        if user is not None:
+            for path in (home, *home.iterdir()):
+                os.chown(path, user, user)
         self.process: subprocess.Popen[bytes]
 
     def start(self) -> None:
         self.home.apps.unlink(missing_ok=True)
-        environ = {**os.environ, "MILLRACE_HOME": str(self.home.root), "MILLRACE_FAILPOINTS": str(self.failpoints)}
+        own = {"MILLRACE_HOME": str(self.home.root), "MILLRACE_FAILPOINTS": str(self.failpoints)}
+        environ = {**os.environ, **self._settings, **own}
         argv = [sys.executable, "-m", "millrace.manage"]
+        if self._user is not None:
+            argv = [sys.executable, "-m", "tests.support.as_user", str(self._user), *argv]
         with (self.home.root / "managers.log").open("ab") as log:
             self.process = subprocess.Popen(leashed(argv), env=environ, stderr=log)
         wait_until(lambda: self.home.apps.exists() or self.process.poll(), SECONDS, "the managers to be there")
@@ -157,9 +169,9 @@ def _files(where: Path) -> list[str]:
 
 
 @contextmanager
-def managers(home: Path) -> Iterator[Managers]:
+def managers(home: Path, settings: Mapping[str, str] | None = None, user: int | None = None) -> Iterator[Managers]:
     with fake_platform() as fake:
-        started = Managers(home, fake)
+        started = Managers(home, fake, settings, user)
         started.start()
         try:
             yield started

@@ -7,7 +7,7 @@ RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 NEW_MOUNTS, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _DETACH = 2
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 24, 38, 47
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT = 1, 4, 24, 38, 47
 _CLEAR_ALL = 4
 _CAPABILITIES_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
@@ -72,6 +72,11 @@ def become_root_of(folder: str) -> None:
 
 def die_with_parent(signal: int) -> None:
     prctl(_PR_SET_PDEATHSIG, signal)
+
+
+def hide() -> None:
+    """Nobody of the same user may look into this process; a program that it starts can be looked at again."""
+    prctl(_PR_SET_DUMPABLE, 0)
 
 
 def drop_bounding_capabilities() -> None:

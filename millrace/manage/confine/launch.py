@@ -27,6 +27,7 @@ from millrace.manage.confine.kernel import (
     drop_bounding_capabilities,
     drop_capabilities,
     gain_no_privileges,
+    hide,
     unshare,
 )
 from millrace.manage.confine.seccomp import forbid
@@ -80,6 +81,7 @@ def _first_of_its_world(order: dict[str, Any]) -> NoReturn:
     if not order["view"]["network"]:
         _raise_loopback()
     bounds = bounds_of(order)
+    hide()
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writing)
     signal.signal(signal.SIGCHLD, lambda *_: None)
