@@ -37,7 +37,8 @@ def list_(session: CommandSession) -> None:
     backend = found["backend"]
     if backend is None:
         return print("The ingestion managers do not answer: see the log managers.log.", file=sys.stderr)
-    print(f"limits by {backend['limits']}; out is watched by {backend['watching']}", file=sys.stderr)
+    means = f"confinement: {backend['confinement']['kind']}; limits by {backend['limits']}"
+    print(f"{means}; out is watched by {backend['watching']}", file=sys.stderr)
     if backend["confinement"]["warning"]:
         print(f"warning: {backend['confinement']['warning']}", file=sys.stderr)
 

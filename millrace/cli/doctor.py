@@ -18,6 +18,12 @@ from millrace.model.errors import MillraceError, Unavailable
 
 LEAST_FREE_BYTES = 2 << 30
 NEEDED_JARS = ("kafka", "spark")
+_CONFINED = {
+    "own user": "confined, each as a user of its own",
+    "user namespace": "confined by user namespaces",
+    "unconfined": "not confined",
+    "refused": "local ones are not run",
+}
 app = typer.Typer()
 
 
@@ -99,7 +105,7 @@ def _platform(session: CommandSession) -> Iterator[DoctorCheck]:
 
 
 def _client_apps(platform: Millrace) -> DoctorCheck:
-    """Weak isolation of the tenants' programs is a warning, not a failure of the platform."""
+    """That the tenants' programs run unconfined is a warning; that declared ones do not run is a failure."""
     try:
         found = platform.apps.list()
     except MillraceError as failed:
@@ -108,8 +114,12 @@ def _client_apps(platform: Millrace) -> DoctorCheck:
     if backend is None:
         silent = "the ingestion managers do not answer"
         return DoctorCheck("client apps", silent, "See managers.log in the logs.", EXIT_FAILED)
-    means = f"{len(found['items'])} declared; limits by {backend['limits']}, out watched by {backend['watching']}"
-    return DoctorCheck("client apps", means, backend["confinement"]["warning"] or "")
+    kind, items = backend["confinement"]["kind"], found["items"]
+    means = (
+        f"{len(items)} declared; {_CONFINED[kind]}; limits by {backend['limits']}, out watched by {backend['watching']}"
+    )
+    stand_still = kind == "refused" and any("image" not in item["agreement"]["app"] for item in items)
+    return DoctorCheck("client apps", means, backend["confinement"]["warning"] or "", EXIT_FAILED if stand_still else 0)
 
 
 def _report(session: CommandSession, check: DoctorCheck) -> None:

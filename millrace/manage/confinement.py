@@ -20,6 +20,7 @@ import millrace
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 from millrace.manage.confine import seccomp
+from millrace.manage.confine.launch import NOT_CONFINED
 from millrace.manage.limits import NICE, Limits
 from millrace.model.errors import Refused
 from millrace.settings import AppSettings
@@ -193,7 +194,7 @@ def _failure(confinement: Confinement, home: Home) -> str:
             )
         except (OSError, subprocess.TimeoutExpired) as failed:
             return str(failed)
-    said = tried.stderr.decode(errors="replace").strip().splitlines()
-    return (
-        "" if tried.returncode == 0 else (said[-1] if said else f"code {tried.returncode}").removeprefix("millrace: ")
-    )
+    if tried.returncode == 0:
+        return ""
+    said = tried.stderr.decode(errors="replace").strip().splitlines() or [f"code {tried.returncode}"]
+    return said[-1].removeprefix(f"millrace: {NOT_CONFINED}: ")

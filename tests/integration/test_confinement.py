@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -165,3 +166,53 @@ def test_no_file_is_larger_than_allowed_and_tmp_is_small(attack: Attack) -> None
     found, _ = attack("scratch", one_mb=100)
     assert found == {"/tmp": "ENOSPC", "/var/tmp": "ENOSPC", "/dev/shm": "ENOSPC"}
     attack.tenant.managers.withdraw("scratch")
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="refused-", dir=BUILD) as folder:
+        yield Path(folder) / "home"
+
+
+WITHOUT_NAMESPACES = (sys.executable, "-m", "tests.support.without_namespaces")
+READ_TOKEN = ("sh", "-c", 'cat "$SOURCE_PATH"/../client.json; touch "$SOURCE_PATH/$CLIENT_ID/out/.ran"')
+
+
+def test_what_cannot_be_confined_does_not_run_and_everybody_says_why(home: Path) -> None:
+    with managers(home, through=WITHOUT_NAMESPACES) as started:
+        tenant = Tenant(started, "acme")
+        tenant.declare(*READ_TOKEN)
+        tenant.ask()
+        [run] = tenant.ran()
+        assert (run.state, run.exit_code, run.confinement["kind"]) == ("failed", None, "refused")
+        assert "cannot be confined here" in str(run.error)
+        assert "a user namespace" in str(run.error)
+        assert "MILLRACE_APPS__UNCONFINED=true" in str(run.error)
+        assert not (tenant.staging.outbox / ".ran").exists()
+        said = doctor(started)
+        assert "BAD client apps 1 declared; local ones are not run" in said
+        assert "MILLRACE_APPS__UNCONFINED=true" in said
+
+
+def test_it_runs_unconfined_only_if_the_operator_says_so(home: Path) -> None:
+    with managers(home, {"MILLRACE_APPS__UNCONFINED": "true"}, through=WITHOUT_NAMESPACES) as started:
+        tenant = Tenant(started, "acme")
+        tenant.declare(*READ_TOKEN)
+        tenant.ask()
+        [run] = tenant.ran()
+        assert (run.state, run.confinement["kind"]) == ("succeeded", "unconfined")
+        assert "they see the platform's token" in run.confinement["warning"]
+        assert "token" in tenant.output(run)
+        assert "??  client apps 1 declared; not confined" in doctor(started)
+
+
+def doctor(started: Managers) -> str:
+    """As the operator sees it, with what the managers report."""
+    report = json.loads(started.home.apps.read_text())
+    backend = {name: report[name] for name in ("at", "confinement", "limits", "watching")}
+    started.fake.answers["GET", "/v1/apps"] = {**started.fake.answers["GET", "/v1/apps"], "backend": backend}
+    started.fake.answers["GET", "/v1/health"] = {"status": "ok", "parts": {}}
+    started.fake.answers["GET", "/v1/tenants"] = {"items": [], "next": None}
+    argv = [sys.executable, "-m", "millrace.cli.main", "--home", str(started.home.root), "doctor"]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False).stdout

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,14 +30,20 @@ APPS = ("GET", "/v1/apps")
 
 
 class Managers:
-    """`user`: who runs them, if not whoever runs the tests."""
+    """`user`: who runs them, if not whoever runs the tests. `through`: a command that becomes them."""
 
     def __init__(
-        self, home: Path, fake: FakePlatform, settings: Mapping[str, str] | None = None, user: int | None = None
+        self,
+        home: Path,
+        fake: FakePlatform,
+        settings: Mapping[str, str] | None = None,
+        user: int | None = None,
+        through: Sequence[str] = (),
     ) -> None:
         self.home = Home(home)
         self._settings = settings or {}
         self._user = user
+        self._through = tuple(through)
         self.fake = fake
         self.failpoints = home / "failpoints"
         self.failpoints.mkdir(parents=True)
@@ -53,7 +59,7 @@ class Managers:
         self.home.apps.unlink(missing_ok=True)
         own = {"MILLRACE_HOME": str(self.home.root), "MILLRACE_FAILPOINTS": str(self.failpoints)}
         environ = {**os.environ, **self._settings, **own}
-        argv = [sys.executable, "-m", "millrace.manage"]
+        argv = [*self._through, sys.executable, "-m", "millrace.manage"]
         if self._user is not None:
             argv = [sys.executable, "-m", "tests.support.as_user", str(self._user), *argv]
         with (self.home.root / "managers.log").open("ab") as log:
@@ -169,9 +175,14 @@ def _files(where: Path) -> list[str]:
 
 
 @contextmanager
-def managers(home: Path, settings: Mapping[str, str] | None = None, user: int | None = None) -> Iterator[Managers]:
+def managers(
+    home: Path,
+    settings: Mapping[str, str] | None = None,
+    user: int | None = None,
+    through: Sequence[str] = (),
+) -> Iterator[Managers]:
     with fake_platform() as fake:
-        started = Managers(home, fake, settings, user)
+        started = Managers(home, fake, settings, user, through)
         started.start()
         try:
             yield started

@@ -69,6 +69,11 @@ def ask_for_run(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, An
             remedy="A stream app runs all the time; an image runs on Kubernetes.",
             code="not_on_request",
         )
+    report = last_report(apps)
+    if report is not None and report.confinement.get("kind") == "refused":
+        raise Clash(
+            f"The client app of {tenant} is not run.", remedy=report.confinement["warning"], code="not_confined"
+        )  # fmt: skip
     apps.ask(tenant)
     return {"tenant": tenant, "asked": True}
 

@@ -34,6 +34,7 @@ from millrace.manage.confine.seccomp import forbid
 from millrace.manage.confine.view import furnish
 
 _GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1
+NOT_CONFINED = "the program could not be confined"
 CANNOT_RUN, NOT_FOUND, KILLED = 126, 127, 128 + signal.SIGKILL
 
 
@@ -41,7 +42,7 @@ def main() -> NoReturn:
     try:
         _launch(json.load(sys.stdin))
     except BaseException as error:
-        _give_up(f"the program could not be confined: {error}", CANNOT_RUN)
+        _give_up(f"{NOT_CONFINED}: {error}", CANNOT_RUN)
 
 
 def _launch(order: dict[str, Any]) -> NoReturn:
@@ -117,7 +118,7 @@ def _forked(work: Callable[[], NoReturn]) -> int:
         try:
             work()
         except BaseException as error:
-            _give_up(f"the program could not be confined: {error}", CANNOT_RUN)
+            _give_up(f"{NOT_CONFINED}: {error}", CANNOT_RUN)
     return child
 
 
