@@ -11,6 +11,7 @@ from pathlib import Path
 
 from millrace.beneath.folder import Folder, hold
 from millrace.exchange.home import Below, Home
+from millrace.model.errors import Clash
 
 PRIVATE, PASSABLE, PASSABLE_BY_GROUP, SHARED_WITH_GROUP = 0o700, 0o711, 0o750, 0o2770
 
@@ -57,11 +58,27 @@ class Staging:
         self.root.mkdir(exist_ok=True)
         with hold(self.root) as root:
             for path in (self.inbox, self.outbox, self.log):
-                with root.make(path.name, PRIVATE) as own:
+                with _made(root, path) as own:
                     _give(own, owner, shared=shared and path != self.log)
             if owner is not None:
                 os.fchown(root.descriptor, 0, owner)
                 os.fchmod(root.descriptor, PASSABLE_BY_GROUP)
+
+
+def _made(root: Folder, path: Path) -> Folder:
+    try:
+        return root.make(path.name, PRIVATE)
+    except OSError as failed:
+        raise unusable(path, failed) from failed
+
+
+def unusable(path: Path, failed: OSError) -> Clash:
+    """One of the program's folders."""
+    return Clash(
+        f"The folder {path.name!r} of {path.parent.name!r} cannot be used: {failed.strerror}.",
+        remedy="Its program may have put something else in its place: remove that, and try again.",
+        code="no_folder",
+    )
 
 
 def _give(folder: Folder, owner: int | None, *, shared: bool) -> None:

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from millrace.beneath.folder import Folder, enter
-from millrace.exchange.app_folders import Staging
-from millrace.model.errors import Clash, Corrupt, Invalid
+from millrace.exchange.app_folders import Staging, unusable
+from millrace.model.errors import Corrupt, Invalid
 from millrace.model.names import new_id
 from millrace.seal.keyring import Keyring
 from millrace.staging.sealed import Sealer, own_seal, plain_size
@@ -104,11 +104,7 @@ def _entered(path: Path) -> Folder:
     try:
         return enter(path)
     except OSError as failed:
-        raise Clash(
-            f"The folder {path.name!r} of {path.parent.name!r} cannot be used: {failed.strerror}.",
-            remedy="Its program may have put something else in its place: remove that, and send the file again.",
-            code="no_folder",
-        ) from failed
+        raise unusable(path, failed) from failed
 
 
 def own_as(folder: Folder, file: BinaryIO) -> None:
