@@ -208,8 +208,10 @@ class KubernetesSettings(_Section):
     storage_class: str | None = None
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
     staging_mb: int = Field(default=10_240, ge=1)
-    user_id: int = Field(default=10_001, ge=1)
-    """User and group of the apps: those of the platform, whose folders they share."""
+    user_id: int | None = Field(default=None, ge=1)
+    """User of all apps, never the platform's own; empty: each tenant's app has one of its own."""
+    group_id: int = Field(default=10_001, ge=1)
+    """The platform's group, by which apps reach the folders that they share with it."""
     runtime_class: str | None = None
     """A sandbox such as gVisor, by its RuntimeClass."""
     egress: tuple[IPv4Network | IPv6Network, ...] = ()
@@ -221,6 +223,12 @@ class KubernetesSettings(_Section):
     app_scratch_mb: int = Field(default=256, ge=1)
     app_longest_run_seconds: int = Field(default=86_400, ge=1)
     """A batch run that takes longer is ended."""
+
+    @model_validator(mode="after")
+    def _users_apart(self) -> Self:
+        if self.user_id == self.group_id:
+            raise ValueError("user_id must not be group_id, which is the platform's user too: apps would own its files")
+        return self
 
 
 class AppSettings(_Section):

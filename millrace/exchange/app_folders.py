@@ -6,6 +6,8 @@ lost file that was not imported yet must be sent again."""
 
 import os
 import stat
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +48,10 @@ class Staging:
     def handled(self) -> Path:
         return self.home.handled(self.tenant)
 
-    def make(self, owner: int | None = None, *, shared: bool = False) -> None:
+    def make(self, owner: int | None = None, *, shared: bool = False, tables: Sequence[str] = ()) -> None:
         """Makes what is missing. With an owner, the program's folders are that user's alone. `shared`: the program runs
-        elsewhere, as another user of the platform's group."""
+        elsewhere, as another user of the platform's group, and finds a folder in `out` for each of the tables: from one
+        that it makes itself the platform may take nothing."""
         self.home.sources.mkdir(parents=True, exist_ok=True)
         self.home.sources.chmod(PASSABLE)
         self.handled.mkdir(parents=True, exist_ok=True)
@@ -58,32 +61,31 @@ class Staging:
         self.root.mkdir(exist_ok=True)
         with hold(self.root) as root:
             for path in (self.inbox, self.outbox, self.log):
-                with _made(root, path) as own:
-                    _give(own, owner, shared=shared and path != self.log)
+                try:
+                    _make(root, path.name, owner, shared=shared and path != self.log)
+                except OSError as failed:
+                    raise unusable(path, failed) from failed
+            for table in tables if shared else ():
+                with suppress(OSError), root.folder(self.outbox.name) as outbox:
+                    _make(outbox, table, owner, shared=True)
             if owner is not None:
                 os.fchown(root.descriptor, 0, owner)
                 os.fchmod(root.descriptor, PASSABLE_BY_GROUP)
 
 
-def _made(root: Folder, path: Path) -> Folder:
-    try:
-        return root.make(path.name, PRIVATE)
-    except OSError as failed:
-        raise unusable(path, failed) from failed
+def _make(above: Folder, name: str, owner: int | None, *, shared: bool) -> None:
+    with above.make(name, PRIVATE) as folder:
+        now = folder.status()
+        if owner is not None and now.st_uid != owner:
+            os.fchown(folder.descriptor, owner, owner)
+        elif owner is None and shared and stat.S_IMODE(now.st_mode) != SHARED_WITH_GROUP:
+            os.fchmod(folder.descriptor, SHARED_WITH_GROUP)
 
 
 def unusable(path: Path, failed: OSError) -> Clash:
     """One of the program's folders."""
     return Clash(
         f"The folder {path.name!r} of {path.parent.name!r} cannot be used: {failed.strerror}.",
-        remedy="Its program may have put something else in its place: remove that, and try again.",
+        remedy="Its program may have put something else in its place, or it belongs to somebody else: mend that first.",
         code="no_folder",
     )
-
-
-def _give(folder: Folder, owner: int | None, *, shared: bool) -> None:
-    now = folder.status()
-    if owner is not None and now.st_uid != owner:
-        os.fchown(folder.descriptor, owner, owner)
-    elif owner is None and shared and stat.S_IMODE(now.st_mode) != SHARED_WITH_GROUP:
-        os.fchmod(folder.descriptor, SHARED_WITH_GROUP)

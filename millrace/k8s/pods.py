@@ -11,6 +11,7 @@ from millrace.model.errors import Invalid
 from millrace.model.kube_names import dns_name
 from millrace.model.quantity import LARGEST, bytes_text, millis_text
 from millrace.settings import KubernetesSettings
+from millrace.staging.users import user_of
 
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]{0,511}", re.ASCII)
 
@@ -36,6 +37,7 @@ def pull_secrets(settings: KubernetesSettings) -> dict[str, Any]:
 def pod_template(
     agreement: Agreement, image: str, names: Names, settings: KubernetesSettings, restart: str
 ) -> dict[str, Any]:
+    user = user_of(agreement.tenant) if settings.user_id is None else settings.user_id
     spec = {
         "serviceAccountName": names.account,
         "automountServiceAccountToken": False,
@@ -45,9 +47,9 @@ def pod_template(
         **pull_secrets(settings),
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": settings.user_id,
-            "runAsGroup": settings.user_id,
-            "fsGroup": settings.user_id,
+            "runAsUser": user,
+            "runAsGroup": user,
+            "fsGroup": settings.group_id,
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -81,8 +83,11 @@ def _container(agreement: Agreement, image: str, settings: KubernetesSettings) -
         },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
-            # As a whole, so that a file can be renamed from `in` to `out`; the platform keeps nothing else there.
-            {"name": "staging", "mountPath": f"{settings.source_path}/{agreement.tenant}"},
+            # Apart, so that the app can put nothing in the place of either folder.
+            *(
+                {"name": "staging", "mountPath": f"{settings.source_path}/{agreement.tenant}/{name}", "subPath": name}
+                for name in ("in", "out")
+            ),
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }

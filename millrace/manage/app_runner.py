@@ -1,7 +1,7 @@
 """One tenant's program, tended: its agreement in, a process that runs when it should out. When that is is decided in
 `deciding.py`; what becomes of its files is the collector's business."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -34,6 +34,7 @@ class AppRunner:
         self.staging.make(owner_of(tenant))
         self.agreement: Agreement | None = None
         self._revision = 0
+        self._tables: Sequence[str] = ()
         self._process: AppProcess | None = None
         self._endings = 0
         self._ended_at: datetime | None = None
@@ -58,8 +59,8 @@ class AppRunner:
             run.groups or not is_elsewhere(run) for run in self._collector.runs.values()
         )
 
-    def agree(self, agreement: Agreement | None, revision: int) -> None:
-        self.agreement, self._revision = agreement, revision
+    def agree(self, agreement: Agreement | None, revision: int, tables: Sequence[str] = ()) -> None:
+        self.agreement, self._revision, self._tables = agreement, revision, tables
         self._followed.follow(agreement.schedule if agreement else None, datetime.now(UTC))
 
     def has_to_be_looked_at(self, now: datetime, asked: Collection[str]) -> bool:
@@ -186,6 +187,7 @@ class AppRunner:
         elif current is not None and self._is_outdated(current):
             current.app_ended(0)
         if elsewhere and self._looking.is_due():
+            self.staging.make(owner_of(self.staging.tenant), shared=True, tables=self._tables)
             self._collector.look()
 
     def _is_outdated(self, run: OpenRun) -> bool:

@@ -19,12 +19,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from millrace.atomic import replace_file
+from millrace.atomic import replace_file, replacing
 from millrace.beneath.folder import enter
 from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
 from millrace.model.names import new_id
+from millrace.observe import observe
 from millrace.seal.keyring import Keyring
 from millrace.staging.sealed import SealedFile, own_seal, plain_size, seal_file
 
@@ -64,8 +65,11 @@ def take(
     try:
         with enter(staging.outbox) as outbox:
             outbox.move_out(path, file_of(staging, claim))
-    except OSError:
+    except OSError as failed:
         shutil.rmtree(staging.taken / claim.id, ignore_errors=True)
+        if isinstance(failed, PermissionError):
+            why = f"out/{path} cannot be taken: {failed.strerror}. Let the group write to its folder (chmod g+w)."
+            observe("trouble", kind="client_app", tenant=staging.tenant, error=why)
         return None
     reach("manage_after_take")
     return claim
@@ -104,6 +108,18 @@ def close_up(staging: Staging, claim: Claim, keys: Keyring) -> None:
     path = file_of(staging, claim)
     if os.path.lexists(path) and stat.S_ISREG(path.lstat().st_mode) and path.lstat().st_size:
         seal_file(path, _sealed_of(staging, claim), own_seal(keys, staging.tenant, claim.data_key))
+
+
+def may_be_read(path: Path) -> bool:
+    """A file that its program closed to everybody is opened again, if it is the platform's own user's."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
+    except PermissionError:
+        with suppress(PermissionError):
+            path.chmod(0o600)
+            return True
+        return False
+    return True
 
 
 def with_new_key(staging: Staging, claim: Claim) -> Claim:
@@ -174,10 +190,20 @@ def file_away(staging: Staging, claim: Claim, report: dict[str, Any]) -> Path:
     reach("manage_before_filing")
     if stat.S_ISREG(kept.lstat().st_mode):
         os.rename(kept, place)
-        os.utime(place, follow_symlinks=False)
+        _begin_retention(place)
     reach("manage_after_filing")
     shutil.rmtree(staging.taken / claim.id, ignore_errors=True)
     return place
+
+
+def _begin_retention(place: Path) -> None:
+    """From now on, whatever time its program gave it. A file of another user's, who alone may do that, is copied."""
+    try:
+        os.utime(place, follow_symlinks=False)
+    except PermissionError:
+        # What nobody but its owner may read stays as it is.
+        with suppress(PermissionError), place.open("rb") as file, replacing(place) as own:
+            shutil.copyfileobj(file, own)
 
 
 def _report_in(folder: Path, staging: Staging, claim: Claim, report: dict[str, Any]) -> str:

@@ -17,7 +17,17 @@ from millrace.client import PendingUpload, Problem, Submission, Unreachable
 from millrace.client.documents import ImportDocument
 from millrace.exchange.app_folders import Staging
 from millrace.failpoint import reach
-from millrace.manage.claiming import Claim, changed, close_up, content, file_away, file_of, size_of, with_new_key
+from millrace.manage.claiming import (
+    Claim,
+    changed,
+    close_up,
+    content,
+    file_away,
+    file_of,
+    may_be_read,
+    size_of,
+    with_new_key,
+)
 from millrace.manage.openrun import now_text
 from millrace.manage.route import Route
 from millrace.manage.tools import Tools
@@ -91,10 +101,14 @@ class Importer:
     def _closed_up(self, claim: Claim) -> Claim:
         """As it may lie here. A sealed copy of a link would no longer show what it was: that is said before."""
         path = file_of(self._staging, claim)
+        is_unread = os.path.lexists(path) and is_plain(path.lstat()) and not may_be_read(path)
         if claim.fault is None and os.path.lexists(path) and not is_plain(path.lstat()):
             why = Invalid(f"{claim.path!r:.80} is no plain file.", remedy="Write files, not links or devices.")
             claim = changed(self._staging, claim, fault=fault_of(why))
-        if claim.data_key:
+        elif claim.fault is None and is_unread:
+            why = Invalid(f"{claim.path!r:.80} may not be read.", remedy="Let the group read it (chmod g+r).")
+            claim = changed(self._staging, claim, fault=fault_of(why))
+        if claim.data_key and not is_unread:
             try:
                 close_up(self._staging, claim, self._keys())
             except KeyGone:

@@ -114,7 +114,10 @@ class IngestionManagers:
             except MillraceError as refused:
                 log("agreement_unreadable", tenant=tenant, error=str(refused))
                 continue
-            tended.agree(agreement, 0 if item is None else item["revision"])
+            if item is None:
+                tended.agree(None, 0)
+            else:
+                tended.agree(agreement, item["revision"], item.get("tables", ()))
             if agreement is None and tended.is_idle:
                 tended.leave()
                 del self._tended[tenant]

@@ -3,6 +3,7 @@ the managers are started again: nothing of anybody else is read, moved, written 
 
 import hashlib
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 from millrace.model.errors import MillraceError
 from millrace.staging.arrivals import Arrival, waiting_files
+from millrace.staging.users import user_of
 from tests.support import link_attacker
 from tests.support.managers import Managers, Tenant, managers
 from tests.support.processes import started as process
@@ -167,3 +169,56 @@ def test_paths_of_programs_are_entered_and_never_followed() -> None:
         for line in path.read_text().splitlines():
             if any(f"staging.{name}" in line for name in ("inbox", "outbox", "log)", "log,", "log ")):
                 assert any(word in line for word in allowed), f"{path.name}: {line.strip()}"
+
+
+PLATFORM = 54_321
+UPLOAD = """
+import sys
+from pathlib import Path
+from millrace.exchange.app_folders import Staging
+from millrace.exchange.home import Home
+from millrace.staging.arrivals import Arrival
+with Arrival(Staging(Home(Path(sys.argv[1])), "pod"), "up.csv") as arrival:
+    arrival.write(b"id\\n7\\n")
+    arrival.keep()
+"""
+PROGRAM = """
+umask 022
+cat in/up.csv > out/.up && mv out/.up out/up.csv && rm in/up.csv
+echo id > out/readings/.a && mv out/readings/.a out/readings/a.csv
+echo id > out/.b && chmod 600 out/.b && mv out/.b out/b.csv
+mkdir out/mine && echo id > out/mine/c.csv
+rmdir in; mv in other; ln -s / link; ls ../../handled ../victim/in; cat ../../client.json
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")
+def test_an_app_of_another_user_shares_in_and_out_and_nothing_else() -> None:
+    """As on Kubernetes: the platform is no root, the app has a user of its own and the platform's group."""
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="pod-", dir=BUILD) as folder:
+        Path(folder).chmod(0o755)
+        with managers(Path(folder) / "home", user=PLATFORM) as running:
+            home, tenant, app = running.home, Tenant(running, "pod"), user_of("pod")
+            running.declare("pod", (), {"mode": "stream"})
+            (item,) = running.fake.answers["GET", "/v1/apps"]["items"]
+            item |= {"tables": ["readings"], "agreement": {"app": {"image": "x", "mode": "stream"}}}
+            wait_until((tenant.staging.outbox / "readings").is_dir, SECONDS, "a folder for the table")
+            as_platform = [sys.executable, "-m", "tests.support.as_user", str(PLATFORM), sys.executable, "-c", UPLOAD]
+            subprocess.run([*as_platform, str(home.root)], check=True, timeout=30)
+            ran = subprocess.run(
+                ["sh", "-c", PROGRAM], cwd=tenant.staging.root, user=app, group=app, extra_groups=[PLATFORM],
+                capture_output=True, text=True, timeout=30, check=False,
+            )  # fmt: skip
+            assert (ran.stdout, ran.stderr.count("\n")) == ("", 6), ran.stderr
+            wait_until(lambda: len(tenant.done()) == 2 and tenant.failed(), SECONDS, "files to be taken")
+            assert tenant.imported() == [b"id\n", b"id\n7\n"]
+            assert (sorted(tenant.done()), tenant.failed()) == (["a.csv", "up.csv"], ["b.csv"])
+            (report,) = tenant.reports(tenant.staging.failed)
+            assert "chmod g+r" in report["error"]["remedy"]
+            log = home.root / "managers.log"
+            wait_until(
+                lambda: "out/mine/c.csv cannot be taken" in log.read_text(), SECONDS, "what cannot be taken is said"
+            )
+            assert all(path.lstat().st_uid == PLATFORM for path in tenant.staging.done.rglob("*"))

@@ -116,8 +116,9 @@ def test_what_probes_ask_for_is_answered_to_anybody(tmp_path: Path) -> None:
                 assert answer.status == 200
 
 
-def test_apps_run_as_the_user_whose_folders_they_share() -> None:
-    users = {KubernetesSettings().user_id, *named(pods("external-kafka"), "runAsUser")}
+def test_apps_share_the_platforms_group_and_not_its_user() -> None:
+    assert KubernetesSettings().user_id is None
+    users = {KubernetesSettings().group_id, *named(pods("external-kafka"), "runAsUser")}
     users |= set(named(pods("external-kafka"), "runAsGroup")) | set(named(pods("external-kafka"), "fsGroup"))
     assert users == {10001}
     assert "USER 10001:10001" in (DEPLOY / "Dockerfile").read_text().splitlines()

@@ -15,6 +15,7 @@ from millrace.k8s.yaml_text import to_yaml
 from millrace.model.agreement import parse_agreement
 from millrace.model.errors import Clash, Invalid
 from millrace.settings import KubernetesSettings
+from millrace.staging.users import user_of
 from tests.support.kube_rules import rule_problems
 from tests.support.kube_schemas import NEWEST, OLDEST, schema_problems
 
@@ -87,8 +88,19 @@ def test_the_app_gets_the_contracts_variables_and_its_own_folder_alone() -> None
     (container,) = spec["containers"]
     env = {one["name"]: one["value"] for one in container["env"]}
     assert (env["CLIENT_ID"], env["SOURCE_PATH"]) == ("acme", "/data")
-    assert [one["mountPath"] for one in container["volumeMounts"]] == ["/data/acme", "/tmp"]
+    mounts = [(one["mountPath"], one.get("subPath")) for one in container["volumeMounts"]]
+    assert mounts == [("/data/acme/in", "in"), ("/data/acme/out", "out"), ("/tmp", None)]
     assert [set(one) - {"name"} for one in spec["volumes"]] == [{"persistentVolumeClaim"}, {"emptyDir"}]
+
+
+def test_each_tenants_app_has_a_user_of_its_own_in_the_platforms_group() -> None:
+    contexts = {name: pod(manifests(batch(client=name)))["securityContext"] for name in ("acme", "other")}
+    users = {name: (one["runAsUser"], one["runAsGroup"], one["fsGroup"]) for name, one in contexts.items()}
+    assert users == {name: (user_of(name), user_of(name), 10_001) for name in ("acme", "other")}
+    fixed = pod(manifests(batch(), KubernetesSettings(user_id=2000)))["securityContext"]
+    assert (fixed["runAsUser"], fixed["fsGroup"]) == (2000, 10_001)
+    with pytest.raises(ValueError, match="platform's user"):
+        KubernetesSettings(user_id=10_001)
 
 
 @pytest.mark.parametrize(("missed", "deadline"), [("skip", 60), ("run_once", None), ("run_all", None)])

@@ -1,5 +1,6 @@
 """Tables as callers read them: their definitions, and JSON documents."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -39,6 +40,16 @@ def tables_of(connection: Connection, tenant: str | None) -> list[Definition]:
     wanted = select(t.tables.c.definition).where(_THERE).order_by(t.tables.c.tenant, t.tables.c.name)
     rows = connection.execute(wanted if tenant is None else wanted.where(t.tables.c.tenant == tenant)).scalars()
     return [Definition.from_json(row.encode()) for row in rows]
+
+
+def table_names(connection: Connection, tenants: Sequence[str]) -> dict[str, list[str]]:
+    """By tenant."""
+    found: dict[str, list[str]] = {}
+    wanted = select(t.tables.c.tenant, t.tables.c.name).where(_THERE, t.tables.c.tenant.in_(tenants))
+    wanted = wanted.order_by(t.tables.c.name)
+    for tenant, name in connection.execute(wanted):
+        found.setdefault(tenant, []).append(name)
+    return found
 
 
 def table_document(definition: Definition, context: SinkContext) -> dict[str, Any]:

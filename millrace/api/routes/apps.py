@@ -7,6 +7,7 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import Connection, Row, select
 
 from millrace.api.deps import AppBoardDep, AppFoldersDep, KubernetesDep, SealingDep, StoreDep, guarded_router
+from millrace.api.documents.tables import table_names
 from millrace.auth.access import allows
 from millrace.exchange.apps import AppBoard, AppsReport
 from millrace.k8s.pods import usual_image
@@ -124,8 +125,17 @@ def tenants_with_apps(connection: Connection, k8s: KubernetesSettings) -> list[d
     named = t.tenants.c.agreement["app"].as_string().is_not(None)
     if k8s.app_image is not None:
         named |= t.tenants.c.agreement["schedule"].as_string().is_not(None)
-    rows = connection.execute(wanted.where(named, departures.c.tenant.is_(None)).order_by(t.tenants.c.name))
-    return [{"tenant": row.name, "revision": row.revision, "agreement": _complete(row, k8s)} for row in rows]
+    rows = connection.execute(wanted.where(named, departures.c.tenant.is_(None)).order_by(t.tenants.c.name)).all()
+    tables = table_names(connection, [row.name for row in rows])
+    return [
+        {
+            "tenant": row.name,
+            "revision": row.revision,
+            "agreement": _complete(row, k8s),
+            "tables": tables.get(row.name, []),
+        }
+        for row in rows
+    ]
 
 
 def _complete(row: "Row[Any]", k8s: KubernetesSettings) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from millrace.api.uploads.forms import read_form
 from millrace.api.uploads.session import PIECE_BYTES, Session
 from millrace.auth.access import allows
 from millrace.control.rules.imports import DEFAULT_MAX_BYTES
+from millrace.model.agreement import Agreement
 from millrace.model.errors import Invalid, Missing, TooLarge
 from millrace.model.names import checked_name
 from millrace.model.roles import VIEWER, WRITER
@@ -77,7 +78,7 @@ async def upload_file(
         if not isinstance(file, UploadFile):
             raise Invalid("The form has no file.", remedy="Send it in the form field `file`.")
         if stages:
-            return await _stage(app_folders, tenant_id, file, sealing.keyring if agreement.encryption else None)
+            return await _stage(app_folders, agreement, file, sealing.keyring if agreement.encryption else None)
         table = _table(form, tenant_id, list(limits))
         begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
         assert isinstance(begun, Session)
@@ -115,9 +116,13 @@ def _table(form: FormData, tenant: str, names: list[str]) -> str:
     return names[0]
 
 
-async def _stage(app_folders: AppFolders, tenant: str, file: UploadFile, keys: Keyring | None) -> dict[str, Any]:
+async def _stage(
+    app_folders: AppFolders, agreement: Agreement, file: UploadFile, keys: Keyring | None
+) -> dict[str, Any]:
+    tenant, app = agreement.tenant, agreement.app
     staging = app_folders(tenant)
-    await asyncio.to_thread(staging.make, owner_of(tenant))
+    is_elsewhere = app is not None and not app.runs_here
+    await asyncio.to_thread(staging.make, owner_of(tenant), shared=is_elsewhere)
     with Arrival(staging, file.filename or "", keys) as arrival:
         async for piece in _pieces(file):
             await asyncio.to_thread(arrival.write, piece)
