@@ -93,7 +93,7 @@ class Uploads(threading.Thread):
                     arrival.write(b"id\n1\n")
                     arrival.keep()
                     self.kept += 1
-            self.seen |= {one.file for one in waiting_files(self._tenant.staging, 1000)}
+            self.seen |= {one["file"] for one in waiting_files(self._tenant.staging, 1000)}
 
     def end(self) -> None:
         self._over.set()
