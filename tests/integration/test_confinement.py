@@ -144,10 +144,11 @@ def test_shared_memory_counts_too(attack: Attack) -> None:
     assert "bytes of memory" in said
 
 
-@pytest.mark.parametrize("folder", ["out", "log", "in"])
-def test_disk_is_bounded(attack: Attack, folder: str) -> None:
+@pytest.mark.parametrize(("folder", "levels"), [("out", 0), ("log", 0), ("in", 40)])
+def test_disk_is_bounded(attack: Attack, folder: str, levels: int) -> None:
+    """Also where no path leads, because it would be too long."""
     attack.tenant = Tenant(attack.tenant.managers, f"disk_{folder}")
-    found, said = attack("disk", folder=folder, files=60, each_mb=10)
+    found, said = attack("disk", folder=folder, levels=levels, files=60, each_mb=10)
     assert (found, attack.run.exit_code) == ({}, -9)
     assert "bytes of disk, and may use 83,886,080" in said
     attack.tenant.managers.withdraw(f"disk_{folder}")

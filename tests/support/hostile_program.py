@@ -141,9 +141,12 @@ def shared_memory(plan):
 
 
 def disk(plan):
-    own = f"{os.environ['SOURCE_PATH']}/{os.environ['CLIENT_ID']}"
+    os.chdir(f"{os.environ['SOURCE_PATH']}/{os.environ['CLIENT_ID']}/{plan['folder']}")
+    for _ in range(plan["levels"]):
+        os.mkdir("." + "d" * 250)
+        os.chdir("." + "d" * 250)
     for number in range(plan["files"]):
-        with open(f"{own}/{plan['folder']}/.{number}", "wb") as file:
+        with open(f".{number}", "wb") as file:
             for _ in range(plan["each_mb"]):
                 file.write(MEGABYTE)
         time.sleep(0.05)

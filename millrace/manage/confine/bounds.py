@@ -8,7 +8,10 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+
+from millrace.beneath.folder import Folder, hold
 
 LOOK_SECONDS = 0.25
 # Of a core, for looking.
@@ -32,7 +35,7 @@ class Bounds:
         self._device = os.stat(f"{source}/out").st_dev
         self._inputs = 0
         with suppress(TooDeep):
-            self._inputs = _folder_bytes(f"{source}/in")
+            self._inputs = _path_bytes(f"{source}/in")
 
     def breach(self) -> tuple[str | None, float]:
         """What is used beyond its limit, and the seconds until the next look."""
@@ -52,8 +55,8 @@ class Bounds:
 
     def _over_disk(self) -> str | None:
         try:
-            own = _folder_bytes(f"{self._source}/out") + _folder_bytes(f"{self._source}/log")
-            added = max(0, _folder_bytes(f"{self._source}/in") - self._inputs)
+            own = _path_bytes(f"{self._source}/out") + _path_bytes(f"{self._source}/log")
+            added = max(0, _path_bytes(f"{self._source}/in") - self._inputs)
         except TooDeep:
             return f"folders nested deeper than {_MOST_LEVELS} levels"
         used = own + added + sum(self._unnamed(process) for process in _processes())
@@ -99,16 +102,20 @@ def _used(place: str) -> int:
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
-def _folder_bytes(path: str, levels: int = _MOST_LEVELS) -> int:
-    """Without following links; folders that the program has closed to itself are closed to it as well."""
+def _path_bytes(path: str) -> int:
+    with hold(Path(path)) as folder:
+        return _folder_bytes(folder, _MOST_LEVELS)
+
+
+def _folder_bytes(folder: Folder, levels: int) -> int:
+    """Entered level by level: names can be so long that no path leads to what lies beneath."""
     if levels == 0:
         raise TooDeep
     total = 0
-    with suppress(OSError), os.scandir(path) as entries:
-        for entry in entries:
-            with suppress(OSError):
-                status = entry.stat(follow_symlinks=False)
-                total += max(status.st_blocks * 512, _LEAST_FILE_BYTES)
-                if stat.S_ISDIR(status.st_mode):
-                    total += _folder_bytes(entry.path, levels - 1)
+    for name, status in folder.entries():
+        total += max(status.st_blocks * 512, _LEAST_FILE_BYTES)
+        if stat.S_ISDIR(status.st_mode):
+            # It may have gone.
+            with suppress(OSError), folder.folder(name) as inner:
+                total += _folder_bytes(inner, levels - 1)
     return total
