@@ -252,7 +252,10 @@ class AppSettings(_Section):
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="MILLRACE_", env_nested_delimiter="__", frozen=True, extra="ignore")
+    # A variable without a value is not set: as a path, it would be the folder in which the process was started.
+    model_config = SettingsConfigDict(
+        env_prefix="MILLRACE_", env_nested_delimiter="__", env_ignore_empty=True, frozen=True, extra="ignore"
+    )
 
     home: Path = Path.home() / ".millrace"
     store_url: SecretStr | None = None

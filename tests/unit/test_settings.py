@@ -1,6 +1,8 @@
-"""A misspelt setting is noticed."""
+"""A misspelt setting is noticed; one without a value is not set."""
 
-from millrace.settings import unread
+import pytest
+
+from millrace.settings import Settings, unread
 
 
 def test_what_nothing_reads_is_told_with_what_may_be_meant() -> None:
@@ -11,3 +13,13 @@ def test_what_nothing_reads_is_told_with_what_may_be_meant() -> None:
         "MILLRACE_HOEM": "MILLRACE_HOME",
         "MILLRACE_ZZ": None,
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["HOME", "FILES_ROOT", "STORE_URL", "KMS__FOLDER", "KAFKA__HEAP_MB", "KAFKA__OPTIONS", "LAKE__LOCATION"]
+)
+def test_a_variable_without_a_value_is_not_set(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.delenv(f"MILLRACE_{name}", raising=False)
+    unset = Settings()
+    monkeypatch.setenv(f"MILLRACE_{name}", "")
+    assert Settings() == unset
