@@ -112,7 +112,8 @@ def _from_file(parts: list[str]) -> str:
     """Links may lead to a file below the same folder, as they do in volumes of Kubernetes, and no further: the folder of a
     tenant is the one of that name, not one that a link calls so."""
     folder = os.environ.get(FOLDER_VARIABLE)
-    if folder is None:
+    # An empty name would be the folder in which the process was started.
+    if not folder:
         raise Missing("There is no folder of secrets.", remedy=f"Set {FOLDER_VARIABLE}.", code="no_secret")
     root = Path(folder).resolve()
     above = root if len(parts) == 1 else (root / parts[0]).resolve()

@@ -158,7 +158,8 @@ def _problem(model: type[ConnectorSettings], error: ErrorDetails) -> tuple[str, 
     known = model.model_fields
     match error["type"]:
         case "missing":
-            return f"needs {name!r}: {known[name].description or ''}".rstrip(": ").rstrip("."), ""
+            described_as = known[name].description
+            return f"needs {name!r}", f"{name}: {described_as}" if described_as else ""
         case "extra_forbidden":
             near = get_close_matches(name, known, 1)
             meant = f"Did you mean {near[0]!r}? " if near else ""
@@ -166,7 +167,7 @@ def _problem(model: type[ConnectorSettings], error: ErrorDetails) -> tuple[str, 
     described = properties(model).get(name, {})
     if described.get("format") == "secret":
         # The value is not repeated: it may be the secret.
-        return f"has a {name} that is no reference", REFERENCE
+        return f"has a value of {name!r} that is no reference", REFERENCE
     if error["type"] == "literal_error" and "enum" in described:
         return f"has {name} = {error['input']!r:.60}", f"Choose one of: {', '.join(map(str, described['enum']))}."
     return f"has {name} = {error['input']!r:.60}", _REMEDIES.get(error["type"], error["msg"])

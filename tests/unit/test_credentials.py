@@ -84,6 +84,15 @@ def test_files_are_read_below_the_tenant_s_own_folder(tmp_path: Path, monkeypatc
         Secrets().read("acme", "file:acme_b/deep/db")
 
 
+def test_an_empty_folder_of_secrets_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "db").write_text("not meant as a secret")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MILLRACE_SECRET_FOLDER", "")
+    with pytest.raises(Missing, match="no folder of secrets"):
+        Secrets().read("acme", "file:acme/db")
+
+
 def test_files_of_a_volume_of_kubernetes_are_links_within_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_SECRET_FOLDER", str(tmp_path))
     (tmp_path / "..2026" / "acme").mkdir(parents=True)
