@@ -195,6 +195,13 @@ class QuerySettings(_Section):
     rows: int = Field(default=10_000, ge=1)
 
 
+class LimitSettings(_Section):
+    """What each tenant may use at once, on each server."""
+
+    followers: int = Field(default=200, ge=0)
+    """Connections that follow events."""
+
+
 class KubernetesSettings(_Section):
     """How client apps are rendered for Kubernetes; what an agreement says itself goes before."""
 
@@ -267,6 +274,7 @@ class Settings(BaseSettings):
     api: ApiSettings = ApiSettings()
     lake: LakeSettings = LakeSettings()
     query: QuerySettings = QuerySettings()
+    limits: LimitSettings = LimitSettings()
     jdbc: JdbcSettings = JdbcSettings()
     apps: AppSettings = AppSettings()
     sinks: SinkSettings = SinkSettings()

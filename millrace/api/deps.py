@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends
 from starlette.requests import HTTPConnection
 
 from millrace.api.documents.imports import VisibleImports
+from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.replaying import Replays
@@ -47,6 +48,7 @@ class Services(Protocol):
     audit: Audit
     quotas: Quotas
     watch: Watch
+    feed: EventFeed
     sessions: Sessions
     senders: Senders
     replays: Replays
@@ -79,6 +81,7 @@ TokensDep = Annotated[Tokens, _service("tokens")]
 AuditDep = Annotated[Audit, _service("audit")]
 QuotasDep = Annotated[Quotas, _service("quotas")]
 WatchDep = Annotated[Watch, _service("watch")]
+FeedDep = Annotated[EventFeed, _service("feed")]
 SessionsDep = Annotated[Sessions, _service("sessions")]
 SendersDep = Annotated[Senders, _service("senders")]
 ReplaysDep = Annotated[Replays, _service("replays")]

@@ -8,6 +8,7 @@ from threading import Event
 from millrace.account.accountant import Accountant
 from millrace.api.admission import Admission
 from millrace.api.deps import Services
+from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.metering import measure_storage
@@ -99,6 +100,7 @@ class Server:
     async def running(self) -> AsyncIterator[Services]:
         """The services, while this server works. Some of them belong to the event loop that runs now."""
         self.watch = Watch()
+        self.feed = EventFeed(self.store, self.settings.limits.followers)
         self.sessions = Sessions(
             UploadServices(
                 store=self.store,
@@ -113,8 +115,9 @@ class Server:
             )
         )
         self.senders = Senders(self.store, self.op_log, self.admission, self.sealing, self.quotas)
-        for listener in (self.watch.on_applied, self.sessions.on_applied, self.senders.appends.on_applied):
-            self.op_log.listen(listener)
+        hearing = (self.watch, self.feed, self.sessions, self.senders.appends)
+        for listener in hearing:
+            self.op_log.listen(listener.on_applied)
         self.start()
         self.threads.start("replays", self.replay_sender.run)
         measure = partial(measure_storage, self.store, self.exchange.tenant_files)
@@ -122,6 +125,7 @@ class Server:
         retention = partial(keep_retention, self.store, self.exchange, self.sink_context, self.settings.kms)
         self.threads.start("retention", retention)
         yield self
+        self.feed.close()
         self.stop()
 
     def start(self, *, controller: bool = True) -> None:

@@ -5,7 +5,7 @@ For what needs no rows: spans, webhooks, events. `server.apply` puts any op thro
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
+from millrace.api.following.feed import EventFeed
 from millrace.api.op_log import raise_refusal
 from millrace.api.problems import add_problems
 from millrace.api.routes import declarations, observing, spans, subscriptions
@@ -45,6 +46,8 @@ TOKEN = "mr_small"
 
 class SmallPlatform:
     """A table log that applies ops where they come, and the services that need no more than a store."""
+
+    feed: EventFeed
 
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
         api = {**Settings().api.model_dump(), "private_targets": private_targets}
@@ -91,9 +94,10 @@ class SmallPlatform:
 
 
 class SmallServer:
-    def __init__(self, platform: SmallPlatform, url: str) -> None:
+    def __init__(self, platform: SmallPlatform, url: str, sockets: Sequence[Any]) -> None:
         self.platform = platform
         self.url = url
+        self.sockets = sockets
 
     def apply(self, op: Op[Any]) -> Result:
         return raise_refusal(self.platform.apply(op)).result
@@ -106,8 +110,9 @@ def small_server(root: Path, *private_targets: str) -> Iterator[SmallServer]:
     notifying = threading.Thread(target=platform.notifier.run, args=(stopping,))
     notifying.start()
     try:
-        with serving(_app(platform), root) as url:
-            yield SmallServer(platform, url)
+        app = _app(platform)
+        with serving(app, root) as url:
+            yield SmallServer(platform, url, app.state.sockets)
     finally:
         stopping.set()
         notifying.join(20)
@@ -124,6 +129,7 @@ def serving(app: FastAPI, home: Path) -> Iterator[str]:
     thread.start()
     try:
         wait_until(lambda: server.started, 20, "the server to start")
+        app.state.sockets = server.servers[0].sockets
         scheme = "http" if settings.tls_cert is None else "https"
         url = f"{scheme}://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         write_client_file(home, ClientFile(url, TOKEN, str(settings.tls_cert) if settings.tls_cert else None))
@@ -137,9 +143,12 @@ def _app(platform: SmallPlatform) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         watch = Watch()
+        platform.feed = feed = EventFeed(platform.store, platform.tokens.is_valid, platform.settings.limits.followers)
         platform.listen(watch.on_applied)
+        platform.listen(feed.on_applied)
         app.state.services = SimpleNamespace(**vars(platform), op_log=platform, watch=watch, health=None)
         yield
+        feed.close()
 
     app = FastAPI(lifespan=lifespan)
     add_problems(app)

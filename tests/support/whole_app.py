@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from millrace.api.admission import Admission
 from millrace.api.app import make_app
+from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.rejected_rows import RejectedRows
@@ -47,6 +48,7 @@ class AppPlatform(SmallPlatform):
             self.exchange.places, Queues(self.store), lambda _: 1 << 60, lambda *_: False, lambda op: None
         )
         admission, watch = Admission(self.store, self.quotas, sinks), Watch()
+        feed = EventFeed(self.store, self.settings.limits.followers)
         uploads = UploadServices(
             self.store, self.exchange, log, admission, self.quotas, self.sealing, self.in_flight, self.appender,
             self.raw_partitions,
@@ -65,6 +67,7 @@ class AppPlatform(SmallPlatform):
             audit=Audit(self.store),
             quotas=self.quotas,
             watch=watch,
+            feed=feed,
             sessions=Sessions(uploads),
             senders=Senders(self.store, log, admission, self.sealing, self.quotas),
             replays=Replays(rejected, log, admission, self.sealing),
@@ -72,6 +75,7 @@ class AppPlatform(SmallPlatform):
             health=PlatformHealth(absent, Threads(), absent, self.exchange, sinks),
             settings=self.settings,
         )
+        feed.close()
         self.in_flight.stop()
 
 

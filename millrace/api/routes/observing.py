@@ -1,19 +1,18 @@
 """Health, metrics and events."""
 
 import asyncio
-import json
-import time
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy import select
 
-from millrace.api.deps import CallerDep, HealthDep, StoreDep, TokensDep, WatchDep, guarded_router
+from millrace.api.deps import CallerDep, FeedDep, HealthDep, StoreDep, TokensDep, guarded_router
+from millrace.api.following.follower import FollowedBy
+from millrace.api.following.stream import EventStream
 from millrace.api.jobs.sink_watch import ParkedTable
 from millrace.api.uploads.options import MOST_STORED
 from millrace.auth.access import allows, public
@@ -25,8 +24,6 @@ from millrace.store.engine import ControlStore
 
 router = guarded_router(tags=["observing"])
 PAGE = 200
-HEARTBEAT_SECONDS = 15.0
-TOKEN_SECONDS = 2.0
 
 
 @router.get("/v1/health")
@@ -97,35 +94,14 @@ def list_events(
 async def follow_events(
     request: Request,
     caller: CallerDep,
-    store: StoreDep,
-    watch: WatchDep,
-    tokens: TokensDep,
+    feed: FeedDep,
     after: Annotated[int, Query(ge=0, le=MOST_STORED)] = 0,
     last_event_id: Annotated[int | None, Header(ge=0, le=MOST_STORED)] = None,
     tenant: str | None = None,
-) -> StreamingResponse:
-    """Events as server-sent events, from `after` or Last-Event-ID on, as they come: each tenant's in their order. The stream
-    ends when its token does."""
-    heard, token = caller.scope(tenant), request.headers.get("authorization")
+) -> EventStream:
+    """Events as server-sent events, from `after` or Last-Event-ID on, as they come: each tenant's in their order.
 
-    async def lines() -> AsyncIterator[str]:
-        position, beat = last_event_id if last_event_id is not None else after, time.monotonic()
-        checked = beat
-        while not await request.is_disconnected():
-            if time.monotonic() > checked + TOKEN_SECONDS:
-                checked = time.monotonic()
-                if not await asyncio.to_thread(tokens.is_valid, token):
-                    return
-            news = watch.news()
-            found = await asyncio.to_thread(_events, store, heard, position, PAGE)
-            for number, event in found:
-                position = number
-                yield f"id: {number}\nevent: {event['type']}\ndata: {json.dumps(event)}\n\n"
-            if not found:
-                await asyncio.wait([news], timeout=1.0)
-            news.cancel()
-            if not found and time.monotonic() - beat > HEARTBEAT_SECONDS:
-                beat = time.monotonic()
-                yield ": still here\n\n"
-
-    return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    The stream ends when its token does. A connection that reads too slowly is cut off, and goes on with Last-Event-ID."""
+    feed.refuse_too_many(caller.tenant)
+    who = FollowedBy(caller.tenant, caller.scope(tenant), request.headers.get("authorization"))
+    return EventStream(feed.frames(who, after if last_event_id is None else last_event_id))

@@ -4,10 +4,10 @@ import asyncio
 import time
 from typing import Annotated, Any
 
-from fastapi import Body, Query, Request
+from fastapi import Body, Query
 from sqlalchemy import select, update
 
-from millrace.api.deps import OpLogDep, StoreDep, WatchDep, guarded_router
+from millrace.api.deps import FeedDep, OpLogDep, StoreDep, guarded_router
 from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.moments import iso
@@ -19,8 +19,6 @@ from millrace.store.engine import ControlStore
 
 router = guarded_router(prefix="/v1/tenants/{tenant}/spans", tags=["spans"])
 LONGEST_WAIT_SECONDS = 30.0
-SHORTEST_LOOK_SECONDS = 0.05
-LONGEST_LOOK_SECONDS = 2.0
 MOST_LISTED = 1000
 LONGEST_LEASE_SECONDS = 30 * 86_400
 OVER = ("ended", "aborted")
@@ -51,21 +49,16 @@ def list_spans(
 @router.get("/{name:path}")
 @allows(VIEWER)
 async def show_span(
-    tenant: str, name: str, request: Request, store: StoreDep, watch: WatchDep, wait: Annotated[float, Query(ge=0)] = 0
+    tenant: str, name: str, store: StoreDep, feed: FeedDep, wait: Annotated[float, Query(ge=0)] = 0
 ) -> dict[str, Any]:
     """The span; with `wait`, as soon as it is over or the seconds have passed. Looking renews no lease."""
-    deadline = time.monotonic() + min(wait, LONGEST_WAIT_SECONDS)
-    while True:
-        news = watch.news()
-        document = await asyncio.to_thread(_shown, store, tenant, name)
-        left = deadline - time.monotonic()
-        if document["state"] in OVER or left <= 0:
-            news.cancel()
-            return document
-        # News of anything wakes everyone who waits: so often, and no oftener, is it worth a look.
-        await asyncio.sleep(min(SHORTEST_LOOK_SECONDS, left))
-        await asyncio.wait([news], timeout=min(left, LONGEST_LOOK_SECONDS))
-        news.cancel()
+    if wait > 0:
+        async with feed.span_end(tenant, name) as over:
+            document = await asyncio.to_thread(_shown, store, tenant, name)
+            if document["state"] in OVER:
+                return document
+            await asyncio.wait([over], timeout=min(wait, LONGEST_WAIT_SECONDS))
+    return await asyncio.to_thread(_shown, store, tenant, name)
 
 
 @router.post("/{name:path}/end")

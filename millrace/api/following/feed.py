@@ -1,0 +1,159 @@
+"""The one reader of events of a server. It feeds all who follow events and all who wait for the end of a span.
+
+So the number of queries does not grow with theirs, and each event is made into text once."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, TypeVar
+
+from millrace.api.following.follower import MOST_WAITING, Follower
+from millrace.api.following.reading import FedEvent, fed_events, newest_event
+from millrace.model.errors import Exceeded
+from millrace.model.ops import Applied
+from millrace.observe import gauge, observe
+from millrace.store.engine import ControlStore
+
+PAGE = 500
+# How often it looks if nothing wakes it: another server may have applied an op.
+IDLE_SECONDS = 1.0
+# The more connections heard the last events, the longer the next ones are gathered: a connection costs the same whether it
+# is sent one event or fifty.
+HAND_OUTS_PER_SECOND = 600.0
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0
+HEARTBEAT_SECONDS = 15.0
+MOST_FOLLOWERS = 2000
+SPAN_OVER = ("millrace.span.ended", "millrace.span.aborted")
+T = TypeVar("T")
+
+
+class EventFeed:
+    """Used from one event loop, except `on_applied`. Reads nothing while nobody listens."""
+
+    def __init__(self, store: ControlStore, most_of_tenant: int) -> None:
+        self._store = store
+        self._most_of_tenant = most_of_tenant
+        self._loop = asyncio.get_running_loop()
+        # Its own thread: what others read must not delay it.
+        self._thread = ThreadPoolExecutor(1, "events")
+        self._beginning = asyncio.Lock()
+        self._reader: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._counts: Counter[str | None] = Counter()
+        self._followers: set[Follower] = set()
+        self._spans: dict[tuple[str, str], set[asyncio.Future[None]]] = {}
+        self._position = 0
+        self._recent: deque[FedEvent] = deque()
+        # The last event that it has passed and no longer remembers.
+        self._forgotten = 0
+
+    def on_applied(self, _applied: list[Applied]) -> None:
+        """Called from the controller's thread."""
+        self._loop.call_soon_threadsafe(self._woken.set)
+
+    def refuse_too_many(self, owner: str | None) -> None:
+        """`owner`: the tenant that a follower counts for; None: the platform."""
+        limit = MOST_FOLLOWERS if owner is None else self._most_of_tenant
+        if self._counts[owner] < limit and self._counts.total() < MOST_FOLLOWERS:
+            return
+        raise Exceeded(
+            f"{owner or 'The platform'} follows events over {self._counts[owner]:,} connections.",
+            remedy="Close some, or follow once and pass the events on.",
+            facts={"quota": "followers", "limit": str(limit), "used": str(self._counts[owner])},
+            retry_seconds=HEARTBEAT_SECONDS,
+        )
+
+    async def frames(self, owner: str | None, heard: str | None, after: int) -> AsyncGenerator[bytes]:
+        """The events behind `after`, as text: those of the past page by page, then as they come. Empty text: nothing has come
+        for long. It ends if whoever takes the text is too slow."""
+        with self._counted(owner):
+            await self._begin()
+            while after < self._forgotten:
+                seen_to = self._position
+                page = await asyncio.to_thread(fed_events, self._store, heard, after, PAGE)
+                if page:
+                    yield b"".join(event.frame for event in page)
+                after = page[-1].number if len(page) == PAGE else max(seen_to, after, *(each.number for each in page))
+            follower = Follower(heard, after)
+            for event in self._recent:
+                follower.offer(event.number, event.tenant, event.frame)
+            self._followers.add(follower)
+            try:
+                while (frames := await follower.take(HEARTBEAT_SECONDS)) or not follower.is_cut:
+                    yield frames
+            finally:
+                self._followers.discard(follower)
+
+    @asynccontextmanager
+    async def span_end(self, tenant: str, name: str) -> AsyncIterator["asyncio.Future[None]"]:
+        """Done when the span is over. Within the block, look first whether it is over already."""
+        over: asyncio.Future[None] = self._loop.create_future()
+        waiting = self._spans.setdefault((tenant, name), set())
+        waiting.add(over)
+        try:
+            await self._begin()
+            yield over
+        finally:
+            waiting.discard(over)
+            if not waiting and self._spans.get((tenant, name)) is waiting:
+                del self._spans[tenant, name]
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+        self._thread.shutdown(wait=False)
+
+    @contextmanager
+    def _counted(self, owner: str | None) -> Iterator[None]:
+        self._counts[owner] += 1
+        gauge("event_followers", self._counts.total())
+        try:
+            yield
+        finally:
+            self._counts[owner] -= 1
+            gauge("event_followers", self._counts.total())
+
+    async def _begin(self) -> None:
+        """Reads from now on, unless it does already. Who wants older events asks the store for them."""
+        async with self._beginning:
+            if self._reader is None or self._reader.done():
+                self._position = self._forgotten = await self._in_thread(newest_event, self._store)
+                self._recent.clear()
+                self._reader = self._loop.create_task(self._read())
+
+    async def _read(self) -> None:
+        while self._counts.total() or self._spans:
+            self._woken.clear()
+            handed = 0
+            try:
+                page = await self._in_thread(fed_events, self._store, None, self._position, PAGE)
+            except Exception as error:
+                # Whatever it is, followers wait for the events behind it.
+                observe("trouble", kind="events", error=f"{type(error).__name__}: {error}"[:1000])
+                page = []
+            for event in page:
+                handed = max(handed, self._hand_out(event))
+            # Followers need a while to pass on what they got, also if more is there already.
+            await asyncio.sleep(min(max(handed / HAND_OUTS_PER_SECOND, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
+            if len(page) == PAGE:
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(IDLE_SECONDS):
+                    await self._woken.wait()
+
+    def _hand_out(self, event: FedEvent) -> int:
+        """How many followers are to hear it."""
+        self._position = event.number
+        self._recent.append(event)
+        if len(self._recent) > MOST_WAITING:
+            self._forgotten = self._recent.popleft().number
+        if event.type in SPAN_OVER:
+            for over in self._spans.get((event.tenant, event.subject), ()):
+                if not over.done():
+                    over.set_result(None)
+        return sum(follower.offer(event.number, event.tenant, event.frame) for follower in self._followers)
+
+    async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
+        return await self._loop.run_in_executor(self._thread, work, *given)
