@@ -28,6 +28,7 @@ from bench import (
     tenants_broken_table,
     tenants_encrypted,
     tenants_fair,
+    tenants_followers,
     tenants_hostile,
     tenants_k8s,
     tenants_many,
@@ -64,6 +65,7 @@ TENANTS: Benches = {
     "encrypted": tenants_encrypted.run,
     "hostile": tenants_hostile.run,
     "broken_table": tenants_broken_table.run,
+    "followers": tenants_followers.run,
 }
 SINKS: Benches = {
     "postgres": sinks_postgres.run,

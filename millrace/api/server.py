@@ -100,7 +100,7 @@ class Server:
     async def running(self) -> AsyncIterator[Services]:
         """The services, while this server works. Some of them belong to the event loop that runs now."""
         self.watch = Watch()
-        self.feed = EventFeed(self.store, self.settings.limits.followers)
+        self.feed = EventFeed(self.store, self.tokens.is_valid, self.settings.limits.followers)
         self.sessions = Sessions(
             UploadServices(
                 store=self.store,

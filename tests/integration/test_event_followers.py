@@ -157,3 +157,16 @@ def test_who_waits_for_a_span_looks_twice_whatever_else_happens(server: SmallSer
             server.apply(AbortSpan("acme", "awaited"))
             assert waiting.result(20)["state"] == "aborted"
     assert len(asked) == 2
+
+
+def test_the_stream_ends_when_its_token_does(server: SmallServer, follow: Follow) -> None:
+    tokens = server.platform.tokens
+    revoked, kept = follow(tokens.make("a", "acme", "viewer")), follow(tokens.make("b", "acme", "viewer"))
+    begin(server, "one")
+    read_all([revoked, kept], b'"one"', 20)
+    tokens.revoke("a", "acme")
+    revoked.read_to_the_end()
+    assert b": the token is no longer valid" in revoked.received
+    begin(server, "two")
+    kept.read_until(b'"two"')
+    assert subjects(revoked) == ["one"]

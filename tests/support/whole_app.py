@@ -48,7 +48,7 @@ class AppPlatform(SmallPlatform):
             self.exchange.places, Queues(self.store), lambda _: 1 << 60, lambda *_: False, lambda op: None
         )
         admission, watch = Admission(self.store, self.quotas, sinks), Watch()
-        feed = EventFeed(self.store, self.settings.limits.followers)
+        feed = EventFeed(self.store, self.tokens.is_valid, self.settings.limits.followers)
         uploads = UploadServices(
             self.store, self.exchange, log, admission, self.quotas, self.sealing, self.in_flight, self.appender,
             self.raw_partitions,

@@ -3,13 +3,13 @@
 So the number of queries does not grow with theirs, and each event is made into text once."""
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
-from millrace.api.following.follower import MOST_WAITING, Follower
+from millrace.api.following.follower import MOST_WAITING, Bundle, FollowedBy, Follower
 from millrace.api.following.reading import FedEvent, fed_events, newest_event
 from millrace.model.errors import Exceeded
 from millrace.model.ops import Applied
@@ -21,9 +21,10 @@ PAGE = 500
 IDLE_SECONDS = 1.0
 # The more connections heard the last events, the longer the next ones are gathered: a connection costs the same whether it
 # is sent one event or fifty.
-HAND_OUTS_PER_SECOND = 600.0
-SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0
+HAND_OUTS_PER_SECOND = 400.0
+SHORTEST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.25
 HEARTBEAT_SECONDS = 15.0
+TOKEN_SECONDS = 2.0
 MOST_FOLLOWERS = 2000
 SPAN_OVER = ("millrace.span.ended", "millrace.span.aborted")
 T = TypeVar("T")
@@ -32,8 +33,11 @@ T = TypeVar("T")
 class EventFeed:
     """Used from one event loop, except `on_applied`. Reads nothing while nobody listens."""
 
-    def __init__(self, store: ControlStore, most_of_tenant: int) -> None:
+    def __init__(self, store: ControlStore, is_valid: Callable[[str | None], bool], most_of_tenant: int) -> None:
+        """`is_valid`: whether the token of a follower still is."""
         self._store = store
+        self._is_valid = is_valid
+        self._checked = 0.0
         self._most_of_tenant = most_of_tenant
         self._loop = asyncio.get_running_loop()
         # Its own thread: what others read must not delay it.
@@ -65,24 +69,25 @@ class EventFeed:
             retry_seconds=HEARTBEAT_SECONDS,
         )
 
-    async def frames(self, owner: str | None, heard: str | None, after: int) -> AsyncGenerator[bytes]:
+    async def frames(self, who: FollowedBy, after: int) -> AsyncGenerator[bytes]:
         """The events behind `after`, as text: those of the past page by page, then as they come. Empty text: nothing has come
-        for long. It ends if whoever takes the text is too slow."""
-        with self._counted(owner):
+        for long. It ends if whoever takes the text is too slow, or if the token does."""
+        with self._counted(who.tenant):
             await self._begin()
             while after < self._forgotten:
                 seen_to = self._position
-                page = await asyncio.to_thread(fed_events, self._store, heard, after, PAGE)
+                page = await asyncio.to_thread(fed_events, self._store, who.heard, after, PAGE)
                 if page:
                     yield b"".join(event.frame for event in page)
                 after = page[-1].number if len(page) == PAGE else max(seen_to, after, *(each.number for each in page))
-            follower = Follower(heard, after)
-            for event in self._recent:
-                follower.offer(event.number, event.tenant, event.frame)
+            follower = Follower(who, after)
+            if who.heard in (recent := _bundles(self._recent)):
+                follower.offer(recent[who.heard])
             self._followers.add(follower)
             try:
-                while (frames := await follower.take(HEARTBEAT_SECONDS)) or not follower.is_cut:
+                while (frames := await follower.take(HEARTBEAT_SECONDS)) or not follower.farewell:
                     yield frames
+                yield follower.farewell
             finally:
                 self._followers.discard(follower)
 
@@ -126,15 +131,14 @@ class EventFeed:
     async def _read(self) -> None:
         while self._counts.total() or self._spans:
             self._woken.clear()
-            handed = 0
+            page: list[FedEvent] = []
             try:
+                await self._check_tokens()
                 page = await self._in_thread(fed_events, self._store, None, self._position, PAGE)
             except Exception as error:
                 # Whatever it is, followers wait for the events behind it.
                 observe("trouble", kind="events", error=f"{type(error).__name__}: {error}"[:1000])
-                page = []
-            for event in page:
-                handed = max(handed, self._hand_out(event))
+            handed = self._hand_out(page) if page else 0
             # Followers need a while to pass on what they got, also if more is there already.
             await asyncio.sleep(min(max(handed / HAND_OUTS_PER_SECOND, SHORTEST_PAUSE_SECONDS), LONGEST_PAUSE_SECONDS))
             if len(page) == PAGE:
@@ -143,17 +147,43 @@ class EventFeed:
                 async with asyncio.timeout(IDLE_SECONDS):
                     await self._woken.wait()
 
-    def _hand_out(self, event: FedEvent) -> int:
-        """How many followers are to hear it."""
-        self._position = event.number
-        self._recent.append(event)
-        if len(self._recent) > MOST_WAITING:
+    async def _check_tokens(self) -> None:
+        """Each once, however many connections it has."""
+        if self._loop.time() < self._checked + TOKEN_SECONDS:
+            return
+        self._checked = self._loop.time()
+        tokens = {follower.who.token for follower in self._followers}
+        revoked = await self._in_thread(lambda: {token for token in tokens if not self._is_valid(token)})
+        for follower in self._followers:
+            if follower.who.token in revoked:
+                follower.revoke()
+
+    def _hand_out(self, page: list[FedEvent]) -> int:
+        """How many followers have something to send now."""
+        self._position = page[-1].number
+        self._recent.extend(page)
+        while len(self._recent) > MOST_WAITING:
             self._forgotten = self._recent.popleft().number
-        if event.type in SPAN_OVER:
-            for over in self._spans.get((event.tenant, event.subject), ()):
+        for event in page:
+            for over in self._spans.get((event.tenant, event.subject), ()) if event.type in SPAN_OVER else ():
                 if not over.done():
                     over.set_result(None)
-        return sum(follower.offer(event.number, event.tenant, event.frame) for follower in self._followers)
+        bundles = _bundles(page)
+        hearing = [
+            (follower, bundles[follower.who.heard]) for follower in self._followers if follower.who.heard in bundles
+        ]
+        for follower, bundle in hearing:
+            follower.offer(bundle)
+        return len(hearing)
 
     async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
         return await self._loop.run_in_executor(self._thread, work, *given)
+
+
+def _bundles(events: Sequence[FedEvent]) -> dict[str | None, Bundle]:
+    """By the tenant whose followers hear it; None: those who hear everybody's."""
+    of_tenant: defaultdict[str, list[FedEvent]] = defaultdict(list)
+    for event in events:
+        of_tenant[event.tenant].append(event)
+    bundles: dict[str | None, Bundle] = {tenant: Bundle.of(its) for tenant, its in of_tenant.items()}
+    return bundles | ({None: Bundle.of(events)} if events else {})

@@ -1,27 +1,23 @@
 """The answer of the event stream: server-sent events until one side ends it."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from millrace.api.following.feed import EventFeed
-
-# A connection that takes nothing for so long is dropped.
 SEND_SECONDS = 30.0
 STILL_HERE = b": still here\n\n"
-CUT_OFF = b"retry: 500\n: cut off: events came faster than they were read. Connect again with Last-Event-ID.\n\n"
 
 
 class EventStream(Response):
     media_type = "text/event-stream"
 
-    def __init__(self, feed: EventFeed, owner: str | None, heard: str | None, after: int) -> None:
+    def __init__(self, frames: AsyncGenerator[bytes]) -> None:
         super().__init__(headers={"Cache-Control": "no-store"})
         del self.headers["content-length"]
-        self._feed = feed
-        self._frames = feed.frames(owner, heard, after)
+        self._frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.create_task(self._send(send))
@@ -36,13 +32,13 @@ class EventStream(Response):
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
     async def _send(self, send: Send) -> None:
-        """Whoever reads too slowly is told so behind the last event that it gets. One that reads nothing hears nothing."""
+        """A connection that takes nothing for too long is dropped."""
         with suppress(TimeoutError):
             async with aclosing(self._frames) as frames:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 async for frame in frames:
                     await _pass_on(send, frame or STILL_HERE)
-            await _pass_on(send, CUT_OFF, more_body=False)
+            await _pass_on(send, b"", more_body=False)
 
 
 async def _pass_on(send: Send, body: bytes, *, more_body: bool = True) -> None:
