@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from millrace.account.counting import Due
-from millrace.account.ledger import due, fold, mark_end
+from millrace.account.ledger import due, fold, judged_numbers, mark_end
 from millrace.account.quality import with_quality
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.partitions import OpPartitions
@@ -143,11 +143,18 @@ class Accountant:
                     observe("trouble", kind="settle", error=f"{imp.id}: {type(error).__name__}: {error}"[:1000])
 
     def _settle_one(self, connection: Connection, imp: Import, passed: dict[str, int]) -> None:
+        if imp.state == STOPPING and not self._has_held_verdicts(connection, imp):
+            return
         asked = due(connection, imp, passed, self._budget)
         if asked is not None:
             asked = with_quality(connection, imp, asked, self._definitions(imp.definition), self._exchange)
         if asked is not None:
             self._ask(connection, imp, asked)
+
+    def _has_held_verdicts(self, connection: Connection, imp: Import) -> bool:
+        """Chunks that were held come behind the markers of a stopped import, which say nothing about them."""
+        held = self._exchange.held_chunks.numbers(imp.tenant, imp.id)
+        return not held or held <= judged_numbers(connection, imp.id)
 
     def _budget(self, imp: Import) -> Budget:
         return self._definitions(imp.definition).table.budget

@@ -148,6 +148,10 @@ def due(connection: Connection, imp: Import, passed: dict[str, int], budget: Cal
     return replace(asked, refused=refused_rows(connection, imp.id)) if isinstance(asked, SettleImport) else asked
 
 
+def judged_numbers(connection: Connection, import_id: str) -> set[int]:
+    return set(connection.execute(select(t.chunks.c.number).where(t.chunks.c.import_id == import_id)).scalars())
+
+
 def _rejecting_chunks(connection: Connection, import_id: str) -> int:
     wanted = select(func.count()).where(t.chunks.c.import_id == import_id, t.chunks.c.rejected > 0)
     return connection.execute(wanted).scalar_one()

@@ -2,19 +2,23 @@
 
 Workers put them here instead of waiting, so that the chunks of other tenants go on. While something of a tenant is here, its
 further sealed chunks follow without asking for a key. The data plane appends all of them to `raw-input` again once the keys
-answer. If they are lost, their imports wait for verdicts that do not come, until someone cancels them."""
+answer, and releases each when it is judged. The accountant asks which chunks of a stopped import were here, because the
+import ends with their verdicts. If held chunks are lost, their imports wait for verdicts that do not come."""
 
 import hashlib
-from collections.abc import Iterator
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from millrace.atomic import replace_file
 from millrace.exchange.home import Home
-from millrace.model.names import chunk_id
 
 SUFFIX = ".chunk"
+# Far longer than a fact is on its way to the ledger.
+MARKS_KEPT_SECONDS = 86_400.0
+# Which file of a name this is: a chunk that is held again has another one.
+Identity = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,8 @@ class HeldChunks:
     home: Home
 
     def hold(self, tenant: str, import_id: str, number: int, record: bytes) -> None:
-        """Durable when it returns. Held again, a chunk is the same."""
-        name = hashlib.blake2b(chunk_id(import_id, number).encode(), digest_size=16).hexdigest()
-        replace_file(self.home.held_chunks(tenant) / f"{name}{SUFFIX}", record)
+        """Durable when it returns."""
+        replace_file(self.home.held_chunks(tenant) / f"{_digest(import_id)}-{number:08d}{SUFFIX}", record)
 
     def has_any(self, tenant: str) -> bool:
         return self.home.held_chunks(tenant).exists()
@@ -33,22 +36,43 @@ class HeldChunks:
         """Those of whom something is held."""
         return sorted(path.name for path in self.home.held.iterdir()) if self.home.held.is_dir() else []
 
-    def held(self, tenant: str) -> Iterator[tuple[str, bytes]]:
-        """A name and a record each."""
-        for path in self._paths(tenant):
+    def held(self, tenant: str) -> dict[str, Identity]:
+        found = {}
+        for path in sorted(self.home.held_chunks(tenant).glob(f"*{SUFFIX}")):
             with suppress(FileNotFoundError):
-                yield path.name, path.read_bytes()
-        self._leave(tenant)
+                status = path.stat()
+                found[path.name] = status.st_ino, status.st_mtime_ns
+        return found
 
-    def drop(self, tenant: str, name: str) -> None:
+    def read(self, tenant: str, name: str) -> bytes:
+        return (self.home.held_chunks(tenant) / name).read_bytes()
+
+    def release(self, tenant: str, name: str) -> None:
+        """The chunk is judged. For a while it is still known that it was here."""
+        mark = self._mark(tenant, name)
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
         (self.home.held_chunks(tenant) / name).unlink(missing_ok=True)
-        self._leave(tenant)
-
-    def _paths(self, tenant: str) -> list[Path]:
-        folder = self.home.held_chunks(tenant)
-        return sorted(folder.glob(f"*{SUFFIX}"), key=lambda path: path.name)
-
-    def _leave(self, tenant: str) -> None:
-        """The empty folder goes: it says that something is held."""
+        # An empty folder would say that something is held.
         with suppress(OSError):
             self.home.held_chunks(tenant).rmdir()
+
+    def numbers(self, tenant: str, import_id: str) -> set[int]:
+        """The chunks of an import that are here, or were within the last day."""
+        held, digest = self.home.held_chunks(tenant), _digest(import_id)
+        found = (*held.glob(f"{digest}-*{SUFFIX}"), *self._mark(tenant, "").glob(f"{digest}-*{SUFFIX}"))
+        return {int(path.stem.rpartition("-")[2]) for path in found}
+
+    def forget_released(self) -> None:
+        latest = time.time() - MARKS_KEPT_SECONDS
+        for mark in self.home.released_chunks.glob(f"*/*{SUFFIX}"):
+            with suppress(FileNotFoundError):
+                if mark.stat().st_mtime < latest:
+                    mark.unlink()
+
+    def _mark(self, tenant: str, name: str) -> Path:
+        return self.home.released_chunks / self.home.held_chunks(tenant).name / name
+
+
+def _digest(import_id: str) -> str:
+    return hashlib.blake2b(import_id.encode(), digest_size=16).hexdigest()

@@ -53,6 +53,7 @@ class Home:
     stops = Below("stops")
     ends = Below("run", "ends")
     used_sinks = Below("run", "sinks")
+    released_chunks = Below("run", "released")
     safe_version = Below("run", "safe-version")
     data_plane = Below("run", "stream.json")
     jvm = Below("run", "spark-jvm.json")

@@ -36,7 +36,8 @@ class ChunkHeader:
 
     `encoding` is a format's chunk encoding (csv, jsonl, avro, arrow …) or oversize. Rows and lines count from 1; `first_line`
     is 0 for formats without lines. `row_numbers` is set if the rows are not consecutive. With `deletes` each row is a key to
-    delete. `publish`: whether the rows wait until all of the import is there. `key` names the data key of sealed rows."""
+    delete. `publish`: whether the rows wait until all of the import is there. `key` names the data key of sealed rows.
+    `was_held`: its key was out of reach when it first came, so it comes again."""
 
     import_id: str
     number: int
@@ -55,6 +56,7 @@ class ChunkHeader:
     row_numbers: tuple[int, ...] | None = None
     publish: str = "rolling"
     key: str | None = None
+    was_held: bool = False
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> "ChunkHeader":

@@ -58,9 +58,10 @@ class ChunkJudge:
         definition = self.exchange.definitions.read(header.definition)
         if header.kind != ROWS:
             return ReadChunk(header, definition, None)
-        if self.stops.include(header.import_id):
+        # A first run may have passed on the rows of a chunk that was held by the second one: a stop comes too late for it.
+        if not header.was_held and self.stops.include(header.import_id):
             return ReadChunk(header, definition, ignore(header, definition))
-        if header.key is not None and self.exchange.held_chunks.has_any(definition.tenant):
+        if header.key is not None and not header.was_held and self.exchange.held_chunks.has_any(definition.tenant):
             self._hold(header, definition, record)
             return None
         try:

@@ -153,14 +153,21 @@ def test_a_tenant_whose_keys_are_out_of_reach_waits_alone(platform: RunningPlatf
     platform.ended(send(platform, "keyless", files[0]))
     # The next one remembers no key.
     platform.part("data-plane").kill()
-    sealed = send(platform, "keyless", files[1])
+    sealed, cancelled = send(platform, "keyless", files[1]), send(platform, "keyless", files[2])
     key = platform.home.kms / "keyless.json"
     away = key.rename(key.with_suffix(".away"))
     assert platform.ended(send(platform, "keys-well", files[1]))["state"] == "completed"
     assert platform.client.imports.show(sealed)["state"] in ("processing", "stalled")
-    wait_until(lambda: list(platform.home.held_chunks("keyless").glob("*")), 60, "its chunk is held")
+    wait_until(lambda: len(list(platform.home.held_chunks("keyless").glob("*.chunk"))) == 2, 60, "its chunks are held")
     assert platform.ended(send(platform, "keys-well", files[2]))["state"] == "completed"
+    platform.client.imports.cancel(cancelled)
+    platform.part("data-plane").kill()
+    assert platform.ended(send(platform, "keys-well", files[3]))["state"] == "completed"
+    assert platform.client.imports.show(cancelled)["state"] == "stopping", "its chunk may have been judged before"
     away.rename(key)
     ended = platform.ended(sealed)
     assert (ended["state"], ended["rows"]["accepted"]) == ("completed", 2)
-    assert rows(platform, "keyless") == [("only 0", "x"), ("only 1", "x"), ("same", "round 1")]
+    ended = platform.ended(cancelled)
+    assert (ended["state"], ended["rows"]["accepted"]) == ("cancelled", 2)
+    assert rows(platform, "keyless") == [("only 0", "x"), ("only 1", "x"), ("only 2", "x"), ("same", "round 2")]
+    wait_until(lambda: not platform.home.held_chunks("keyless").exists(), 60, "nothing is held")

@@ -36,6 +36,7 @@ def sweep(store: ControlStore, exchange: Exchange) -> None:
         gauge("unsent_events", connection.execute(unsent).scalar_one())
     forget_keys(store, exchange.rule_keys)
     exchange.stops.forget_older_than(STOPS_KEPT)
+    exchange.held_chunks.forget_released()
 
 
 def _us_ago(kept: timedelta) -> int:
