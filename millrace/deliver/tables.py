@@ -20,10 +20,11 @@ PATIENCE_SECONDS, LEAST_PATIENCE_SECONDS = 3.0, 0.2
 
 
 class TableWriter:
-    """`write` is for one query; its threads end with the process."""
+    """For one query, however often that is started."""
 
     def __init__(self, sink: Sink, couriers: TableCouriers) -> None:
-        self._sink = sink
+        self.sink = sink.name
+        self._write = sink.write
         self._couriers = couriers
         self._threads = ThreadPoolExecutor(TABLES_AT_ONCE, f"{sink.name}-table")
 
@@ -32,10 +33,10 @@ class TableWriter:
         patience = PATIENCE_SECONDS
         for of_table in by_table(groups):
             reach("before_sink_commit")
-            key = own_queue(self._sink.name, of_table[0].tenant, of_table[0].table)
+            key = own_queue(self.sink, of_table[0].tenant, of_table[0].table)
             if self._couriers.queue_behind(key, of_table):
                 continue
-            attempt = self._threads.submit(self._sink.write, of_table)
+            attempt = self._threads.submit(self._write, of_table)
             try:
                 kept = attempt.result(patience)
             except TimeoutError:

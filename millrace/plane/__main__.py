@@ -7,6 +7,7 @@ from functools import partial
 from millrace.deliver.couriers import Couriers
 from millrace.deliver.fact_writer import FactWriter
 from millrace.deliver.table_couriers import TableCouriers
+from millrace.deliver.tables import TableWriter
 from millrace.embed.jars import jar_files
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.parked_files import import_parked_files
@@ -68,10 +69,9 @@ def main() -> None:
         exchange=exchange,
         settings=settings.spark,
         raw_partitions=raw_partitions,
-        accepted=accepted,
-        rejected=rejected,
+        accepted=TableWriter(accepted, table_couriers),
+        rejected=TableWriter(rejected, table_couriers),
         couriers=couriers,
-        table_couriers=table_couriers,
         appender=appender,
         kms=settings.kms,
     )

@@ -11,14 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millrace.deliver.couriers import Couriers
-from millrace.deliver.table_couriers import TableCouriers
 from millrace.deliver.tables import TableWriter
 from millrace.exchange.mailboxes import Exchange
 from millrace.failpoint import reach
 from millrace.model.facts import Durable, to_dict
 from millrace.plane.task import OUTPUT_DDL, JudgeChunks
 from millrace.settings import KmsSettings, SparkSettings
-from millrace.sink.contract import Sink, StagedGroup
+from millrace.sink.contract import StagedGroup
 from millrace.wire.client import Appender, Cluster, LogReader
 from millrace.wire.envelope import pack, understood, unpack
 from millrace.wire.offsets import end_offsets
@@ -46,10 +45,9 @@ class Flow:
     exchange: Exchange
     settings: SparkSettings
     raw_partitions: int
-    accepted: Sink
-    rejected: Sink
+    accepted: TableWriter
+    rejected: TableWriter
     couriers: Couriers
-    table_couriers: TableCouriers
     appender: Appender
     kms: KmsSettings
 
@@ -73,9 +71,7 @@ class Flow:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
         return self._start(name, reports.writeStream.format("kafka").options(**self._client_options(), **_PRODUCER))
 
-    def _sink(self, name: str, topic: str, sink: Sink) -> StreamingQuery:
-        tables = TableWriter(sink, self.table_couriers)
-
+    def _sink(self, name: str, topic: str, tables: TableWriter) -> StreamingQuery:
         def deliver(batch: DataFrame, _batch_id: int) -> None:
             appended = []
             # 4. The reports of this batch, table by table: one commit each, or parked if the table takes nothing.
@@ -83,8 +79,8 @@ class Flow:
                 # 5. Durable in the sink, and only then the fact. It names rows that this sink stored: a remote sink with the
                 # same name reports through its courier.
                 if kept:
-                    fact = Durable(sink.name, tuple(chunk for group in kept for chunk in group.chunks))
-                    appended.append(self.appender.append(PROGRESS, sink.name.encode(), pack(to_dict(fact)), 0))
+                    fact = Durable(tables.sink, tuple(chunk for group in kept for chunk in group.chunks))
+                    appended.append(self.appender.append(PROGRESS, tables.sink.encode(), pack(to_dict(fact)), 0))
             # 6. The batch is over when Kafka has every fact.
             for fact_appended in appended:
                 fact_appended.result(TELL_SECONDS)
