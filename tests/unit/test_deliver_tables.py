@@ -1,6 +1,7 @@
 """Tables that cannot be written, beside others: what fails waits in order and arrives once, and nobody else waits for it."""
 
 import errno
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from millrace.model.facts import Durable, from_dict
 from millrace.model.queues import QueueState, own_queue
 from millrace.model.table import Definition, TableDeclaration, define
 from millrace.plane.task import write_somewhere
-from millrace.settings import KEYS_HERE
+from millrace.settings import KEYS_HERE, LakeSettings
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import Sink, StagedGroup
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
@@ -37,6 +38,8 @@ from tests.support.broken_tables import WAYS, garbage_entry, lost_files, no_acce
 from tests.support.queues import queues_of, state_of
 from tests.support.revisions import column, row_table, stage_under
 from tests.support.waiting import wait_until
+
+DELETED = "the key is deleted"
 
 
 class World:
@@ -66,7 +69,10 @@ class World:
 
     def group(self, table: str, version: int, *texts: str) -> StagedGroup:
         definition = self.define(table)
-        rows = [{"id": str(number), "text": text} for number, text in enumerate(texts)]
+        rows = [
+            {"id": str(number), **({"_deleted": True} if text == DELETED else {"text": text})}
+            for number, text in enumerate(texts)
+        ]
         staged = stage_under(Store(self.folder(table)), definition, version, rows, f"imp{version}")
         return StagedGroup("acme", table, definition.fingerprint, staged, ((f"imp{version}", 0),))
 
@@ -197,15 +203,16 @@ def test_rows_without_a_key_that_waited_are_there_once(tmp_path: Path) -> None:
 
 def test_what_waits_survives_the_vacuum_of_its_table(world: World) -> None:
     repair = garbage_entry(world.folder("bad"))
-    group = world.group("bad", 4, "first")
+    group = world.group("bad", 4, "first", DELETED)
     world.write(group)
     assert group.file is not None
+    assert group.file.tombstones
     for part in group.file.parts:
         (world.folder("bad") / part).unlink()
     repair()
     world.resume("bad")
     wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
-    assert world.texts("bad")["0"] == "first"
+    assert world.texts("bad") == {"0": "first"}
     pins = world.exchange.places.pins(own_queue("delta", "acme", "bad")).folder
     wait_until(lambda: not list(pins.iterdir()), 20, "the pins are gone")
 
@@ -282,6 +289,29 @@ def test_a_table_that_hangs_holds_a_batch_for_a_moment_and_later_batches_not_at_
     wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
     assert world.texts("bad") == {"0": "second", "1": "b"}
     wait_until(lambda: world.state("bad").parked_since is None, 20, "it is well again")
+
+
+def test_copies_of_rejected_rows_in_a_bucket_that_does_not_answer_hold_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "PATIENCE_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        lake = LakeSettings(errors_location="s3://b/e", endpoint=place, access_key="env:K", secret_key="env:K")
+        places, keyring = world.exchange.places, world.exchange.keyring(KEYS_HERE)
+        context = SinkContext(places, lake=lake, secret=lambda _: "key")
+        errors = ErrorStore(context, ERRORS_SCHEMA, Upkeep(), keyring)
+        world.couriers._courier.sinks["errors"] = errors  # type: ignore[index]
+        began = time.monotonic()
+        for number in (1, 2, 3):
+            assert world.write(world.rejected("bad", number), world.rejected("good", 10 + number), sink=errors) == []
+        assert time.monotonic() - began < 10, "a bucket may take minutes"
+        assert world.write(world.group("bad", 5, "x"), world.group("good", 6, "x")) == ["bad", "good"]
+        assert (world.waiting("bad", "errors"), world.waiting("good", "errors")) == (3, 3)
+    wait_until(lambda: world.state("bad", "errors").parked_since, 30, "it is parked")
+    world.queues.waive(own_queue("errors", "acme", "bad"), 100)
+    world.resume("bad", "errors")
+    wait_until(lambda: not world.waiting("bad", "errors"), 60, "it is given up")
 
 
 def test_the_platforms_own_trouble_parks_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
