@@ -38,8 +38,10 @@ def rows(platform: RunningPlatform, tenant: str) -> list[tuple[str, str]]:
     return pl.read_delta(str(platform.home.table(tenant, "notes"))).select("id", "text").sort("id").rows()
 
 
-def parked(platform: RunningPlatform) -> dict[str, dict[str, Any]]:
-    return {one["table"]: one for one in platform.client.health().get("tables", ())}
+def parked(platform: RunningPlatform, prefix: str) -> dict[str, dict[str, Any]]:
+    """The tables in trouble of tenants whose names begin so."""
+    tables = {one["table"]: one for one in platform.client.health().get("tables", ())}
+    return {name: one for name, one in tables.items() if name.startswith(prefix)}
 
 
 def told(platform: RunningPlatform, tenant: str, kind: str) -> list[dict[str, Any]]:
@@ -57,11 +59,11 @@ def test_tables_broken_in_every_way_delay_no_other_import(platform: RunningPlatf
     waiting = {way: [send(platform, tenant, files[1])] for way, tenant in broken.items()}
     ends_well(platform, files[1])
     names = {f"{tenant}/notes" for tenant in broken.values()}
-    wait_until(lambda: names <= parked(platform).keys(), 60, "health names every broken table")
+    wait_until(lambda: names == parked(platform, "broken-").keys(), 60, "health names every broken table")
     health = platform.client.health()
     assert health["status"] == "ok", health["parts"]
     for tenant in broken.values():
-        shown = parked(platform)[f"{tenant}/notes"]
+        shown = parked(platform, tenant)[f"{tenant}/notes"]
         assert str(platform.home.table(tenant, "notes")) in shown["reason"]
         assert f"sink resume {tenant}/notes delta" in shown["remedy"]
         assert shown["reason"] in platform.client.sinks.list(tenant, "notes")[0]["reason"]
@@ -90,7 +92,7 @@ def test_tables_broken_in_every_way_delay_no_other_import(platform: RunningPlatf
         assert {one["rows"]["accepted"] for one in ended} == {2}, way
         everything = [("only 0", "x"), ("only 1", "x"), ("only 2", "x"), ("same", "round 2")]
         assert rows(platform, broken[way]) == everything, way
-    wait_until(lambda: not parked(platform), 90, "nothing is in trouble any more")
+    wait_until(lambda: not parked(platform, "broken-"), 90, "nothing is in trouble any more")
     repairs[GIVEN_UP]()
     assert platform.ended(send(platform, broken[GIVEN_UP], files[3]))["state"] == "completed"
     assert rows(platform, broken[GIVEN_UP]) == [("only 0", "x"), ("only 3", "x"), ("same", "round 3")]
@@ -98,7 +100,7 @@ def test_tables_broken_in_every_way_delay_no_other_import(platform: RunningPlatf
 
 def ends_well(platform: RunningPlatform, file: Path) -> None:
     begun = [send(platform, tenant, file) for tenant in HEALTHY]
-    assert {platform.ended(one, 60)["state"] for one in begun} == {"completed"}
+    assert {platform.ended(one)["state"] for one in begun} == {"completed"}
 
 
 def test_rejected_rows_that_cannot_be_kept_delay_their_own_table(
@@ -114,9 +116,9 @@ def test_rejected_rows_that_cannot_be_kept_delay_their_own_table(
     no_access(platform.home.table_errors("rejects-given-up", "notes"))
     bad.write_text("id,text\n2,fine\ny,rejected\n")
     stuck, given_up = send(platform, "rejects-stuck", bad), send(platform, "rejects-given-up", bad)
-    assert platform.ended(send(platform, "rejects-well", bad), 60)["state"] == "completed"
-    wait_until(lambda: len(parked(platform)) == 2, 60, "both are named")
-    assert parked(platform)["rejects-stuck/notes"]["sink"] == "errors"
+    assert platform.ended(send(platform, "rejects-well", bad))["state"] == "completed"
+    wait_until(lambda: len(parked(platform, "rejects-")) == 2, 60, "both are named")
+    assert parked(platform, "rejects-")["rejects-stuck/notes"]["sink"] == "errors"
     platform.client.sinks.waive("rejects-given-up", "notes", "errors")
     assert platform.ended(given_up)["waived"] == ["errors"]
     assert platform.client.imports.show(stuck)["state"] in ("processing", "stalled")
@@ -126,7 +128,7 @@ def test_rejected_rows_that_cannot_be_kept_delay_their_own_table(
     assert (ended["state"], ended["rows"]["rejected"]) == ("completed", 1)
     stored = pl.read_delta(str(platform.home.table_errors("rejects-stuck", "notes")))
     assert sorted(stored.group_by("_import").len()["len"].to_list()) == [1, 1]
-    wait_until(lambda: not parked(platform), 90, "nothing is in trouble any more")
+    wait_until(lambda: not parked(platform, "rejects-"), 90, "nothing is in trouble any more")
 
 
 def test_a_tenant_whose_tables_cannot_be_written_can_be_erased(platform: RunningPlatform, files: list[Path]) -> None:
@@ -135,12 +137,12 @@ def test_a_tenant_whose_tables_cannot_be_written_can_be_erased(platform: Running
     platform.ended(send(platform, tenant, files[0]))
     garbage_entry(platform.home.table(tenant, "notes"))
     send(platform, tenant, files[1])
-    wait_until(lambda: parked(platform), 60, "it is in trouble")
+    wait_until(lambda: parked(platform, tenant), 60, "it is in trouble")
     platform.client.tenants.delete(tenant, confirm=tenant)
     receipt = platform.client.tenants.erase(tenant, confirm=tenant, now=True, wait=5)
     assert not platform.home.table(tenant, "notes").exists()
     assert not any("notes" in one for one in receipt["remains"]), "nothing of it is left"
-    wait_until(lambda: not parked(platform), 90, "nothing waits for it")
+    wait_until(lambda: not parked(platform, tenant), 90, "nothing waits for it")
     assert platform.declare(tenant, NOTES)
     assert platform.ended(send(platform, tenant, files[2]))["state"] == "completed"
     assert rows(platform, tenant) == [("only 2", "x"), ("same", "round 2")]
