@@ -1,5 +1,6 @@
 """The stored form of a result in, the result out. The platform never reads results back; the simulator compares them."""
 
+import json
 from typing import Any, get_args
 
 from millrace.model.errors import Corrupt
@@ -20,7 +21,8 @@ def decode_result(kind: str, data: dict[str, Any]) -> Result:
             found: Result = decode(cls, data)
         except Corrupt:
             continue
-        if found.to_dict() == data:
+        # The store keeps JSON, which has no tuples.
+        if json.dumps(found.to_dict(), sort_keys=True) == json.dumps(data, sort_keys=True):
             return found
     if data:
         raise Corrupt(f"{data!r:.100} is not a result of {kind}.")

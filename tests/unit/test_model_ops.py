@@ -19,7 +19,7 @@ from millrace.model.ops.reading import decode_op
 from millrace.model.ops.results import ImportStatus, Refusal, Waiting
 from millrace.model.ops.rows import Append, OpenSender
 from millrace.model.ops.spans import SpanStatus
-from millrace.model.ops.tables import TableStatus
+from millrace.model.ops.tables import SinkWaived, TableStatus
 from simulate.stored_results import decode_result, results_of
 from tests.support.control import NOON, TableLog, refusal
 from tests.support.golden_log import GOLDEN, read_log
@@ -189,8 +189,9 @@ def test_results_are_read_as_they_were_stored() -> None:
         ("settle_import", ImportStatus("imp_1", "completed")),
         ("end_span", SpanStatus("night", "ended")),
         ("drop_table", TableStatus("notes", dropped=True)),
+        ("waive_sink", SinkWaived("mirror", ("imp_1",), 7)),
     ):
-        assert decode_result(kind, result.to_dict()) == result
+        assert decode_result(kind, orjson.loads(orjson.dumps(result.to_dict()))) == result
     assert decode_result("drop_table", {}) == Applied("op_1").result
     with pytest.raises(Corrupt):
         decode_result("drop_table", {"table": "notes", "dropped": 1})
