@@ -297,9 +297,12 @@ def test_copies_of_rejected_rows_in_a_bucket_that_does_not_answer_hold_nobody(
     monkeypatch.setattr(tables, "PATIENCE_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        lake = LakeSettings(errors_location="s3://b/e", endpoint=place, access_key="env:K", secret_key="env:K")
+        for name in ("ACCESS", "SECRET"):
+            monkeypatch.setenv(f"MILLRACE_SECRET_{name}", "key")
+        keys = {"access_key": "env:MILLRACE_SECRET_ACCESS", "secret_key": "env:MILLRACE_SECRET_SECRET"}
+        lake = LakeSettings(errors_location="s3://b/e", endpoint=place, **keys)
         places, keyring = world.exchange.places, world.exchange.keyring(KEYS_HERE)
-        context = SinkContext(places, lake=lake, secret=lambda _: "key")
+        context = SinkContext(places, lake=lake)
         errors = ErrorStore(context, ERRORS_SCHEMA, Upkeep(), keyring)
         world.couriers._courier.sinks["errors"] = errors  # type: ignore[index]
         began = time.monotonic()
