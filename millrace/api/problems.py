@@ -27,6 +27,9 @@ STATUS: dict[type[MillraceError], int] = {
     errors.Corrupt: 500,
     MillraceError: 500,
 }
+# Where the words of the library speak of Python.
+_NO_OBJECT = "Input should be a JSON object; say Content-Type: application/json"
+_WORDS = {"model_attributes_type": _NO_OBJECT, "dataclass_type": _NO_OBJECT}
 
 
 def problem(status: int, code: str, detail: str, remedy: str = "", **more: object) -> JSONResponse:
@@ -70,7 +73,8 @@ def add_problems(app: FastAPI) -> None:
     async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        return problem(422, "invalid", f"{where}: {first['msg']}.", "See /docs for what the request takes.")
+        what = _WORDS.get(first["type"], first["msg"])
+        return problem(422, "invalid", f"{where}: {what}.", "See /docs for what the request takes.")
 
     @app.exception_handler(HTTPException)
     async def plain(_request: Request, error: HTTPException) -> JSONResponse:

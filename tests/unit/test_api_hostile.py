@@ -100,6 +100,30 @@ def test_numbers_that_the_store_cannot_hold_are_refused(
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("spans/curl", '{"lease_seconds": 60}'),
+        ("spans/open/abort", '{"reason": "x"}'),
+        ("subscriptions/hook/rotate", '{"overlap_seconds": 0}'),
+    ],
+)
+def test_a_body_that_is_not_sent_as_json_is_not_ignored(
+    scene: tuple[AppPlatform, TestClient], path: str, said: str
+) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/x-www-form-urlencoded"}
+    answer = scene[1].post(f"/v1/tenants/acme/{path}", headers=headers, content=said)
+    assert answer.status_code == 422, answer.text
+    assert "Content-Type: application/json" in answer.json()["detail"]
+
+
+def test_a_body_that_may_be_left_out_may_be_null(scene: tuple[AppPlatform, TestClient]) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+    for path, status in (("spans/null", 201), ("spans/null/abort", 200)):
+        answer = scene[1].post(f"/v1/tenants/acme/{path}", headers=headers, content="null")
+        assert answer.status_code == status, answer.text
+
+
 def _admin(platform: AppPlatform) -> str:
     if not hasattr(platform, "hostile_token"):
         platform.hostile_token = platform.tokens.make("boss", "acme", "admin")  # type: ignore[attr-defined]

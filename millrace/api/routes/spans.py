@@ -4,7 +4,8 @@ import asyncio
 import time
 from typing import Annotated, Any
 
-from fastapi import Body, Query
+from fastapi import Query
+from pydantic import BaseModel, Field
 from sqlalchemy import select, update
 
 from millrace.api.deps import FeedDep, OpLogDep, StoreDep, guarded_router
@@ -24,6 +25,15 @@ LONGEST_LEASE_SECONDS = 30 * 86_400
 OVER = ("ended", "aborted")
 # The last words of routes, so they cannot be words of a name.
 VERBS = {"end", "abort", "touch"}
+
+
+# Models, not single fields: of a body that is not JSON, a field with a default would be ignored without a word.
+class Beginning(BaseModel):
+    lease_seconds: int | None = Field(None, ge=1, le=LONGEST_LEASE_SECONDS)
+
+
+class Ending(BaseModel):
+    reason: str = Field("", max_length=500)
 
 
 @router.get("")
@@ -72,13 +82,10 @@ async def end_span(tenant: str, name: str, store: StoreDep, op_log: OpLogDep) ->
 @router.post("/{name:path}/abort")
 @allows(WRITER, audited=True)
 async def abort_span(
-    tenant: str,
-    name: str,
-    store: StoreDep,
-    op_log: OpLogDep,
-    reason: Annotated[str, Body(embed=True, max_length=500)] = "",
+    tenant: str, name: str, store: StoreDep, op_log: OpLogDep, ending: Ending | None = None
 ) -> dict[str, Any]:
     """The span and those above it can no longer end well. Imports in it go on."""
+    reason = ending.reason if ending else ""
     await op_log.applied(AbortSpan(checked_name("tenant", tenant), checked_span(name), reason=reason))
     return await asyncio.to_thread(_shown, store, tenant, name)
 
@@ -101,16 +108,13 @@ def touch_span(tenant: str, name: str, store: StoreDep) -> dict[str, Any]:
 @router.post("/{name:path}", status_code=201)
 @allows(WRITER, audited=True)
 async def begin_span(
-    tenant: str,
-    name: str,
-    store: StoreDep,
-    op_log: OpLogDep,
-    lease_seconds: Annotated[int | None, Body(embed=True, ge=1, le=LONGEST_LEASE_SECONDS)] = None,
+    tenant: str, name: str, store: StoreDep, op_log: OpLogDep, beginning: Beginning | None = None
 ) -> dict[str, Any]:
     """Opens the span and every level above it that is not there yet; one that is open already stays as it is."""
     checked_name("tenant", tenant)
     if VERBS & set(checked_span(name).split("/")):
         raise Invalid(f"{name!r} is not a span name.", remedy=f"Not a level may be one of: {', '.join(sorted(VERBS))}.")
+    lease_seconds = beginning.lease_seconds if beginning else None
     await op_log.applied(BeginSpan(tenant, name, lease_seconds=lease_seconds))
     return await asyncio.to_thread(_shown, store, tenant, name)
 

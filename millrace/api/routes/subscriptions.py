@@ -2,10 +2,9 @@
 
 import asyncio
 import time
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Body
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from millrace.api.deps import PrivateTargetsDep, StoreDep, guarded_router
 from millrace.auth.access import allows
@@ -30,6 +29,10 @@ class Changes(BaseModel):
     types: list[str] | None = None
     order: str | None = None
     enabled: bool | None = None
+
+
+class Rotation(BaseModel):
+    overlap_seconds: float = Field(default=86_400, ge=0, le=LONGEST_OVERLAP_SECONDS)
 
 
 @router.post("", status_code=201)
@@ -88,15 +91,10 @@ def remove_subscription(tenant: str, name: str, store: StoreDep) -> None:
 
 @router.post("/{name}/rotate")
 @allows(ADMIN, audited=True)
-def rotate_secret(
-    tenant: str,
-    name: str,
-    store: StoreDep,
-    overlap_seconds: Annotated[float, Body(embed=True, ge=0, le=LONGEST_OVERLAP_SECONDS)] = 86_400,
-) -> dict[str, Any]:
+def rotate_secret(tenant: str, name: str, store: StoreDep, rotation: Rotation | None = None) -> dict[str, Any]:
     """A new secret; until the overlap is over, events are signed with the old one too."""
     kept = Subscriptions(store)
-    secret = kept.rotate(tenant, name, overlap_seconds)
+    secret = kept.rotate(tenant, name, (rotation or Rotation()).overlap_seconds)
     return {**kept.document(tenant, name), "secret": secret}
 
 
