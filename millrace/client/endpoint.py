@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from millrace.client.trust import Trust
 from millrace.exchange.client_file import client_path, read_client_file
@@ -25,12 +26,27 @@ class Endpoint:
         return self.trust.context() if self.url.startswith("https:") else None
 
     def __post_init__(self) -> None:
-        """The token travels as a header, in one line; no message shows it."""
+        """The token is a header of one line, and no message shows it. Messages show the address, so it holds no password."""
+        if not _is_address(self.url):
+            raise Invalid(
+                "The address of the platform is not one of HTTP.",
+                remedy="Write http://HOST:PORT or https://HOST:PORT, without user and password.",
+            )
         if not (self.token.isascii() and self.token.isprintable() and self.token == self.token.strip()):
             raise Invalid(
                 f"The token for {self.url} holds characters that no token has.",
                 remedy="Set MILLRACE_TOKEN to the token as it was shown, without spaces or line breaks around it.",
             )
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return (
+            parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
+    except ValueError:
+        return False
 
 
 def default_home(environ: Mapping[str, str] = os.environ) -> Path:

@@ -182,6 +182,19 @@ def test_the_environment_names_a_platform_elsewhere(fake: FakePlatform, millrace
     assert (done.returncode, done.stdout) == (1, "")
 
 
+@pytest.mark.parametrize("command", [["status"], ["stream", "acme/readings"]])
+@pytest.mark.parametrize(
+    "url", ["nonsense", "ftp://127.0.0.1", "http://", "http://127.0.0.1:99999", "http://me:hush@127.0.0.1:9"]
+)
+def test_what_is_no_address_of_a_platform_is_refused_and_its_password_not_shown(
+    millrace: Run, url: str, command: list[str]
+) -> None:
+    done = millrace(*command, MILLRACE_URL=url, MILLRACE_TOKEN="mr_other")
+    assert done.returncode == 1
+    assert "Write http://HOST:PORT" in done.stderr
+    assert "hush" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "line", [["--json", "status", "imp_1"], ["status", "--json", "imp_1"], ["status", "imp_1", "--json"]]
 )
