@@ -58,6 +58,9 @@ class TableCouriers(Rounds):
             self._watched[key] = watched
         if isinstance(cause, SinkFailed):
             self._release(watched, cause)
+        elif cause.cancel():
+            # It never began: tables that hang have all threads of the query. The courier has its own.
+            self._release(watched, None)
         else:
             cause.add_done_callback(partial(self._note_end, watched))
 

@@ -291,6 +291,21 @@ def test_a_table_that_hangs_holds_a_batch_for_a_moment_and_later_batches_not_at_
     wait_until(lambda: world.state("bad").parked_since is None, 20, "it is well again")
 
 
+def test_a_healthy_table_is_written_when_tables_that_hang_have_all_threads(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(tables, "TABLES_AT_ONCE", 1)
+    slow = Slow(world.delta)
+    writer = TableWriter(slow, world.couriers)
+    for version, table in ((4, "bad"), (5, "good")):
+        assert list(writer.write([world.group(table, version, "x")])) == []
+    wait_until(lambda: ("imp5", 0) in world.durable, 20, "its courier wrote it")
+    assert world.waiting("bad") == 1
+    slow.may_go.set()
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+
+
 def test_copies_of_rejected_rows_in_a_bucket_that_does_not_answer_hold_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
