@@ -104,6 +104,7 @@ def test_the_platforms_own_sinks_are_listed_checked_resumed_and_waived(scene: tu
         assert record is not None
         assert record.waiver.below >= 0
         assert record.waiver.until != "~", "somebody gave it up"
+        assert queues.take_resumes([key]) == {key}, "now, not after a pause"
     refused = client.put("/v1/tenants/acme/tables/named", json=_with_sink("errors"), headers=OPERATOR)
     assert (refused.status_code, "like the store of rejected rows" in refused.text) == (422, True)
 

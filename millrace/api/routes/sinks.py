@@ -62,6 +62,8 @@ async def waive_sink(
     is_known = await asyncio.to_thread(queues.get, key) is not None
     waived = await op_log.applied(WaiveSink(tenant, table, sink=sink, is_draining=is_known))
     await asyncio.to_thread(queues.waive, key, waived.below)
+    # The couriers take it away now, and not when the pause after the last failure is over.
+    await asyncio.to_thread(queues.ask_to_resume, key)
     return {"sink": sink, "imports": waived.waived}
 
 
