@@ -1,13 +1,15 @@
 """The services that routes use, and how a route gets those that it names. `server.py` makes them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import Enum
 from operator import attrgetter
 from typing import Annotated, Any, Protocol
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 
+from millrace.api.bodies import bounded, bounds_of
 from millrace.api.documents.imports import VisibleImports
 from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
@@ -116,17 +118,37 @@ def _import(import_id: str, imports: ImportsDep) -> dict[str, Any]:
 ImportDep = Annotated[dict[str, Any], Depends(_import)]
 
 
-async def guard(connection: HTTPConnection, tokens: TokensDep, quotas: QuotasDep) -> None:
-    """Before every endpoint: refuses callers who may not call it, and a tenant that asks more often than was agreed.
+class GuardedRoute(APIRoute):
+    """An endpoint that only those may call whom it allows. The framework reads the body before it asks any dependency, so
+    this comes before both; a body that is read is bounded."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        bounds = bounds_of(self.endpoint)
+
+        async def guarded(request: Request) -> Response:
+            services: Services = request.app.state.services
+            refuse_caller(request, services.tokens, services.quotas)
+            request = bounded(request, bounds, services.settings.api.lease_seconds)
+            if self.body_field is not None:
+                # The framework would call a body that is refused while it is read one that cannot be parsed.
+                await request.body()
+            return await handle(request)
+
+        return guarded
+
+
+def refuse_caller(request: Request, tokens: Tokens, quotas: Quotas) -> None:
+    """Refuses callers who may not call the endpoint, and a tenant that asks more often than was agreed.
 
     An operator's requests are not counted. A WebSocket's endpoint does this itself, because it refuses in its own way."""
-    if access_of(connection) is PUBLIC or connection.scope["type"] != "http":
+    if access_of(request) is PUBLIC:
         return
-    caller = caller_of(connection, tokens)
+    caller = caller_of(request, tokens)
     if caller.tenant is not None:
         quotas.refuse_request(caller.tenant)
 
 
-def guarded_router(*, tags: list[str | Enum], **more: Any) -> APIRouter:
+def guarded_router(*, tags: list[str | Enum], route_class: type[GuardedRoute] = GuardedRoute, **more: Any) -> APIRouter:
     """A router whose endpoints only those may call whom the endpoint allows."""
-    return APIRouter(tags=tags, dependencies=[Depends(guard)], **more)
+    return APIRouter(tags=tags, route_class=route_class, **more)

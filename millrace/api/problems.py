@@ -18,6 +18,7 @@ STATUS: dict[type[MillraceError], int] = {
     errors.Missing: 404,
     errors.Clash: 409,
     errors.TooLarge: 413,
+    errors.TooSlow: 408,
     errors.Unauthorised: 401,
     errors.Forbidden: 403,
     Exceeded: 429,

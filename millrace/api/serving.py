@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from millrace.api.http_head import BoundedHttp
 from millrace.model.errors import Invalid
 from millrace.model.frames import MAX_FRAME_BYTES
 from millrace.observe import log, observe
@@ -64,6 +65,7 @@ def serving_options(settings: ApiSettings) -> dict[str, Any]:
     """What uvicorn is told besides the application and where it listens."""
     options: dict[str, Any] = {
         "log_config": None,
+        "http": BoundedHttp,
         "access_log": False,
         # Who asks and by which scheme is told in headers: only these addresses may do so.
         "proxy_headers": bool(settings.trusted_proxies),

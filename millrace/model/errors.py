@@ -6,6 +6,7 @@ MillraceError
 │   ├── Missing        it does not exist, or the caller may not know that it does
 │   ├── Clash          it contradicts what is already there
 │   ├── TooLarge       over a declared limit
+│   ├── TooSlow        the request's body did not arrive in time
 │   ├── Unauthorised   no valid token
 │   ├── Forbidden      a valid token whose role does not allow it
 │   └── Exceeded       over a quota now; the same request may succeed when it frees
@@ -53,6 +54,10 @@ class TooLarge(Refused):
     code = kind = "too_large"
 
 
+class TooSlow(Refused):
+    code = kind = "too_slow"
+
+
 class Unauthorised(Refused):
     code = kind = "unauthorised"
 
@@ -87,5 +92,5 @@ class KeyGone(MillraceError):
 
 # The general class is last: an error's kind is the first class that it is an instance of.
 REFUSAL_KINDS: dict[str, type[Refused]] = {
-    cls.kind: cls for cls in (Invalid, Missing, Clash, TooLarge, Unauthorised, Forbidden, Exceeded, Refused)
+    cls.kind: cls for cls in (Invalid, Missing, Clash, TooLarge, TooSlow, Unauthorised, Forbidden, Exceeded, Refused)
 }

@@ -7,6 +7,7 @@ from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from millrace.api.bodies import FILE, takes
 from millrace.api.deps import ImportDep, ImportsDep, ReplaysDep, SealingDep, SessionsDep, guarded_router
 from millrace.api.jobs.rejected_rows import Choice
 from millrace.api.routes.imports import MOST_LISTED, receive_whole
@@ -88,6 +89,7 @@ async def discard_errors(document: ImportDep, chosen: Chosen, replays: ReplaysDe
 
 @router.post("/imports/{import_id}/errors/amend", status_code=202)
 @allows(WRITER, by_table=True, audited=True)
+@takes(FILE)
 async def amend_errors(
     document: ImportDep,
     request: Request,

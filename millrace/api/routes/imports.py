@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
 
+from millrace.api.bodies import FILE, declared_length, takes
 from millrace.api.deps import (
     ImportDep,
     ImportsDep,
@@ -29,6 +30,7 @@ MOST_LISTED = 1000
 
 @router.post("/tenants/{tenant}/tables/{table}/imports", status_code=202)
 @allows(WRITER, by_table=True, audited=True)
+@takes(FILE)
 async def import_file(
     tenant: str,
     table: str,
@@ -52,7 +54,7 @@ async def receive_whole(
     key: str | None,
     admission: dict[str, Any],
 ) -> dict[str, Any]:
-    length = int(request.headers["content-length"]) if request.headers.get("content-length", "").isdigit() else None
+    length = declared_length(request) if "content-length" in request.headers else None
     begun = await sessions.begin(*target, options, length, key, admission)
     if isinstance(begun, Session):
         async with begun.busy:

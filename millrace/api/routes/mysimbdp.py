@@ -8,6 +8,7 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
+from millrace.api.bodies import FILE, takes
 from millrace.api.deps import (
     AppFolders,
     AppFoldersDep,
@@ -53,6 +54,7 @@ FORM = {
 # The form is no parameter: the framework would read all of it before anybody has looked at the token.
 @router.post("/upload-file/{tenant_id}", status_code=202, openapi_extra={"requestBody": FORM})
 @allows(WRITER, audited=True)
+@takes(FILE)
 async def upload_file(
     tenant_id: str,
     request: Request,

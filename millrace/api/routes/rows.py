@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 from fastapi import Header, Query, Request, Response, WebSocket
 
+from millrace.api.bodies import BodyBounds, takes
 from millrace.api.deps import SendersDep, StoreDep, TokensDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.api.problems import problem_of
 from millrace.api.rows.row_request import post_rows
 from millrace.api.rows.sender_session import SenderSession
 from millrace.auth.access import access_of, allows, refuse_unless_may
-from millrace.model.errors import MillraceError, TooLarge
+from millrace.model.errors import MillraceError
 from millrace.model.frames import MAX_FRAME_BYTES, checked_sender, rows_of_body
 from millrace.model.names import checked_name, checked_span, new_id
 from millrace.model.roles import WRITER
@@ -19,10 +20,12 @@ from millrace.store.engine import ControlStore
 from millrace.upload.batch import AppendKey
 
 router = guarded_router(prefix="/v1", tags=["streamed rows"])
+ROWS = BodyBounds(MAX_FRAME_BYTES, "Send fewer rows a request, stream them, or import them as a file.")
 
 
 @router.post("/tenants/{tenant}/tables/{table}/rows", status_code=202)
 @allows(WRITER, by_table=True)
+@takes(ROWS)
 async def send_rows(
     tenant: str,
     table: str,
@@ -37,7 +40,7 @@ async def send_rows(
     """A few rows as JSON Lines or a JSON array. Answers when they are durable in Kafka; with `wait`, when they have ended."""
     append_key = await asyncio.to_thread(_append_key, store, tenant, table, span)
     key = None if idempotency_key is None else checked_sender(idempotency_key)
-    rows = rows_of_body(await _small_body(request))
+    rows = rows_of_body(await request.body())
     answer = await post_rows(senders, append_key, rows, key, wait)
     response.status_code = 200 if "state" in answer or "repeated" in answer else 202
     return answer
@@ -82,15 +85,3 @@ def _append_key(store: ControlStore, tenant: str, table: str, span: str | None) 
     with store.read() as connection:
         find_table(connection, append_key.tenant, append_key.table)
     return append_key
-
-
-async def _small_body(request: Request) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_FRAME_BYTES:
-            raise TooLarge(
-                f"The body has more than {MAX_FRAME_BYTES:,} bytes.",
-                remedy="Send fewer rows a request, stream them, or import them as a file.",
-            )
-    return bytes(body)

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Header, Request, Response
-from fastapi.routing import APIRoute
 from sqlalchemy import select
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
-from millrace.api.deps import ImportDep, OpLogDep, SessionsDep, StoreDep, guarded_router
+from millrace.api.bodies import FILE, takes
+from millrace.api.deps import GuardedRoute, ImportDep, OpLogDep, SessionsDep, StoreDep, guarded_router
 from millrace.api.problems import problem
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
@@ -29,7 +29,7 @@ BODY_TYPE = "application/offset+octet-stream"
 MOST_LENGTHS = 10_000
 
 
-class TusRoute(APIRoute):
+class TusRoute(GuardedRoute):
     """Every answer, also a refusal, names the protocol's version; a request in another one is not looked at."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,6 +59,7 @@ def abilities() -> Response:
 
 @router.post("/tenants/{tenant}/tables/{table}/uploads")
 @allows(WRITER, by_table=True, audited=True)
+@takes(FILE)
 async def create_upload(
     tenant: str,
     table: str,
@@ -112,6 +113,7 @@ def _whole_length(store: ControlStore, import_id: str) -> int | None:
 
 @router.patch("/uploads/{import_id}")
 @allows(WRITER, by_table=True)
+@takes(FILE)
 async def continue_upload(
     document: ImportDep,
     request: Request,

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request
 from sqlalchemy import select
 
+from millrace.api.bodies import BodyBounds, takes
 from millrace.api.deps import ClusterDep, PlacesDep, SealingDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.api.sealing import Sealing
@@ -31,6 +32,7 @@ router = guarded_router(prefix="/v1", tags=["what-if"])
 MOST_BYTES = 1 << 30
 MOST_SPOOLED_BYTES = 4 << 30
 MOST_EXAMPLES = 20
+SAMPLE = BodyBounds(MOST_SPOOLED_BYTES, "Send the first rows of the file only.", seconds=3600.0)
 MOST_CHUNKS = 1000
 MOST_IMPORTS = 1000
 MAX_DECLARATION_BYTES = 8 << 20
@@ -40,6 +42,7 @@ CLOCK_SLACK_MS = 60_000
 
 @router.post("/tenants/{tenant}/tables/{table}/validate")
 @allows(WRITER, by_table=True)
+@takes(SAMPLE)
 async def validate_file(
     tenant: str,
     table: str,
