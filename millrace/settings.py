@@ -51,6 +51,8 @@ class ApiSettings(_Section):
     """An upload that sends nothing for so long is over."""
     drop_retention_seconds: int = Field(default=7 * 86_400, ge=0)
     """A dropped table can be restored for so long; then its rows go."""
+    decoder_mb: int = Field(default=768, ge=64)
+    """What decoding a Parquet, Avro or compressed file may take, in a process of its own for each upload."""
     private_targets: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks that tenants may have webhooks sent to although they are not public."""
     tls_cert: Path | None = None

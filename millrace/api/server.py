@@ -35,6 +35,7 @@ from millrace.control.controller import Controller
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.partitions import OpPartitions
 from millrace.exchange.queues import Queues
+from millrace.formats.apart import start_decoders
 from millrace.model.ops import Applied
 from millrace.model.usage import MEASURE_SECONDS
 from millrace.notify.notifier import Notifier
@@ -112,6 +113,7 @@ class Server:
                 in_flight=self.in_flight,
                 appender=self.appender,
                 raw_partitions=self.topics.partitions(RAW_INPUT),
+                decoder_bytes=self.settings.api.decoder_mb << 20,
             )
         )
         self.senders = Senders(self.store, self.op_log, self.admission, self.sealing, self.quotas)
@@ -137,6 +139,7 @@ class Server:
             self.threads.start("notifier", self.notifier.run)
         self.threads.start("accountant", self.accountant.run)
         self.in_flight.threads.submit(self.refreshing.catch_up)
+        self.in_flight.threads.submit(start_decoders)
         api = self.settings.api
         often = min(1.0, api.lease_seconds / 4)
         jobs: dict[str, tuple[float, Job]] = {

@@ -10,11 +10,14 @@ from typing import Any
 import pyarrow as pa
 import zstandard
 
+from millrace.formats.avro_weight import free_values
+from millrace.formats.swelling import ROW_WEIGHT
 from millrace.model.errors import Invalid, Refused, TooLarge
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
 MAX_HEADER_BYTES = 1 << 20
+MAX_HEADER_ENTRIES = 1000
 MAX_SCHEMA_DEPTH = 200
 MAX_BLOCK_BYTES = 64 << 20
 CODECS = ("null", "deflate", "snappy", "zstandard")
@@ -33,6 +36,12 @@ class ContainerHeader:
     schema: dict[str, Any]
     codec: str
     sync: bytes
+    # Of each row.
+    free_values: int = 0
+
+    @property
+    def row_weight(self) -> int:
+        return ROW_WEIGHT * (1 + self.free_values)
 
     def framed(self, name: str, codec: str = "null") -> bytes:
         """The header of a file with this codec, whose record has the name that its reader expects."""
@@ -96,7 +105,7 @@ def read_header(reader: Reader) -> ContainerHeader:
         raise Invalid("Its schema is not a record.", remedy="Write rows as Avro records.")
     if _is_deep(schema):
         raise Invalid(f"Its schema is nested deeper than {MAX_SCHEMA_DEPTH} levels.", remedy="Write flatter types.")
-    return ContainerHeader(schema, codec, reader.take(SYNC_BYTES))
+    return ContainerHeader(schema, codec, reader.take(SYNC_BYTES), free_values(schema))
 
 
 def _is_deep(value: Any) -> bool:
@@ -117,6 +126,8 @@ def _read_meta(reader: Reader) -> dict[str, bytes]:
     while count := reader.long():
         if count < 0:
             reader.long()
+        if abs(count) + len(meta) > MAX_HEADER_ENTRIES:
+            raise Invalid(f"Its header claims {abs(count)} entries.")
         for _ in range(abs(count)):
             name = reader.take(reader.long()).decode("latin-1")
             meta[name] = reader.take(reader.long())
@@ -185,14 +196,17 @@ class BlockReader:
         self._buffer = bytearray()
         self._offset = 0
         self._number = 0
+        self.read = 0
 
     def resume(self, header: ContainerHeader, offset: int, blocks: int) -> None:
         self.header, self._offset, self._number = header, offset, blocks
+        self.read = offset
 
     def feed(self, piece: bytes) -> Iterator[Block]:
         view = memoryview(piece)
         for start in range(0, len(view), _STEP):
             self._buffer += view[start : start + _STEP]
+            self.read += len(view[start : start + _STEP])
             if self.header is None:
                 self._read_header()
             while self.header is not None and (block := self._next(self.header)):
@@ -210,10 +224,14 @@ class BlockReader:
             header = read_header(reader)
         except NeedsMoreBytes:
             if len(self._buffer) > MAX_HEADER_BYTES:
-                raise Invalid(f"{self._what} has an Avro header of more than {MAX_HEADER_BYTES >> 20} MiB.") from None
+                raise Invalid(
+                    f"{self._what} has an Avro header of more than {MAX_HEADER_BYTES >> 20} MiB.",
+                    remedy="Write it with a shorter schema and less metadata.",
+                ) from None
             return
         except Refused as refused:
-            raise type(refused)(f"{self._what} cannot be read. {refused.message}", remedy=refused.remedy) from refused
+            message = f"{self._what} cannot be read. {refused.message}"
+            raise type(refused)(message, remedy=refused.remedy or _REMEDY) from refused
         self._check(header)
         self.header = header
         self._drop(reader.at)

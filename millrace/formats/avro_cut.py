@@ -9,7 +9,9 @@ import fastavro
 
 from millrace.formats.avro_container import SYNC_BYTES, Block, BlockReader, ContainerHeader
 from millrace.formats.avro_types import refuse_unresolvable, without_logical_types
+from millrace.formats.avro_weight import free_values
 from millrace.formats.pieces import CutPiece, Opening, ResumePoint
+from millrace.formats.swelling import refuse_bomb
 from millrace.model.chunk import Oversize
 from millrace.model.errors import Invalid
 
@@ -24,21 +26,26 @@ class AvroCutter:
         self._waiting: list[Block] = []
         self._offset: int | None = 0
         self._row = 1
-        self._blocks = self._plain_bytes = 0
+        self._blocks = self._plain_bytes = self._weighed = 0
         self._yielded = resume is not None
         if resume is not None:
-            header = ContainerHeader(resume["schema"], resume["codec"], bytes.fromhex(resume["sync"]))
+            schema = resume["schema"]
+            header = ContainerHeader(schema, resume["codec"], bytes.fromhex(resume["sync"]), free_values(schema))
             self._reader.resume(header, resume["offset"], resume["blocks"])
             self._offset, self._row = resume["offset"], resume["row"]
             self._blocks, self._plain_bytes = resume["blocks"], resume["plain_bytes"]
+            self._weighed = self._plain_bytes
 
     def feed(self, piece: bytes) -> Iterator[CutPiece]:
         for block in self._reader.feed(piece):
-            waiting = sum(len(other.plain) for other in self._waiting)
-            self._options.refuse_too_much(self._plain_bytes + waiting + len(block.plain))
-            if waiting + len(block.plain) > self._limits.piece_bytes:
+            waiting = sum(map(self._weight, self._waiting))
+            plain = sum(len(other.plain) for other in (*self._waiting, block))
+            self._options.refuse_too_much(self._plain_bytes + plain)
+            self._weighed += self._weight(block)
+            refuse_bomb(self._options.what, "decodes", self._reader.read, self._weighed)
+            if waiting + self._weight(block) > self._limits.piece_bytes:
                 yield from self.drain()
-            if len(block.plain) > self._limits.row_bytes:
+            if self._weight(block) > self._limits.row_bytes:
                 yield from self._split(block)
             else:
                 self._waiting.append(block)
@@ -70,6 +77,10 @@ class AvroCutter:
     def close(self) -> None:
         self._waiting.clear()
 
+    def _weight(self, block: Block) -> int:
+        assert self._reader.header is not None
+        return max(len(block.plain), block.rows * self._reader.header.row_weight)
+
     def _leave_behind(self, blocks: list[Block]) -> None:
         self._offset = blocks[-1].end
         self._blocks += len(blocks)
@@ -88,13 +99,16 @@ class AvroCutter:
 
     def _split(self, block: Block) -> Iterator[CutPiece]:
         """Splits a block that is too long for one piece. An upload cannot be resumed between the parts of a block."""
+        assert self._reader.header is not None
         bounds = [0, *self._row_ends(block)]
+        most_rows = max(1, self._limits.piece_bytes // self._reader.header.row_weight)
         self._leave_behind([block])
         end, self._offset = self._offset, None
         first = 0
         while first < block.rows:
             last = first + 1
-            while last < block.rows and bounds[last + 1] - bounds[first] <= self._limits.piece_bytes:
+            fitting = min(block.rows, first + most_rows)
+            while last < fitting and bounds[last + 1] - bounds[first] <= self._limits.piece_bytes:
                 last += 1
             self._offset = end if last == block.rows else None
             part = (last - first, block.plain[bounds[first] : bounds[last]])
@@ -112,5 +126,6 @@ class AvroCutter:
                 ends.append(stream.tell())
         except Exception as error:  # A decoder may raise anything on foreign bytes.
             where = f"{self._options.what}: Avro block {self._blocks + 1}"
-            raise Invalid(f"{where} does not hold rows of the file's schema.") from error
+            remedy = "Send the file again, whole; if that fails too, write it again."
+            raise Invalid(f"{where} does not hold rows of the file's schema.", remedy=remedy) from error
         return ends

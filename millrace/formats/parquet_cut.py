@@ -14,6 +14,7 @@ from millrace.arrow.types import arrow_of, arrow_schema, arrow_type, is_list
 from millrace.formats.matching import readable_columns, refuse_mismatch, unknown
 from millrace.formats.pieces import CutPiece, Opening, ResumePoint
 from millrace.formats.spool import Spool
+from millrace.formats.swelling import ROW_WEIGHT, refuse_bomb
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.fields import Field, assigned, field_of
@@ -31,7 +32,7 @@ class ParquetCutter:
         self._limits = opening.limits
         self._spool = Spool(opening.spool_dir)
         self._row = 1
-        self._plain_bytes = 0
+        self._plain_bytes = self._weighed = 0
 
     def feed(self, piece: bytes) -> Iterator[CutPiece]:
         try:
@@ -47,6 +48,8 @@ class ParquetCutter:
                 yield from self._read()
             if self._row == 1:
                 yield self._cut(arrow_schema(self._definition.columns), [])
+        except MemoryError:
+            raise
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise Invalid(
                 f"{self._options.what} cannot be read as Parquet after {self._row - 1} rows: {error}"[:400],
@@ -74,14 +77,15 @@ class ParquetCutter:
             joined: list[pa.RecordBatch] = []
             size = 0
             for batch in self._small_batches(file, names):
-                if joined and size + batch.nbytes > self._limits.piece_bytes:
+                weight = _weight(batch)
+                if joined and size + weight > self._limits.piece_bytes:
                     yield self._cut(joined[0].schema, joined)
                     joined, size = [], 0
-                if batch.num_rows == 1 and batch.nbytes > self._limits.row_bytes:
+                if batch.num_rows == 1 and weight > self._limits.row_bytes:
                     yield self._oversize(batch)
                 else:
                     joined.append(batch)
-                    size += batch.nbytes
+                    size += weight
             if joined:
                 yield self._cut(joined[0].schema, joined)
 
@@ -94,7 +98,7 @@ class ParquetCutter:
                 yield from self._halved(_plain(batch))
 
     def _halved(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if batch.nbytes <= self._limits.piece_bytes or batch.num_rows <= 1:
+        if _weight(batch) <= self._limits.piece_bytes or batch.num_rows <= 1:
             yield batch
             return
         middle = batch.num_rows // 2
@@ -127,9 +131,11 @@ class ParquetCutter:
             for batch in batches:
                 stream.write_batch(batch)
         body = sink.getvalue().to_pybytes()
-        self._plain_bytes += len(body)
-        self._options.refuse_too_much(self._plain_bytes)
         rows = sum(batch.num_rows for batch in batches)
+        self._plain_bytes += len(body)
+        self._weighed += max(len(body), rows * ROW_WEIGHT)
+        self._options.refuse_too_much(self._plain_bytes)
+        refuse_bomb(self._options.what, "decodes", self._spool.size, self._weighed)
         self._row += rows
         return CutPiece(body, "arrow", self._row - rows, 0, rows)
 
@@ -154,6 +160,24 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
         column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column for column in batch.columns
     ]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _weight(batch: pa.RecordBatch) -> int:
+    """The bytes of the batch. Rows that hold nothing count too, and so do nulls without a type, which take no bytes."""
+    size = max(batch.nbytes, batch.num_rows * ROW_WEIGHT)
+    return int(size + sum(_untyped(column) for column in batch.columns if pat.is_nested(column.type)))
+
+
+def _untyped(array: pa.Array) -> int:
+    """The values without a type inside an array."""
+    kind = array.type
+    if pat.is_null(kind):
+        return len(array)
+    if pat.is_struct(kind):
+        return sum(_untyped(array.field(number)) for number in range(kind.num_fields))
+    if pat.is_map(kind) or is_list(kind):
+        return _untyped(array.flatten())
+    return 0
 
 
 def _suits(given: pa.DataType, field: Field) -> bool:

@@ -1,12 +1,11 @@
 """The REST API without Kafka and Spark in a process of its own, whose memory a test can measure. Chunks go nowhere.
 
-`python -m tests.support.server_process HOME PORT LEASE_SECONDS` is the process; tests use `server_process`."""
+`receiving_server` is what the process runs."""
 
 import http.client
 import json
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,30 +14,13 @@ from typing import Any
 import psutil
 
 from millrace.embed.ports import free_ports
-from millrace.settings import ApiSettings
-from millrace.wire.client import Appended
-from millrace.wire.topics import QUICK_PARTITIONS
 from tests.support.processes import started
 from tests.support.small_server import TOKEN
 from tests.support.waiting import wait_until
-from tests.support.whole_app import AppPlatform
 
 START_SECONDS = 60.0
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 _MIB = 1 << 20
-
-
-class TakingLog:
-    """Confirms every chunk and keeps none."""
-
-    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
-        done: Future[Appended] = Future()
-        done.set_result(Appended(topic, partition, 0))
-        return done
-
-
-class ReceivingPlatform(AppPlatform):
-    appender, raw_partitions = TakingLog(), QUICK_PARTITIONS + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +61,7 @@ class ServerProcess:
 def server_process(home: Path, lease_seconds: int = 60) -> Iterator[ServerProcess]:
     home.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
-    argv = [sys.executable, "-m", "tests.support.server_process", str(home), str(port), str(lease_seconds)]
+    argv = [sys.executable, "-m", "tests.support.receiving_server", str(home), str(port), str(lease_seconds)]
     with started(argv) as process:
         server = ServerProcess(psutil.Process(process.pid), port)
         wait_until(lambda: process.poll() is not None or _answers(server), START_SECONDS, "the server to answer")
@@ -94,17 +76,3 @@ def _answers(server: ServerProcess) -> bool:
         return server.ask("GET", "/v1/tenants", seconds=5.0).status == 200
     except OSError:
         return False
-
-
-def main() -> None:
-    from millrace.api.__main__ import serve  # noqa: PLC0415 (tests that only start the process need no server)
-    from millrace.api.app import make_app  # noqa: PLC0415
-
-    home, port, lease_seconds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    platform = ReceivingPlatform(home, ())
-    platform.settings = platform.settings.model_copy(update={"api": ApiSettings(lease_seconds=lease_seconds)})
-    serve(make_app(platform.running), "127.0.0.1", port)
-
-
-if __name__ == "__main__":
-    main()

@@ -26,6 +26,7 @@ from millrace.api.uploads.sessions import Sessions
 from millrace.api.watch import Watch
 from millrace.auth.audit import Audit
 from millrace.exchange.queues import Queues
+from millrace.formats.apart import MEMORY_BYTES
 from tests.support.small_server import TOKEN, SmallPlatform, SmallServer, serving
 
 __all__ = ["TOKEN", "AppPlatform", "served_app", "whole_app"]
@@ -36,6 +37,7 @@ class AppPlatform(SmallPlatform):
 
     appender: Any = None
     raw_partitions = 0
+    decoder_bytes = MEMORY_BYTES
 
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
         super().__init__(root, private_targets)
@@ -51,7 +53,7 @@ class AppPlatform(SmallPlatform):
         feed = EventFeed(self.store, self.tokens.is_valid, self.settings.limits.followers)
         uploads = UploadServices(
             self.store, self.exchange, log, admission, self.quotas, self.sealing, self.in_flight, self.appender,
-            self.raw_partitions,
+            self.raw_partitions, self.decoder_bytes,
         )  # fmt: skip
         rejected = RejectedRows(self.store, self.sink_context, self.sealing)
         absent: Any = Absent()

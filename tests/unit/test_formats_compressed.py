@@ -114,3 +114,8 @@ def test_a_huge_zstd_window_is_refused() -> None:
     packer = zstandard.ZstdCompressor(compression_params=wide).compressobj()
     with pytest.raises(Invalid, match="memory"):
         cut(packer.compress(TEXT) + packer.flush())
+
+
+def test_noise_behind_a_long_gzip_stream_is_refused() -> None:
+    with pytest.raises(Invalid, match="no readable gzip stream"):
+        cut(gzip.compress(b"1,x\n" * MIB) + b"\x93noise" * 1000, step=MIB)

@@ -15,6 +15,7 @@ from millrace.api.sealing import Sealing
 from millrace.api.uploads.in_flight import InFlight
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
+from millrace.formats.apart import MEMORY_BYTES
 from millrace.model.errors import Clash, Refused, Unavailable
 from millrace.model.imports import Import
 from millrace.model.ops.imports import EndImport, FailImport
@@ -44,6 +45,7 @@ class UploadServices:
     in_flight: InFlight
     appender: Appender
     raw_partitions: int
+    decoder_bytes: int = MEMORY_BYTES
 
 
 class Session:

@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import select
 
 from millrace.api.uploads.session import Session, UploadServices, fail_import
-from millrace.formats.cut import UploadOptions, open_cutter
+from millrace.formats.apart import open_apart
+from millrace.formats.cut import UploadOptions
 from millrace.model.errors import Clash, Refused
 from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
@@ -83,7 +84,10 @@ class Sessions:
         services = self._services
         spool = services.exchange.places.spool()
         try:
-            cutter = open_cutter(definition, options, spool_dir=spool, resume=confirmed.cutter if confirmed else None)
+            resume = confirmed.cutter if confirmed else None
+            cutter = open_apart(
+                definition, options, spool_dir=spool, resume=resume, memory_bytes=services.decoder_bytes
+            )
         except Refused as refusal:
             raise await fail_import(services.op_log, imp, refusal) from refusal
         seal = await services.sealing.seal_of(imp)
