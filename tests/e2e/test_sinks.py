@@ -34,7 +34,7 @@ def people(dsn: str, **more: Any) -> dict[str, Any]:
 def in_delta(platform: RunningPlatform, tenant: str) -> list[tuple[Any, ...]]:
     """None before the first commit."""
     table = platform.home.table(tenant, "people")
-    if not (table / "_delta_log").exists():
+    if not (table / "_delta_log" / f"{0:020d}.json").exists():
         return []
     return pl.read_delta(str(table)).sort("id").select("id", "name", "age", "_version").rows()
 
