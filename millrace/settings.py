@@ -202,6 +202,14 @@ class LimitSettings(_Section):
 
     followers: int = Field(default=200, ge=0)
     """Connections that follow events."""
+    queries: int = Field(default=2, ge=1)
+    waiting_queries: int = Field(default=8, ge=0)
+    """Queries that run at once, and that may wait besides."""
+    what_ifs: int = Field(default=1, ge=1)
+    look_ups: int = Field(default=2, ge=1)
+    """Tests of sinks, checks of webhooks' addresses."""
+    waiting_requests: int = Field(default=200, ge=1)
+    """Requests that wait for a thread of the server."""
 
 
 class KubernetesSettings(_Section):

@@ -19,6 +19,7 @@ class Admission:
 
     async def refuse_rows(self, op: TableOp[Any]) -> None:
         """Raises what is in the way of an op that brings rows. An op that repeats a known request brings none."""
+        await self._quotas.prepare(op.tenant)
         try:
             self._quotas.refuse_rows(op.tenant)
             self._sinks.refuse_if_full(op.tenant, op.table)

@@ -1,7 +1,10 @@
 """The services that routes use, and how a route gets those that it names. `server.py` makes them."""
 
+import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from enum import Enum
+from functools import wraps
 from operator import attrgetter
 from typing import Annotated, Any, Protocol
 
@@ -18,9 +21,10 @@ from millrace.api.jobs.replaying import Replays
 from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
+from millrace.api.shares import ASKING, PLATFORM, Shares
 from millrace.api.uploads.sessions import Sessions
 from millrace.api.watch import Watch
-from millrace.auth.access import PUBLIC, access_of, caller_of
+from millrace.auth.access import PUBLIC, access_of, caller_of, same_access
 from millrace.auth.audit import Audit
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Caller, Tokens
@@ -51,6 +55,7 @@ class Services(Protocol):
     quotas: Quotas
     watch: Watch
     feed: EventFeed
+    shares: Shares
     sessions: Sessions
     senders: Senders
     replays: Replays
@@ -83,6 +88,7 @@ TokensDep = Annotated[Tokens, _service("tokens")]
 AuditDep = Annotated[Audit, _service("audit")]
 QuotasDep = Annotated[Quotas, _service("quotas")]
 WatchDep = Annotated[Watch, _service("watch")]
+SharesDep = Annotated[Shares, _service("shares")]
 FeedDep = Annotated[EventFeed, _service("feed")]
 SessionsDep = Annotated[Sessions, _service("sessions")]
 SendersDep = Annotated[Senders, _service("senders")]
@@ -97,7 +103,7 @@ KubernetesDep = Annotated[KubernetesSettings, _service("settings.k8s")]
 
 async def _caller(connection: HTTPConnection, tokens: TokensDep) -> Caller:
     """Also checks that the caller may call this endpoint at all, and see the tenant and the table its path names."""
-    return caller_of(connection, tokens)
+    return await caller_of(connection, tokens)
 
 
 CallerDep = Annotated[Caller, Depends(_caller)]
@@ -110,8 +116,8 @@ async def _imports(caller: CallerDep, store: StoreDep) -> VisibleImports:
 ImportsDep = Annotated[VisibleImports, Depends(_imports)]
 
 
-def _import(import_id: str, imports: ImportsDep) -> dict[str, Any]:
-    return imports.find(import_id)
+async def _import(import_id: str, imports: ImportsDep) -> dict[str, Any]:
+    return await asyncio.to_thread(imports.find, import_id)
 
 
 # The document of the import that the path names, if the caller sees it.
@@ -124,11 +130,11 @@ class GuardedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        bounds = bounds_of(self.endpoint)
+        bounds = bounds_of(inspect.unwrap(self.endpoint))
 
         async def guarded(request: Request) -> Response:
             services: Services = request.app.state.services
-            refuse_caller(request, services.tokens, services.quotas)
+            await refuse_caller(request, services.tokens, services.quotas)
             request = bounded(request, bounds, services.settings.api.lease_seconds)
             if self.body_field is not None:
                 # The framework would call a body that is refused while it is read one that cannot be parsed.
@@ -138,17 +144,36 @@ class GuardedRoute(APIRoute):
         return guarded
 
 
-def refuse_caller(request: Request, tokens: Tokens, quotas: Quotas) -> None:
+async def refuse_caller(request: Request, tokens: Tokens, quotas: Quotas) -> None:
     """Refuses callers who may not call the endpoint, and a tenant that asks more often than was agreed.
 
     An operator's requests are not counted. A WebSocket's endpoint does this itself, because it refuses in its own way."""
     if access_of(request) is PUBLIC:
         return
-    caller = caller_of(request, tokens)
+    caller = await caller_of(request, tokens)
+    ASKING.set(caller.tenant or PLATFORM)
     if caller.tenant is not None:
+        await quotas.prepare(caller.tenant)
         quotas.refuse_request(caller.tenant)
 
 
 def guarded_router(*, tags: list[str | Enum], route_class: type[GuardedRoute] = GuardedRoute, **more: Any) -> APIRouter:
     """A router whose endpoints only those may call whom the endpoint allows."""
-    return APIRouter(tags=tags, route_class=route_class, **more)
+    return _Router(tags=tags, route_class=route_class, **more)
+
+
+class _Router(APIRouter):
+    """Runs plain functions in the threads that tenants share (shares.py), not in the framework's own."""
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
+        if not inspect.iscoroutinefunction(endpoint):
+            endpoint = _in_shared_threads(endpoint)
+        super().add_api_route(path, endpoint, **more)
+
+
+def _in_shared_threads(plain: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(plain)
+    async def endpoint(**given: Any) -> Any:
+        return await asyncio.to_thread(plain, **given)
+
+    return same_access(endpoint, plain)

@@ -57,7 +57,11 @@ class OpLog:
         waiting: Future[Applied] = Future()
         self._waiting[op.id] = waiting
         try:
-            await asyncio.wrap_future(self.append(op))
+            if self._partitions.knows(op.tenant) and self._appender.has_room():
+                appended = self.append(op)
+            else:
+                appended = await asyncio.to_thread(self.append, op)
+            await asyncio.wrap_future(appended)
             reach("after_op_append")
             answer = asyncio.wrap_future(waiting)
             done, _ = await asyncio.wait([answer], timeout=SOON_SECONDS)

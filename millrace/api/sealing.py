@@ -38,6 +38,7 @@ class Sealing:
     async def asked_for(self, tenant: str, import_id: str) -> AsyncIterator[None]:
         """Before the import is admitted it gets a data key, if that is agreed now; one that is refused needs none. From then
         on the key decides: an import is sealed as a whole or not at all."""
+        await self._agreements.prepare(tenant)
         if not self.is_wanted(tenant):
             yield
             return
@@ -45,11 +46,12 @@ class Sealing:
         try:
             yield
         except Refused:
-            self.keyring.keys.drop(tenant, import_id)
+            await asyncio.to_thread(self.keyring.keys.drop, tenant, import_id)
             raise
 
     async def seal_of(self, imp: Import) -> Seal | None:
-        return await self._apart(self.of_import, imp) if self.keyring.keys.has(imp.tenant, imp.id) else None
+        has_key = await asyncio.to_thread(self.keyring.keys.has, imp.tenant, imp.id)
+        return await self._apart(self.of_import, imp) if has_key else None
 
     def of_import(self, imp: Import) -> Seal | None:
         if not self.keyring.keys.has(imp.tenant, imp.id):
@@ -58,6 +60,7 @@ class Sealing:
 
     async def seal_of_append(self, tenant: str, table: str, import_id: str) -> Seal | None:
         """Appends are many, so they share one data key per hour. Each append derives its own key from it."""
+        await self._agreements.prepare(tenant)
         if not self.is_wanted(tenant):
             return None
         return await self._apart(self._of_append, tenant, table, import_id)

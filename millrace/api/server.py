@@ -23,6 +23,7 @@ from millrace.api.jobs.timer import Job, append_due, renew_leases, start_jobs
 from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
+from millrace.api.shares import Shares
 from millrace.api.threads import Threads
 from millrace.api.uploads.in_flight import InFlight
 from millrace.api.uploads.session import UploadServices
@@ -100,6 +101,8 @@ class Server:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Services]:
         """The services, while this server works. Some of them belong to the event loop that runs now."""
+        self.shares = Shares(self.settings.limits)
+        self.shares.use()
         self.watch = Watch()
         self.feed = EventFeed(self.store, self.tokens.is_valid, self.settings.limits.followers)
         self.sessions = Sessions(
@@ -128,6 +131,7 @@ class Server:
         self.threads.start("retention", retention)
         yield self
         self.feed.close()
+        self.shares.close()
         self.stop()
 
     def start(self, *, controller: bool = True) -> None:

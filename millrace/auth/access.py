@@ -2,6 +2,7 @@
 
 A token limited to some tables may call what is about a table or an import, and lists show it only those."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -46,6 +47,13 @@ def public(endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
+def same_access(endpoint: Endpoint, of: Callable[..., Any]) -> Endpoint:
+    """For a function that stands in for an endpoint's own."""
+    if of in _DECLARED:
+        _DECLARED[endpoint] = _DECLARED[of]
+    return endpoint
+
+
 def access_table(routes: Iterable[BaseRoute]) -> dict[str, EndpointAccess]:
     """Every endpoint as METHOD PATH, those of included routers too. Raises if one of them declares no access."""
     table: dict[str, EndpointAccess] = {}
@@ -75,12 +83,16 @@ def access_of(connection: HTTPConnection) -> EndpointAccess | None:
     return None if endpoint is None else _DECLARED.get(endpoint)
 
 
-def caller_of(connection: HTTPConnection, tokens: Tokens) -> Caller:
+async def caller_of(connection: HTTPConnection, tokens: Tokens) -> Caller:
     """The caller, if it may call this endpoint. Another's tenant or table is missing before anything else is said of it."""
     known: Caller | None = getattr(connection.state, "caller", None)
     if known is not None:
         return known
-    caller = tokens.caller(connection.headers.get("authorization"))
+    authorization = connection.headers.get("authorization")
+    if not tokens.is_recent(authorization):
+        caller = await asyncio.to_thread(tokens.caller, authorization)
+    else:
+        caller = tokens.caller(authorization)
     connection.state.caller = caller
     refuse_unless_may(caller, access_of(connection), connection.path_params)
     return caller

@@ -2,6 +2,7 @@
 
 Rates are kept in memory by each server; days and storage are read from what was metered."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from millrace.upload.flight import weight_of
 
 # A changed agreement, and rows counted elsewhere, are known after this time.
 KNOWN_SECONDS = 2.0
+SOON_SECONDS = 0.5
 _UNBOUNDED = QuotaLimits()
 _UNDER_WAY = select(t.imports.c.counts).where(
     t.imports.c.state.in_((ADMITTED, PROCESSING, PUBLISHING, STOPPING, HELD)),
@@ -61,8 +63,8 @@ class Quotas:
 
     def refuse_request(self, tenant: str) -> None:
         """One request more, if the tenant does not ask more often than was agreed."""
+        known = self._known(tenant)
         with self._lock:
-            known = self._known(tenant)
             if known.requests is None:
                 return
             now = self._clock()
@@ -73,8 +75,8 @@ class Quotas:
 
     def refuse_rows(self, tenant: str) -> None:
         """Rows of a new import, if what the tenant used so far leaves room for any."""
+        known = self._known(tenant)
         with self._lock:
-            known = self._known(tenant)
             quotas, now = known.agreement.quotas, self._clock()
             if known.octets is not None and (wait := known.octets.debt_seconds(now)) > 0:
                 raise self._over(known, "bytes_per_second", known.octets.rate, None, wait, "bytes a second")
@@ -87,8 +89,8 @@ class Quotas:
 
     def pause(self, tenant: str, size: int) -> float:
         """Takes so many bytes, and says how long their sender is to wait before it sends more."""
+        known = self._known(tenant)
         with self._lock:
-            known = self._known(tenant)
             if known.octets is None:
                 return 0.0
             now = self._clock()
@@ -97,8 +99,9 @@ class Quotas:
 
     def record_throttle(self, tenant: str, seconds: float, import_id: str | None = None) -> None:
         """A sender waited this long for its tenant's quota or share."""
+        known = self._known(tenant)
         with self._lock:
-            self._known(tenant).held_seconds += seconds
+            known.held_seconds += seconds
             if import_id is not None:
                 self._throttled[import_id] = tenant, self._throttled.get(import_id, (tenant, 0.0))[1] + seconds
 
@@ -140,13 +143,22 @@ class Quotas:
             retry_seconds=min(wait, 86_400.0),
         )
 
+    async def prepare(self, tenant: str) -> None:
+        """Reads what is known of the tenant if that is due, in a thread. What is asked next need not."""
+        known = self._tenants.get(tenant)
+        if known is None or self._clock() > known.until - SOON_SECONDS:
+            await asyncio.to_thread(self._learn, tenant)
+
     def _known(self, tenant: str) -> _Tenant:
+        known = self._tenants.get(tenant)
+        return known if known is not None and self._clock() < known.until else self._learn(tenant)
+
+    def _learn(self, tenant: str) -> _Tenant:
+        # Not under the lock: the event loop takes it too.
+        agreement, rows, storage = self._read(tenant)
         with self._lock:
             now = self._clock()
             known = self._tenants.get(tenant)
-            if known is not None and now < known.until:
-                return known
-            agreement, rows, storage = self._read(tenant)
             if known is None:
                 known = self._tenants[tenant] = _Tenant(agreement, rows, storage, 0.0)
             known.agreement, known.rows_today, known.storage = agreement, rows, storage

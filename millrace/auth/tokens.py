@@ -21,6 +21,7 @@ PREFIX = "mr_"
 # A token that another server revoked may be accepted here for this time.
 RECENT_SECONDS = 5.0
 MOST_RECENT = 10_000
+SOON_SECONDS = 0.5
 # How often the last use of tokens is written.
 USES_SECONDS = 60.0
 
@@ -123,6 +124,12 @@ class Tokens:
         except Unauthorised:
             return False
         return True
+
+    def is_recent(self, authorization: str | None) -> bool:
+        """Whether `caller` answers without asking the store."""
+        token = (authorization or "").partition(" ")[2].strip()
+        found = self._recent.get(_digest(token)) if token else None
+        return not token or (found is not None and time.monotonic() + SOON_SECONDS < found[1])
 
     def _known(self, digest: str) -> Caller | None:
         """The token is found by its digest, so the time this takes reveals nothing about other tokens."""

@@ -20,6 +20,10 @@ class OpPartitions:
         self._partitions = partitions
         self._pinned: dict[str, int] = {}
 
+    def knows(self, tenant: str) -> bool:
+        """Whether `of` answers without asking the store."""
+        return tenant in self._pinned
+
     def of(self, tenant: str) -> int:
         if tenant not in self._pinned:
             with self._store.read() as connection:

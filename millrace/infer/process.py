@@ -13,14 +13,11 @@ from typing import Any
 
 from millrace.model.errors import REFUSAL_KINDS, Invalid, MillraceError, Unavailable
 
-MOST_AT_ONCE = 2
-LONGEST_WAIT_SECONDS = 5.0
 WORK_SECONDS = 30.0
 # Time to start, to cut what was spooled, and to judge one chunk beyond the bound, on a busy machine.
 ANSWER_SECONDS = WORK_SECONDS + 60.0
 LIFETIME_SECONDS = 3600
 _KINDS: dict[str, type[MillraceError]] = {**REFUSAL_KINDS, Unavailable.code: Unavailable}
-_slots = asyncio.Semaphore(MOST_AT_ONCE)
 
 
 class WhatIfProcess:
@@ -69,24 +66,15 @@ class WhatIfProcess:
 @asynccontextmanager
 async def what_if(job: dict[str, Any]) -> AsyncIterator[WhatIfProcess]:
     """Always kills the process at the end."""
+    process = await _start()
     try:
-        await asyncio.wait_for(_slots.acquire(), LONGEST_WAIT_SECONDS)
-    except TimeoutError:
-        raise Unavailable(
-            f"{MOST_AT_ONCE} what-ifs are running.", remedy="Try again in a moment.", code="busy"
-        ) from None
-    try:
-        process = await _start()
-        try:
-            apart = WhatIfProcess(process)
-            await apart.send(json.dumps({**job, "lifetime_seconds": LIFETIME_SECONDS}).encode() + b"\n")
-            yield apart
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+        apart = WhatIfProcess(process)
+        await apart.send(json.dumps({**job, "lifetime_seconds": LIFETIME_SECONDS}).encode() + b"\n")
+        yield apart
     finally:
-        _slots.release()
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 async def _start() -> Process:

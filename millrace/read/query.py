@@ -24,10 +24,6 @@ from millrace.lake.store import Store
 from millrace.model.errors import Invalid, MillraceError, TooLarge, Unavailable
 from millrace.read.duckdb_types import duckdb_type
 
-# Each query may use its memory limit. More queries would only wait for the same cores.
-MOST_AT_ONCE = 4
-LONGEST_WAIT_SECONDS = 2.0
-_slots = threading.BoundedSemaphore(MOST_AT_ONCE)
 _KINDS: dict[str, type[MillraceError]] = {kind.__name__: kind for kind in (Invalid, TooLarge, Unavailable)}
 
 
@@ -69,7 +65,7 @@ def run_query(readable: Sequence[ReadableTable], sql: str, limits: QueryLimits) 
     """The rows of one SELECT over "tenant"."table" views, or a refusal."""
     started = time.monotonic()
     by_name = {(table.tenant, table.table): table for table in readable}
-    with _slot(), _child() as child:
+    with _child() as child:
         with _deadline(child, limits.seconds) as passed:
             result = _converse(child, by_name, sql, limits)
         if passed.is_set():
@@ -151,16 +147,6 @@ def _dead_positions(files: Sequence[LiveFile]) -> pa.Table:
     indices = np.repeat(np.arange(len(files), dtype=np.int32), [len(dead) for dead in positions])
     paths = pa.DictionaryArray.from_arrays(pa.array(indices), pa.array([file.path for file in files]))
     return pa.table({"file": paths, "position": np.concatenate(positions)})
-
-
-@contextmanager
-def _slot() -> Iterator[None]:
-    if not _slots.acquire(timeout=LONGEST_WAIT_SECONDS):
-        raise Unavailable(f"{MOST_AT_ONCE} queries are running.", remedy="Try again in a moment.", code="query_busy")
-    try:
-        yield
-    finally:
-        _slots.release()
 
 
 @contextmanager

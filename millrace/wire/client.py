@@ -16,6 +16,7 @@ from millrace.wire.topics import MAX_RECORD_BYTES, Topic
 
 REQUEST_SECONDS = 10.0
 DELIVERY_SECONDS = 120
+MOST_QUEUED = 100_000
 # Errors that go away when the broker is back.
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 
@@ -66,6 +67,7 @@ class Appender:
                 "linger.ms": 0.5,
                 "message.max.bytes": MAX_RECORD_BYTES,
                 "queue.buffering.max.kbytes": 64 << 10,
+                "queue.buffering.max.messages": MOST_QUEUED,
                 "delivery.timeout.ms": DELIVERY_SECONDS * 1000,
                 "compression.type": "none",
                 "topic.metadata.refresh.interval.ms": 60_000,
@@ -87,6 +89,10 @@ class Appender:
                 time.sleep(0.002)
             except KafkaException as error:
                 raise unavailable(error) from error
+
+    def has_room(self) -> bool:
+        """Whether `append` takes a record without waiting for the broker, unless many threads append at once."""
+        return len(self._producer) < MOST_QUEUED // 2
 
     def flush(self, seconds: float = DELIVERY_SECONDS) -> None:
         if self._producer.flush(seconds):

@@ -221,20 +221,6 @@ def test_a_query_that_kills_its_process_hurts_nobody_else(lake: Lake, monkeypatc
     assert ask(lake, "SELECT 1").rows == [[1]]
 
 
-def test_too_many_queries_at_once_are_told_to_come_back(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query_module, "LONGEST_WAIT_SECONDS", 0.01)
-    slow = "SELECT count(*) FROM range(1000000000000) WHERE range % 7 = 3"
-
-    def outcome(_: int) -> str:
-        with pytest.raises(MillraceError) as refusal:
-            ask(lake, slow, QueryLimits(seconds=2))
-        return refusal.value.code
-
-    with ThreadPoolExecutor(query_module.MOST_AT_ONCE + 1) as pool:
-        codes = sorted(pool.map(outcome, range(query_module.MOST_AT_ONCE + 1)))
-    assert codes == ["query_busy", *["query_timeout"] * query_module.MOST_AT_ONCE]
-
-
 def test_the_child_sees_nothing_of_our_environment(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_STORE_URL", "postgresql://user:password@host/db")
     seen: list[dict[str, str]] = []

@@ -20,6 +20,7 @@ from millrace.api.problems import add_problems
 from millrace.api.routes import declarations, observing, spans, subscriptions
 from millrace.api.sealing import Sealing
 from millrace.api.serving import serving_options
+from millrace.api.shares import Shares
 from millrace.api.watch import Watch
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
@@ -94,7 +95,7 @@ class SmallPlatform:
 
 
 class SmallServer:
-    def __init__(self, platform: SmallPlatform, url: str, sockets: Sequence[Any]) -> None:
+    def __init__(self, platform: SmallPlatform, url: str, sockets: Sequence[Any] = ()) -> None:
         self.platform = platform
         self.url = url
         self.sockets = sockets
@@ -146,9 +147,12 @@ def _app(platform: SmallPlatform) -> FastAPI:
         platform.feed = feed = EventFeed(platform.store, platform.tokens.is_valid, platform.settings.limits.followers)
         platform.listen(watch.on_applied)
         platform.listen(feed.on_applied)
-        app.state.services = SimpleNamespace(**vars(platform), op_log=platform, watch=watch, health=None)
+        shares = Shares(platform.settings.limits)
+        shares.use()
+        app.state.services = SimpleNamespace(**vars(platform), op_log=platform, watch=watch, shares=shares, health=None)
         yield
         feed.close()
+        shares.close()
 
     app = FastAPI(lifespan=lifespan)
     add_problems(app)

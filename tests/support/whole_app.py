@@ -19,6 +19,7 @@ from millrace.api.jobs.rejected_rows import RejectedRows
 from millrace.api.jobs.replaying import Replays
 from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.api.rows.senders import Senders
+from millrace.api.shares import Shares
 from millrace.api.threads import Threads
 from millrace.api.uploads.in_flight import InFlight
 from millrace.api.uploads.session import UploadServices
@@ -50,6 +51,8 @@ class AppPlatform(SmallPlatform):
             self.exchange.places, Queues(self.store), lambda _: 1 << 60, lambda *_: False, lambda op: None
         )
         admission, watch = Admission(self.store, self.quotas, sinks), Watch()
+        shares = Shares(self.settings.limits)
+        shares.use()
         feed = EventFeed(self.store, self.tokens.is_valid, self.settings.limits.followers)
         uploads = UploadServices(
             self.store, self.exchange, log, admission, self.quotas, self.sealing, self.in_flight, self.appender,
@@ -70,6 +73,7 @@ class AppPlatform(SmallPlatform):
             quotas=self.quotas,
             watch=watch,
             feed=feed,
+            shares=shares,
             sessions=Sessions(uploads),
             senders=Senders(self.store, log, admission, self.sealing, self.quotas),
             replays=Replays(rejected, log, admission, self.sealing),
@@ -78,6 +82,7 @@ class AppPlatform(SmallPlatform):
             settings=self.settings,
         )
         feed.close()
+        shares.close()
         self.in_flight.stop()
 
 

@@ -19,12 +19,14 @@ from sqlalchemy import insert
 
 from millrace.api.problems import add_problems
 from millrace.api.routes import whatif
+from millrace.api.shares import Shares
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
 from millrace.client import FileOptions, Millrace, Problem
 from millrace.declare.table import parse_table
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import define
+from millrace.settings import LimitSettings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from tests.support.waiting import wait_until
@@ -47,7 +49,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     add_problems(app)
     app.include_router(whatif.router)
     app.state.services = SimpleNamespace(
-        store=store, tokens=tokens, exchange=open_exchange(root), sealing=None, cluster=None, quotas=Quotas(store)
+        store=store,
+        tokens=tokens,
+        exchange=open_exchange(root),
+        sealing=None,
+        cluster=None,
+        quotas=Quotas(store),
+        shares=Shares(LimitSettings()),
     )
     config = uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off")
     running = uvicorn.Server(config)

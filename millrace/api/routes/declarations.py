@@ -1,6 +1,7 @@
 """Tenants and tables: declared by ops, read from the store."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from fastapi import Body, Response
@@ -9,14 +10,22 @@ from sqlalchemy import select
 from millrace.api.declarations.agreed_hooks import keep_agreed, refuse_strange_targets
 from millrace.api.declarations.reading import read_agreement, read_table, refuse_local_command
 from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
-from millrace.api.deps import CallerDep, OpLogDep, PrivateTargetsDep, SinkContextDep, StoreDep, guarded_router
+from millrace.api.deps import (
+    CallerDep,
+    OpLogDep,
+    PrivateTargetsDep,
+    SharesDep,
+    SinkContextDep,
+    StoreDep,
+    guarded_router,
+)
 from millrace.api.documents.tables import find_table, table_document, tables_of
 from millrace.api.op_log import raise_refusal
 from millrace.api.routes.subscriptions import check_url
 from millrace.arrow.types import arrow_type
 from millrace.auth.access import allows
 from millrace.model.declared_documents import document_of
-from millrace.model.documents import refuse_warnings
+from millrace.model.documents import DeclarationWarning, refuse_warnings
 from millrace.model.errors import Missing
 from millrace.model.moments import iso
 from millrace.model.names import checked_name
@@ -24,7 +33,7 @@ from millrace.model.ops import Applied
 from millrace.model.ops.tables import DefineTable, DropTable, RestoreTable, TruncateTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.model.roles import ADMIN, OPERATOR, VIEWER
-from millrace.model.table import Definition
+from millrace.model.table import Definition, TableDeclaration
 from millrace.store import tables as t
 from millrace.store.tables import departures
 
@@ -51,6 +60,7 @@ async def define_tenant(
     op_log: OpLogDep,
     sink_context: SinkContextDep,
     private_targets: PrivateTargetsDep,
+    shares: SharesDep,
     response: Response,
     document: dict[str, Any] = Body(),
     strict: bool = False,
@@ -62,7 +72,7 @@ async def define_tenant(
         refuse_warnings(warnings)
     refuse_strange_targets(agreement)
     for target in agreement.notifications:
-        await check_url(private_targets, target["url"])
+        await check_url(private_targets, target["url"], shares)
     answer = answer_to(await op_log.submit(DefineTenant(tenant, agreement=document_of(agreement))), response)
     if answer.get("changed"):
         await asyncio.to_thread(keep_agreed, store, agreement)
@@ -102,6 +112,7 @@ async def define_table(
     store: StoreDep,
     sink_context: SinkContextDep,
     op_log: OpLogDep,
+    shares: SharesDep,
     response: Response,
     document: dict[str, Any] = Body(),
     new_generation: bool = False,
@@ -113,14 +124,16 @@ async def define_table(
 
     Values that can hardly be meant are warnings, with `strict` refusals. New sinks are tried, unless `check` is false."""
     checked_name("tenant", tenant)
-    with store.read() as connection:
-        declaration, warnings = read_table(sink_context, connection, tenant, table, document)
-        new_sinks = sinks_to_try(connection, tenant, declaration)
+
+    def read() -> tuple[TableDeclaration, tuple[DeclarationWarning, ...], Any]:
+        with store.read() as connection:
+            declaration, warnings = read_table(sink_context, connection, tenant, table, document)
+            return declaration, warnings, sinks_to_try(connection, tenant, declaration)
+
+    declaration, warnings, new_sinks = await asyncio.to_thread(read)
     if new_sinks:
-        warnings = (
-            *warnings,
-            *await asyncio.to_thread(try_sinks, new_sinks, sink_context.for_tenant(tenant), really=check),
-        )
+        attempt = partial(try_sinks, new_sinks, sink_context.for_tenant(tenant), really=check)
+        warnings = (*warnings, *await shares.look_ups.run(attempt))
     if strict:
         refuse_warnings(warnings)
     op = DefineTable(tenant, table, declaration=declaration.to_dict(), new_generation=new_generation, wait=wait_turn)

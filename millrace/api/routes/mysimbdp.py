@@ -32,6 +32,7 @@ from millrace.seal.keyring import Keyring
 from millrace.staging.arrivals import Arrival, waiting_files
 from millrace.staging.users import owner_of
 from millrace.store.agreements import known_agreement
+from millrace.store.engine import ControlStore
 
 router = guarded_router(tags=["mysimbdp"])
 MOST_LISTED = 1000
@@ -67,15 +68,14 @@ async def upload_file(
 ) -> dict[str, Any]:
     """Imports a form's file into the table the form names, or into the tenant's only one; where the agreement says
     `uploads_first`, puts it into the `in` folder of the tenant's client app."""
-    with store.read() as connection:
-        agreement = known_agreement(connection, checked_name("tenant", tenant_id))
-        limits = {one.table.name: one.table.max_file_bytes for one in tables_of(connection, tenant_id)}
+    agreement, limits = await asyncio.to_thread(_agreed, store, checked_name("tenant", tenant_id))
     stages = agreement.app is not None and agreement.app.uploads_first
     if not limits and not stages:
         raise Missing(f"{tenant_id} has no table.", remedy="Apply a table's declaration first.", code="no_table")
     # What a program sees first is not yet a file of any table.
     most = DEFAULT_MAX_BYTES if stages else max(limit or DEFAULT_MAX_BYTES for limit in limits.values())
-    async with read_form(_bounded(request, most + FORM_BYTES), places.spool()) as form:
+    spool = await asyncio.to_thread(places.spool)
+    async with read_form(_bounded(request, most + FORM_BYTES), spool) as form:
         file = form.get("file")
         if not isinstance(file, UploadFile):
             raise Invalid("The form has no file.", remedy="Send it in the form field `file`.")
@@ -85,7 +85,14 @@ async def upload_file(
         begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
         assert isinstance(begun, Session)
         await begun.take_whole(_pieces(file))
-        return imports.find(begun.imp.id)
+        return await asyncio.to_thread(imports.find, begun.imp.id)
+
+
+def _agreed(store: ControlStore, tenant: str) -> tuple[Agreement, dict[str, int | None]]:
+    """The agreement, and the largest file of each table."""
+    with store.read() as connection:
+        agreement = known_agreement(connection, tenant)
+        return agreement, {one.table.name: one.table.max_file_bytes for one in tables_of(connection, tenant)}
 
 
 def _bounded(request: Request, most: int) -> Request:

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from millrace.api.deps import PrivateTargetsDep, StoreDep, guarded_router
+from millrace.api.deps import PrivateTargetsDep, SharesDep, StoreDep, guarded_router
+from millrace.api.shares import Shares
 from millrace.auth.access import allows
 from millrace.model.addresses import Networks
 from millrace.model.errors import MillraceError, Unavailable
@@ -38,21 +39,21 @@ class Rotation(BaseModel):
 @router.post("", status_code=201)
 @allows(ADMIN, audited=True)
 async def add_subscription(
-    tenant: str, wanted: NewSubscription, store: StoreDep, private_targets: PrivateTargetsDep
+    tenant: str, wanted: NewSubscription, store: StoreDep, private_targets: PrivateTargetsDep, shares: SharesDep
 ) -> dict[str, Any]:
     """Sends the tenant's events from now on; the answer holds the secret that signs them."""
-    await check_url(private_targets, wanted.url)
+    await check_url(private_targets, wanted.url, shares)
     kept = Subscriptions(store)
     secret = await asyncio.to_thread(kept.add, tenant, wanted)
     return {**await asyncio.to_thread(kept.document, tenant, wanted.name), "secret": secret}
 
 
-async def check_url(private_targets: Networks, url: str) -> None:
+async def check_url(private_targets: Networks, url: str, shares: Shares) -> None:
     """Says at once what every delivery would say; a name that cannot be resolved now may be so later."""
     target = parse_target(url)
     try:
         async with asyncio.timeout(LOOK_UP_SECONDS):
-            await asyncio.to_thread(Judged(tuple(private_targets)), target.host)
+            await shares.look_ups.run(Judged(tuple(private_targets)), target.host)
     except (Unavailable, TimeoutError):
         return
 
@@ -73,11 +74,11 @@ def show_subscription(tenant: str, name: str, store: StoreDep) -> dict[str, Any]
 @router.patch("/{name}")
 @allows(ADMIN, audited=True)
 async def change_subscription(
-    tenant: str, name: str, changes: Changes, store: StoreDep, private_targets: PrivateTargetsDep
+    tenant: str, name: str, changes: Changes, store: StoreDep, private_targets: PrivateTargetsDep, shares: SharesDep
 ) -> dict[str, Any]:
     """`enabled: false` is a pause: what happens meanwhile is sent when it is over."""
     if changes.url is not None:
-        await check_url(private_targets, changes.url)
+        await check_url(private_targets, changes.url, shares)
     kept = Subscriptions(store)
     await asyncio.to_thread(kept.change, tenant, name, changes.model_dump(exclude_none=True))
     return await asyncio.to_thread(kept.document, tenant, name)

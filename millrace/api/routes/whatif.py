@@ -5,16 +5,16 @@ import base64
 import binascii
 import json
 import zlib
-from contextlib import closing
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
 from sqlalchemy import select
 
 from millrace.api.bodies import BodyBounds, takes
-from millrace.api.deps import ClusterDep, PlacesDep, SealingDep, StoreDep, guarded_router
+from millrace.api.deps import ClusterDep, PlacesDep, SealingDep, SharesDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.api.sealing import Sealing
+from millrace.api.shares import Shares
 from millrace.api.uploads.options import OptionsDep
 from millrace.auth.access import allows
 from millrace.declare.table import parse_table
@@ -29,6 +29,7 @@ from millrace.wire.client import Cluster
 from millrace.wire.recent import RecentChunks
 
 router = guarded_router(prefix="/v1", tags=["what-if"])
+PATIENCE_SECONDS = 15.0
 MOST_BYTES = 1 << 30
 MOST_SPOOLED_BYTES = 4 << 30
 MOST_EXAMPLES = 20
@@ -52,6 +53,7 @@ async def validate_file(
     sealing: SealingDep,
     cluster: ClusterDep,
     options: OptionsDep,
+    shares: SharesDep,
     rows: Annotated[int | None, Query(ge=1)] = None,
     examples: Annotated[int, Query(ge=0, le=MOST_EXAMPLES)] = 3,
     last: Annotated[int | None, Query(ge=1, le=MOST_CHUNKS)] = None,
@@ -64,19 +66,20 @@ async def validate_file(
     bounds = {"rows": rows, "bytes": MOST_BYTES, "seconds": WORK_SECONDS, "examples": examples}
     job = {"definition": definition.to_json().decode(), "bounds": bounds, "chunks": last is not None}
     if last is not None:
-        report = await _try_chunks(store, sealing, cluster, tenant, table, job, last)
+        report = await _try_chunks(store, sealing, cluster, shares, definition, job, last)
     else:
         limit = definition.table.max_file_bytes or MOST_SPOOLED_BYTES
-        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": str(places.spool())}
-        report = await _try_body(request, job)
+        spool = str(await asyncio.to_thread(places.spool))
+        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": spool}
+        report = await _try_body(request, job, shares)
     judged_by = "table" if millrace_declaration is None else "declaration"
     return {**report, "judged_by": judged_by, "file": options.get("file_name")}
 
 
-async def _try_body(request: Request, job: dict[str, Any]) -> dict[str, Any]:
+async def _try_body(request: Request, job: dict[str, Any], shares: Shares) -> dict[str, Any]:
     pieces = request.stream()
     try:
-        async with what_if(job) as apart:
+        async with shares.what_ifs.turn(PATIENCE_SECONDS), what_if(job) as apart:
             wanted = True
             async for piece in pieces:
                 wanted = wanted and await apart.send(piece)
@@ -89,20 +92,30 @@ async def _try_body(request: Request, job: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _try_chunks(
-    store: ControlStore, sealing: Sealing, cluster: Cluster, tenant: str, table: str, job: dict[str, Any], last: int
+    store: ControlStore,
+    sealing: Sealing,
+    cluster: Cluster,
+    shares: Shares,
+    definition: Definition,
+    job: dict[str, Any],
+    last: int,
 ) -> dict[str, Any]:
+    tenant, table, look_up = definition.tenant, definition.table.name, shares.look_ups.run
     imports, since_ms = await asyncio.to_thread(_latest_imports, store, tenant, table, last)
-    with closing(await asyncio.to_thread(RecentChunks, cluster)) as recent:
-        places, found_all = await asyncio.to_thread(recent.find, imports, last, since_ms)
-        async with what_if(job) as apart:
+    recent = await look_up(RecentChunks, cluster)
+    try:
+        places, found_all = await look_up(recent.find, imports, last, since_ms)
+        async with shares.what_ifs.turn(PATIENCE_SECONDS), what_if(job) as apart:
             for place in places:
-                record = await asyncio.to_thread(recent.read, place)
+                record = await look_up(recent.read, place)
                 if record is None:
                     continue
-                record = await asyncio.to_thread(sealing.opened, tenant, table, record)
+                record = await look_up(sealing.opened, tenant, table, record)
                 if not await apart.send(len(record).to_bytes(4, "little") + record):
                     break
             report = await apart.report()
+    finally:
+        await look_up(recent.close)
     return {**report, "asked_chunks": last, "looked_everywhere": found_all}
 
 

@@ -55,6 +55,7 @@ class Senders:
 
     async def pace(self, tenant: str, size: int) -> None:
         """Takes the bytes from the tenant's rate. Returns when the tenant may send again."""
+        await self._quotas.prepare(tenant)
         seconds = self._quotas.pause(tenant, size)
         if seconds > 0:
             self._quotas.record_throttle(tenant, seconds)

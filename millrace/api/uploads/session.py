@@ -84,6 +84,7 @@ class Session:
         async for piece in pieces:
             held.append(piece)
             size += len(piece)
+            await self._services.quotas.prepare(self.imp.tenant)
             await self._pause(self._services.quotas.pause(self.imp.tenant, len(piece)))
             if size >= PIECE_BYTES or self._is_due():
                 await self._turn(partial(self.upload.feed, b"".join(held)))
@@ -93,6 +94,7 @@ class Session:
     async def _turn(self, work: Callable[[], T]) -> T:
         """A turn of a thread, once there is room. Meanwhile the upload counts as alive, even if Kafka is slow."""
         # Until the tenant has fewer chunks in flight than its share. Not in a thread: there are few of them.
+        await self._services.quotas.prepare(self.imp.tenant)
         while not self._services.in_flight.chunks.has_room(self.imp.tenant):
             await self._pause(ROOM_SECONDS)
         self._services.in_flight.at_work.add(self.imp.id)
@@ -139,7 +141,7 @@ class Session:
         sent = await self._turn(finish)
         while sent is None:
             sent = await self._turn(self.upload.finish_some)
-        self.upload.close()
+        await asyncio.to_thread(self.upload.close)
         received = EndImport(
             self.imp.tenant,
             self.imp.id,
@@ -161,7 +163,7 @@ class Session:
             raise
 
     async def _give_up(self, refusal: Refused) -> Refused:
-        self.upload.close()
+        await asyncio.to_thread(self.upload.close)
         if refusal.code != "stopped":
             return await fail_import(self._services.op_log, self.imp, refusal)
         refusal = await asyncio.to_thread(self._why_stopped, refusal)

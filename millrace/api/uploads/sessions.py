@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -45,8 +46,8 @@ class Sessions:
         async with self._services.sealing.asked_for(tenant, op.id):
             begun = await self._services.op_log.applied(op)
         if begun.import_id != op.id:
-            self._services.sealing.keyring.keys.drop(tenant, op.id)
-        imp = known_import(self._services.store, begun.import_id)
+            await asyncio.to_thread(self._services.sealing.keyring.keys.drop, tenant, op.id)
+        imp = await asyncio.to_thread(known_import, self._services.store, begun.import_id)
         if begun.repeated and not imp.accepts_chunks:
             return imp
         known = self._open.get(imp.id)
@@ -57,10 +58,11 @@ class Sessions:
         known = self._open.get(import_id)
         if known is not None and not known.is_broken:
             return known
-        imp = known_import(self._services.store, import_id)
+        imp = await asyncio.to_thread(known_import, self._services.store, import_id)
         if not imp.accepts_chunks:
             raise Clash(f"Import {import_id} is {imp.state}.", remedy="Begin a new import.", code="not_open")
-        row = self._services.store.first(select(t.uploads).where(t.uploads.c.import_id == import_id))
+        kept = select(t.uploads).where(t.uploads.c.import_id == import_id)
+        row = await asyncio.to_thread(self._services.store.first, kept)
         confirmed = Resume(**row.confirmed) if row is not None and row.confirmed else None
         # Without the cutter's state the file must come again from its start; chunks already there are not doubled.
         resumable = confirmed if confirmed and confirmed.cutter else None
@@ -70,10 +72,10 @@ class Sessions:
         """A session that has received nothing, for a file that comes whole; the import itself if it takes no chunks now."""
         if session.offset == 0:
             return session
-        imp = known_import(self._services.store, session.imp.id)
+        imp = await asyncio.to_thread(known_import, self._services.store, session.imp.id)
         if not imp.accepts_chunks:
             return imp
-        session.upload.close()
+        await asyncio.to_thread(session.upload.close)
         return await self._start(imp, session.length, None)
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
@@ -82,12 +84,11 @@ class Sessions:
         said = {name: value for name, value in imp.options.items() if name not in ("rows", "waived")}
         options = UploadOptions(**said, deletes=imp.kind == DELETE)
         services = self._services
-        spool = services.exchange.places.spool()
+        resume = confirmed.cutter if confirmed else None
         try:
-            resume = confirmed.cutter if confirmed else None
-            cutter = open_apart(
-                definition, options, spool_dir=spool, resume=resume, memory_bytes=services.decoder_bytes
-            )
+            spool = await asyncio.to_thread(services.exchange.places.spool)
+            opening = partial(open_apart, definition, options, spool_dir=spool, resume=resume)
+            cutter = await asyncio.to_thread(opening, memory_bytes=services.decoder_bytes)
         except Refused as refusal:
             raise await fail_import(services.op_log, imp, refusal) from refusal
         seal = await services.sealing.seal_of(imp)
