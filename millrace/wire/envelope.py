@@ -28,7 +28,11 @@ def checksum(payload: bytes) -> int:
 
 
 def pack_chunk(header: ChunkHeader, payload: bytes) -> bytes:
-    stamp = orjson.dumps(asdict(header))
+    fields = asdict(header)
+    if not header.was_held:
+        # Hardly any chunk is held. An older data plane does not know the field.
+        del fields["was_held"]
+    stamp = orjson.dumps(fields)
     return _PREFIX.pack(_FORMAT, len(stamp)) + stamp + payload
 
 
