@@ -71,6 +71,7 @@ def load(store: Store, version: int | None = None) -> Snapshot:
         )
     for number, body in zip(wanted, store.read_all([commit_name(number) for number in wanted]), strict=True):
         snapshot = _folded(store, snapshot, _actions(body), number)
+    store.expect(snapshot.files)
     return snapshot
 
 
@@ -82,6 +83,7 @@ def refresh(store: Store, snapshot: Snapshot) -> Snapshot:
         try:
             body = store.read(commit_name(snapshot.version + 1))
         except FileNotFoundError:
+            store.expect(snapshot.files)
             # The log is cleaned from the oldest version on: if our own version exists, all later versions do.
             return snapshot if store.exists(commit_name(snapshot.version)) else load(store)
         snapshot = _folded(store, snapshot, _actions(body), snapshot.version + 1)

@@ -8,21 +8,24 @@ import io
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import quote
 
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.keys import RUNS_FOLDER
-from millrace.lake.store import TEMPORARY_FOLDER, Store
+from millrace.lake.store import TEMPORARY_FOLDER, Sized, Store
 from millrace.lake.vacuum import RECORD
-from millrace.outbound.objects import READ_AHEAD_BYTES, Entry, Objects, RangeReader
+from millrace.outbound.objects import MOST_FETCHED, READ_AHEAD_BYTES, Entry, Objects, RangeReader
 
 AT_ONCE = 8
 REMEMBERED_SIZES = 1000
+# Some writers round the sizes of their files.
+SLACK_BYTES = 1 << 20
 # A reader may just have received the path of such a copy.
 JUST_USED = timedelta(minutes=10)
 
@@ -36,6 +39,7 @@ class RemoteStore(Store):
         self._objects = objects
         # Names that this store has written need no lookup.
         self._sizes: OrderedDict[str, int] = OrderedDict()
+        self._expected: Mapping[str, Sized] = {}
 
     @property
     def where(self) -> str:
@@ -173,8 +177,16 @@ class RemoteStore(Store):
 
     def _fetch(self, name: str) -> None:
         with self._temporary() as (_, temporary):
-            self._objects.fetch(name, temporary)
+            self._objects.fetch(name, temporary, self._most(name))
             self._place(temporary, name)
+
+    def _most(self, name: str) -> int:
+        """The log says how large its files are. What stands in the place of one may have any size."""
+        declared = self._expected.get(name) or self._expected.get(quote(name, safe="/"))
+        return MOST_FETCHED if declared is None else max(0, declared.size) + SLACK_BYTES
+
+    def expect(self, files: Mapping[str, Sized]) -> None:
+        self._expected = files
 
     def _keep(self, name: str, data: bytes | memoryview) -> None:
         """Keeps a copy if there is room for it. The object exists in any case."""

@@ -6,10 +6,10 @@ outside the root.
 import hashlib
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from millrace.atomic import unfinished
 from millrace.outbound.objects import Entry
@@ -17,6 +17,11 @@ from millrace.outbound.objects import Entry
 TEMPORARY_FOLDER = "_millrace/tmp"
 # A mapping holds a file descriptor. For small files a copy is cheaper.
 MAPPING_THRESHOLD_BYTES = 256 * 1024
+
+
+class Sized(Protocol):
+    @property
+    def size(self) -> int: ...
 
 
 class Store:
@@ -61,6 +66,9 @@ class Store:
     def absent(self, names: Sequence[str]) -> Sequence[str]:
         """The names whose bytes `local` would have to fetch."""
         return ()
+
+    def expect(self, files: Mapping[str, Sized]) -> None:
+        """The table's files by their paths, as its log declares them."""
 
     def prefetch(self, names: Sequence[str]) -> None:
         """Announces names that are needed soon. They need not exist."""

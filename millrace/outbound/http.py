@@ -20,6 +20,7 @@ from millrace.model.addresses import Networks
 from millrace.model.errors import Unavailable
 from millrace.outbound.addresses import Judged, Target
 from millrace.outbound.pinning import Addresses, async_pool, extensions, pool
+from millrace.outbound.unhurried import Dripping
 
 ANSWER_SECONDS, POST_SECONDS = 60.0, 15.0
 ATTEMPTS = 4
@@ -90,19 +91,19 @@ class Http:
         """The answer to the request, made anew for each attempt, if it is a success or one of `also`."""
         return _tried(lambda: self._once(make(), (*also, *retried)), retried)
 
-    def fetch(self, make: Callable[[], Request], path: str) -> None:
-        """The body of the answer, written into a file."""
-        _tried(lambda: self._once(make(), (), path), ())
+    def fetch(self, make: Callable[[], Request], path: str, most: int) -> None:
+        """The body of the answer, written into a file; OSError if it has more than `most` bytes."""
+        _tried(lambda: self._once(make(), (), path, most), ())
 
-    def _once(self, request: Request, also: Sequence[int], path: str | None = None) -> Answer:
+    def _once(self, request: Request, also: Sequence[int], path: str | None = None, most: int = MOST_BYTES) -> Answer:
         with self._open(request) as response:
             answer = Answer(response.status, _headers(response))
             if path is None or not answer.is_success:
-                answer = replace(answer, body=_bounded(request, response))
+                answer = replace(answer, body=b"".join(_pieces(request, response, MOST_BYTES)))
                 _refuse(request, answer, also)
                 return answer
             with open(path, "wb") as file:
-                file.writelines(response.iter_stream())
+                file.writelines(_pieces(request, response, most))
         return answer
 
     @contextmanager
@@ -123,6 +124,8 @@ class Http:
                 yield response
         except _UNSENDABLE:
             raise HttpFailed(f"{request.shown[:MOST_SHOWN]}: its address or a header is not one of HTTP") from None
+        except Dripping as slow:
+            raise HttpFailed(f"{request.shown[:MOST_SHOWN]} is answered too slowly: {_reason(slow)}") from None
         except _FAILURES as failed:
             raise OSError(f"{request.shown}: {type(failed).__name__} {_reason(failed)}") from failed
 
@@ -161,13 +164,13 @@ def _headers(response: httpcore2.Response) -> dict[str, str]:
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
 
 
-def _bounded(request: Request, response: httpcore2.Response) -> bytes:
-    body = bytearray()
+def _pieces(request: Request, response: httpcore2.Response, most: int) -> Iterator[bytes]:
+    size = 0
     for piece in response.iter_stream():
-        body += piece
-        if len(body) > MOST_BYTES:
-            raise HttpFailed(f"{urlsplit(request.url).hostname} answered with more than {MOST_BYTES} bytes")
-    return bytes(body)
+        size += len(piece)
+        if size > most:
+            raise HttpFailed(f"{request.shown[:MOST_SHOWN]} is answered with more than {most} bytes")
+        yield piece
 
 
 def _refuse(request: Request, answer: Answer, also: Sequence[int]) -> None:

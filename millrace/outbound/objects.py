@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 READ_AHEAD_BYTES = 256 * 1024
+# Of a file whose size nothing declares.
+MOST_FETCHED = 4 << 30
+# Of one listing; a table with more files cannot be read by anybody.
+MOST_LISTED = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,8 @@ class Objects(Protocol):
 
     def get_range(self, name: str, start: int, length: int) -> bytes: ...
 
-    def fetch(self, name: str, path: str) -> None:
-        """Writes the object into a file, part by part."""
+    def fetch(self, name: str, path: str, most: int = MOST_FETCHED) -> None:
+        """Writes the object into a file, part by part; OSError if it has more than `most` bytes."""
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Creates or replaces an object."""

@@ -14,7 +14,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
-from millrace.outbound.objects import Entry
+from millrace.outbound.objects import MOST_FETCHED, Entry
 from millrace.outbound.s3_signing import S3Keys
 
 if TYPE_CHECKING:
@@ -43,9 +43,11 @@ class OperatorObjects:
         with _translated():
             return obstore.get_range(self._store, self._path(name), start=start, length=length).to_bytes()
 
-    def fetch(self, name: str, path: str) -> None:
+    def fetch(self, name: str, path: str, most: int = MOST_FETCHED) -> None:
         with _translated(), open(path, "wb") as file:
             for piece in obstore.get(self._store, self._path(name)).stream(PIECE_BYTES):
+                if file.tell() + len(piece) > most:
+                    raise OSError(f"{self.url}/{name} has more than {most} bytes")
                 file.write(piece)
 
     def put(self, name: str, data: bytes | memoryview) -> None:

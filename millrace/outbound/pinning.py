@@ -12,6 +12,8 @@ from typing import Any
 
 import httpcore2
 
+from millrace.outbound.unhurried import TimedStream
+
 Addresses = Callable[[str], Sequence[str]]
 """The IP addresses of a host that we may connect to; raises if there are none."""
 
@@ -28,7 +30,7 @@ class _Pinned(httpcore2.NetworkBackend):
         failed: Exception = httpcore2.ConnectError(f"{host} has no address")
         for address in self._addresses(host):
             try:
-                return self._sockets.connect_tcp(address, port, *rest, **options)
+                return TimedStream(self._sockets.connect_tcp(address, port, *rest, **options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failure:
                 failed = failure
         raise failed

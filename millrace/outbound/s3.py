@@ -12,7 +12,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from millrace.outbound.http import Http, Request, pieces_of
-from millrace.outbound.objects import Entry
+from millrace.outbound.objects import MOST_FETCHED, MOST_LISTED, Entry
 from millrace.outbound.pinning import Addresses
 from millrace.outbound.s3_signing import EMPTY, UNRESERVED, S3Keys, query_of, signed
 
@@ -40,8 +40,8 @@ class S3Objects:
         bounds = {"range": f"bytes={start}-{start + length - 1}"}
         return self._http.send(self._request("GET", name, bounds)).body
 
-    def fetch(self, name: str, path: str) -> None:
-        self._http.fetch(self._request("GET", name), path)
+    def fetch(self, name: str, path: str, most: int = MOST_FETCHED) -> None:
+        self._http.fetch(self._request("GET", name), path, most)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         self._http.send(self._request("PUT", name, body=data))
@@ -85,6 +85,8 @@ class S3Objects:
             space = page.tag.rpartition("}")[0] + "}" if "}" in page.tag else ""
             found += [self._entry(element, space) for element in page.iter(f"{space}Contents")]
             token = page.findtext(f"{space}NextContinuationToken")
+            if len(found) > MOST_LISTED or token == asked.get("continuation-token", ""):
+                raise OSError(f"{self.url}/{folder} lists more than {MOST_LISTED} objects, or does not end")
             more, asked = token is not None, {**asked, "continuation-token": token or ""}
         return sorted((entry for entry in found if entry.name), key=lambda entry: entry.name)
 

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, quote, urlencode
 import orjson
 
 from millrace.outbound.http import Answer, Http, Request
+from millrace.outbound.objects import MOST_FETCHED
 from millrace.outbound.pinning import Addresses
 
 # The default HTTP ports of name nodes.
@@ -48,8 +49,8 @@ class WebHdfs:
         part = {"offset": str(start), "length": str(length)}
         return self._http.send(lambda: Request("GET", self._data_node("GET", name, "OPEN", **part))).body
 
-    def fetch(self, name: str, path: str) -> None:
-        self._http.fetch(lambda: Request("GET", self._data_node("GET", name, "OPEN")), path)
+    def fetch(self, name: str, path: str, most: int = MOST_FETCHED) -> None:
+        self._http.fetch(lambda: Request("GET", self._data_node("GET", name, "OPEN")), path, most)
 
     def create(self, name: str, stream: Callable[[], Iterator[bytes]], length: int) -> None:
         """Creates or replaces a file; it may be seen half written."""
