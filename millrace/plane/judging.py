@@ -1,7 +1,7 @@
 """Records of raw-input in, judged chunks out, in their order. What cannot be read now is held, what kills a worker is set
 apart: neither keeps the chunks behind it waiting."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,9 @@ from millrace.seal.keyring import Keyring
 from millrace.validate.judge import JudgedChunk, fail, ignore, judge
 from millrace.wire.envelope import understood, unpack_rows, unpack_stamp
 from millrace.wire.topics import RAW_INPUT
+
+# Of plain rows that one process apart is given at a time: this process holds them, too.
+APART_BYTES = 16 << 20
 
 
 class ReadChunk(NamedTuple):
@@ -40,10 +43,15 @@ class ChunkJudge:
         if not self.is_cautious:
             yield from (_judged(found) for found in self._opened(records))
             return
-        found = list(self._opened(records))
-        apart = iter(judge_apart([one for one in found if isinstance(one, UnjudgedChunk)]))
-        for one in found:
-            yield ReadChunk(one.header, one.definition, next(apart)) if isinstance(one, UnjudgedChunk) else one
+        together: list[ReadChunk | UnjudgedChunk] = []
+        size = 0
+        for one in self._opened(records):
+            together.append(one)
+            size += len(one.body) if isinstance(one, UnjudgedChunk) else 0
+            if size >= APART_BYTES:
+                yield from _judged_apart(together)
+                together, size = [], 0
+        yield from _judged_apart(together)
 
     def _opened(self, records: Iterable[bytes]) -> Iterator[ReadChunk | UnjudgedChunk]:
         for record in records:
@@ -76,6 +84,12 @@ class ChunkJudge:
 
     def _hold(self, header: ChunkHeader, definition: Definition, record: bytes) -> None:
         self.exchange.held_chunks.hold(definition.tenant, header.import_id, header.number, record)
+
+
+def _judged_apart(found: Sequence[ReadChunk | UnjudgedChunk]) -> Iterator[ReadChunk]:
+    apart = iter(judge_apart([one for one in found if isinstance(one, UnjudgedChunk)]))
+    for one in found:
+        yield ReadChunk(one.header, one.definition, next(apart)) if isinstance(one, UnjudgedChunk) else one
 
 
 def _judged(found: ReadChunk | UnjudgedChunk) -> ReadChunk:

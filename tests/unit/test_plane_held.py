@@ -1,6 +1,6 @@
 """Chunks of a tenant whose keys are out of reach are held, those of others are judged. The keys bring the held ones back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -12,12 +12,14 @@ from millrace.exchange.mailboxes import Exchange, open_exchange
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.errors import Unavailable
 from millrace.model.table import Definition, define
-from millrace.plane import held
+from millrace.plane import held, judging
 from millrace.plane.checkpoints import Stops
 from millrace.plane.held import HeldChunkSender
+from millrace.plane.isolate import UnjudgedChunk
 from millrace.plane.judging import ChunkJudge, ReadChunk
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
+from millrace.validate.judge import JudgedChunk, judge
 from millrace.wire.client import Appended as AppendedRecord
 from millrace.wire.client import Appender
 from millrace.wire.envelope import checksum, compress, pack_chunk, unpack_stamp
@@ -99,6 +101,22 @@ class Appended(Appender):
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+def test_a_careful_task_holds_a_bounded_part_of_its_rows_at_a_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def apart(chunks: Sequence[UnjudgedChunk]) -> list[JudgedChunk]:
+        given.append(len(chunks))
+        return [judge(*one) for one in chunks]
+
+    monkeypatch.setattr(judging, "judge_apart", apart)
+    monkeypatch.setattr(judging, "APART_BYTES", 3 * len(BODY))
+    plain = [world.record("other", number, is_sealed=False) for number in range(8)]
+    assert world.judge(*plain, is_cautious=True) == [("other", number) for number in range(8)]
+    assert given == [3, 3, 2]
 
 
 @pytest.mark.parametrize("is_cautious", [False, True])
