@@ -50,7 +50,7 @@ from millrace.model.ops import rows as ops
 from millrace.model.ops.results import ImportStatus, Refusal, Result
 from millrace.model.ops.rows import OpenSender, RowsAppended, SenderOpened
 from millrace.model.table import define
-from millrace.settings import KEYS_HERE
+from millrace.settings import KEYS_HERE, Settings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, upsert
 from millrace.store.records import import_row
@@ -225,6 +225,7 @@ class FakeServer:
             watch=watch,
             senders=self.senders,
             sessions=None,
+            settings=Settings(home=log.root),
         )
         yield
 

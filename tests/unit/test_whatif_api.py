@@ -26,7 +26,7 @@ from millrace.client import FileOptions, Millrace, Problem
 from millrace.declare.table import parse_table
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import define
-from millrace.settings import LimitSettings
+from millrace.settings import LimitSettings, Settings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from tests.support.waiting import wait_until
@@ -56,6 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         cluster=None,
         quotas=Quotas(store),
         shares=Shares(LimitSettings()),
+        settings=Settings(home=root),
     )
     config = uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off")
     running = uvicorn.Server(config)
