@@ -13,13 +13,16 @@ import polars as pl
 from bench.figure import Figure, at_least, at_most
 from bench.platform import TABLE, TENANT, Bench, bench_platform
 from millrace.exchange.home import Home
+from millrace.exchange.op_keys import OpKeyFiles
 from millrace.model.names import new_id
 from millrace.model.ops import Op
 from millrace.model.ops.imports import BeginImport
 from millrace.model.ops.rows import Append
 from millrace.model.ops.spans import BeginSpan, EndSpan
+from millrace.wire.access import Account, as_account
 from millrace.wire.client import Appender, Cluster
 from millrace.wire.envelope import checksum, compress, pack
+from millrace.wire.signing import OpSigner
 from millrace.wire.topics import TABLE_OPS
 
 OPS, APPENDS, KEYS, VERSIONS, COLUMNS = 6_000, 3_000, 50, 50, 100
@@ -88,9 +91,11 @@ def _append(bench: Bench, made: list[Op[Any]]) -> None:
     home = Home(bench.running.home)
     ports = json.loads((home.broker / "ports.json").read_text())
     partition = _partition(bench)
-    appender = Appender(Cluster(f"127.0.0.1:{ports['broker']}"))
+    broker = Cluster(f"127.0.0.1:{ports['broker']}")
+    appender = Appender(as_account(broker, home.broker_passwords, Account.SERVER))
+    signer = OpSigner(appender, OpKeyFiles(home).read()[-1])
     try:
-        sent = [appender.append(TABLE_OPS, TENANT.encode(), pack(op.to_dict()), partition) for op in made]
+        sent = [signer.append(TABLE_OPS, TENANT.encode(), pack(op.to_dict()), partition) for op in made]
         for one in sent:
             one.result()
     finally:

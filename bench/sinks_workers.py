@@ -10,7 +10,7 @@ from bench.figure import Figure, at_most
 from bench.memory import peak_memory
 from bench.platform import bench_platform
 from bench.sinks import LOOPBACK, ROWS, declare
-from tests.support.broker import running_broker
+from tests.support.broker import open_broker
 from tests.support.mariadb import DATABASE, USER, mariadb
 from tests.support.moto_server import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.remote_delta import bucket_settings
@@ -45,7 +45,7 @@ def _figure(scratch: Path, kind: str, target: Any) -> Figure:
 @contextmanager
 def _targets(scratch: Path) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
-        kafka = stack.enter_context(running_broker(scratch / "kafka"))
+        kafka = stack.enter_context(open_broker(scratch / "kafka"))
         receiver, s3 = stack.enter_context(row_receiver()), stack.enter_context(s3_server())
         host, _, port = kafka.bootstrap_servers.partition(":")
         place = {"host": "127.0.0.1", "port": stack.enter_context(mariadb()), "database": DATABASE, "user": USER}

@@ -61,7 +61,7 @@ class Collector:
 
     def collect(self) -> None:
         for reader in FULL_READS:
-            reading = Reading(self._platform.bootstrap, self._canaries, self._folder / "records", reader)
+            reading = Reading(self._platform.kafka_login, self._canaries, self._folder / "records", reader)
             reading.read_to_end()
             reading.close()
         ops = [json.loads(text) for text in self._op_records()]

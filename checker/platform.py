@@ -55,8 +55,15 @@ class Platform:
         return str(json.loads((self.home / "client.json").read_text())["token"])
 
     @property
-    def bootstrap(self) -> str:
+    def _bootstrap(self) -> str:
         return f"127.0.0.1:{json.loads((self.home / 'kafka' / 'ports.json').read_text())['broker']}"
+
+    @property
+    def kafka_login(self) -> dict[str, str]:
+        """The operator's account, which may read every topic."""
+        password = (self.home / "kafka-passwords" / "operator").read_text()
+        account = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "operator", "sasl.password": password}
+        return {"bootstrap.servers": self._bootstrap, "security.protocol": "SASL_PLAINTEXT", **account}
 
     def processes(self, part: str) -> list[psutil.Process]:
         """The processes of a part: broker, server, driver, jvm, or worker (those that Spark forked)."""

@@ -115,7 +115,7 @@ class Run:
         definer.declare_all()
         receiver = self._subscribe()
         watching = threading.Event()
-        finish_tail = start_tail(self._platform.bootstrap, self._canaries, dump / "records", threading.Event())
+        finish_tail = start_tail(self._platform.kafka_login, self._canaries, dump / "records", threading.Event())
         readings = Readings(self._platform.home / "lake", self._keyless, dump)
         listener = Listener(
             self._platform.url, self._platform.token, Lines(dump / "heard.jsonl"), self._board, readings

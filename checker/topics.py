@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 60.0
 class Reading:
     """One reader of every topic; records go to Parquet files in the dump."""
 
-    def __init__(self, bootstrap: str, canaries: Mapping[str, str], folder: Path, reader: str) -> None:
+    def __init__(self, login: Mapping[str, str], canaries: Mapping[str, str], folder: Path, reader: str) -> None:
         self._canaries = {tenant: canary.encode() for tenant, canary in canaries.items()}
         self._folder, self._reader = folder, reader
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +33,7 @@ class Reading:
         self.next: dict[tuple[str, int], int] = {}
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap,
+                **login,
                 "group.id": f"checker-{reader}",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -115,10 +115,10 @@ def _text(topic: str, value: bytes) -> tuple[str | None, bytes]:
 
 
 def start_tail(
-    bootstrap: str, canaries: Mapping[str, str], folder: Path, stopping: threading.Event
+    login: Mapping[str, str], canaries: Mapping[str, str], folder: Path, stopping: threading.Event
 ) -> Callable[[], None]:
     """Follows the topics in a thread; the answer reads the rest and ends it."""
-    reading = Reading(bootstrap, canaries, folder, TAIL)
+    reading = Reading(login, canaries, folder, TAIL)
     thread = threading.Thread(target=reading.follow, args=(stopping,), name="tail", daemon=True)
     thread.start()
 

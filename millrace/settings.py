@@ -28,6 +28,8 @@ class KafkaSettings(_Section):
     """An external cluster; empty: the embedded broker."""
     options: dict[str, SecretStr] = {}
     """SASL and TLS settings of an external cluster, as the Kafka clients name them."""
+    passwords: Path | None = None
+    """The folder with the password files of the single broker's accounts; empty: `options` say how to log in."""
     replication: int = Field(default=1, ge=1)
     raw_partitions: int = Field(default=4, ge=1)
     """Partitions of raw-input for imports of more than one chunk."""

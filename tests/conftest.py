@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from millrace.embed.broker import Broker
-from tests.support.broker import running_broker
+from tests.support.broker import open_broker
 from tests.support.coverage_report import current_report
 from tests.support.examples import register_profiles
 from tests.support.jar_sets import jar_files
@@ -23,8 +23,8 @@ register_profiles()
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A running broker; tests that share it name their topics apart."""
-    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
+    """Somebody else's broker, which asks for no password; tests that share it name their topics apart."""
+    with open_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 
 

@@ -26,9 +26,10 @@ from millrace.observe import gauge, observe
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.store.records import advance, find_import, positions
-from millrace.wire.client import Appended, Appender, Cluster, LogReader, Record, Topics
+from millrace.wire.client import Appended, Cluster, LogReader, Record, Topics
 from millrace.wire.envelope import pack, understood, unpack
 from millrace.wire.offsets import end_offsets, offsets_at
+from millrace.wire.signing import OpSigner
 from millrace.wire.topics import DATA_KEPT_MS, DAY_MS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 
 BATCH = 500
@@ -47,7 +48,7 @@ class Accountant:
     """One thread. A settle op asked for twice is applied once, so a restart may simply ask again."""
 
     def __init__(
-        self, store: ControlStore, cluster: Cluster, appender: Appender, partitions: OpPartitions, exchange: Exchange
+        self, store: ControlStore, cluster: Cluster, appender: OpSigner, partitions: OpPartitions, exchange: Exchange
     ) -> None:
         self._definitions = exchange.definitions.read
         self._exchange = exchange

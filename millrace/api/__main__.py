@@ -10,15 +10,14 @@ from millrace.api.serving import serving_options
 from millrace.exchange.client_file import read_client_file
 from millrace.observe import log_to_stderr
 from millrace.settings import Settings
-from millrace.wire.client import Cluster
+from millrace.wire.access import Account, cluster_of
 
 
 def main() -> None:
     log_to_stderr()
     settings = Settings()
     bootstrap, host, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
-    server = Server(settings, Cluster(bootstrap, options))
+    server = Server(settings, cluster_of(settings.kafka, bootstrap, Account.SERVER))
     server.tokens.keep(read_client_file(settings.home).token, "admin", None)
     uvicorn.run(make_app(server.running), host=host, port=port, **serving_options(settings.api))
 

@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from millrace.account.accountant import Accountant
 from millrace.api.jobs.sink_watch import ParkedTable, SinkWatch
 from millrace.api.threads import Threads
+from millrace.control.genuine import GenuineOps
 from millrace.exchange.mailboxes import Exchange
 from millrace.model.errors import MillraceError, Unavailable
 from millrace.wire.client import Topics
@@ -18,19 +19,27 @@ _WATCHED = ("controller", "accountant", "notifier")
 
 class PlatformHealth:
     def __init__(
-        self, topics: Topics, threads: Threads, accountant: Accountant, exchange: Exchange, sinks: SinkWatch
+        self,
+        topics: Topics,
+        threads: Threads,
+        accountant: Accountant,
+        exchange: Exchange,
+        sinks: SinkWatch,
+        genuine: GenuineOps,
     ) -> None:
         self._topics = topics
         self._threads = threads
         self._accountant = accountant
         self._exchange = exchange
         self._sinks = sinks
+        self._genuine = genuine
 
     def parts(self) -> dict[str, str]:
         """Each part with `ok`, or with what is wrong."""
         return {
             "kafka": self._kafka(),
             **{name: "ok" if self._threads.is_at_work(name) else "stopped" for name in _WATCHED},
+            "ops": self._genuine.health(),
             "retention": self._accountant.retention,
             "disk": self._disk(),
             "data_plane": self._data_plane(),

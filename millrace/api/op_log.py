@@ -16,8 +16,9 @@ from millrace.model.ops.results import Result, Waiting
 from millrace.observe import observe
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, insert_new
-from millrace.wire.client import Appended, Appender
+from millrace.wire.client import Appended
 from millrace.wire.envelope import pack
+from millrace.wire.signing import OpSigner
 from millrace.wire.topics import TABLE_OPS
 
 SOON_SECONDS = 0.25
@@ -30,7 +31,7 @@ Listener = Callable[[list[Applied]], None]
 
 
 class OpLog:
-    def __init__(self, store: ControlStore, appender: Appender, partitions: OpPartitions) -> None:
+    def __init__(self, store: ControlStore, appender: OpSigner, partitions: OpPartitions) -> None:
         self._store = store
         self._appender = appender
         self._partitions = partitions

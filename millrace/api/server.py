@@ -20,6 +20,7 @@ from millrace.api.jobs.retention import keep_retention
 from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.api.jobs.sweeping import SWEEP_SECONDS, sweep
 from millrace.api.jobs.timer import Job, append_due, renew_leases, start_jobs
+from millrace.api.op_keys import open_op_keys
 from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
@@ -33,6 +34,7 @@ from millrace.auth.audit import Audit
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import USES_SECONDS, Tokens
 from millrace.control.controller import Controller
+from millrace.control.genuine import GenuineOps
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.partitions import OpPartitions
 from millrace.exchange.queues import Queues
@@ -45,6 +47,7 @@ from millrace.sink.context import SinkContext
 from millrace.store.engine import ControlStore
 from millrace.store.records import find_open_imports, is_purged
 from millrace.wire.client import Appender, Cluster, Topics
+from millrace.wire.signing import OpSigner
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
 
 
@@ -64,7 +67,10 @@ class Server:
         self.topics.ensure(catalogue(kafka.raw_partitions, kafka.replication), kafka.replication)
         self.appender = Appender(cluster)
         op_partitions = OpPartitions(self.store, self.topics.partitions(TABLE_OPS))
-        self.op_log = OpLog(self.store, self.appender, op_partitions)
+        trust = open_op_keys(self.exchange.op_keys, cluster, self.topics)
+        self.genuine = GenuineOps(trust)
+        self.op_signer = OpSigner(self.appender, trust.keys[-1])
+        self.op_log = OpLog(self.store, self.op_signer, op_partitions)
         self.tokens = Tokens(self.store)
         self.audit = Audit(self.store)
         self.quotas = Quotas(self.store)
@@ -81,11 +87,13 @@ class Server:
             self.rejected, self.store, self.exchange.definitions, self.sealing, self.appender
         )
         self.notifier = Notifier(self.store, settings.api.private_targets)
-        self.accountant = Accountant(self.store, cluster, self.appender, op_partitions, self.exchange)
+        self.accountant = Accountant(self.store, cluster, self.op_signer, op_partitions, self.exchange)
         self.accountant.ops_kept_days = kafka.ops_kept_days
         self.accountant.listen(self.in_flight.chunks.judged)
         self.threads = Threads()
-        self.health = PlatformHealth(self.topics, self.threads, self.accountant, self.exchange, self.sinks)
+        self.health = PlatformHealth(
+            self.topics, self.threads, self.accountant, self.exchange, self.sinks, self.genuine
+        )
         self.eraser = Eraser(
             self.store, self.op_log, self.quotas, self.sealing, self.exchange, self.sink_context, kafka.ops_kept_days
         )
@@ -176,7 +184,7 @@ class Server:
     def _control(self, stopping: Event) -> None:
         definitions, stops = self.exchange.definitions, self.exchange.stops
         hear = self.op_log.on_applied
-        Controller(self.store, self.cluster, self.appender, definitions, stops, hear).run(stopping)
+        Controller(self.store, self.cluster, self.appender, definitions, stops, self.genuine, hear).run(stopping)
 
     def _account(self, applied: list[Applied]) -> None:
         """Imports that are over no longer count, and those that were received or freed may have ended."""

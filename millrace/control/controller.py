@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
 from millrace.control.entities import load, save
+from millrace.control.genuine import GenuineOps, Sifted
 from millrace.control.outbox import EffectOutbox, Kept
 from millrace.control.state import StoreDefinition
 from millrace.control.step import step
@@ -43,17 +44,20 @@ class Controller:
         appender: Appender,
         definitions: DefinitionStore,
         stops: StopList,
+        genuine: GenuineOps,
         on_applied: Callable[[list[Applied]], None],
     ) -> None:
         self._store = store
         self._cluster = cluster
         self._definitions = definitions
+        self._genuine = genuine
         self._on_applied = on_applied
         self._outbox = EffectOutbox(store, appender, stops, Topics(cluster).partitions(RAW_INPUT))
 
     def run(self, stopping: threading.Event) -> None:
         with self._store.read() as connection:
             self._positions = positions(connection, TABLE_OPS)
+            self._genuine.load(connection)
         reader = LogReader(self._cluster, TABLE_OPS, self._positions)
         try:
             self._outbox.relay()
@@ -65,15 +69,16 @@ class Controller:
             reader.close()
 
     def apply(self, records: list[Record]) -> None:
-        self._apply(records, list(_understood(records)))
+        sifted = self._genuine.sift(records)
+        self._apply(records, sifted, list(_understood(sifted.ours)))
 
-    def _apply(self, records: list[Record], ops: list[tuple[Op[Any], Record]]) -> None:
+    def _apply(self, records: list[Record], sifted: Sifted, ops: list[tuple[Op[Any], Record]]) -> None:
         """1. Evaluate and store. 2. Tell who waits. 3. Carry out the effects that leave the store.
 
         An op whose outcome the store cannot take must not block the ops behind it. It is refused; if not even the refusal can
         be stored, the op is passed over."""
         try:
-            applied, kept = self._store_outcomes(records, ops)
+            applied, kept = self._store_outcomes(records, sifted, ops)
         except NOT_STORABLE as error:
             if not ops:
                 raise
@@ -83,13 +88,16 @@ class Controller:
                 return
             [(op, record)] = ops
             observe("trouble", kind="op", error=f"{op.id} {op.kind}: {type(error).__name__}: {error}"[:1000])
-            self._apply(records, [] if isinstance(op, Unreadable) else [(_unreadable(op, error), record)])
+            self._apply(records, sifted, [] if isinstance(op, Unreadable) else [(_unreadable(op, error), record)])
             return
+        self._genuine.taken(sifted)
         self._on_applied(applied)
         if kept.leaves_the_store:
             self._outbox.relay()
 
-    def _store_outcomes(self, records: list[Record], ops: list[tuple[Op[Any], Record]]) -> tuple[list[Applied], Kept]:
+    def _store_outcomes(
+        self, records: list[Record], sifted: Sifted, ops: list[tuple[Op[Any], Record]]
+    ) -> tuple[list[Applied], Kept]:
         """In one transaction: 1. Move the log position, which refuses a controller that was replaced. 2. Evaluate each op
         against what all earlier ones left. 3. Store the outcomes and their effects."""
         after = self._positions | {record.partition: record.offset + 1 for record in records}
@@ -101,6 +109,7 @@ class Controller:
             applied = [one for op, record in ops for one in self._apply_one(working, op, record, kept)]
             working.write()
             kept.write(connection)
+            sifted.write(connection)
             reach("before_store_commit")
         reach("after_store_commit")
         self._positions = after

@@ -1,12 +1,16 @@
 """A real Apache Kafka broker, single node in KRaft mode, on loopback: a home folder in, `bootstrap_servers` out.
 
-Formats its storage at the first start, keeps its ports and cluster id, and starts again after any kind of end."""
+Formats its storage at the first start, keeps its ports and cluster id, and starts again after any kind of end. It answers
+only clients that log in with an account, and lets each account do what its grants say."""
 
 import base64
 import json
 import shutil
 import subprocess
+import time
 import uuid
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,20 +18,30 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from millrace.atomic import replace_file
+from millrace.embed.accounts import (
+    ADMIN,
+    PRIVATE_FILE,
+    PRIVATE_FOLDER,
+    Accounts,
+    fingerprint,
+    login,
+    scram_arguments,
+    set_acls,
+    set_passwords,
+)
+from millrace.embed.broker_properties import Ports, properties_of
 from millrace.embed.errors import ChildFailed
 from millrace.embed.jars import jar_folder
 from millrace.embed.java import find_java
 from millrace.embed.ports import LOOPBACK, accepts, free_ports, is_free
 from millrace.embed.process import Child, Launch, end_left_over
 
-NODE_ID = 1
-MESSAGE_BYTES = 16 * 1024 * 1024
-# Bounds what waits in memory before it is appended; without it 500 requests of 16 MiB could.
-QUEUED_REQUEST_BYTES = 4 * MESSAGE_BYTES
 DEFAULT_HEAP_MEGABYTES = 512
 # Buffers outside of the heap.
 DIRECT_MEGABYTES = 128
 FORMAT_SECONDS = 60.0
+SETUP_SECONDS = 60.0
+LOOK_SECONDS = 0.1
 METADATA_SECONDS = 2.0
 
 
@@ -44,22 +58,135 @@ class Broker:
         return f"{LOOPBACK}:{self.port}"
 
 
-def prepare_broker(home: Path, port: int = 0, heap_megabytes: int = DEFAULT_HEAP_MEGABYTES) -> Broker:
-    """End what an earlier run left, settle the ports, write the configuration and, the first time, the storage."""
+def prepare_broker(
+    home: Path, accounts: Accounts, port: int = 0, heap_megabytes: int = DEFAULT_HEAP_MEGABYTES
+) -> Broker:
+    """End what an earlier run left, settle the ports, write the configuration and, the first time, the storage.
+
+    The storage of a version without accounts, or with other passwords than the files have now, gets these."""
     home = home.absolute()
-    home.mkdir(parents=True, exist_ok=True)
-    properties, data, log = home / "server.properties", home / "data", home / "kafka.log"
+    home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with suppress(PermissionError):
+        # A volume belongs to whoever made it.
+        home.chmod(PRIVATE_FOLDER)
+    log = home / "kafka.log"
     end_left_over(log)
-    ports = _settle_ports(home, port)
-    java = _java_command(heap_megabytes)
-    properties.write_text(_properties(*ports, data))
-    if not data.is_dir():
-        _format(home, java, ports, log)
-    argv = (*java, "kafka.Kafka", str(properties))
-    return Broker(home, ports[0], Child(Launch("kafka", argv, log, is_ready=lambda: _answers(ports[0]))))
+    preparing = _Preparing(home, accounts, accounts.passwords(), _settle_ports(home, port), _java(heap_megabytes), log)
+    if not preparing.data.is_dir():
+        preparing.format()
+    elif not preparing.is_known():
+        preparing.set_up()
+    argv = preparing.command(preparing.data)
+    return Broker(home, preparing.ports.clients, Child(Launch("kafka", argv, log, is_ready=preparing.is_ready)))
 
 
-def _java_command(heap_megabytes: int) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class _Preparing:
+    home: Path
+    accounts: Accounts
+    passwords: Mapping[str, str]
+    ports: Ports
+    java: tuple[str, ...]
+    log: Path
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data"
+
+    @property
+    def _noted(self) -> Path:
+        """Holds the fingerprint of the passwords that the storage knows."""
+        return self.home / "accounts"
+
+    def is_known(self) -> bool:
+        return self._noted.exists() and self._noted.read_text() == fingerprint(self.passwords)
+
+    def _note(self) -> None:
+        replace_file(self._noted, fingerprint(self.passwords), durable=True, mode=PRIVATE_FILE)
+
+    def command(self, data: Path, *, is_setup: bool = False, ports: Ports | None = None) -> tuple[str, ...]:
+        properties = self._properties(data, "server", is_setup=is_setup, ports=ports)
+        return (*self.java, "kafka.Kafka", str(properties))
+
+    def _properties(self, data: Path, name: str, *, is_setup: bool = False, ports: Ports | None = None) -> Path:
+        path = self.home / f"{name}.properties"
+        text = properties_of(ports or self.ports, data, self.passwords[ADMIN], is_setup=is_setup)
+        replace_file(path, text, mode=PRIVATE_FILE)
+        return path
+
+    def format(self) -> None:
+        """Format a folder beside the final one and rename it: a crash leaves no half-formatted storage."""
+        forming, arguments = self.home / "data.forming", self.home / "forming.arguments"
+        shutil.rmtree(forming, ignore_errors=True)
+        properties = self._properties(forming, "forming")
+        words = ["format", "--config", str(properties), "--cluster-id", _cluster_id(self.home)]
+        # In a file: everybody on this machine can see the arguments of a process.
+        replace_file(arguments, "\n".join([*words, *scram_arguments(self.passwords)]), mode=PRIVATE_FILE)
+        command = (*self.java, "kafka.tools.StorageTool", f"@{arguments}")
+        with self.log.open("ab") as output:
+            ran = subprocess.run(command, stdout=output, stderr=output, timeout=FORMAT_SECONDS, check=False)
+        arguments.unlink()
+        if ran.returncode != 0:
+            raise ChildFailed("kafka", f"storage could not be formatted (code {ran.returncode})", self.log)
+        properties.unlink()
+        self._note()
+        forming.rename(self.data)
+
+    def set_up(self) -> None:
+        """Run the broker once, for the administrator alone and on ports that nobody knows, to store the passwords."""
+        ports = Ports(*free_ports(2))
+        # The controller is found at the place that the storage remembers.
+        child = Child(Launch("kafka", self.command(self.data, is_setup=True, ports=ports), self.log))
+        child.start()
+        try:
+            admin = AdminClient(
+                {
+                    "bootstrap.servers": f"{LOOPBACK}:{ports.clients}",
+                    "log_level": 0,
+                    **login(ADMIN, self.passwords[ADMIN]),
+                    "sasl.mechanism": "PLAIN",
+                }
+            )
+            deadline = time.monotonic() + SETUP_SECONDS
+            while not _lists(admin):
+                if not child.running or time.monotonic() > deadline:
+                    raise ChildFailed("kafka", "did not take its accounts' passwords", self.log)
+                time.sleep(LOOK_SECONDS)
+            set_passwords(admin, self.passwords)
+        except KafkaException as error:
+            raise ChildFailed("kafka", f"did not take its accounts' passwords ({error})", self.log) from error
+        finally:
+            child.stop()
+        self._note()
+
+    def is_ready(self) -> bool:
+        """It answers, and its accounts may do what they may."""
+        if not accepts(self.ports.clients):
+            return False
+        admin = AdminClient(
+            {
+                "bootstrap.servers": f"{LOOPBACK}:{self.ports.clients}",
+                "log_level": 0,
+                **login(ADMIN, self.passwords[ADMIN]),
+            }
+        )
+        if not _lists(admin):
+            return False
+        try:
+            set_acls(admin, self.accounts)
+        except KafkaException:
+            return False
+        return True
+
+
+def _lists(admin: AdminClient) -> bool:
+    try:
+        return bool(admin.list_topics(timeout=METADATA_SECONDS).brokers)
+    except KafkaException:
+        return False
+
+
+def _java(heap_megabytes: int) -> tuple[str, ...]:
     return (
         str(find_java().executable),
         f"-Xmx{heap_megabytes}m",
@@ -71,31 +198,6 @@ def _java_command(heap_megabytes: int) -> tuple[str, ...]:
     )
 
 
-def _answers(port: int) -> bool:
-    if not accepts(port):
-        return False
-    try:
-        client = AdminClient({"bootstrap.servers": f"{LOOPBACK}:{port}", "log_level": 0})
-        return bool(client.list_topics(timeout=METADATA_SECONDS).brokers)
-    except KafkaException:
-        return False
-
-
-def _format(home: Path, java: tuple[str, ...], ports: tuple[int, int], log: Path) -> None:
-    """Format a folder beside the final one and rename it: a crash leaves no half-formatted storage."""
-    forming, properties = home / "data.forming", home / "forming.properties"
-    shutil.rmtree(forming, ignore_errors=True)
-    properties.write_text(_properties(*ports, forming))
-    words = ("format", "--config", str(properties), "--cluster-id", _cluster_id(home))
-    command = (*java, "kafka.tools.StorageTool", *words)
-    with log.open("ab") as output:
-        ran = subprocess.run(command, stdout=output, stderr=output, timeout=FORMAT_SECONDS, check=False)
-    if ran.returncode != 0:
-        raise ChildFailed("kafka", f"storage could not be formatted (code {ran.returncode})", log)
-    forming.rename(home / "data")
-    properties.unlink()
-
-
 def _cluster_id(home: Path) -> str:
     file = home / "cluster-id"
     if not file.exists():
@@ -104,7 +206,7 @@ def _cluster_id(home: Path) -> str:
     return file.read_text()
 
 
-def _settle_ports(home: Path, wanted: int) -> tuple[int, int]:
+def _settle_ports(home: Path, wanted: int) -> Ports:
     """The ports of the last run, unless others have taken them since or another one is asked for."""
     file = home / "ports.json"
     remembered = json.loads(file.read_text()) if file.exists() else {}
@@ -112,29 +214,11 @@ def _settle_ports(home: Path, wanted: int) -> tuple[int, int]:
     broker = wanted or _if_free(remembered.get("broker")) or next(spare)
     controller = _if_free(remembered.get("controller")) or next(spare)
     replace_file(file, json.dumps({"broker": broker, "controller": controller}))
-    return broker, controller
+    return Ports(broker, controller)
 
 
 def _if_free(port: int | None) -> int | None:
     return port if port and is_free(port) else None
-
-
-def _properties(port: int, controller_port: int, data: Path) -> str:
-    """Every setting that differs from Kafka's default, in Java's format, where a backslash starts an escape."""
-    settings = {
-        "process.roles": "broker,controller",
-        "node.id": str(NODE_ID),
-        "controller.quorum.voters": f"{NODE_ID}@{LOOPBACK}:{controller_port}",
-        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
-        "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(data),
-        **_LIMITS,
-        **_SINGLE_NODE,
-        **_HOUSEKEEPING,
-    }
-    return "".join(f"{key}={value.replace(chr(92), chr(92) * 2)}\n" for key, value in settings.items())
 
 
 # The broker mostly copies bytes, and the optimising compiler and G1 compete with the data plane for the cores: measured
@@ -148,40 +232,3 @@ _LOGGING = (
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSXXX",
     "-Dorg.slf4j.simpleLogger.showThreadName=false",
 )
-
-_LIMITS = {
-    "auto.create.topics.enable": "false",
-    "message.max.bytes": str(MESSAGE_BYTES),
-    "replica.fetch.max.bytes": str(MESSAGE_BYTES),
-    "socket.request.max.bytes": str(QUEUED_REQUEST_BYTES),
-    "queued.max.request.bytes": str(QUEUED_REQUEST_BYTES),
-}
-
-_SINGLE_NODE = {
-    "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "4",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "4",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "share.coordinator.state.topic.num.partitions": "4",
-    # After kill -9 the controller waits out the old session before it lets the broker in again.
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-    "group.initial.rebalance.delay.ms": "0",
-    "num.network.threads": "2",
-    "num.io.threads": "4",
-    "num.replica.fetchers": "1",
-    "background.threads": "2",
-    "num.recovery.threads.per.data.dir": "2",
-}
-
-_HOUSEKEEPING = {
-    # Trimmed records leave the disk at this pace, not at Kafka's five minutes.
-    "log.retention.check.interval.ms": "30000",
-    "log.segment.delete.delay.ms": "5000",
-    # Kafka's 128 MB would be a quarter of the heap.
-    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
-    "log.cleaner.io.buffer.size": str(256 * 1024),
-}

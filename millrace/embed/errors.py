@@ -1,6 +1,6 @@
 """What can go wrong with the services Millrace starts itself; every message names the remedy.
 
-Unavailable ── EmbedError ── JavaMissing · JarsUnresolved · ChildFailed(name, log)
+Unavailable ── EmbedError ── JavaMissing · JarsUnresolved · ChildFailed(name, log) · PasswordMissing(account)
 """
 
 from pathlib import Path
@@ -29,3 +29,14 @@ class ChildFailed(EmbedError):
         super().__init__(f"{name} {problem}.", remedy=f"Its log says why: {log}")
         self.name = name
         self.log = log
+
+
+class PasswordMissing(EmbedError):
+    """A process has no password for the broker."""
+
+    def __init__(self, account: str, folder: Path, problem: str) -> None:
+        super().__init__(
+            f"There is no password of {account!r} for the broker in {folder}: {problem}.",
+            remedy="`millrace up` makes missing ones. In a pod, the Secret millrace-kafka holds them (docs/kubernetes.md).",
+        )
+        self.account = account

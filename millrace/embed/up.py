@@ -23,6 +23,7 @@ from millrace.exchange.data_plane import DataPlaneNotes
 from millrace.exchange.home import Home
 from millrace.model.errors import Clash
 from millrace.settings import Settings
+from millrace.wire.access import broker_accounts
 
 # Chunks are allocated and freed by the megabyte; handing each back to the kernel costs more than judging it.
 _REUSE_MEMORY = {
@@ -54,19 +55,22 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
     url = f"{scheme}://{f'[{address}]' if ':' in address else address}:{_settled_port(place, port)}"
     _leave_client_file(place, url, certificate)
     children = []
+    login: dict[str, str] = {}
     bootstrap = settings.kafka.bootstrap_servers
     if bootstrap is None:
-        broker = prepare_broker(place.broker, heap_megabytes=settings.kafka.heap_mb)
+        accounts = broker_accounts(settings.kafka.passwords or place.broker_passwords)
+        broker = prepare_broker(place.broker, accounts, heap_megabytes=settings.kafka.heap_mb)
         children.append(broker.child)
         bootstrap = broker.bootstrap_servers
+        login = {"MILLRACE_KAFKA__PASSWORDS": str(accounts.folder.absolute())}
     jar_folder("spark")
     # Spark takes longest to start: it does so beside the server, which is ready only when both are.
-    children += [_data_plane(place, bootstrap), _server(place, bootstrap, url), _managers(place)]
+    children += [_data_plane(place, bootstrap, login), _server(place, bootstrap, url, login), _managers(place)]
     supervisor = Supervisor(children, _POLICY, _tell)
     supervisor.run(lambda: print(f"ready {url}", flush=True))
 
 
-def _server(place: Home, bootstrap: str, url: str) -> Child:
+def _server(place: Home, bootstrap: str, url: str, login: dict[str, str]) -> Child:
     host, port = url.partition("://")[2].rsplit(":", 1)
     argv = (sys.executable, "-m", "millrace.api", bootstrap, host.strip("[]"), port)
     log, notes = place.logs / "server.log", DataPlaneNotes(place)
@@ -74,7 +78,7 @@ def _server(place: Home, bootstrap: str, url: str) -> Child:
     def is_ready() -> bool:
         return notes.metrics_port() is not None and _answers(url)
 
-    return Child(Launch("server", argv, log, env=_REUSE_MEMORY, is_ready=is_ready, ready_seconds=90))
+    return Child(Launch("server", argv, log, env={**_REUSE_MEMORY, **login}, is_ready=is_ready, ready_seconds=90))
 
 
 def _managers(place: Home) -> Child:
@@ -85,11 +89,11 @@ def _managers(place: Home) -> Child:
     return Child(Launch("managers", argv, log, is_ready=lambda: apps.last() is not None))
 
 
-def _data_plane(place: Home, bootstrap: str) -> Child:
+def _data_plane(place: Home, bootstrap: str, login: dict[str, str]) -> Child:
     DataPlaneNotes(place).withdraw()
     argv = (sys.executable, "-m", "millrace.plane", bootstrap)
     # Spark's launcher looks for Java in fewer places than we do.
-    environ = {**_REUSE_MEMORY, "JAVA_HOME": str(find_java().home)}
+    environ = {**_REUSE_MEMORY, **login, "JAVA_HOME": str(find_java().home)}
     log = place.logs / "data-plane.log"
     return Child(Launch("data-plane", argv, log, env=environ))
 

@@ -65,6 +65,9 @@ class Home:
     # Of the machine.
     logs = Below("logs")
     broker = Below("kafka")
+    # Readable by the platform's user alone.
+    broker_passwords = Below("kafka-passwords")
+    op_keys = Below("op-keys")
     kms = Below("kms")
     scratch = Below("scratch")
 

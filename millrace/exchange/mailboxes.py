@@ -14,6 +14,7 @@ from millrace.exchange.ends import EndBox
 from millrace.exchange.held_chunks import HeldChunks
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles, keyring_of
+from millrace.exchange.op_keys import OpKeyFiles
 from millrace.exchange.places import Places
 from millrace.exchange.rule_keys import RuleKeys
 from millrace.exchange.safe_version import SafeVersion
@@ -37,6 +38,7 @@ class Exchange:
     rule_keys: RuleKeys
     held_chunks: HeldChunks
     keys: WrappedKeys
+    op_keys: OpKeyFiles
     places: Places
     tenant_files: TenantFiles
     app_folders: Callable[[str], Staging]
@@ -61,6 +63,7 @@ def open_exchange(root: Path) -> Exchange:
         rule_keys=RuleKeys(home),
         held_chunks=HeldChunks(home),
         keys=KeyFiles(home),
+        op_keys=OpKeyFiles(home),
         places=Places(home),
         tenant_files=TenantFiles(home),
         app_folders=partial(Staging, home),

@@ -69,6 +69,11 @@ class Places:
         """The broker's own data, where the platform runs it."""
         return self.home.broker
 
+    @property
+    def broker_passwords(self) -> Path:
+        """Of the broker's accounts, unless the settings name another folder."""
+        return self.home.broker_passwords
+
     def pins(self, key: QueueKey) -> Pins:
         return Pins(self.home, key)
 

@@ -8,11 +8,14 @@ import sys
 from millrace.embed.broker import prepare_broker
 from millrace.exchange.places import places_below
 from millrace.settings import Settings
+from millrace.wire.access import broker_accounts
 
 
 def main() -> None:
     settings = Settings()
-    broker = prepare_broker(places_below(settings.home).broker, int(sys.argv[1]), settings.kafka.heap_mb)
+    places = places_below(settings.home)
+    accounts = broker_accounts(settings.kafka.passwords or places.broker_passwords)
+    broker = prepare_broker(places.broker, accounts, int(sys.argv[1]), settings.kafka.heap_mb)
     command = broker.child.launch.argv
     os.execv(command[0], command)
 

@@ -26,6 +26,7 @@ from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.stopping import StopRequest
 from millrace.store.engine import ControlStore
+from millrace.wire.access import Account, cluster_of
 from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.topics import RAW_INPUT
 
@@ -42,8 +43,7 @@ def main() -> None:
     settings = Settings()
     exchange = open_exchange(settings.home)
     sinks = SinkContext.of(settings, exchange.places)
-    options = tuple((name, secret.get_secret_value()) for name, secret in settings.kafka.options.items())
-    cluster = Cluster(sys.argv[1], options)
+    cluster = cluster_of(settings.kafka, sys.argv[1], Account.DATA_PLANE)
     outlive_none(exchange.data_plane)
     spark = open_session(settings.spark, jar_files("spark"), exchange.places.scratch())
     remember(exchange.data_plane, spark)

@@ -20,6 +20,7 @@ from millrace.settings import KmsSettings, SparkSettings
 from millrace.sink.contract import StagedGroup
 from millrace.wire.client import Appender, Cluster, LogReader
 from millrace.wire.envelope import pack, understood, unpack
+from millrace.wire.java_options import java_options
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import (
     IMPORT_ERROR,
@@ -105,7 +106,7 @@ class Flow:
         return self.spark.readStream.format("kafka").options(**options).load()
 
     def _client_options(self) -> dict[str, str]:
-        return {f"kafka.{name}": str(value) for name, value in self.cluster.client_config().items()}
+        return {f"kafka.{name}": value for name, value in java_options(self.cluster.client_config()).items()}
 
     def _start(self, name: str, writer: object) -> StreamingQuery:
         # Every look for new records costs the broker and the JVM time: only the queries of small imports look often.

@@ -7,6 +7,9 @@ from millrace.store.columns import SERIAL, key, optional, required, table
 
 positions = table("positions", *key(Text, "log"), *key(Integer, "partition"), *required(BigInteger, "next_offset"))
 
+# The last op of each signer that was taken from each partition of the table log: what it signed before is a copy.
+signers = table("signers", *key(Text, "signer"), *key(Integer, "partition"), *required(BigInteger, "taken"))
+
 tenants = table(
     "tenants",
     *key(Text, "name"),

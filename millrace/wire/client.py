@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -40,10 +40,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Where the log is and how to speak to it (`options` holds SASL and TLS settings of an external cluster)."""
+    """Where the log is and how to speak to it (`options` holds SASL and TLS settings)."""
 
     bootstrap: str
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def client_config(self) -> dict[str, str | int | bool]:
         return {"bootstrap.servers": self.bootstrap, **dict(self.options)}
@@ -209,6 +209,12 @@ class Topics:
 
     def partitions(self, topic: str) -> int:
         return partition_count(self._admin, topic)
+
+    def cluster_id(self) -> str:
+        try:
+            return str(self._admin.list_topics(timeout=REQUEST_SECONDS).cluster_id)
+        except KafkaException as error:
+            raise unavailable(error) from error
 
     def trim(self, before: Mapping[tuple[str, int], int]) -> None:
         """Deletes what lies before the given offsets."""

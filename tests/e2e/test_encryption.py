@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from millrace.client import Problem
-from millrace.wire.client import Cluster, LogReader
+from millrace.wire.client import LogReader
 from millrace.wire.envelope import unpack, unpack_stamp
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS
@@ -46,7 +46,7 @@ def _content(path: Path) -> bytes:
 
 def records(platform: RunningPlatform, topic: str) -> list[bytes]:
     """What the topic holds now."""
-    cluster = Cluster(platform.part("server").cmdline()[3])
+    cluster = platform.cluster
     ends = end_offsets(cluster, topic)
     reader = LogReader(cluster, topic, {number: low for number, (low, _) in ends.items()}, may_have_gaps=True)
     found: list[bytes] = []

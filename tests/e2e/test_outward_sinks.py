@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 import pymysql
 
+from millrace.embed.broker import Broker
 from millrace.wire.external_kafka import OutwardCluster
 from tests.support.mariadb import DATABASE, USER, mariadb
 from tests.support.platform import RunningPlatform, record
@@ -16,9 +17,10 @@ Row = tuple[int, str | None, int]
 ROWS = 50_000
 
 
-def test_the_last_one_wins_in_a_database_a_topic_and_at_a_url(platform: RunningPlatform, tmp_path: Path) -> None:
-    # The platform's own broker; a tenant's topics have names of their own.
-    host, _, kafka_port = platform.cluster.bootstrap.partition(":")
+def test_the_last_one_wins_in_a_database_a_topic_and_at_a_url(
+    platform: RunningPlatform, kafka: Broker, tmp_path: Path
+) -> None:
+    host, _, kafka_port = kafka.bootstrap_servers.partition(":")
     with mariadb() as port, row_receiver() as receiver:
         sinks: list[Any] = [
             "delta",
@@ -39,7 +41,7 @@ def test_the_last_one_wins_in_a_database_a_topic_and_at_a_url(platform: RunningP
         assert len(expected) == ROWS - 1
         assert expected[1][1] == "one"
         assert _in_mariadb(port) == expected
-        assert _in_kafka(platform) == expected
+        assert _in_kafka(kafka) == expected
         assert _received(receiver) == expected
 
 
@@ -54,10 +56,10 @@ def _in_mariadb(port: int) -> list[Row]:
         return list(cursor.fetchall())
 
 
-def _in_kafka(platform: RunningPlatform) -> list[Row]:
+def _in_kafka(kafka: Broker) -> list[Row]:
     last = {
         record.key: record.value
-        for record in OutwardCluster({"bootstrap.servers": platform.cluster.bootstrap}).read("outward.people")
+        for record in OutwardCluster({"bootstrap.servers": kafka.bootstrap_servers}).read("outward.people")
     }
     rows = [json.loads(value) for value in last.values() if value is not None]
     return sorted((row["id"], row["name"], row["_version"]) for row in rows)

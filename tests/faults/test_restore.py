@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from millrace.embed.accounts import ADMIN
 from millrace.wire.topics import IMPORT_ERROR, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
 from tests.support.platform import RunningPlatform, record, running_platform
 from tests.support.waiting import wait_until
@@ -75,7 +76,7 @@ def test_partitions_added_under_load_break_no_order(tmp_path: Path) -> None:
     with running_platform(tmp_path / "home") as platform:
         target = platform.declare("growing", NOTES)
         path = tmp_path / "file.csv"
-        admin = AdminClient({"bootstrap.servers": platform.cluster.bootstrap})
+        admin = AdminClient(platform.cluster_as(ADMIN).client_config())
         for round_ in range(4):
             path.write_text("id,text\n" + "".join(f"{n},{round_}\n" for n in range(200_000)))
             ended = platform.send(target, path)

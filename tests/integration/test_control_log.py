@@ -14,8 +14,10 @@ from pydantic import SecretStr
 from sqlalchemy import select
 
 from millrace.api.documents.imports import import_document
+from millrace.api.op_keys import open_op_keys
 from millrace.api.server import Server
 from millrace.control.controller import Controller
+from millrace.control.genuine import GenuineOps
 from millrace.declare.table import parse_table
 from millrace.embed.broker import Broker
 from millrace.exchange.definitions import DefinitionStore
@@ -33,11 +35,12 @@ from millrace.model.ops.tenants import DefineTenant
 from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
-from millrace.wire.client import Cluster, LogReader, Topics
+from millrace.wire.access import Account
+from millrace.wire.client import LogReader, Topics
 from millrace.wire.envelope import pack, unpack_stamp
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import EVENTS, RAW_INPUT, TABLE_OPS
-from tests.support.broker import running_broker
+from tests.support.broker import cluster_as, running_broker
 from tests.support.waiting import wait_until
 
 NOTES = {
@@ -50,6 +53,11 @@ NOTES = {
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with running_broker(tmp_path_factory.mktemp("kafka")) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def op_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("op-keys")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -69,14 +77,21 @@ def store_url(request: pytest.FixtureRequest) -> Callable[[str], str | None]:
 
 
 @pytest.fixture
-def platform(broker: Broker, tmp_path: Path, store_url: Callable[[str], str | None]) -> Iterator[Callable[..., Server]]:
+def platform(
+    broker: Broker, op_keys: Path, tmp_path: Path, store_url: Callable[[str], str | None]
+) -> Iterator[Callable[..., Server]]:
     made: list[Server] = []
     urls: dict[str, str | None] = {}
 
     def make(home: str, *, controller: bool = True) -> Server:
         url = urls.setdefault(home, store_url(home))
+        # They share the log, and so the keys of its ops.
+        keys = Home(tmp_path / home).op_keys
+        if not keys.exists():
+            keys.parent.mkdir()
+            keys.symlink_to(op_keys)
         settings = Settings(home=tmp_path / home, store_url=None if url is None else SecretStr(url))
-        one = Server(settings, Cluster(broker.bootstrap_servers))
+        one = Server(settings, cluster_as(broker, Account.SERVER))
         one.start(controller=controller)
         made.append(one)
         return one
@@ -198,7 +213,10 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
     applied: list[Applied] = []
     home = Home(tmp_path / "alone")
     shared = DefinitionStore(home), StopList(home)
-    controllers = [Controller(one.store, one.cluster, one.appender, *shared, applied.extend) for _ in range(2)]
+    trust = open_op_keys(one.exchange.op_keys, one.cluster, one.topics)
+    controllers = [
+        Controller(one.store, one.cluster, one.appender, *shared, GenuineOps(trust), applied.extend) for _ in range(2)
+    ]
     stopped = threading.Event()
     stopped.set()
     for controller in controllers:
@@ -216,7 +234,7 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
 
 def send(platform: Server, tenant: str) -> None:
     op = DefineTenant(tenant, agreement={}, id=new_id("op"))
-    platform.appender.append(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0).result(30)
+    platform.op_signer.append(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0).result(30)
 
 
 def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Server], tenant: str) -> None:

@@ -8,32 +8,42 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from millrace.embed.accounts import ADMIN
 from millrace.embed.broker import Broker
 from millrace.embed.ports import free_ports
-from tests.support.broker import running_broker
+from tests.support.broker import cluster_as, running_broker
 from tests.support.children import wait_ready
 from tests.support.waiting import wait_until
 
 MEBIBYTE = 1024 * 1024
 
 
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+def as_admin(broker: Broker) -> dict[str, str | int | bool]:
+    return cluster_as(broker, ADMIN).client_config()
+
+
 def create_topic(broker: Broker) -> str:
     name = f"t-{uuid.uuid4().hex}"
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin = AdminClient(as_admin(broker))
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
     return name
 
 
 def append(broker: Broker, topic: str, *values: bytes) -> None:
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "message.max.bytes": 16 * MEBIBYTE, "log_level": 0}
-    producer = Producer(settings)
+    producer = Producer({**as_admin(broker), "message.max.bytes": 16 * MEBIBYTE, "log_level": 0})
     for value in values:
         producer.produce(topic, value, partition=0)
     assert producer.flush(30) == 0
 
 
 def read(broker: Broker, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "log_level": 0})
+    consumer = Consumer({**as_admin(broker), "group.id": "test", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
         messages = consumer.consume(count, timeout=30)
@@ -81,7 +91,7 @@ def test_a_port_can_be_asked_for(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     with running_broker(tmp_path, port) as broker:
         assert broker.bootstrap_servers == f"127.0.0.1:{port}"
-        assert AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=10).brokers
+        assert AdminClient(as_admin(broker)).list_topics(timeout=10).brokers
 
 
 def test_a_record_may_be_as_large_as_the_limit_says(kafka: Broker) -> None:
@@ -94,9 +104,9 @@ def test_a_record_may_be_as_large_as_the_limit_says(kafka: Broker) -> None:
 def test_topics_are_not_made_by_accident(kafka: Broker) -> None:
     name = f"t-{uuid.uuid4().hex}"
     failures: list[str] = []
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.timeout.ms": 3000, "log_level": 0})
+    producer = Producer({**as_admin(kafka), "message.timeout.ms": 3000, "log_level": 0})
     producer.produce(name, b"x", on_delivery=lambda error, message: failures.append(error.name()))
     producer.flush(20)
     assert failures == ["_UNKNOWN_TOPIC"] or failures == ["_MSG_TIMED_OUT"]
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin = AdminClient(as_admin(kafka))
     assert name not in admin.list_topics(timeout=10).topics

@@ -2,6 +2,7 @@
 
 import json
 from base64 import b64encode
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ from sqlalchemy import select
 
 from millrace.control import controller as controller_module
 from millrace.control.controller import Controller
+from millrace.control.genuine import GenuineOps
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.home import Home
 from millrace.exchange.stops import StopList
@@ -20,11 +22,13 @@ from millrace.model.ops.results import Refusal
 from millrace.store.columns import metadata
 from millrace.store.engine import ControlStore
 from millrace.wire.client import Appended, Cluster, Record
+from millrace.wire.signing import OpKey, OpTrust
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "log"
 BATCH = 7
 RAW_PARTITIONS = 4
+CLUSTER = "golden"
 
 
 class _Topics:
@@ -56,12 +60,19 @@ def read_log(path: Path) -> list[Record]:
     ]
 
 
-def replay(records: list[Record], root: Path) -> dict[str, Any]:
+def trust_behind(records: Sequence[Record]) -> OpTrust:
+    """As after an upgrade: the first key was made when the log held these records, and none of them is signed."""
+    ends = {record.partition: record.offset + 1 for record in records}
+    return OpTrust([OpKey.new(1, CLUSTER, ends)], CLUSTER)
+
+
+def replay(records: list[Record], root: Path, genuine: GenuineOps | None = None) -> dict[str, Any]:
     """Applies the records in small batches, with a store and a home of their own below `root`."""
+    genuine = genuine or GenuineOps(trust_behind(records))
     store, log, answers = ControlStore(f"sqlite:///{root / 'control.db'}"), _Log(), list[Applied]()
     with patch.object(controller_module, "Topics", _Topics):
         definitions, stops = DefinitionStore(Home(root)), StopList(Home(root))
-        controller = Controller(store, Cluster(""), log, definitions, stops, answers.extend)  # type: ignore[arg-type]
+        controller = Controller(store, Cluster(""), log, definitions, stops, genuine, answers.extend)  # type: ignore[arg-type]
     controller._positions = {}
     for start in range(0, len(records), BATCH):
         controller.apply(records[start : start + BATCH])

@@ -13,6 +13,7 @@ import psutil
 
 from millrace.client import FileOptions, Millrace, Submission
 from millrace.exchange.home import Home
+from millrace.wire.access import Account, as_account
 from millrace.wire.client import Cluster
 from tests.support.processes import end, leashed, stop
 from tests.support.waiting import wait_until
@@ -112,9 +113,12 @@ class RunningPlatform:
 
     @property
     def cluster(self) -> Cluster:
-        """The platform's own broker."""
+        """The platform's own broker, as its operator reaches it."""
+        return self.cluster_as(Account.OPERATOR)
+
+    def cluster_as(self, account: str) -> Cluster:
         ports = json.loads((self.home.broker / "ports.json").read_text())
-        return Cluster(f"127.0.0.1:{ports['broker']}")
+        return as_account(Cluster(f"127.0.0.1:{ports['broker']}"), self.home.broker_passwords, account)
 
     def events(self, **of: str) -> list[dict[str, Any]]:
         """All of them, in order; `tenant=` for those of a tenant."""

@@ -78,7 +78,7 @@ class AppPlatform(SmallPlatform):
             senders=Senders(self.store, log, admission, self.sealing, self.quotas),
             replays=Replays(rejected, log, admission, self.sealing),
             eraser=Eraser(self.store, log, self.quotas, self.sealing, self.exchange, self.sink_context, None),
-            health=PlatformHealth(absent, Threads(), absent, self.exchange, sinks),
+            health=PlatformHealth(absent, Threads(), absent, self.exchange, sinks, absent),
             settings=self.settings,
         )
         feed.close()

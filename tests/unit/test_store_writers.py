@@ -15,6 +15,7 @@ from millrace.account import accountant as accountant_module
 from millrace.account.accountant import Accountant
 from millrace.control import controller as controller_module
 from millrace.control.controller import Controller
+from millrace.control.genuine import GenuineOps
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.partitions import OpPartitions
 from millrace.model.errors import Clash
@@ -27,6 +28,7 @@ from millrace.store.records import positions
 from millrace.wire.client import Appended, Cluster, Record
 from millrace.wire.envelope import pack
 from millrace.wire.topics import PROGRESS, TABLE_OPS
+from tests.support.golden_log import trust_behind
 
 WRITES = 200
 SECONDS = 60.0
@@ -129,10 +131,11 @@ def record(topic: str, value: dict[str, Any]) -> Record:
 
 def test_a_replaced_controller_evaluates_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, exchange, applied = ControlStore(url_of(tmp_path)), open_exchange(tmp_path), list[Applied]()
-    with patch.object(controller_module, "Topics", FourPartitions):
-        shared: Any = (store, Cluster(""), Log(), exchange.definitions, exchange.stops, applied.extend)
-        owner, replaced = Controller(*shared), Controller(*shared)
     op = record(TABLE_OPS, DefineTenant("acme", agreement={}, id="op_1").to_dict())
+    genuine = GenuineOps(trust_behind([op]))
+    with patch.object(controller_module, "Topics", FourPartitions):
+        shared: Any = (store, Cluster(""), Log(), exchange.definitions, exchange.stops, genuine, applied.extend)
+        owner, replaced = Controller(*shared), Controller(*shared)
     owner._positions, replaced._positions = {0: 0}, {0: 0}
     with store.write() as connection:
         insert_new(connection, t.positions, [{"log": TABLE_OPS, "partition": 0, "next_offset": 0}])
