@@ -19,11 +19,13 @@ from millrace.api.server import Server
 from millrace.control.controller import Controller
 from millrace.control.genuine import GenuineOps
 from millrace.declare.table import parse_table
+from millrace.embed.accounts import ADMIN
 from millrace.embed.broker import Broker
 from millrace.exchange.definitions import DefinitionStore
 from millrace.exchange.home import Home
+from millrace.exchange.op_keys import OpKeyFiles
 from millrace.exchange.stops import StopList
-from millrace.model.errors import Clash, Missing, Unavailable
+from millrace.model.errors import Clash, Corrupt, Missing, Unavailable
 from millrace.model.imports import Counts
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
@@ -36,7 +38,7 @@ from millrace.settings import Settings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.wire.access import Account
-from millrace.wire.client import LogReader, Topics
+from millrace.wire.client import Appender, LogReader, Record, Topics
 from millrace.wire.envelope import pack, unpack_stamp
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import EVENTS, RAW_INPUT, TABLE_OPS
@@ -235,6 +237,64 @@ def test_a_second_controller_on_the_same_store_cannot_apply_an_op_again(
 def send(platform: Server, tenant: str) -> None:
     op = DefineTenant(tenant, agreement={}, id=new_id("op"))
     platform.op_signer.append(TABLE_OPS, tenant.encode(), pack(op.to_dict()), 0).result(30)
+
+
+def test_a_record_that_somebody_else_wrote_is_passed_over_and_reported(
+    platform: Callable[..., Server], broker: Broker, tenant: str
+) -> None:
+    """With every right at the broker and none of the keys: a tenant who runs a command, and a copy of a genuine op."""
+    one = platform("forged")
+    declare(one, tenant)
+    agreed = asyncio.run(one.op_log.applied(DefineTenant(tenant, agreement={"client": "new"})))
+    (first, *_) = [record for record in whole_log(one) if f'"{tenant}"'.encode() in record.value]
+    stranger = Appender(cluster_as(broker, ADMIN))
+    forged = DefineTenant(f"{tenant}-x", agreement={"app": {"command": ["id"]}}, id=new_id("op"))
+    stranger.append(TABLE_OPS, b"", pack(forged.to_dict()), first.partition).result(30)
+    copy = stranger.append(TABLE_OPS, b"", first.value, first.partition).result(30)
+    stranger.close()
+    again = asyncio.run(one.op_log.applied(DefineTenant(tenant, agreement={"client": "new"})))
+    assert (again.revision, again.changed) == (agreed.revision, False), "the copy would have brought back the first one"
+    place = f"{TABLE_OPS}/{copy.partition}/{copy.offset}: it is a copy of an earlier record"
+    wait_until(lambda: place in one.health.parts()["ops"], 30, "the copy to be reported")
+    assert one.health.parts()["ops"].startswith("2 records of the table log were not written by this platform")
+    assert f"{tenant}-x" not in {row[0] for row in rows(one.store, t.tenants, "name")}
+
+
+def whole_log(platform: Server) -> list[Record]:
+    ends = end_offsets(platform.cluster, TABLE_OPS)
+    reader, found = LogReader(platform.cluster, TABLE_OPS, {}), list[Record]()
+
+    def is_read() -> bool:
+        found.extend(reader.poll(500, 1.0))
+        return len(found) >= sum(end - first for first, end in ends.values())
+
+    wait_until(is_read, 30, "the log to be read")
+    reader.close()
+    return found
+
+
+def test_a_lost_key_is_told_and_can_be_replaced(
+    broker: Broker, op_keys: Path, platform: Callable[..., Server], tmp_path: Path, tenant: str
+) -> None:
+    declare(platform("keyed"), tenant)
+    files = OpKeyFiles(Home(tmp_path / "lost"))
+    cluster = cluster_as(broker, Account.SERVER)
+    with pytest.raises(Corrupt, match="no key") as told:
+        open_op_keys(files, cluster, Topics(cluster))
+    assert (told.value.code, files.read()) == ("op_key_lost", [])
+    assert "Restore" in told.value.remedy
+    accept = Path(files.folder) / "accept-log"
+    accept.parent.mkdir(parents=True)
+    accept.touch()
+    trust = open_op_keys(files, cluster, Topics(cluster))
+    assert not accept.exists()
+    genuine = GenuineOps(trust)
+    assert not genuine.sift(whole_log(platform("keyed"))).forged
+    (Path(files.folder) / "rotate").touch()
+    rotated = open_op_keys(files, cluster, Topics(cluster))
+    assert [key.number for key in rotated.keys] == [1, 2]
+    assert rotated.keys[:1] == trust.keys
+    assert open_op_keys(files, cluster, Topics(cluster)).keys == rotated.keys
 
 
 def test_what_the_controller_refuses_is_told_in_words(platform: Callable[..., Server], tenant: str) -> None:
