@@ -63,9 +63,13 @@ class Accounts:
     def _made(self, name: str) -> str:
         try:
             return password_of(self.folder, name)
-        except PasswordMissing:
-            self.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            create_file(self.folder / name, secrets.token_hex(32).encode(), durable=True, mode=PRIVATE_FILE)
+        except PasswordMissing as missing:
+            try:
+                self.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+                create_file(self.folder / name, secrets.token_hex(32).encode(), durable=True, mode=PRIVATE_FILE)
+            except OSError:
+                # A cluster mounts them; nobody can add one there.
+                raise missing from None
             return password_of(self.folder, name)
 
     def acls(self) -> Iterator[AclBinding]:

@@ -22,6 +22,7 @@ from millrace.embed.accounts import (
     ADMIN,
     PRIVATE_FILE,
     PRIVATE_FOLDER,
+    SCRAM,
     Accounts,
     fingerprint,
     login,
@@ -71,19 +72,18 @@ def prepare_broker(
         home.chmod(PRIVATE_FOLDER)
     log = home / "kafka.log"
     end_left_over(log)
-    preparing = _Preparing(home, accounts, accounts.passwords(), _settle_ports(home, port), _java(heap_megabytes), log)
+    preparing = _Preparing(home, accounts.passwords(), _settle_ports(home, port), _java(heap_megabytes), log)
     if not preparing.data.is_dir():
         preparing.format()
     elif not preparing.is_known():
         preparing.set_up()
-    argv = preparing.command(preparing.data)
-    return Broker(home, preparing.ports.clients, Child(Launch("kafka", argv, log, is_ready=preparing.is_ready)))
+    argv, listening = preparing.command(preparing.data), preparing.ports.clients
+    return Broker(home, listening, Child(Launch("kafka", argv, log, is_ready=lambda: is_open(listening, accounts))))
 
 
 @dataclass(frozen=True, slots=True)
 class _Preparing:
     home: Path
-    accounts: Accounts
     passwords: Mapping[str, str]
     ports: Ports
     java: tuple[str, ...]
@@ -135,18 +135,10 @@ class _Preparing:
     def set_up(self) -> None:
         """Run the broker once, for the administrator alone and on ports that nobody knows, to store the passwords."""
         ports = Ports(*free_ports(2))
-        # The controller is found at the place that the storage remembers.
         child = Child(Launch("kafka", self.command(self.data, is_setup=True, ports=ports), self.log))
         child.start()
         try:
-            admin = AdminClient(
-                {
-                    "bootstrap.servers": f"{LOOPBACK}:{ports.clients}",
-                    "log_level": 0,
-                    **login(ADMIN, self.passwords[ADMIN]),
-                    "sasl.mechanism": "PLAIN",
-                }
-            )
+            admin = _administrator(ports.clients, self.passwords[ADMIN], "PLAIN")
             deadline = time.monotonic() + SETUP_SECONDS
             while not _lists(admin):
                 if not child.running or time.monotonic() > deadline:
@@ -159,24 +151,24 @@ class _Preparing:
             child.stop()
         self._note()
 
-    def is_ready(self) -> bool:
-        """It answers, and its accounts may do what they may."""
-        if not accepts(self.ports.clients):
-            return False
-        admin = AdminClient(
-            {
-                "bootstrap.servers": f"{LOOPBACK}:{self.ports.clients}",
-                "log_level": 0,
-                **login(ADMIN, self.passwords[ADMIN]),
-            }
-        )
-        if not _lists(admin):
-            return False
-        try:
-            set_acls(admin, self.accounts)
-        except KafkaException:
-            return False
-        return True
+
+def is_open(port: int, accounts: Accounts) -> bool:
+    """Whether the broker answers and has given each account its rights; it does so now if it had not."""
+    if not accepts(port):
+        return False
+    admin = _administrator(port, accounts.passwords()[ADMIN], SCRAM)
+    try:
+        if _lists(admin):
+            set_acls(admin, accounts)
+            return True
+    except KafkaException:
+        pass
+    return False
+
+
+def _administrator(port: int, password: str, mechanism: str) -> AdminClient:
+    address, who = f"{LOOPBACK}:{port}", login(ADMIN, password)
+    return AdminClient({"bootstrap.servers": address, "log_level": 0, **who, "sasl.mechanism": mechanism})
 
 
 def _lists(admin: AdminClient) -> bool:

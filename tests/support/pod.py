@@ -9,11 +9,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import httpx2
 
+from millrace.embed.accounts import ADMIN
 from millrace.embed.ports import free_ports
+from millrace.wire.access import Account
 from tests.support.kustomize import build
 from tests.support.processes import end, leashed
 from tests.support.waiting import wait_until
@@ -36,6 +39,9 @@ class Pod:
         self.home, self.url = home, f"http://127.0.0.1:{http}"
         said = {name: self._here(value) for name, value in settings.items()}
         self._environ = {**os.environ, **said, "MILLRACE_HOME": str(home), "HOME": os.environ["HOME"]}
+        self._passwords = home / "secret"
+        if "MILLRACE_KAFKA__PASSWORDS" in said:
+            self._environ["MILLRACE_KAFKA__PASSWORDS"] = str(self._passwords)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.starts: dict[str, int] = {}
 
@@ -43,6 +49,10 @@ class Pod:
         """In any order, as a cluster does it."""
         self.home.mkdir(parents=True)
         (self.home / "client.json").write_text(json.dumps({"url": self.url, "token": "mr_pod"}))
+        # As the operator makes the Secret.
+        self._passwords.mkdir()
+        for account in (ADMIN, *Account):
+            (self._passwords / account).write_text(token_hex(32))
         wait_until(self.is_well, PROBED_SECONDS, "every probe to succeed")
 
     def is_well(self) -> bool:

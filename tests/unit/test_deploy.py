@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 OVERLAYS = ("external-kafka", "single-broker")
 # What an operator makes by hand; docs/kubernetes.md says how.
-SECRETS = {"millrace-client", "millrace-secrets", "millrace-apply"}
+SECRETS = {"millrace-client", "millrace-secrets", "millrace-apply", "millrace-kafka"}
 Manifest = dict[str, Any]
 
 
@@ -105,6 +105,20 @@ def test_every_setting_is_one_that_the_platform_reads(name: str, monkeypatch: py
     cores = int(data_plane["resources"]["limits"]["cpu"])
     assert settings.spark.master == f"local[{2 * cores + 2},4]"
     assert settings.spark.options["spark.sql.shuffle.partitions"] == str(cores)
+
+
+def test_each_container_gets_its_own_password_and_no_other() -> None:
+    (pod,) = pods("single-broker")
+    secrets = {one["name"]: one["secret"] for one in pod["volumes"] if "secret" in one}
+    given = {
+        container["name"]: [
+            [item["path"] for item in secrets[mount["name"]].get("items", [{"path": "all"}])]
+            for mount in container["volumeMounts"]
+            if mount["mountPath"] == "/etc/millrace/kafka"
+        ]
+        for container in pod["containers"]
+    }
+    assert given == {"server": [["server"]], "data-plane": [["data-plane"]], "manager": [], "kafka": [["all"]]}
 
 
 def test_what_probes_ask_for_is_answered_to_anybody(tmp_path: Path) -> None:

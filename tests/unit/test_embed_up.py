@@ -10,7 +10,7 @@ import pytest
 
 from millrace.embed import up
 from millrace.embed.ports import free_ports
-from millrace.embed.process import Child
+from millrace.embed.process import Child, Launch
 
 started: list[Child] = []
 
@@ -60,3 +60,21 @@ def test_with_a_certificate_the_server_and_the_home_s_clients_speak_tls(
     assert os.environ["MILLRACE_API__TLS_KEY"] == str(Path("server.key").absolute())
     (server,) = [child.launch for child in started if child.name == "server"]
     assert server.argv[-2:] == ("127.0.0.1", str(port))
+
+
+def test_the_embedded_broker_gives_its_passwords_to_those_who_speak_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to the managers, which start the tenants' programs."""
+    monkeypatch.delenv("MILLRACE_KAFKA__BOOTSTRAP_SERVERS")
+    kafka = SimpleNamespace(child=Child(Launch("kafka", (), tmp_path)), bootstrap_servers="127.0.0.1:9")
+    monkeypatch.setattr(up, "prepare_broker", lambda *_, **__: kafka)
+    up.run_up(tmp_path, 0)
+    told = {child.name: child.launch.env.get("MILLRACE_KAFKA__PASSWORDS") for child in started}
+    folder = str(tmp_path / "kafka-passwords")
+    assert told == {"kafka": None, "data-plane": folder, "server": folder, "managers": None}
+
+
+def test_an_external_cluster_has_the_operators_settings_alone(tmp_path: Path) -> None:
+    up.run_up(tmp_path, 0)
+    assert [child.name for child in started if "MILLRACE_KAFKA__PASSWORDS" in child.launch.env] == []
