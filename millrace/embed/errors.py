@@ -36,7 +36,7 @@ class PasswordMissing(EmbedError):
 
     def __init__(self, account: str, folder: Path, problem: str) -> None:
         super().__init__(
-            f"There is no password of {account!r} for the broker in {folder}: {problem}.",
+            f"There is no password of {str(account)!r} for the broker in {folder}: {problem}.",
             remedy="`millrace up` makes missing ones. In a pod, the Secret millrace-kafka holds them (docs/kubernetes.md).",
         )
         self.account = account
