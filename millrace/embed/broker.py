@@ -6,6 +6,7 @@ only clients that log in with an account, and lets each account do what its gran
 import base64
 import json
 import shutil
+import stat
 import subprocess
 import time
 import uuid
@@ -67,9 +68,9 @@ def prepare_broker(
     The storage of a version without accounts, or with other passwords than the files have now, gets these."""
     home = home.absolute()
     home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    # A volume of a pod may belong to another user.
     with suppress(PermissionError):
-        # A volume belongs to whoever made it.
-        home.chmod(PRIVATE_FOLDER)
+        home.chmod(stat.S_IMODE(home.stat().st_mode) & ~stat.S_IRWXO)
     log = home / "kafka.log"
     end_left_over(log)
     preparing = _Preparing(home, accounts.passwords(), _settle_ports(home, port), _java(heap_megabytes), log)

@@ -149,8 +149,8 @@ def test_passwords_are_nobody_elses_to_read(broker: Broker) -> None:
     assert sorted(file.name for file in folder.iterdir()) == sorted([ADMIN, *Account])
     assert len(set(secret)) == 4
     assert min(map(len, secret)) == 64
-    for path in (folder, broker.home):
-        assert path.stat().st_mode & 0o077 == 0
+    assert folder.stat().st_mode & 0o077 == 0
+    assert broker.home.stat().st_mode & 0o007 == 0
     holding = [
         file for file in broker.home.iterdir() if file.is_file() and any(s in file.read_text("latin-1") for s in secret)
     ]
