@@ -5,6 +5,7 @@ only clients that log in with an account, and lets each account do what its gran
 
 import base64
 import json
+import secrets
 import shutil
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -35,7 +37,7 @@ from millrace.embed.broker_properties import Ports, properties_of
 from millrace.embed.errors import ChildFailed
 from millrace.embed.jars import jar_folder
 from millrace.embed.java import find_java
-from millrace.embed.ports import LOOPBACK, accepts, free_ports, is_free
+from millrace.embed.ports import LOOPBACK, accepts, free_ports, is_free, listens
 from millrace.embed.process import Child, Launch, end_left_over
 
 DEFAULT_HEAP_MEGABYTES = 512
@@ -78,8 +80,10 @@ def prepare_broker(
         preparing.format()
     elif not preparing.is_known():
         preparing.set_up()
-    argv, listening = preparing.command(preparing.data), preparing.ports.clients
-    return Broker(home, listening, Child(Launch("kafka", argv, log, is_ready=lambda: is_open(listening, accounts))))
+    argv, listening = preparing.command(), preparing.ports.clients
+    password = preparing.passwords[ADMIN]
+    ready = partial(is_open, listening, accounts, password)
+    return Broker(home, listening, Child(Launch("kafka", argv, log, is_ready=ready)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,46 +109,50 @@ class _Preparing:
     def _note(self) -> None:
         replace_file(self._noted, fingerprint(self.passwords), durable=True, mode=PRIVATE_FILE)
 
-    def command(self, data: Path, *, is_setup: bool = False, ports: Ports | None = None) -> tuple[str, ...]:
-        properties = self._properties(data, "server", is_setup=is_setup, ports=ports)
-        return (*self.java, "kafka.Kafka", str(properties))
+    def command(self) -> tuple[str, ...]:
+        return self._command(properties_of(self.ports, self.data, self.passwords[ADMIN]))
 
-    def _properties(self, data: Path, name: str, *, is_setup: bool = False, ports: Ports | None = None) -> Path:
-        path = self.home / f"{name}.properties"
-        text = properties_of(ports or self.ports, data, self.passwords[ADMIN], is_setup=is_setup)
-        replace_file(path, text, mode=PRIVATE_FILE)
-        return path
+    def _command(self, properties: str) -> tuple[str, ...]:
+        return (*self.java, "kafka.Kafka", str(self._written("server.properties", properties)))
+
+    def _written(self, name: str, text: str) -> Path:
+        replace_file(self.home / name, text, mode=PRIVATE_FILE)
+        return self.home / name
 
     def format(self) -> None:
         """Format a folder beside the final one and rename it: a crash leaves no half-formatted storage."""
-        forming, arguments = self.home / "data.forming", self.home / "forming.arguments"
+        forming = self.home / "data.forming"
         shutil.rmtree(forming, ignore_errors=True)
-        properties = self._properties(forming, "forming")
+        properties = self._written("forming.properties", properties_of(self.ports, forming, self.passwords[ADMIN]))
         words = ["format", "--config", str(properties), "--cluster-id", _cluster_id(self.home)]
         # In a file: everybody on this machine can see the arguments of a process.
-        replace_file(arguments, "\n".join([*words, *scram_arguments(self.passwords)]), mode=PRIVATE_FILE)
+        arguments = self._written("forming.arguments", "\n".join([*words, *scram_arguments(self.passwords)]))
         command = (*self.java, "kafka.tools.StorageTool", f"@{arguments}")
-        with self.log.open("ab") as output:
-            ran = subprocess.run(command, stdout=output, stderr=output, timeout=FORMAT_SECONDS, check=False)
-        arguments.unlink()
+        try:
+            with self.log.open("ab") as output:
+                ran = subprocess.run(command, stdout=output, stderr=output, timeout=FORMAT_SECONDS, check=False)
+        finally:
+            arguments.unlink()
+            properties.unlink()
         if ran.returncode != 0:
             raise ChildFailed("kafka", f"storage could not be formatted (code {ran.returncode})", self.log)
-        properties.unlink()
         self._note()
         forming.rename(self.data)
 
     def set_up(self) -> None:
         """Run the broker once, for the administrator alone and on ports that nobody knows, to store the passwords."""
-        ports = Ports(*free_ports(2))
-        child = Child(Launch("kafka", self.command(self.data, is_setup=True, ports=ports), self.log))
+        ports, password = Ports(*free_ports(2)), secrets.token_hex(32)
+        command = self._command(properties_of(ports, self.data, password, is_setup=True))
+        child = Child(Launch("kafka", command, self.log))
         child.start()
         try:
-            admin = _administrator(ports.clients, self.passwords[ADMIN], "PLAIN")
             deadline = time.monotonic() + SETUP_SECONDS
+            # Not to somebody who took the port in the meantime: what follows is secret.
+            while not (child.pid and listens(child.pid, ports.clients)):
+                self._keep_waiting(child, deadline)
+            admin = _administrator(ports.clients, password, "PLAIN")
             while not _lists(admin):
-                if not child.running or time.monotonic() > deadline:
-                    raise ChildFailed("kafka", "did not take its accounts' passwords", self.log)
-                time.sleep(LOOK_SECONDS)
+                self._keep_waiting(child, deadline)
             set_passwords(admin, self.passwords)
         except KafkaException as error:
             raise ChildFailed("kafka", f"did not take its accounts' passwords ({error})", self.log) from error
@@ -152,12 +160,17 @@ class _Preparing:
             child.stop()
         self._note()
 
+    def _keep_waiting(self, child: Child, deadline: float) -> None:
+        if not child.running or time.monotonic() > deadline:
+            raise ChildFailed("kafka", "did not take its accounts' passwords", self.log)
+        time.sleep(LOOK_SECONDS)
 
-def is_open(port: int, accounts: Accounts) -> bool:
+
+def is_open(port: int, accounts: Accounts, admin_password: str) -> bool:
     """Whether the broker answers and has given each account its rights; it does so now if it had not."""
     if not accepts(port):
         return False
-    admin = _administrator(port, accounts.passwords()[ADMIN], SCRAM)
+    admin = _administrator(port, admin_password, SCRAM)
     try:
         if _lists(admin):
             set_acls(admin, accounts)

@@ -6,6 +6,8 @@ import random
 import socket
 from pathlib import Path
 
+import psutil
+
 LOOPBACK = "127.0.0.1"
 LOWEST_PORT = 10_240
 
@@ -43,6 +45,15 @@ def accepts(port: int, timeout_seconds: float = 0.5) -> bool:
             return True
     except OSError:
         return False
+
+
+def listens(pid: int, port: int) -> bool:
+    """Whether this process, and not another one, is the one that listens there."""
+    try:
+        connections = psutil.Process(pid).net_connections("tcp")
+    except psutil.Error:
+        return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in connections)
 
 
 def _outgoing_start() -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+from millrace.embed.accounts import ADMIN
 from millrace.embed.broker import is_open, prepare_broker
 from millrace.exchange.places import places_below
 from millrace.settings import Settings
@@ -23,7 +24,7 @@ def main(words: list[str]) -> int:
     accounts = broker_accounts(settings.kafka.passwords or places.broker_passwords)
     if words[1:] == ["open"]:
         ends = time.monotonic() + OPEN_SECONDS
-        while not is_open(port, accounts):
+        while not is_open(port, accounts, accounts.passwords()[ADMIN]):
             if time.monotonic() > ends:
                 return 1
             time.sleep(LOOK_SECONDS)
