@@ -72,6 +72,10 @@ class OpSigner:
             self._counts[partition] = count
         return appended
 
+    def has_room(self) -> bool:
+        """Whether `append` takes a record without waiting."""
+        return not self._order.locked() and self._appender.has_room()
+
 
 def sign(key: OpKey, topic: str, partition: int, mark: Mark, value: bytes) -> bytes:
     """`value` is a JSON object."""
