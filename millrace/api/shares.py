@@ -34,7 +34,7 @@ class Share:
     retry_seconds: float = 1.0
 
 
-class Turns:
+class ShareTurns:
     """Gives out the slots of a share. Used from any thread."""
 
     def __init__(self, share: Share) -> None:
@@ -122,7 +122,7 @@ class SharedThreads(ThreadPoolExecutor):
 
     def __init__(self, share: Share) -> None:
         super().__init__(share.at_once, share.name.replace(" ", "-"))
-        self.turns = Turns(share)
+        self.turns = ShareTurns(share)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
         tenant = ASKING.get()
@@ -170,7 +170,7 @@ class Shares:
         self.look_ups = SharedThreads(Share("look-ups", 8, limits.look_ups, 20, retry_seconds=5.0))
         # Each query may use its memory limit. More would only wait for the same cores.
         self.queries = SharedThreads(Share("queries", 4, limits.queries, limits.waiting_queries, retry_seconds=5.0))
-        self.what_ifs = Turns(Share("what-ifs", 2, limits.what_ifs, 8, retry_seconds=5.0))
+        self.what_ifs = ShareTurns(Share("what-ifs", 2, limits.what_ifs, 8, retry_seconds=5.0))
 
     def use(self) -> None:
         """In the event loop that serves the requests."""

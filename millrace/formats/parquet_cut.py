@@ -175,7 +175,10 @@ def _untyped(array: pa.Array) -> int:
         return len(array)
     if pat.is_struct(kind):
         return sum(_untyped(array.field(number)) for number in range(kind.num_fields))
-    if pat.is_map(kind) or is_list(kind):
+    if pat.is_map(kind):
+        first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
+        return _untyped(array.items.slice(first, last - first))
+    if is_list(kind):
         return _untyped(array.flatten())
     return 0
 

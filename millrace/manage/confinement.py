@@ -39,7 +39,7 @@ _REMEDY = (
 )
 
 
-class Kind(StrEnum):
+class ConfinementKind(StrEnum):
     OWN_USER = "own user"
     USER_NAMESPACE = "user namespace"
     UNCONFINED = "unconfined"
@@ -50,14 +50,14 @@ class Kind(StrEnum):
 class Confinement:
     """`why_not`: what the machine lacks, where programs are not confined."""
 
-    kind: Kind
+    kind: ConfinementKind
     own_user: bool
     settings: AppSettings = field(default_factory=AppSettings)
     why_not: str = ""
 
     @property
     def own_view(self) -> bool:
-        return self.kind in (Kind.OWN_USER, Kind.USER_NAMESPACE)
+        return self.kind in (ConfinementKind.OWN_USER, ConfinementKind.USER_NAMESPACE)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -70,9 +70,9 @@ class Confinement:
 
     @property
     def warning(self) -> str | None:
-        if self.kind is Kind.REFUSED:
+        if self.kind is ConfinementKind.REFUSED:
             return f"Client apps are not run, because they cannot be confined: {self.why_not}. {_REMEDY}"
-        if self.kind is Kind.UNCONFINED:
+        if self.kind is ConfinementKind.UNCONFINED:
             seen = (
                 "files that everyone may read, and the network"
                 if self.own_user
@@ -83,7 +83,7 @@ class Confinement:
 
     def refuse(self) -> None:
         """Raises if nothing may run."""
-        if self.kind is Kind.REFUSED:
+        if self.kind is ConfinementKind.REFUSED:
             raise Refused(f"Client apps cannot be confined here: {self.why_not}.", remedy=_REMEDY, code="not_confined")
 
     def order(
@@ -152,10 +152,10 @@ def possible_confinement(home: Home, settings: AppSettings) -> Confinement:
     anchor(home).mkdir(parents=True, exist_ok=True)
     own_user = may_change_user()
     if settings.unconfined:
-        return Confinement(Kind.UNCONFINED, own_user, settings)
-    best = Confinement(Kind.OWN_USER if own_user else Kind.USER_NAMESPACE, own_user, settings)
+        return Confinement(ConfinementKind.UNCONFINED, own_user, settings)
+    best = Confinement(ConfinementKind.OWN_USER if own_user else ConfinementKind.USER_NAMESPACE, own_user, settings)
     why_not = _lacking() or _failure(best, home)
-    return Confinement(Kind.REFUSED, own_user, settings, why_not) if why_not else best
+    return Confinement(ConfinementKind.REFUSED, own_user, settings, why_not) if why_not else best
 
 
 def _lacking() -> str:

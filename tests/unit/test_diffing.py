@@ -23,6 +23,7 @@ from millrace.client import Millrace, Problem
 from millrace.declare.table import parse_table
 from millrace.exchange.mailboxes import open_exchange
 from millrace.model.table import Definition, define
+from millrace.settings import Settings
 from millrace.sink.context import SinkContext
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
@@ -58,6 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         sink_context=SinkContext(exchange.places),
         op_log=None,
         quotas=Quotas(store),
+        settings=Settings(home=root),
     )
     running = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", loop="asyncio", lifespan="off"))
     thread = threading.Thread(target=running.run)

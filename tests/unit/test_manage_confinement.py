@@ -12,7 +12,7 @@ from millrace.api.declarations.reading import refuse_local_command
 from millrace.auth.tokens import Caller
 from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
-from millrace.manage.confinement import Confinement, Kind, launcher
+from millrace.manage.confinement import Confinement, ConfinementKind, launcher
 from millrace.manage.limits import Limiter, Limits
 from millrace.manage.logs import RotatedLog, gather_own_logs
 from millrace.model.agreement import Agreement, Amounts, App
@@ -62,11 +62,13 @@ def test_the_platforms_own_user_is_not_limited_in_processes() -> None:
 def test_the_operator_is_told_what_is_not_confined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert users.owner_of("acme") is None
-    assert "every tenant" in str(Confinement(Kind.UNCONFINED, own_user=False).warning)
-    assert "everyone may read" in str(Confinement(Kind.UNCONFINED, own_user=True).warning)
-    assert "old. Run the platform as root" in str(Confinement(Kind.REFUSED, own_user=True, why_not="old").warning)
-    for kind in (Kind.OWN_USER, Kind.USER_NAMESPACE):
-        assert Confinement(kind, own_user=kind is Kind.OWN_USER).warning is None
+    assert "every tenant" in str(Confinement(ConfinementKind.UNCONFINED, own_user=False).warning)
+    assert "everyone may read" in str(Confinement(ConfinementKind.UNCONFINED, own_user=True).warning)
+    assert "old. Run the platform as root" in str(
+        Confinement(ConfinementKind.REFUSED, own_user=True, why_not="old").warning
+    )
+    for kind in (ConfinementKind.OWN_USER, ConfinementKind.USER_NAMESPACE):
+        assert Confinement(kind, own_user=kind is ConfinementKind.OWN_USER).warning is None
 
 
 def test_each_tenant_has_a_user_of_its_own_far_from_all_others() -> None:
@@ -78,7 +80,7 @@ def test_each_tenant_has_a_user_of_its_own_far_from_all_others() -> None:
 
 def test_a_program_gets_the_contracts_environment_and_nothing_of_the_platforms(tmp_path: Path) -> None:
     staging = Staging(Home(tmp_path), "acme")
-    order = Confinement(Kind.UNCONFINED, own_user=False).order(
+    order = Confinement(ConfinementKind.UNCONFINED, own_user=False).order(
         staging, ("x",), {"TABLE": "items", "PATH": "/opt"}, Limits()
     )
     assert {name: order["environ"][name] for name in ("CLIENT_ID", "SOURCE_PATH", "TABLE", "PATH")} == {
@@ -167,7 +169,7 @@ def test_without_a_view_of_its_own_permissions_hide_the_token_and_other_tenants(
             staging.make(user_of(staging.tenant))
         (other.inbox / "secret.csv").write_text("theirs")
         look = f"id -u; cat {home.client} {other.inbox}/secret.csv; ls {other.root}; cd $SOURCE_PATH/$CLIENT_ID && ls"
-        order = Confinement(Kind.UNCONFINED, own_user=True).order(mine, ("sh", "-c", look), {}, Limits())
+        order = Confinement(ConfinementKind.UNCONFINED, own_user=True).order(mine, ("sh", "-c", look), {}, Limits())
         ran = subprocess.run(launcher(), input=json.dumps(order).encode(), capture_output=True, check=True, timeout=30)
     assert ran.stdout.split() == [str(user_of("acme")).encode(), b"in", b"log", b"out"]
     assert ran.stderr.count(b"Permission denied") == 3

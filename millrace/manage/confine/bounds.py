@@ -25,7 +25,7 @@ class TooDeep(Exception):
     """Folders in folders that nobody can measure."""
 
 
-class Bounds:
+class ProgramBounds:
     """`memory_bytes`: None where a cgroup bounds it. `disk_bytes`: what may lie in `out` and `log`, and come into `in`."""
 
     def __init__(self, source: str, memory_bytes: int | None, disk_bytes: int) -> None:
@@ -74,8 +74,10 @@ class Bounds:
         return total
 
 
-def bounds_of(order: dict[str, Any]) -> Bounds:
-    return Bounds(f"/data/{order['view']['tenant']}", order["limits"]["memory_bytes"], order["limits"]["disk_bytes"])
+def bounds_of(order: dict[str, Any]) -> ProgramBounds:
+    return ProgramBounds(
+        f"/data/{order['view']['tenant']}", order["limits"]["memory_bytes"], order["limits"]["disk_bytes"]
+    )
 
 
 def _processes() -> Iterator[str]:
