@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+UNFINISHED = ".partial"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
@@ -18,7 +19,7 @@ def unfinished(folder: str | Path, mode: int = 0o666) -> Iterator[tuple[BinaryIO
     """A new file and its name, which is gone when the block ends: the caller links or renames what it wants to keep.
 
     Makes the folder if it is missing. `mode` applies from the file's first moment."""
-    name = os.path.join(folder, f".{uuid.uuid4().hex}.partial")
+    name = os.path.join(folder, f".{uuid.uuid4().hex}{UNFINISHED}")
     try:
         descriptor = os.open(name, _NEW, mode)
     except FileNotFoundError:

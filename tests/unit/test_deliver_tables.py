@@ -237,6 +237,10 @@ def test_rows_that_the_folder_of_their_table_did_not_take_come_from_aside(world:
     group = world.aside("bad", 4, "first")
     world.start()
     assert world.write(group, world.group("good", 5, "first")) == ["good"]
+    reasons = {world.state("bad").reason}
+    world.resume("bad")
+    wait_until(lambda: world.state("bad").tries > 2, 20, "it is tried again")
+    assert reasons == {world.state("bad").reason}, "every try says the same"
     for path in world.home.staged("acme", "bad").rglob("*.parquet"):
         path.unlink()
     repair()

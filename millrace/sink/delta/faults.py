@@ -7,6 +7,7 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
+from millrace.atomic import UNFINISHED
 from millrace.model.errors import MillraceError
 from millrace.model.sinks import Fault, SinkFailed
 
@@ -37,6 +38,9 @@ def _is_platforms(error: BaseException, folder: Path, is_on_our_disk: Callable[[
 def _words(error: BaseException) -> str:
     if isinstance(error, MillraceError):
         return error.message
+    if isinstance(error, OSError) and str(error.filename).endswith(UNFINISHED):
+        # Its name is another one at every try, and says nothing.
+        return f"{type(error).__name__}: {error.strerror}"
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:MOST_TEXT]
 
 
