@@ -42,9 +42,10 @@ _READS = Grant(ResourceType.TOPIC, PREFIX, (AclOperation.READ,), is_prefix=True)
 GRANTS: dict[str, tuple[Grant, ...]] = {
     # It makes and trims every topic, but writes only what begins here: ops, chunks and events.
     Account.SERVER: (_KEEPS, *_on(AclOperation.WRITE, TABLE_OPS, RAW_INPUT, EVENTS), *_groups(OUR_GROUPS)),
+    # Chunks that waited for their tenant's keys go back to raw-input.
     Account.DATA_PLANE: (
         *_on(AclOperation.READ, RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR),
-        *_on(AclOperation.WRITE, VALIDATED_INPUT, IMPORT_ERROR, PROGRESS),
+        *_on(AclOperation.WRITE, RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR, PROGRESS),
         *_groups(OUR_GROUPS, SPARK_GROUPS),
     ),
     Account.OPERATOR: (_READS, Grant(ResourceType.GROUP, "*", (AclOperation.READ,))),

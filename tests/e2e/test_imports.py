@@ -9,6 +9,7 @@ import duckdb
 import polars as pl
 import pytest
 
+from millrace.embed.accounts import ADMIN
 from millrace.wire.client import Appender, Topics
 from millrace.wire.offsets import end_offsets
 from millrace.wire.topics import EVENTS, IMPORT_ERROR, PROGRESS, RAW_INPUT, TABLE_OPS, VALIDATED_INPUT
@@ -47,12 +48,13 @@ def test_rows_are_judged_counted_and_stored_with_their_place_in_the_file(
 
 def test_records_that_are_none_of_ours_are_passed_over(platform: RunningPlatform, tmp_path: Path) -> None:
     target = platform.declare("unmoved", PEOPLE)
-    log = platform.cluster
-    appender, topics = Appender(log), Topics(log)
+    log = platform.cluster_as(ADMIN)
+    appender, topics, written = Appender(log), Topics(log), []
     for topic in (TABLE_OPS, RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR, PROGRESS):
         for partition in range(topics.partitions(topic)):
             for junk in (b"", b"junk", b'{"fact": "Judged"}', b"\x01\xff\xff\xff\xff{", b"\x01\x02\0\0\0{}"):
-                appender.append(topic, b"junk", junk, partition)
+                written.append(appender.append(topic, b"junk", junk, partition))
+    assert all(record.result(30) for record in written)
     appender.close()
     ended = platform.send(target, write(tmp_path / "people.csv", "id,name,age\n1,a,1\nx,b,2\n"))
     assert ended["rows"] == {"read": 2, "accepted": 1, "rejected": 1, "ignored": 0}

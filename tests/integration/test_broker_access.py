@@ -117,7 +117,7 @@ def test_each_process_writes_its_own_topics_and_no_others(broker: Broker) -> Non
     refused = "TOPIC_AUTHORIZATION_FAILED"
     own = {
         Account.SERVER: {TABLE_OPS, RAW_INPUT, EVENTS},
-        Account.DATA_PLANE: {VALIDATED_INPUT, IMPORT_ERROR, PROGRESS},
+        Account.DATA_PLANE: {RAW_INPUT, VALIDATED_INPUT, IMPORT_ERROR, PROGRESS},
         Account.OPERATOR: set[str](),
     }
     found = {account: {topic: writes(cluster_as(broker, account), topic) for topic in ALL} for account in own}

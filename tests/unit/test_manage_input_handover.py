@@ -124,7 +124,7 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 def test_what_a_run_left_while_the_keys_were_away_is_sealed_when_they_are_back(scene: Scene) -> None:
     scene.upload("a.csv")
     scene.ask()
-    scene.looks_until(scene.inside, "the program to start")
+    scene.looks_until(lambda: scene.inside() and scene.states() == ["running"], "the program to start")
     scene.is_away, Program.code = True, 0
     scene.looks_until(lambda: scene.states() == ["succeeded"], "the run to end")
     scene.looks_until(lambda: not scene.tended._giving.is_under_way, "the first attempt to fail")
