@@ -13,6 +13,7 @@ from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.metering import measure_storage
 from millrace.api.jobs.refreshing import Refreshing
+from millrace.api.jobs.refused_secrets import note_foreign_secret
 from millrace.api.jobs.rejected_rows import RejectedRows
 from millrace.api.jobs.replay_sender import ReplaySender
 from millrace.api.jobs.replaying import Replays
@@ -76,8 +77,9 @@ class Server:
         self.quotas = Quotas(self.store)
         self.sealing = Sealing(self.exchange, settings.kms, self.quotas)
         self.sinks = SinkWatch(
-            places, self.queues, self._parked_limit, self._is_awaited, self.op_log.append, self._is_purged
-        )
+            places, self.queues, self._parked_limit, self._is_awaited, self.op_log.append, self._is_purged,
+            partial(note_foreign_secret, self.audit, self.sink_context),
+        )  # fmt: skip
         self.admission = Admission(self.store, self.quotas, self.sinks)
         self.in_flight = InFlight(settings.spark.bulk_chunks_per_batch, self.quotas.weight)
         self.refreshing = Refreshing(self.store, self.op_log.append)

@@ -30,17 +30,27 @@ class Declaration:
 def read_declarations(paths: list[Path], tenant: str | None = None) -> list[Declaration]:
     """Agreements before tables. A table's tenant: its own word, else `tenant`, else the agreement beside it."""
     folders: dict[Path, list[tuple[Path, dict[str, Any]]]] = {}
-    for file in dict.fromkeys(file for path in paths for file in _files(path)):
-        folders.setdefault(file.parent, []).extend((file, document) for document in _documents(file))
+    for file, documents in _read(paths).items():
+        folders.setdefault(file.parent, []).extend((file, document) for document in documents)
     agreements: list[Declaration] = []
     tables: list[Declaration] = []
-    for documents in folders.values():
-        beside = [_agreement(document) for _, document in documents if _is_agreement(document)]
+    for together in folders.values():
+        beside = [_agreement(document) for _, document in together if _is_agreement(document)]
         agreements += beside
-        tables += [
-            _table(file, document, tenant, beside) for file, document in documents if not _is_agreement(document)
-        ]
+        tables += [_table(file, document, tenant, beside) for file, document in together if not _is_agreement(document)]
     return agreements + tables
+
+
+def _read(paths: list[Path]) -> dict[Path, list[dict[str, Any]]]:
+    """The documents of each file. Files of a folder may hold none, but all of them together must hold some."""
+    found: dict[Path, list[dict[str, Any]]] = {}
+    for path in paths:
+        files = list(_files(path))
+        found |= {file: list(_documents(file)) for file in files if file not in found}
+        if not any(found[file] for file in files):
+            remedy = "Write the agreement of a tenant or a table there: `millrace schema agreement`, `millrace schema table`."
+            raise Invalid(f"{path} holds no declaration.", remedy=remedy)
+    return found
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -26,14 +26,17 @@ def platform(tmp_path: Path) -> Iterator[RunningPlatform]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of a few megabytes."""
+    """A file system of a few megabytes. A process of its own unmounts it when this one closes the pipe or is killed."""
     if os.geteuid() != 0:
         pytest.skip("only root may mount a file system")
     mount = tmp_path / "disk"
     mount.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mount)], check=True, timeout=30)
+    argv = ["sh", "-c", 'read _; umount -l "$1"', "sh", str(mount)]
+    guard = subprocess.Popen(argv, stdin=subprocess.PIPE, start_new_session=True)
     yield mount
-    subprocess.run(["umount", "-l", str(mount)], check=True, timeout=30)
+    guard.communicate(timeout=30)
+    assert guard.returncode == 0
 
 
 def test_a_full_disk_delays_and_corrupts_nothing(small_disk: Path, platform: RunningPlatform, tmp_path: Path) -> None:

@@ -101,3 +101,14 @@ def test_what_yaml_can_say_and_json_cannot_is_refused_by_file(tmp_path: Path, te
     with pytest.raises(Invalid, match=says) as refused:
         read_declarations([path])
     assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", "# later\n", "---\n---\n", "[]", "null"])
+def test_a_file_without_a_declaration_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+    empty = written(tmp_path / "a" / "empty.yaml", text)
+    for path in (empty, empty.parent):
+        with pytest.raises(Invalid, match=f"{path} holds no declaration") as refused:
+            read_declarations([path])
+        assert "millrace schema" in str(refused.value.remedy)
+    written(tmp_path / "a" / "agreement.json", {"client": "acme"})
+    assert named(read_declarations([empty.parent])) == ["acme"], "others in the folder have one"

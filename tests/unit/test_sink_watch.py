@@ -2,14 +2,17 @@
 
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from millrace.api.jobs import sink_watch
+from millrace.api.jobs.refused_secrets import note_foreign_secret
 from millrace.api.jobs.sink_watch import SinkWatch
+from millrace.auth.audit import Audit
 from millrace.exchange.home import Home
 from millrace.exchange.places import Places
 from millrace.exchange.queues import ParkedRow
@@ -17,7 +20,9 @@ from millrace.model.errors import Clash
 from millrace.model.ops.tables import NoteSink, WaiveSink
 from millrace.model.queues import Backfill, Member, QueueKey, QueueState, own_queue
 from millrace.model.sinks import SinkTarget
-from millrace.store.tables import queues
+from millrace.settings import Settings
+from millrace.sink.context import SinkContext
+from millrace.store.tables import audit, queues
 from tests.support.queues import queues_of
 
 
@@ -28,6 +33,8 @@ class Watched:
         self.awaited = False
         self.queues = queues_of(self.home)
         self.purged = False
+        self.audit = Audit(self.queues._store)
+        context = SinkContext.of(Settings(), Places(self.home))
         self.watch = SinkWatch(
             Places(self.home),
             self.queues,
@@ -35,6 +42,7 @@ class Watched:
             lambda *_: self.awaited,
             self._append,
             lambda *_: self.purged,
+            partial(note_foreign_secret, self.audit, context),
         )
 
     def _append(self, op: NoteSink | WaiveSink) -> "Future[None]":
@@ -165,3 +173,22 @@ def test_tables_that_cannot_be_written_are_listed_and_given_up_once_they_are_pur
     watched.heal(key)
     watched.watch.look()
     assert watched.watch.parked_tables() == []
+
+
+@pytest.mark.parametrize(("owner", "entries"), [("ACME", 0), ("OTHER", 1)])
+def test_a_sink_that_stops_for_somebody_else_s_secret_has_one_audit_entry(
+    watched: Watched, owner: str, entries: int
+) -> None:
+    """The secret was shared when the table was declared, so no request was refused."""
+    place = {"host": "127.0.0.1", "database": "d", "user": "u", "password": f"env:MILLRACE_SECRET_{owner}_DB"}
+    key = watched.queue(target=SinkTarget("warehouse", "postgres", settings=place))
+    for reason in ("it is away", "it is still away"):
+        watched.park(key)
+        watched.queues.finish(key, state=QueueState(parked_since=5.0, reason=reason))
+        watched.watch.look()
+    with watched.queues._store.read() as connection:
+        found = connection.execute(select(audit)).all()
+    subject = f"acme/notes/warehouse env:MILLRACE_SECRET_{owner}_DB"
+    assert [(one.action, one.subject, one.tenant, one.who, one.status) for one in found] == [
+        ("use of a secret", subject, "acme", "platform", 403)
+    ] * entries

@@ -48,6 +48,7 @@ class SinkWatch:
         is_awaited: IsAwaited,
         append: Callable[[Op[Any]], Any],
         is_purged: IsPurged = lambda *_: False,
+        on_parked: Callable[[QueueRecord], None] = lambda _: None,
     ) -> None:
         self._places = places
         self._queues = queues
@@ -55,6 +56,7 @@ class SinkWatch:
         self._is_awaited = is_awaited
         self._is_purged = is_purged
         self._append = append
+        self._on_parked = on_parked
         self._full: dict[tuple[str, str], str] = {}
         self._seen: dict[QueueKey, QueueRecord] = {}
         # The bytes that wait for targets that take nothing.
@@ -113,6 +115,8 @@ class SinkWatch:
         if record.announced != standing:
             for what, data in _news(record.announced, standing):
                 self._note(record.key, what, data)
+                if what == "parked":
+                    self._on_parked(record)
             self._queues.announce(record.key, standing)
 
     def _note(self, key: QueueKey, what: str, data: dict[str, Any]) -> None:
