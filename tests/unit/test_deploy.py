@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 OVERLAYS = ("external-kafka", "single-broker")
 # What an operator makes by hand; docs/kubernetes.md says how.
-SECRETS = {"millrace-client", "millrace-secrets", "millrace-apply", "millrace-kafka"}
+SECRETS = {"millrace-client", "millrace-secrets", "millrace-apply", "millrace-kafka", "millrace-tls"}
 Manifest = dict[str, Any]
 
 
@@ -206,6 +206,42 @@ def test_the_pod_reads_secrets_of_kubernetes_only_with_the_component(tmp_path: P
     assert role["rules"] == [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
     assert not [one for one in manifests if one["kind"].endswith("RoleBinding")]
     assert [pod["automountServiceAccountToken"] for pod in pods("single-broker")] == [False]
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_whoever_asks_the_api_uses_tls_if_the_api_does(tmp_path: Path, name: str) -> None:
+    copied = shutil.copytree(DEPLOY, tmp_path / "deploy")
+    kustomization = copied / "overlays" / name / "kustomization.yaml"
+    written = kustomization.read_text()
+    with_apply = written.replace(
+        "  - ../../components/apply\n", "  - ../../components/apply\n  - ../../components/tls\n"
+    )
+    kustomization.write_text(
+        with_apply if with_apply != written else f"{written}\ncomponents: [../../components/tls]\n"
+    )
+    manifests = build(kustomization.parent)
+    assert [wrong for one in manifests for version in (OLDEST, NEWEST) for wrong in schema_problems(one, version)] == []
+    (pod,) = (
+        one["spec"]["template"]["spec"]
+        for one in manifests
+        if one["metadata"]["name"] == "millrace" and one["kind"] == "StatefulSet"
+    )
+    asked = named(pod, "httpGet")
+    assert [(probe["path"], probe["scheme"]) for probe in asked] == [("/metrics", "HTTPS")] * 3
+    server, manager = (next(one for one in pod["containers"] if one["name"] == part) for part in ("server", "manager"))
+    mounted = {mount["mountPath"] for mount in server["volumeMounts"]}
+    for variable in ("MILLRACE_API__TLS_CERT", "MILLRACE_API__TLS_KEY"):
+        (path,) = (one["value"] for one in server["env"] if one["name"] == variable)
+        assert str(Path(path).parent) in mounted
+    assert "tls.key" not in str(
+        [one for one in pod["volumes"] if one["name"] in {m["name"] for m in manager["volumeMounts"]}]
+    )
+    jobs = [one["spec"]["jobTemplate"]["spec"]["template"]["spec"] for one in manifests if one["kind"] == "CronJob"]
+    assert bool(jobs) == (name == "external-kafka")
+    for job in jobs:
+        env = {one["name"]: one.get("value") for one in job["containers"][0]["env"]}
+        assert env["MILLRACE_URL"] == "https://millrace:8420"
+        assert env["MILLRACE_CA_FILE"] in {f"{one['mountPath']}/ca.crt" for one in job["containers"][0]["volumeMounts"]}
 
 
 class Value:
