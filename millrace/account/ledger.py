@@ -143,7 +143,7 @@ def _newly_durable(connection: Connection, imports: Mapping[str, Import], places
 
 def due(connection: Connection, imp: Import, passed: dict[str, int], budget: Callable[[Import], Budget]) -> Due | None:
     """What to ask the controller for now, if anything."""
-    rejecting, failure = partial(_rejecting_chunks, connection, imp.id), partial(first_failure, connection, imp.id)
+    rejecting, failure = partial(rejecting_chunks, connection, imp.id), partial(first_failure, connection, imp.id)
     asked = counting.due(imp, passed, partial(budget, imp), rejecting, failure)
     return replace(asked, refused=refused_rows(connection, imp.id)) if isinstance(asked, SettleImport) else asked
 
@@ -152,7 +152,7 @@ def judged_numbers(connection: Connection, import_id: str) -> set[int]:
     return set(connection.execute(select(t.chunks.c.number).where(t.chunks.c.import_id == import_id)).scalars())
 
 
-def _rejecting_chunks(connection: Connection, import_id: str) -> int:
+def rejecting_chunks(connection: Connection, import_id: str) -> int:
     wanted = select(func.count()).where(t.chunks.c.import_id == import_id, t.chunks.c.rejected > 0)
     return connection.execute(wanted).scalar_one()
 

@@ -93,13 +93,14 @@ def seconds_of(document: ImportDocument) -> float | None:
 
 
 def durable(document: ImportDocument) -> str:
-    """Per sink: durable chunks of those sent, and how many are parked or refused."""
+    """Per sink: durable chunks of those sent, and how many are parked or refused. Rejected rows only if they are parked."""
     parts = []
     for name, sink in document["sinks"].items():
         text = f"{name} {sink['durable_chunks']}/{document['chunks']['sent']}"
         text += f", {sink['parked_chunks']} parked" if sink["parked_chunks"] else ""
         parts.append(text + (f", {sink['refused_rows']} refused" if sink["refused_rows"] else ""))
-    return "; ".join(parts)
+    waiting = document.get("parked_rejected_chunks")
+    return "; ".join([*parts, *([f"rejected rows of {waiting} chunks parked"] if waiting else [])])
 
 
 def ledger_row(document: ImportDocument) -> tuple[object, ...]:

@@ -39,6 +39,7 @@ class ImportDocument(TypedDict):
     rows: RowCounts
     chunks: Chunks
     sinks: dict[str, SinkProgress]
+    parked_rejected_chunks: NotRequired[int]
     started_at: str | None
     ended_at: str | None
     error: FaultDocument | None

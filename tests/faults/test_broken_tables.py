@@ -44,6 +44,11 @@ def parked(platform: RunningPlatform, prefix: str) -> dict[str, dict[str, Any]]:
     return {name: one for name, one in tables.items() if name.startswith(prefix)}
 
 
+def shown_parked(platform: RunningPlatform, import_id: str) -> dict[str, Any] | None:
+    document = dict(platform.client.imports.show(import_id))
+    return document if document["parked_rejected_chunks"] else None
+
+
 def told(platform: RunningPlatform, tenant: str, kind: str) -> list[dict[str, Any]]:
     return [one["data"] for one in platform.events(tenant=tenant) if one["type"] == f"millrace.{kind}"]
 
@@ -119,13 +124,15 @@ def test_rejected_rows_that_cannot_be_kept_delay_their_own_table(
     assert platform.ended(send(platform, "rejects-well", bad))["state"] == "completed"
     wait_until(lambda: len(parked(platform, "rejects-")) == 2, 60, "both are named")
     assert parked(platform, "rejects-")["rejects-stuck/notes"]["sink"] == "errors"
+    waiting = wait_until(lambda: shown_parked(platform, stuck), 30, "its status tells of it")
+    assert (waiting["parked_rejected_chunks"], waiting["sinks"]["delta"]["parked_chunks"]) == (1, 0)
     platform.client.sinks.waive("rejects-given-up", "notes", "errors")
     assert platform.ended(given_up)["waived"] == ["errors"]
     assert platform.client.imports.show(stuck)["state"] in ("processing", "stalled")
     repair()
     platform.client.sinks.resume("rejects-stuck", "notes", "errors")
     ended = platform.ended(stuck)
-    assert (ended["state"], ended["rows"]["rejected"]) == ("completed", 1)
+    assert (ended["state"], ended["rows"]["rejected"], ended["parked_rejected_chunks"]) == ("completed", 1, 0)
     stored = pl.read_delta(str(platform.home.table_errors("rejects-stuck", "notes")))
     assert sorted(stored.group_by("_import").len()["len"].to_list()) == [1, 1]
     wait_until(lambda: not parked(platform, "rejects-"), 90, "nothing is in trouble any more")

@@ -12,11 +12,14 @@ from starlette.testclient import TestClient
 
 from millrace.api.documents.imports import STALLED_AFTER_US
 from millrace.declare.table import parse_table
+from millrace.exchange.queues import ParkedRow, Queues
 from millrace.model.imports import ADMITTED, PROCESSING, RECEIVING, REQUESTED, STALLED, Counts
 from millrace.model.names import new_id
 from millrace.model.ops.imports import BeginImport, CancelImport, EndImport
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
+from millrace.model.queues import QueueState, own_queue
+from millrace.model.sinks import ERROR_STORE
 from millrace.store import tables as t
 from millrace.upload.gateway import Resume
 from tests.support.platform import record
@@ -103,3 +106,25 @@ def test_nobody_guesses_the_end_of_a_file_whose_length_says_nothing(scene: tuple
     for import_id in (compressed, endless):
         change(platform, import_id, counts=asdict(Counts(chunks=3)), durable={"delta": 2})
         assert ask(client, f"/v1/imports/{import_id}")["eta_seconds"] is None
+
+
+def test_rejected_rows_that_wait_for_their_error_store_are_told(scene: tuple[AppPlatform, TestClient]) -> None:
+    platform, client = scene
+    import_id = begin(platform)
+    change(platform, import_id, state=PROCESSING, counts=asdict(Counts(chunks=3, read=30, accepted=20, rejected=10)))
+    with platform.store.write() as connection:
+        for number, rejected in enumerate((5, 0, 5)):
+            counts = {"rows": 10, "accepted": 10 - rejected, "rejected": rejected, "ignored": 0, "checksum": 0}
+            connection.execute(insert(t.chunks).values(import_id=import_id, number=number, **counts))
+    path = f"/v1/imports/{import_id}"
+    assert ask(client, path)["parked_rejected_chunks"] == 0, "on their way"
+    queues = Queues(platform.store)
+    key = own_queue(ERROR_STORE, "acme", "notes")
+    queues.park([ParkedRow(key, 7, "x", 7, 0, "{}")])
+    queues.finish(key, state=QueueState(parked_since=5.0, reason="it is away"))
+    shown = ask(client, path)
+    assert (shown["parked_rejected_chunks"], shown["sinks"]["delta"]["parked_chunks"]) == (2, 0)
+    change(platform, import_id, durable={ERROR_STORE: 1})
+    assert ask(client, path)["parked_rejected_chunks"] == 1
+    change(platform, import_id, state="completed", ended_us=1)
+    assert ask(client, path)["parked_rejected_chunks"] == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, not_, or_, select
 
-from millrace.account.ledger import refused_rows
+from millrace.account.ledger import refused_rows, rejecting_chunks
 from millrace.auth.tokens import Caller
 from millrace.exchange.queues import parked_targets
 from millrace.model.errors import Missing
@@ -26,6 +26,7 @@ from millrace.model.names import is_import_id
 from millrace.model.ops.imports import BeginImport
 from millrace.model.ops.results import Refusal
 from millrace.model.ops.rows import ReplayErrors
+from millrace.model.sinks import ERROR_STORE
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.store.records import to_import
@@ -153,6 +154,7 @@ def _document(row: Any, sinks: "SinkStatus") -> dict[str, Any]:
         "chunks": {"sent": sent, "judged": counts.chunks},
         "lag": {"chunks": 0 if imp.is_over else max(sent - durable, 0)},
         "sinks": sinks.of(imp),
+        "parked_rejected_chunks": sinks.parked_rejected(imp),
         "waived": imp.options.get("waived", []),
         "bytes": announced.get("bytes", confirmed.get("plain_bytes", 0)),
         "file_name": imp.options.get("file_name"),
@@ -213,9 +215,18 @@ class SinkStatus:
     def _parked_chunks(self, imp: Import, sink: str) -> int:
         """Judged, and held back by a target that takes nothing at the moment."""
         waiting = imp.counts.chunks - imp.durable.get(sink, 0)
-        if waiting <= 0 or imp.is_over:
+        return waiting if waiting > 0 and self._is_parked(imp, sink) else 0
+
+    def parked_rejected(self, imp: Import) -> int:
+        """Chunks whose rejected rows are held back by an error store that takes nothing at the moment."""
+        if imp.counts.rejected == 0 or not self._is_parked(imp, ERROR_STORE):
             return 0
+        return max(rejecting_chunks(self._connection, imp.id) - imp.durable.get(ERROR_STORE, 0), 0)
+
+    def _is_parked(self, imp: Import, sink: str) -> bool:
+        if imp.is_over:
+            return False
         place = imp.tenant, imp.table
         if place not in self._parked:
             self._parked[place] = parked_targets(self._connection, *place)
-        return waiting if sink in self._parked[place] else 0
+        return sink in self._parked[place]
