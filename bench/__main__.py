@@ -32,6 +32,8 @@ from bench import (
     tenants_hostile,
     tenants_k8s,
     tenants_many,
+    tenants_noisy,
+    tenants_stall,
     tenants_stream,
     thousand_tables,
     up,
@@ -66,6 +68,8 @@ TENANTS: Benches = {
     "hostile": tenants_hostile.run,
     "broken_table": tenants_broken_table.run,
     "followers": tenants_followers.run,
+    "noisy": tenants_noisy.run,
+    "stall": tenants_stall.run,
 }
 SINKS: Benches = {
     "postgres": sinks_postgres.run,

@@ -29,6 +29,10 @@ _GAUGES: dict[str, Gauge] = {
     "open_imports": Gauge("millrace_open_imports", "Imports under way"),
     "query_failures": Gauge("millrace_query_failures", "Failures of a query since it last got on", ["query"]),
     "unsent_events": Gauge("millrace_unsent_events", "Events waiting for Kafka"),
+    "event_loop_stall": Gauge(
+        "millrace_event_loop_stall_seconds_max",
+        "The longest time of the last minute in which the server answered nobody",
+    ),
     "event_followers": Gauge("millrace_event_followers", "Connections that follow events"),
     "webhooks_waiting": Gauge("millrace_webhooks_waiting", "Events queued for subscribers and not yet delivered"),
 }

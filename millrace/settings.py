@@ -200,18 +200,44 @@ class QuerySettings(_Section):
 
 
 class LimitSettings(_Section):
-    """What each tenant may use at once, on each server."""
+    """What each tenant may use. docs/tenancy.md lists all limits; those of connections and requests count on each server."""
 
+    # An agreement may say otherwise, under the same name.
+    requests_per_second: int = Field(default=500, ge=1)
+    bytes_per_second: int = Field(default=1_000_000_000, ge=1)
+    open_imports: int = Field(default=10_000, ge=1)
+    rows_per_day: int = Field(default=10_000_000_000, ge=1)
+    storage_bytes: int = Field(default=1 << 40, ge=1)
+
+    requests: int = Field(default=1000, ge=1)
+    """Requests under way at once, those that wait for an end among them."""
+    waiting_requests: int = Field(default=200, ge=1)
+    """Requests that wait for a thread of the server."""
+    uploads: int = Field(default=200, ge=1)
+    """Requests that bring files, at once."""
+    decoders: int = Field(default=16, ge=1)
+    """Parquet, Avro and compressed files that are decoded at once."""
+    senders: int = Field(default=250, ge=1)
+    """Senders of rows in use at once."""
     followers: int = Field(default=200, ge=0)
     """Connections that follow events."""
     queries: int = Field(default=2, ge=1)
     waiting_queries: int = Field(default=8, ge=0)
     """Queries that run at once, and that may wait besides."""
     what_ifs: int = Field(default=1, ge=1)
+    waiting_what_ifs: int = Field(default=8, ge=0)
     look_ups: int = Field(default=2, ge=1)
+    waiting_look_ups: int = Field(default=20, ge=0)
     """Tests of sinks, checks of webhooks' addresses."""
-    waiting_requests: int = Field(default=200, ge=1)
-    """Requests that wait for a thread of the server."""
+    tables: int = Field(default=10_000, ge=1)
+    """Dropped tables count as long as they can be restored."""
+    sinks: int = Field(default=20, ge=1)
+    """Of one table."""
+    spans: int = Field(default=10_000, ge=1)
+    """Open spans."""
+    tokens: int = Field(default=1000, ge=1)
+    subscriptions: int = Field(default=20, ge=1)
+    """Webhooks, besides those of the agreement."""
 
 
 class KubernetesSettings(_Section):

@@ -7,8 +7,13 @@ from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.auth.quotas import Quotas
 from millrace.model.errors import Refused
 from millrace.model.ops.base import TableOp
+from millrace.model.ops.imports import BeginImport
+from millrace.model.ops.rows import ReplayErrors
 from millrace.store.engine import ControlStore
 from millrace.store.records import find_by_key
+
+# Ops that open an import which stays open for a while. Appends end by themselves in a moment.
+COUNTED = (BeginImport, ReplayErrors)
 
 
 class Admission:
@@ -23,6 +28,8 @@ class Admission:
         try:
             self._quotas.refuse_rows(op.tenant)
             self._sinks.refuse_if_full(op.tenant, op.table)
+            if isinstance(op, COUNTED):
+                self._quotas.refuse_import(op.tenant)
         except Refused:
             if not op.request_key or not await asyncio.to_thread(self._is_known, op.tenant, op.request_key):
                 raise

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
+from contextlib import nullcontext
 from enum import Enum
 from functools import wraps
 from operator import attrgetter
@@ -34,7 +35,7 @@ from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Queues
 from millrace.model.addresses import Networks
-from millrace.settings import KubernetesSettings, QuerySettings, Settings
+from millrace.settings import KubernetesSettings, LimitSettings, QuerySettings, Settings, SinkSettings
 from millrace.sink.context import SinkContext
 from millrace.store.engine import ControlStore
 from millrace.wire.client import Cluster
@@ -97,7 +98,9 @@ EraserDep = Annotated[Eraser, _service("eraser")]
 HealthDep = Annotated[PlatformHealth, _service("health")]
 PrivateTargetsDep = Annotated[Networks, _service("settings.api.private_targets")]
 TokenDaysDep = Annotated[float, _service("settings.api.token_days")]
+LimitsDep = Annotated[LimitSettings, _service("settings.limits")]
 QuerySettingsDep = Annotated[QuerySettings, _service("settings.query")]
+SinkSettingsDep = Annotated[SinkSettings, _service("settings.sinks")]
 KubernetesDep = Annotated[KubernetesSettings, _service("settings.k8s")]
 
 
@@ -134,27 +137,29 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             services: Services = request.app.state.services
-            await refuse_caller(request, services.tokens, services.quotas)
-            request = bounded(request, bounds, services.settings.api.lease_seconds)
-            if self.body_field is not None:
-                # The framework would call a body that is refused while it is read one that cannot be parsed.
-                await request.body()
-            return await handle(request)
+            tenant = await refuse_caller(request, services.tokens, services.quotas)
+            with nullcontext() if tenant is None else services.quotas.requests.one_more(tenant):
+                request = bounded(request, bounds, services.settings.api.lease_seconds)
+                if self.body_field is not None:
+                    # The framework would call a body that is refused while it is read one that cannot be parsed.
+                    await request.body()
+                return await handle(request)
 
         return guarded
 
 
-async def refuse_caller(request: Request, tokens: Tokens, quotas: Quotas) -> None:
-    """Refuses callers who may not call the endpoint, and a tenant that asks more often than was agreed.
+async def refuse_caller(request: HTTPConnection, tokens: Tokens, quotas: Quotas) -> str | None:
+    """Refuses callers who may not call the endpoint, and a tenant that asks more often than it may. Returns the tenant.
 
-    An operator's requests are not counted. A WebSocket's endpoint does this itself, because it refuses in its own way."""
+    An operator's requests are not counted. A WebSocket's endpoint calls this itself, because it refuses in its own way."""
     if access_of(request) is PUBLIC:
-        return
+        return None
     caller = await caller_of(request, tokens)
     ASKING.set(caller.tenant or PLATFORM)
     if caller.tenant is not None:
         await quotas.prepare(caller.tenant)
         quotas.refuse_request(caller.tenant)
+    return caller.tenant
 
 
 def guarded_router(*, tags: list[str | Enum], route_class: type[GuardedRoute] = GuardedRoute, **more: Any) -> APIRouter:

@@ -1,5 +1,6 @@
 """The one place where the services of a server process are made, joined, started and stopped."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,6 +27,7 @@ from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
 from millrace.api.shares import Shares
+from millrace.api.stalls import StallWatch
 from millrace.api.threads import Threads
 from millrace.api.uploads.in_flight import InFlight
 from millrace.api.uploads.session import UploadServices
@@ -72,16 +74,16 @@ class Server:
         self.genuine = GenuineOps(trust)
         self.op_signer = OpSigner(self.appender, trust.keys[-1])
         self.op_log = OpLog(self.store, self.op_signer, op_partitions)
-        self.tokens = Tokens(self.store)
+        self.tokens = Tokens(self.store, settings.limits.tokens)
         self.audit = Audit(self.store)
-        self.quotas = Quotas(self.store)
+        self.quotas = Quotas(self.store, settings.limits)
         self.sealing = Sealing(self.exchange, settings.kms, self.quotas)
         self.sinks = SinkWatch(
             places, self.queues, self._parked_limit, self._is_awaited, self.op_log.append, self._is_purged,
             partial(note_foreign_secret, self.audit, self.sink_context),
         )  # fmt: skip
         self.admission = Admission(self.store, self.quotas, self.sinks)
-        self.in_flight = InFlight(settings.spark.bulk_chunks_per_batch, self.quotas.weight)
+        self.in_flight = InFlight(settings.spark.bulk_chunks_per_batch, self.quotas.weight, settings.limits.uploads)
         self.refreshing = Refreshing(self.store, self.op_log.append)
         self.rejected = RejectedRows(self.store, self.sink_context, self.sealing)
         self.replays = Replays(self.rejected, self.op_log, self.admission, self.sealing)
@@ -127,12 +129,17 @@ class Server:
                 appender=self.appender,
                 raw_partitions=self.topics.partitions(RAW_INPUT),
                 decoder_bytes=self.settings.api.decoder_mb << 20,
+                uploads=self.settings.limits.uploads,
+                decoders=self.settings.limits.decoders,
             )
         )
-        self.senders = Senders(self.store, self.op_log, self.admission, self.sealing, self.quotas)
+        self.senders = Senders(
+            self.store, self.op_log, self.admission, self.sealing, self.quotas, self.settings.limits.senders
+        )
         hearing = (self.watch, self.feed, self.sessions, self.senders.appends)
         for listener in hearing:
             self.op_log.listen(listener.on_applied)
+        watching = asyncio.create_task(StallWatch().run())
         self.start()
         self.threads.start("replays", self.replay_sender.run)
         measure = partial(measure_storage, self.store, self.exchange.tenant_files)
@@ -140,6 +147,7 @@ class Server:
         retention = partial(keep_retention, self.store, self.exchange, self.sink_context, self.settings.kms)
         self.threads.start("retention", retention)
         yield self
+        watching.cancel()
         self.feed.close()
         self.shares.close()
         self.stop()

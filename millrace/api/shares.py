@@ -25,9 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """How many run at once, how many of them for one tenant, and how many of one tenant may wait."""
+    """How many run at once, how many of them for one tenant, and how many of one tenant may wait. `limit` is the name in the
+    settings of what a tenant may have."""
 
     name: str
+    limit: str
     at_once: int
     of_tenant: int
     waiting: int
@@ -68,7 +70,7 @@ class ShareTurns:
         return Exceeded(
             f"{tenant} has {share.of_tenant} {share.name} running and {share.waiting} waiting.",
             remedy="Ask again when some of them have ended, and for fewer at once.",
-            facts={"quota": share.name, "limit": str(share.of_tenant + share.waiting)},
+            facts={"quota": share.limit, "limit": str(share.of_tenant + share.waiting)},
             retry_seconds=share.retry_seconds,
         )
 
@@ -165,12 +167,18 @@ class Shares:
 
     def __init__(self, limits: LimitSettings) -> None:
         # For short reads and writes of the store and of files: what `asyncio.to_thread` uses.
-        self.requests = SharedThreads(Share("requests at once", 16, 8, limits.waiting_requests))
+        self.requests = SharedThreads(Share("requests", "waiting_requests", 16, 8, limits.waiting_requests))
         # For what asks others: names, sinks, the log's past.
-        self.look_ups = SharedThreads(Share("look-ups", 8, limits.look_ups, 20, retry_seconds=5.0))
+        self.look_ups = SharedThreads(
+            Share("look-ups", "look_ups", 8, limits.look_ups, limits.waiting_look_ups, retry_seconds=5.0)
+        )
         # Each query may use its memory limit. More would only wait for the same cores.
-        self.queries = SharedThreads(Share("queries", 4, limits.queries, limits.waiting_queries, retry_seconds=5.0))
-        self.what_ifs = ShareTurns(Share("what-ifs", 2, limits.what_ifs, 8, retry_seconds=5.0))
+        self.queries = SharedThreads(
+            Share("queries", "queries", 4, limits.queries, limits.waiting_queries, retry_seconds=5.0)
+        )
+        self.what_ifs = ShareTurns(
+            Share("what-ifs", "what_ifs", 2, limits.what_ifs, limits.waiting_what_ifs, retry_seconds=5.0)
+        )
 
     def use(self) -> None:
         """In the event loop that serves the requests."""

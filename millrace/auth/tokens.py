@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, or_, select, update
 
 from millrace.model.errors import Clash, Missing, Unauthorised
+from millrace.model.limits import REMOVAL_SECONDS, over_limit
 from millrace.model.moments import iso
 from millrace.model.roles import ADMIN, OPERATOR, VIEWER, checked_role
+from millrace.settings import LimitSettings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, insert_new
 from millrace.store.tables import grants
@@ -61,8 +63,9 @@ class Caller:
 
 
 class Tokens:
-    def __init__(self, store: ControlStore) -> None:
+    def __init__(self, store: ControlStore, most_of_tenant: int = LimitSettings().tokens) -> None:
         self._store = store
+        self._most_of_tenant = most_of_tenant
         self._recent: dict[str, tuple[Caller, float]] = {}
         self._uses: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -85,10 +88,25 @@ class Tokens:
             taken = select(t.tokens.c.digest).where(t.tokens.c.name == name, t.tokens.c.tenant == tenant)
             if connection.execute(taken).first() is not None:
                 raise Clash(f"There is a token {name!r} already.", remedy="Revoke it, or choose another name.")
+            if tenant is not None:
+                self._refuse_one_more(connection, tenant)
             _keep(connection, token, name, tenant)
             grant = {"role": role, "tables": only, "expires_us": expires_us, "last_used_us": None, "made_by": made_by}
             insert_new(connection, grants, [{"digest": _digest(token), **grant}])
         return token
+
+    def _refuse_one_more(self, connection: Connection, tenant: str) -> None:
+        """Expired tokens do not count."""
+        expires = grants.c.expires_us
+        lasts = or_(expires.is_(None), expires > time.time_ns() // 1000)
+        joined = t.tokens.outerjoin(grants, grants.c.digest == t.tokens.c.digest)
+        count = select(func.count()).select_from(joined).where(t.tokens.c.tenant == tenant, lasts)
+        used = connection.execute(count).scalar_one()
+        if used >= self._most_of_tenant:
+            raise over_limit(
+                tenant, "tokens", "tokens", self._most_of_tenant, used=used, remedy="Revoke some first.",
+                retry_seconds=REMOVAL_SECONDS,
+            )  # fmt: skip
 
     def keep(self, token: str, name: str, tenant: str | None) -> None:
         """Stores a token that was made elsewhere, with the highest role of its tenant or of the platform. One that was stored

@@ -51,7 +51,7 @@ def usage(
     print_table(tuple(USAGE_COLUMNS), rows)
     agreed = ", ".join(f"{name} {limit:,}" for name, limit in found["quotas"].items() if limit is not None)
     lag = found["lag"]
-    print(f"quotas: {agreed or 'none'}")
+    print(f"quotas: {agreed}")
     print(
         f"{lag['open_imports']} open imports; held back by quotas for {lag['over_quota_seconds']:g} s, "
         f"waiting for the session.platform for {lag['platform_late_seconds']:g} s"

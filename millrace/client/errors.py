@@ -19,11 +19,22 @@ _UNREADY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.G
 class Problem(MillraceError):
     """The platform's problem+json as an exception."""
 
-    def __init__(self, status: int, detail: str, *, code: str, remedy: str = "", import_id: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        code: str,
+        remedy: str = "",
+        import_id: str | None = None,
+        retry_seconds: float = 0.0,
+    ) -> None:
+        """`retry_seconds`: before that, the same request cannot succeed."""
         super().__init__(detail, remedy=remedy, code=code)
         self.status = status
         self.detail = detail
         self.import_id = import_id
+        self.retry_seconds = retry_seconds
 
     @property
     def may_pass(self) -> bool:
@@ -54,13 +65,14 @@ def problem_from(status: int, body: bytes) -> Problem:
     kind = Unready if status in _UNREADY else Problem
     text = body.decode(errors="replace").strip()[:500]
     detail = fields.get("detail") or fields.get("title") or text or f"The platform answered {status}."
-    imported = fields.get("import")
+    imported, retry = fields.get("import"), fields.get("retry_after_seconds")
     return kind(
         status,
         str(detail),
         code=str(fields.get("code") or f"http_{status}"),
         remedy=str(fields.get("remedy") or ""),
         import_id=imported if isinstance(imported, str) else None,
+        retry_seconds=float(retry) if isinstance(retry, int | float) else 0.0,
     )
 
 

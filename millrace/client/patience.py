@@ -30,13 +30,14 @@ class Patience:
             self._furthest, self._pause, self._since = offset, FIRST_PAUSE_SECONDS, time.monotonic()
 
     def pause_after(self, failed: Problem | Unreachable) -> None:
-        """Raises the failure itself when it is final or the time is up."""
+        """Raises the failure itself when it is final, or when the time is up or would be before it can pass."""
         if _waits_in_line(failed):
             self._since = time.monotonic()
         left = self._since + self._seconds - time.monotonic()
-        if left <= 0 or not (failed.may_pass or _is_out_of_step(failed)):
+        least = failed.retry_seconds if isinstance(failed, Problem) else 0.0
+        if left <= least or not (failed.may_pass or _is_out_of_step(failed)):
             raise failed
-        time.sleep(min(self._pause, left))
+        time.sleep(min(max(self._pause, least), left))
         self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
     def repeat(self, ask: Callable[[], T]) -> T:

@@ -21,12 +21,13 @@ from millrace.formats.decompress import MAGIC
 from millrace.model.chunk import Oversize, TextLayout
 from millrace.model.errors import REFUSAL_KINDS, Invalid, MillraceError, TooLarge, Unavailable
 from millrace.model.formats import format_named
+from millrace.model.limits import over_limit
 from millrace.model.table import Definition
+from millrace.settings import LimitSettings
 
 MEMORY_BYTES = 768 << 20
 # The decoder gives no sign of life for this long: it hangs.
 ANSWER_SECONDS = 120.0
-MOST_OF_A_TENANT = 16
 _END_SECONDS = 5.0
 _LONGEST_ANSWER = 64 << 20
 _LONGEST_MAGIC = max(map(len, MAGIC))
@@ -56,11 +57,12 @@ def open_apart(
     resume: ResumePoint | None = None,
     spool_dir: Path | None = None,
     memory_bytes: int = MEMORY_BYTES,
+    most_of_tenant: int = LimitSettings().decoders,
 ) -> Cutter:
-    """As `open_cutter`, but files that need decoding are decoded apart."""
+    """As `open_cutter`, but files that need decoding are decoded apart: so many of a tenant at once."""
     found = format_named(options.file_type or definition.table.file_type)
     job = DecoderJob(definition.to_json(), asdict(options), resume, spool_dir, PieceLimits(), memory_bytes)
-    apart = partial(ApartCutter, definition.tenant, options.what, job)
+    apart = partial(ApartCutter, definition.tenant, options.what, job, most_of_tenant)
     if found is not None and (not found.is_text or options.compression is not None):
         return apart()
     here = open_cutter(definition, options, resume=resume, spool_dir=spool_dir)
@@ -112,10 +114,11 @@ class SniffingCutter:
 class ApartCutter:
     """A cutter whose work a process of its own does. The process starts with the first bytes."""
 
-    def __init__(self, tenant: str, what: str, job: DecoderJob) -> None:
+    def __init__(self, tenant: str, what: str, job: DecoderJob, most_of_tenant: int) -> None:
         self._tenant = tenant
         self._what = what
         self._job = job
+        self._most_of_tenant = most_of_tenant
         self._decoder: Decoder | None = None
         self._rows = 0
         self._resume: ResumePoint | None = job.resume
@@ -146,7 +149,7 @@ class ApartCutter:
 
     def _answers(self, message: bytes) -> Iterator[CutPiece]:
         if self._decoder is None:
-            self._decoder = Decoder(self._tenant, self._job)
+            self._decoder = Decoder(self._tenant, self._job, self._most_of_tenant)
         try:
             yield from self._read(self._decoder, message)
         except (EOFError, OSError) as gone:
@@ -195,15 +198,14 @@ class ApartCutter:
 class Decoder:
     """One running process."""
 
-    def __init__(self, tenant: str, job: DecoderJob) -> None:
+    def __init__(self, tenant: str, job: DecoderJob, most_of_tenant: int) -> None:
         self._tenant = tenant
         with _counting:
-            if _running[tenant] >= MOST_OF_A_TENANT:
-                raise Unavailable(
-                    f"{tenant} has {MOST_OF_A_TENANT} files that are being decoded.",
+            if _running[tenant] >= most_of_tenant:
+                raise over_limit(
+                    tenant, "decoders", "files that are decoded at once", most_of_tenant, used=_running[tenant],
                     remedy="Send this one again when another is done.",
-                    code="busy",
-                )
+                )  # fmt: skip
             _running[tenant] += 1
         try:
             self.link, theirs = _CLEAN.Pipe()

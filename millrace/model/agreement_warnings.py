@@ -128,4 +128,5 @@ def _quotas(agreement: "Agreement") -> Iterator[DeclarationWarning]:
     quotas = agreement.quotas
     for name in ("bytes_per_second", "requests_per_second", "open_imports", "rows_per_day", "storage_bytes"):
         if getattr(quotas, name) == 0:
-            yield DeclarationWarning(f"quotas.{name}", "is 0: nothing could be imported.", "Leave it out for no limit.")
+            remedy = "Leave it out for the platform's own limit."
+            yield DeclarationWarning(f"quotas.{name}", "is 0: nothing could be imported.", remedy)

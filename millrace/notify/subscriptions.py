@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from millrace.model.errors import Clash, Missing
+from millrace.model.limits import REMOVAL_SECONDS, over_limit
 from millrace.model.moments import iso
 from millrace.model.names import checked_name, new_id
 from millrace.notify.subscription import (
@@ -24,7 +25,6 @@ from millrace.store.agreements import known_agreement
 from millrace.store.engine import ControlStore
 from millrace.store.tables import deliveries, subscriptions
 
-MOST_PER_TENANT = 20
 MOST_COUNTED = 1000
 
 
@@ -40,8 +40,11 @@ class NewSubscription:
 
 
 class Subscriptions:
-    def __init__(self, store: ControlStore) -> None:
+    """`most`: how many a tenant may make; None: any number."""
+
+    def __init__(self, store: ControlStore, most: int | None = None) -> None:
         self._store = store
+        self._most = most
 
     def add(self, tenant: str, wanted: NewSubscription) -> str:
         """Makes a subscription to all later events. Returns the secret that signs them."""
@@ -71,8 +74,11 @@ class Subscriptions:
         names = connection.execute(mine).scalars().all()
         if name in names:
             raise Clash(f"There is a subscription {name!r} already.", remedy="Remove it first, or change it.")
-        if len(names) >= MOST_PER_TENANT:
-            raise Clash(f"{tenant} has {len(names)} subscriptions.", remedy="Remove one first.", code="too_many")
+        if self._most is not None and len(names) >= self._most:
+            raise over_limit(
+                tenant, "subscriptions", "subscriptions", self._most, used=len(names), remedy="Remove one first.",
+                retry_seconds=REMOVAL_SECONDS,
+            )  # fmt: skip
 
     def find(self, tenant: str, name: str) -> Subscription:
         with self._store.read() as connection:

@@ -51,6 +51,7 @@ class ControlStore:
             if connection.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES)))
             metadata.create_all(connection)
+            _add_indexes(connection)
         _refuse_older(self._engine)
 
     @contextmanager
@@ -74,6 +75,13 @@ class ControlStore:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def _add_indexes(connection: Connection) -> None:
+    """Those that a store of an older Millrace lacks. They change nothing but the time that statements take."""
+    for table in metadata.tables.values():
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
 
 
 def _refuse_older(engine: Engine) -> None:

@@ -62,7 +62,7 @@ spans = table(
     *required(JSON, "counts"),
     *optional(JSON, "error"),
 )
-Index("spans_by_state", spans.c.state)
+Index("spans_by_state_of_tenant", spans.c.state, spans.c.tenant)
 
 # How far each stream of rows has come.
 streams = table("streams", *key(Text, "tenant", "table_name", "stream"), *required(BigInteger, "seq", "touched_us"))
@@ -82,7 +82,7 @@ imports = table(
 )
 Index("imports_by_table", imports.c.tenant, imports.c.table_name, imports.c.id)
 Index("imports_by_key", imports.c.tenant, imports.c.idempotency_key)
-Index("imports_by_state", imports.c.state)
+Index("imports_by_state_of_tenant", imports.c.state, imports.c.tenant)
 
 # One row per (import, chunk): a fact that comes again changes nothing. Dropped when the import has settled.
 chunks = table(
@@ -136,6 +136,7 @@ tokens = table(
     *optional(Text, "tenant"),
     *required(BigInteger, "created_us"),
 )
+Index("tokens_by_tenant", tokens.c.tenant, tokens.c.name)
 
 uploads = table(
     "uploads",

@@ -106,7 +106,7 @@ def test_over_the_quota_of_parked_bytes_a_table_takes_no_more(
             return problem.code
         return None
 
-    wait_until(lambda: refused() == "parked_quota", 30, "what waits is over the quota")
+    wait_until(lambda: refused() == "over_quota", 30, "what waits is over the quota")
     platform.client.tenants.apply("full", {"client": "full", "quotas": {"parked_bytes": "1Gi"}})
     wait_until(lambda: refused() is None, 30, "a larger quota counts at once")
 

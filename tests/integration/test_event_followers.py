@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -132,7 +133,7 @@ def test_the_past_is_sent_page_by_page(server: SmallServer, follow: Follow, monk
 
 
 def test_a_tenant_has_only_so_many_followers(server: SmallServer, follow: Follow) -> None:
-    server.platform.feed._most_of_tenant = 3
+    server.platform.feed._slots.limit = replace(server.platform.feed._slots.limit, of_tenant=3)
     token = server.platform.tokens.make("a", "acme", "viewer")
     begin(server, "one")
     followers = [follow(token) for _ in range(3)]

@@ -213,7 +213,7 @@ class FakeServer:
             log.quotas,
             SinkWatch(log.exchange.places, Queues(log.store), lambda _: 0, lambda *_: False, _refuse),
         )
-        self.senders = Senders(log.store, log, admission, log.sealing, log.quotas, self._limits)  # type: ignore[arg-type]
+        self.senders = Senders(log.store, log, admission, log.sealing, log.quotas, gathering=self._limits)  # type: ignore[arg-type]
         log.listen(watch.on_applied)
         log.listen(self.senders.appends.on_applied)
         app.state.services = SimpleNamespace(

@@ -37,7 +37,7 @@ from millrace.model.ops import Applied, Op
 from millrace.model.ops.results import Result
 from millrace.notify.notifier import Notifier
 from millrace.notify.retry import RetryPolicy
-from millrace.settings import ApiSettings, Settings
+from millrace.settings import ApiSettings, LimitSettings, Settings
 from millrace.sink.context import SinkContext
 from millrace.store.engine import ControlStore
 from tests.support.waiting import wait_until
@@ -49,16 +49,17 @@ class SmallPlatform:
     """A table log that applies ops where they come, and the services that need no more than a store."""
 
     feed: EventFeed
+    limits = LimitSettings()
 
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
         api = {**Settings().api.model_dump(), "private_targets": private_targets}
-        self.settings = Settings(home=root, api=ApiSettings.model_validate(api))
+        self.settings = Settings(home=root, api=ApiSettings.model_validate(api), limits=self.limits)
         self.home, self.exchange = Home(root), open_exchange(root)
         self.store = ControlStore(f"sqlite:///{root / 'control.db'}")
-        self.tokens = Tokens(self.store)
+        self.tokens = Tokens(self.store, self.limits.tokens)
         self.tokens.keep(TOKEN, "admin", None)
         self.notifier = Notifier(self.store, self.settings.api.private_targets, RetryPolicy(first_pause=0.05))
-        self.quotas = Quotas(self.store)
+        self.quotas = Quotas(self.store, self.limits)
         self.sealing = Sealing(self.exchange, self.settings.kms, self.quotas)
         self.sink_context = SinkContext.of(self.settings, self.exchange.places)
         self.private_targets = self.settings.api.private_targets

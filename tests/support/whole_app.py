@@ -3,6 +3,7 @@
 What would put bytes into Kafka fails; what is asked before that is answered as always."""
 
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,25 +40,28 @@ class AppPlatform(SmallPlatform):
     appender: Any = None
     raw_partitions = 0
     decoder_bytes = MEMORY_BYTES
+    parked_bytes = 1 << 60
 
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
         super().__init__(root, private_targets)
-        self.in_flight = InFlight(4, lambda _: 1.0)
+        self.in_flight = InFlight(4, self.quotas.weight)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Any]:
         log: Any = self
-        sinks = SinkWatch(
-            self.exchange.places, Queues(self.store), lambda _: 1 << 60, lambda *_: False, lambda op: None
+        self.sinks = sinks = SinkWatch(
+            self.exchange.places, Queues(self.store), lambda _: self.parked_bytes, lambda *_: False, _noted
         )
         admission, watch = Admission(self.store, self.quotas, sinks), Watch()
-        shares = Shares(self.settings.limits)
+        self.shares = shares = Shares(self.settings.limits)
         shares.use()
-        feed = EventFeed(self.store, self.tokens.is_valid, self.settings.limits.followers)
+        self.feed = feed = EventFeed(self.store, self.tokens.is_valid, self.settings.limits.followers)
         uploads = UploadServices(
             self.store, self.exchange, log, admission, self.quotas, self.sealing, self.in_flight, self.appender,
-            self.raw_partitions, self.decoder_bytes,
+            self.raw_partitions, self.decoder_bytes, self.limits.uploads, self.limits.decoders,
         )  # fmt: skip
+        self.sessions = Sessions(uploads)
+        self.senders = Senders(self.store, log, admission, self.sealing, self.quotas, self.limits.senders)
         rejected = RejectedRows(self.store, self.sink_context, self.sealing)
         absent: Any = Absent()
         yield SimpleNamespace(
@@ -74,8 +78,8 @@ class AppPlatform(SmallPlatform):
             watch=watch,
             feed=feed,
             shares=shares,
-            sessions=Sessions(uploads),
-            senders=Senders(self.store, log, admission, self.sealing, self.quotas),
+            sessions=self.sessions,
+            senders=self.senders,
             replays=Replays(rejected, log, admission, self.sealing),
             eraser=Eraser(self.store, log, self.quotas, self.sealing, self.exchange, self.sink_context, None),
             health=PlatformHealth(absent, Threads(), absent, self.exchange, sinks, absent),
@@ -84,6 +88,12 @@ class AppPlatform(SmallPlatform):
         feed.close()
         shares.close()
         self.in_flight.stop()
+
+
+def _noted(_op: Any) -> "Future[None]":
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done
 
 
 class Absent:
@@ -107,10 +117,10 @@ def whole_app(
 
 
 @contextmanager
-def served_app(root: Path, *private_targets: str) -> Iterator[SmallServer]:
+def served_app(root: Path, *private_targets: str, kind: type[AppPlatform] = AppPlatform) -> Iterator[SmallServer]:
     """The same on a port, for commands and clients of other processes."""
     root.mkdir(parents=True, exist_ok=True)
-    platform = AppPlatform(root, private_targets)
+    platform = kind(root, private_targets)
     try:
         with serving(make_app(platform.running), root) as url:
             yield SmallServer(platform, url)

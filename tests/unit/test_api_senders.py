@@ -6,6 +6,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -474,10 +475,15 @@ def test_bodies_without_rows_or_with_too_many_are_refused(
 
 
 def test_too_many_streams_are_refused(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millrace.api.rows.senders.MOST_STREAMS_OF_TENANT", 2)
-    with raw(server, "stream=a") as one, raw(server, "stream=b") as other, raw(server, "stream=c") as third:
+    monkeypatch.setattr(server.senders._slots, "limit", replace(server.senders._slots.limit, of_tenant=2))
+    with raw(server, "stream=a") as one, raw(server, "stream=b") as other:
         heard(one, "ready")
         heard(other, "ready")
-        assert heard(third, "error")["problem"]["code"] == "too_many_streams"
+        with pytest.raises(InvalidStatus) as refused, raw(server, "stream=c"):
+            pass
+        assert refused.value.response.status_code == 429
+        assert int(refused.value.response.headers["Retry-After"]) >= 1
+        with raw(server, "stream=b") as again:
+            heard(again, "ready")
     with raw(server, "stream=c") as again:
         heard(again, "ready")

@@ -19,10 +19,9 @@ from millrace.model.errors import Exceeded
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.read.query import QueryResult
-from millrace.wire.client import Appended
-from millrace.wire.topics import QUICK_PARTITIONS
 from tests.support.blocking import blocking_calls
 from tests.support.platform import record
+from tests.support.receiving import TakingPlatform
 from tests.support.waiting import wait_until
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
 
@@ -30,20 +29,9 @@ QUERIES = 20
 NAMES = {"tenant": "acme", "tenant_id": "acme", "table": "notes", "import_id": "imp_" + "0" * 26}
 
 
-class TakingLog:
-    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
-        done: Future[Appended] = Future()
-        done.set_result(Appended(topic, partition, 0))
-        return done
-
-
-class ReceivingPlatform(AppPlatform):
-    appender, raw_partitions = TakingLog(), QUICK_PARTITIONS + 1
-
-
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AppPlatform, TestClient]]:
-    with whole_app(tmp_path_factory.mktemp("shares"), ReceivingPlatform) as (platform, client):
+    with whole_app(tmp_path_factory.mktemp("shares"), TakingPlatform) as (platform, client):
         for tenant in ("acme", "other"):
             platform.apply(DefineTenant(tenant, agreement={}))
             declaration = parse_table(record("notes", ("id", "long"), key=("id",))).to_dict()
@@ -97,7 +85,7 @@ def test_twenty_long_queries_of_one_tenant_make_nobody_else_wait(
 
 
 def test_a_share_is_kept_and_what_is_cancelled_leaves_the_queue() -> None:
-    threads, end = SharedThreads(Share("things", 3, 2, 2)), threading.Event()
+    threads, end = SharedThreads(Share("things", "things", 3, 2, 2)), threading.Event()
 
     def submit(tenant: str) -> "Future[bool]":
         said = ASKING.set(tenant)

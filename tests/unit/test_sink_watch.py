@@ -16,7 +16,7 @@ from millrace.auth.audit import Audit
 from millrace.exchange.home import Home
 from millrace.exchange.places import Places
 from millrace.exchange.queues import ParkedRow
-from millrace.model.errors import Clash
+from millrace.model.errors import Exceeded
 from millrace.model.ops.tables import NoteSink, WaiveSink
 from millrace.model.queues import Backfill, Member, QueueKey, QueueState, own_queue
 from millrace.model.sinks import SinkTarget
@@ -108,9 +108,9 @@ def test_over_the_quota_the_tables_that_are_stuck_take_no_imports(watched: Watch
     watched.queue("fine")
     watched.park(watched.queue("small", "other"), 10)
     watched.watch.look()
-    with pytest.raises(Clash, match=r"2,000 bytes wait.*1,000 may") as refused:
+    with pytest.raises(Exceeded, match=r"may have 1,000 bytes that wait.*It has 2,000") as refused:
         watched.watch.refuse_if_full("acme", "stuck")
-    assert refused.value.code == "parked_quota"
+    assert refused.value.facts == {"quota": "parked_bytes", "limit": "1000", "used": "2000"}
     for tenant, table in (("acme", "fine"), ("other", "small"), ("acme", "nowhere")):
         watched.watch.refuse_if_full(tenant, table)
     watched.heal(watched.queue("stuck"))

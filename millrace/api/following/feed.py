@@ -3,7 +3,7 @@
 So the number of queries does not grow with theirs, and each event is made into text once."""
 
 import asyncio
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from millrace.api.following.follower import MOST_WAITING, Bundle, FollowedBy, Follower
 from millrace.api.following.reading import FedEvent, fed_events, newest_event
-from millrace.model.errors import Exceeded
+from millrace.api.shares import PLATFORM
+from millrace.auth.slots import SlotLimit, TenantSlots
 from millrace.model.ops import Applied
 from millrace.observe import gauge, observe
 from millrace.store.engine import ControlStore
@@ -38,14 +39,18 @@ class EventFeed:
         self._store = store
         self._is_valid = is_valid
         self._checked = 0.0
-        self._most_of_tenant = most_of_tenant
+        self._slots = TenantSlots(
+            SlotLimit(
+                "followers", "connections that follow events", most_of_tenant, MOST_FOLLOWERS,
+                remedy="Close some, or follow once and pass the events on.", retry_seconds=HEARTBEAT_SECONDS,
+            )
+        )  # fmt: skip
         self._loop = asyncio.get_running_loop()
         # Its own thread: what others read must not delay it.
         self._thread = ThreadPoolExecutor(1, "events")
         self._beginning = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        self._counts: Counter[str | None] = Counter()
         self._followers: set[Follower] = set()
         self._spans: dict[tuple[str, str], set[asyncio.Future[None]]] = {}
         self._position = 0
@@ -59,15 +64,7 @@ class EventFeed:
 
     def refuse_too_many(self, owner: str | None) -> None:
         """`owner`: the tenant that a follower counts for; None: the platform."""
-        limit = MOST_FOLLOWERS if owner is None else self._most_of_tenant
-        if self._counts[owner] < limit and self._counts.total() < MOST_FOLLOWERS:
-            return
-        raise Exceeded(
-            f"{owner or 'The platform'} follows events over {self._counts[owner]:,} connections.",
-            remedy="Close some, or follow once and pass the events on.",
-            facts={"quota": "followers", "limit": str(limit), "used": str(self._counts[owner])},
-            retry_seconds=HEARTBEAT_SECONDS,
-        )
+        self._slots.refuse_one_more(owner or PLATFORM, is_platform=owner is None)
 
     async def frames(self, who: FollowedBy, after: int) -> AsyncGenerator[bytes]:
         """The events behind `after`, as text: those of the past page by page, then as they come. Empty text: nothing has come
@@ -112,13 +109,12 @@ class EventFeed:
 
     @contextmanager
     def _counted(self, owner: str | None) -> Iterator[None]:
-        self._counts[owner] += 1
-        gauge("event_followers", self._counts.total())
         try:
-            yield
+            with self._slots.taken(owner or PLATFORM):
+                gauge("event_followers", self._slots.total)
+                yield
         finally:
-            self._counts[owner] -= 1
-            gauge("event_followers", self._counts.total())
+            gauge("event_followers", self._slots.total)
 
     async def _begin(self) -> None:
         """Reads from now on, unless it does already. Who wants older events asks the store for them."""
@@ -129,7 +125,7 @@ class EventFeed:
                 self._reader = self._loop.create_task(self._read())
 
     async def _read(self) -> None:
-        while self._counts.total() or self._spans:
+        while self._slots.total or self._spans:
             self._woken.clear()
             page: list[FedEvent] = []
             try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Queues
-from millrace.model.errors import Clash
+from millrace.model.limits import over_limit
 from millrace.model.ops import Op
 from millrace.model.ops.tables import NoteSink, WaiveSink
 from millrace.model.queues import QueueKey, QueueRecord
@@ -19,6 +19,8 @@ from millrace.model.queues import QueueKey, QueueRecord
 # Longer than a group of chunks can be between its judgement and the queue.
 SETTLE_SECONDS = 5.0
 GIVE_UP_AGAIN_US = 60_000_000
+# Somebody has to mend the sink: whoever waits for that has patience.
+MENDING_SECONDS = 300.0
 News = tuple[str, dict[str, Any]]
 # Of a tenant: how many bytes may wait.
 Limit = Callable[[str], int]
@@ -57,19 +59,19 @@ class SinkWatch:
         self._is_purged = is_purged
         self._append = append
         self._on_parked = on_parked
-        self._full: dict[tuple[str, str], str] = {}
+        self._full: dict[tuple[str, str], tuple[int, int]] = {}
         self._seen: dict[QueueKey, QueueRecord] = {}
         # The bytes that wait for targets that take nothing.
         self._sizes: dict[QueueKey, int] = {}
 
     def refuse_if_full(self, tenant: str, table: str) -> None:
-        message = self._full.get((tenant, table))
-        if message is not None:
-            raise Clash(
-                message,
+        if (tenant, table) in self._full:
+            used, limit = self._full[tenant, table]
+            raise over_limit(
+                tenant, "parked_bytes", f"bytes that wait for sinks that take nothing, such as one of {table}", limit,
+                used=used, retry_seconds=MENDING_SECONDS,
                 remedy="Mend the sink (`millrace sink list`), or give up what waits for it (`millrace sink waive`).",
-                code="parked_quota",
-            )
+            )  # fmt: skip
 
     def parked_tables(self) -> list[ParkedTable]:
         """As of the last look."""
@@ -95,19 +97,16 @@ class SinkWatch:
         self._sizes = {key: size for key, size in self._sizes.items() if key in self._seen}
         self._full = self._refused()
 
-    def _refused(self) -> dict[tuple[str, str], str]:
+    def _refused(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Tables that take no more, with what waits for sinks of their tenant and what may."""
         sizes: Counter[str] = Counter()
         for key, size in self._sizes.items():
             sizes[key.tenant] += size
         limits = {tenant: self._limit(tenant) for tenant in sizes}
         return {
-            (
-                tenant,
-                table,
-            ): f"{sizes[tenant]:,} bytes wait for sinks of {tenant} that take nothing, {sink!r} of {table} "
-            f"among them; {limits[tenant]:,} may."
-            for _, tenant, table, sink in self._sizes
-            if sizes[tenant] >= limits[tenant]
+            (key.tenant, key.table): (sizes[key.tenant], limits[key.tenant])
+            for key in self._sizes
+            if sizes[key.tenant] >= limits[key.tenant]
         }
 
     def _announce(self, record: QueueRecord) -> None:

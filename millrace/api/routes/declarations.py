@@ -8,10 +8,12 @@ from fastapi import Body, Response
 from sqlalchemy import select
 
 from millrace.api.declarations.agreed_hooks import keep_agreed, refuse_strange_targets
+from millrace.api.declarations.over_limits import refuse_over_limits
 from millrace.api.declarations.reading import read_agreement, read_table, refuse_local_command
 from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import (
     CallerDep,
+    LimitsDep,
     OpLogDep,
     PrivateTargetsDep,
     SharesDep,
@@ -113,6 +115,7 @@ async def define_table(
     sink_context: SinkContextDep,
     op_log: OpLogDep,
     shares: SharesDep,
+    limits: LimitsDep,
     response: Response,
     document: dict[str, Any] = Body(),
     new_generation: bool = False,
@@ -128,6 +131,7 @@ async def define_table(
     def read() -> tuple[TableDeclaration, tuple[DeclarationWarning, ...], Any]:
         with store.read() as connection:
             declaration, warnings = read_table(sink_context, connection, tenant, table, document)
+            refuse_over_limits(connection, tenant, declaration, limits)
             return declaration, warnings, sinks_to_try(connection, tenant, declaration)
 
     declaration, warnings, new_sinks = await asyncio.to_thread(read)

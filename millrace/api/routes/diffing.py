@@ -5,9 +5,10 @@ from typing import Any
 from fastapi import Body, Request
 from sqlalchemy import Connection, select
 
+from millrace.api.declarations.over_limits import refuse_over_limits
 from millrace.api.declarations.reading import read_table
 from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
-from millrace.api.deps import SinkContextDep, StoreDep, guarded_router
+from millrace.api.deps import LimitsDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import declared_table
 from millrace.auth.access import allows
 from millrace.auth.audit import note_refusal
@@ -35,6 +36,7 @@ def diff_table(
     table: str,
     store: StoreDep,
     sink_context: SinkContextDep,
+    limits: LimitsDep,
     request: Request,
     document: dict[str, Any] = Body(),
     new_generation: bool = False,
@@ -49,6 +51,7 @@ def diff_table(
     try:
         with store.read() as connection:
             declaration, warnings = read_table(sink_context, connection, tenant, table, document)
+            refuse_over_limits(connection, tenant, declaration, limits)
             new_sinks = sinks_to_try(connection, tenant, declaration)
         warnings = (*warnings, *try_sinks(new_sinks, sink_context.for_tenant(tenant)))
         answer["warnings"] = [warning.to_dict() for warning in warnings]

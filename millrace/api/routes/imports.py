@@ -54,19 +54,20 @@ async def receive_whole(
     key: str | None,
     admission: dict[str, Any],
 ) -> dict[str, Any]:
-    length = declared_length(request) if "content-length" in request.headers else None
-    begun = await sessions.begin(*target, options, length, key, admission)
-    if isinstance(begun, Session):
-        async with begun.busy:
-            fresh = await sessions.from_start(begun)
-            if isinstance(fresh, Session):
-                await fresh.take_whole(request.stream())
-                return await asyncio.to_thread(imports.find, fresh.imp.id)
-            begun = fresh
-    # All of it is here already: the body is read only so that its sender hears the answer.
-    async for _ in request.stream():
-        pass
-    return await asyncio.to_thread(imports.find, begun.id)
+    with sessions.receiving(target[0]):
+        length = declared_length(request) if "content-length" in request.headers else None
+        begun = await sessions.begin(*target, options, length, key, admission)
+        if isinstance(begun, Session):
+            async with begun.busy:
+                fresh = await sessions.from_start(begun)
+                if isinstance(fresh, Session):
+                    await fresh.take_whole(request.stream())
+                    return await asyncio.to_thread(imports.find, fresh.imp.id)
+                begun = fresh
+        # All of it is here already: the body is read only so that its sender hears the answer.
+        async for _ in request.stream():
+            pass
+        return await asyncio.to_thread(imports.find, begun.id)
 
 
 @router.get("/imports")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from sqlalchemy import Connection, select
 
-from millrace.api.deps import QuotasDep, StoreDep, guarded_router
+from millrace.api.deps import QuotasDep, SinkSettingsDep, StoreDep, guarded_router
 from millrace.auth.access import allows
 from millrace.model.imports import ADMITTED, ALTER, PROCESSING, PUBLISHING, STOPPING
 from millrace.model.names import checked_name
@@ -27,16 +27,22 @@ DAY = r"^\d{4}-\d{2}-\d{2}$"
 @router.get("/tenants/{tenant}/usage")
 @allows(VIEWER)
 def show_usage(
-    tenant: str, store: StoreDep, quotas: QuotasDep, days: Annotated[int, Query(ge=1, le=MOST_DAYS)] = 30
+    tenant: str,
+    store: StoreDep,
+    quotas: QuotasDep,
+    sinks: SinkSettingsDep,
+    days: Annotated[int, Query(ge=1, le=MOST_DAYS)] = 30,
 ) -> dict[str, Any]:
-    """Days in UTC, the newest first; days without any use are left out."""
+    """Days in UTC, the newest first; days without any use are left out. `quotas`: agreed, or else the platform's own."""
     before = (datetime.now(UTC).date() - timedelta(days=days)).isoformat()
     used = select(usage).where(usage.c.tenant == tenant, usage.c.day > before)
     with store.read() as connection:
         agreement = known_agreement(connection, checked_name("tenant", tenant))
         rows = list(connection.execute(used.order_by(usage.c.day.desc())))
         lag = lag_of(connection, tenant, quotas.throttled_imports(tenant))
-    return {"tenant": tenant, "quotas": asdict(agreement.quotas), "lag": lag, "days": [_document(row) for row in rows]}
+    agreed = {name: amount for name, amount in asdict(agreement.quotas).items() if amount is not None}
+    in_force = {**asdict(quotas.limits(tenant)), "parked_bytes": sinks.parked_bytes, **agreed}
+    return {"tenant": tenant, "quotas": in_force, "lag": lag, "days": [_document(row) for row in rows]}
 
 
 @router.get("/usage")

@@ -75,17 +75,19 @@ async def upload_file(
     # What a program sees first is not yet a file of any table.
     most = DEFAULT_MAX_BYTES if stages else max(limit or DEFAULT_MAX_BYTES for limit in limits.values())
     spool = await asyncio.to_thread(places.spool)
-    async with read_form(_bounded(request, most + FORM_BYTES), spool) as form:
-        file = form.get("file")
-        if not isinstance(file, UploadFile):
-            raise Invalid("The form has no file.", remedy="Send it in the form field `file`.")
-        if stages:
-            return await _stage(app_folders, agreement, file, sealing.keyring if agreement.encryption else None)
-        table = _table(form, tenant_id, list(limits))
-        begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
-        assert isinstance(begun, Session)
-        await begun.take_whole(_pieces(file))
-        return await asyncio.to_thread(imports.find, begun.imp.id)
+    bounded = _bounded(request, most + FORM_BYTES)
+    with sessions.receiving(tenant_id):
+        async with read_form(bounded, spool) as form:
+            file = form.get("file")
+            if not isinstance(file, UploadFile):
+                raise Invalid("The form has no file.", remedy="Send it in the form field `file`.")
+            if stages:
+                return await _stage(app_folders, agreement, file, sealing.keyring if agreement.encryption else None)
+            table = _table(form, tenant_id, list(limits))
+            begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
+            assert isinstance(begun, Session)
+            await begun.take_whole(_pieces(file))
+            return await asyncio.to_thread(imports.find, begun.imp.id)
 
 
 def _agreed(store: ControlStore, tenant: str) -> tuple[Agreement, dict[str, int | None]]:

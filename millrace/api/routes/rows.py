@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request, Response, WebSocket
 
 from millrace.api.bodies import BodyBounds, takes
-from millrace.api.deps import SendersDep, StoreDep, TokensDep, guarded_router
+from millrace.api.deps import QuotasDep, SendersDep, StoreDep, TokensDep, guarded_router, refuse_caller
 from millrace.api.documents.tables import find_table
 from millrace.api.problems import problem_of
 from millrace.api.rows.row_request import post_rows
@@ -55,6 +55,7 @@ async def stream_rows(
     store: StoreDep,
     senders: SendersDep,
     tokens: TokensDep,
+    quotas: QuotasDep,
     stream: str | None = None,
     span: str | None = None,
 ) -> None:
@@ -64,13 +65,11 @@ async def stream_rows(
         socket.state.caller = caller = tokens.caller(socket.headers.get("authorization"))
         refuse_unless_may(caller, access_of(socket), socket.path_params)
 
-    def admit() -> AppendKey:
-        check_token()
-        return _append_key(store, tenant, table, span)
-
     try:
-        append_key = await asyncio.to_thread(admit)
+        await refuse_caller(socket, tokens, quotas)
+        append_key = await asyncio.to_thread(_append_key, store, tenant, table, span)
         name = checked_sender(new_id("st") if stream is None else stream)
+        senders.refuse_one_more(append_key, name)
     except MillraceError as refused:
         await socket.send_denial_response(problem_of(refused))
         return

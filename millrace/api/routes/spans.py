@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import Query
 from pydantic import BaseModel, Field
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
-from millrace.api.deps import FeedDep, OpLogDep, StoreDep, guarded_router
+from millrace.api.deps import FeedDep, LimitsDep, OpLogDep, StoreDep, guarded_router
 from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
+from millrace.model.limits import REMOVAL_SECONDS, over_limit
 from millrace.model.moments import iso
 from millrace.model.names import checked_name, checked_span, span_lineage
 from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan
@@ -23,6 +24,7 @@ LONGEST_WAIT_SECONDS = 30.0
 MOST_LISTED = 1000
 LONGEST_LEASE_SECONDS = 30 * 86_400
 OVER = ("ended", "aborted")
+NOT_OVER = ("open", "ending")
 # The last words of routes, so they cannot be words of a name.
 VERBS = {"end", "abort", "touch"}
 
@@ -108,15 +110,31 @@ def touch_span(tenant: str, name: str, store: StoreDep) -> dict[str, Any]:
 @router.post("/{name:path}", status_code=201)
 @allows(WRITER, audited=True)
 async def begin_span(
-    tenant: str, name: str, store: StoreDep, op_log: OpLogDep, beginning: Beginning | None = None
+    tenant: str,
+    name: str,
+    store: StoreDep,
+    op_log: OpLogDep,
+    limits: LimitsDep,
+    beginning: Beginning | None = None,
 ) -> dict[str, Any]:
     """Opens the span and every level above it that is not there yet; one that is open already stays as it is."""
     checked_name("tenant", tenant)
     if VERBS & set(checked_span(name).split("/")):
         raise Invalid(f"{name!r} is not a span name.", remedy=f"Not a level may be one of: {', '.join(sorted(VERBS))}.")
+    await asyncio.to_thread(_refuse_one_more, store, tenant, limits.spans)
     lease_seconds = beginning.lease_seconds if beginning else None
     await op_log.applied(BeginSpan(tenant, name, lease_seconds=lease_seconds))
     return await asyncio.to_thread(_shown, store, tenant, name)
+
+
+def _refuse_one_more(store: ControlStore, tenant: str, most: int) -> None:
+    is_open = t.spans.c.state.in_(NOT_OVER)
+    found = store.first(select(func.count().label("open")).where(is_open, t.spans.c.tenant == tenant))
+    if found is not None and found.open >= most:
+        raise over_limit(
+            tenant, "spans", "open spans", most, used=found.open, remedy="End some first.",
+            retry_seconds=REMOVAL_SECONDS,
+        )  # fmt: skip
 
 
 def _shown(store: ControlStore, tenant: str, name: str) -> dict[str, Any]:

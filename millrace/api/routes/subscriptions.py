@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from millrace.api.deps import PrivateTargetsDep, SharesDep, StoreDep, guarded_router
+from millrace.api.deps import LimitsDep, PrivateTargetsDep, SharesDep, StoreDep, guarded_router
 from millrace.api.shares import Shares
 from millrace.auth.access import allows
 from millrace.model.addresses import Networks
@@ -39,11 +39,16 @@ class Rotation(BaseModel):
 @router.post("", status_code=201)
 @allows(ADMIN, audited=True)
 async def add_subscription(
-    tenant: str, wanted: NewSubscription, store: StoreDep, private_targets: PrivateTargetsDep, shares: SharesDep
+    tenant: str,
+    wanted: NewSubscription,
+    store: StoreDep,
+    private_targets: PrivateTargetsDep,
+    shares: SharesDep,
+    limits: LimitsDep,
 ) -> dict[str, Any]:
     """Sends the tenant's events from now on; the answer holds the secret that signs them."""
     await check_url(private_targets, wanted.url, shares)
-    kept = Subscriptions(store)
+    kept = Subscriptions(store, limits.subscriptions)
     secret = await asyncio.to_thread(kept.add, tenant, wanted)
     return {**await asyncio.to_thread(kept.document, tenant, wanted.name), "secret": secret}
 

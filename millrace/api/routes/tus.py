@@ -73,16 +73,17 @@ async def create_upload(
 ) -> Response:
     if upload_length is None and upload_defer_length != 1:
         raise Invalid("The upload has no length.", remedy="Send Upload-Length, or Upload-Defer-Length: 1.")
-    begun = await sessions.begin(tenant, table, options, upload_length, idempotency_key, admission)
-    if not isinstance(begun, Session):
-        headers = {"Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
-        return Response(status_code=201, headers=headers)
-    await asyncio.to_thread(begun.remember)
-    # For an empty file no PATCH follows.
-    comes_whole = begun.length == 0 or request.headers.get("content-type") == BODY_TYPE
-    if comes_whole and begun.offset == 0 and not begun.busy.locked():
-        await _receive(request, begun)
-    return Response(status_code=201, headers={**_state(begun), "Location": f"/v1/uploads/{begun.imp.id}"})
+    with sessions.receiving(tenant):
+        begun = await sessions.begin(tenant, table, options, upload_length, idempotency_key, admission)
+        if not isinstance(begun, Session):
+            headers = {"Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
+            return Response(status_code=201, headers=headers)
+        await asyncio.to_thread(begun.remember)
+        # For an empty file no PATCH follows.
+        comes_whole = begun.length == 0 or request.headers.get("content-type") == BODY_TYPE
+        if comes_whole and begun.offset == 0 and not begun.busy.locked():
+            await _receive(request, begun)
+        return Response(status_code=201, headers={**_state(begun), "Location": f"/v1/uploads/{begun.imp.id}"})
 
 
 @router.head("/uploads/{import_id}")
@@ -138,7 +139,8 @@ async def continue_upload(
         )
     if session.length is None and upload_length is not None:
         session.length = upload_length
-    await _receive(request, session)
+    with sessions.receiving(session.imp.tenant):
+        await _receive(request, session)
     return Response(status_code=204, headers=_state(session))
 
 

@@ -12,14 +12,15 @@ from millrace.api.op_log import OpLog
 from millrace.api.rows.appends import Appends
 from millrace.api.sealing import Sealing
 from millrace.auth.quotas import Quotas
+from millrace.auth.slots import SlotLimit, TenantSlots
 from millrace.lake.store import Store as Files
-from millrace.model.errors import Unavailable
+from millrace.settings import LimitSettings
 from millrace.store.engine import ControlStore
 from millrace.upload.batch import AppendKey
 from millrace.upload.gather import Gatherer, GatherLimits
 
-MOST_STREAMS = 1000
-MOST_STREAMS_OF_TENANT = 250
+MOST_SENDERS = 1000
+RETRY_SECONDS = 5.0
 
 
 def _wait_for_its_end() -> None:
@@ -42,13 +43,20 @@ class Senders:
         admission: Admission,
         sealing: Sealing,
         quotas: Quotas,
-        limits: GatherLimits | None = None,
+        most_of_tenant: int = LimitSettings().senders,
+        gathering: GatherLimits | None = None,
     ) -> None:
         self._sealing = sealing
         self._quotas = quotas
         self.appends = Appends(store, op_log, admission, sealing, self._on_end)
-        self.gatherer = Gatherer(self.appends.append, limits)
+        self.gatherer = Gatherer(self.appends.append, gathering)
         self._in_use: dict[tuple[str, str, str], _Hold] = {}
+        self._slots = TenantSlots(
+            SlotLimit(
+                "senders", "senders in use", most_of_tenant, MOST_SENDERS, retry_seconds=RETRY_SECONDS,
+                remedy="Close some, or send the rows of several sources by one sender.",
+            )
+        )  # fmt: skip
 
     def errors(self, append_key: AppendKey) -> Files:
         return self._sealing.errors(append_key.tenant, append_key.table)
@@ -73,19 +81,15 @@ class Senders:
         while key in self._in_use:
             self._in_use[key].ask_to_leave()
             await asyncio.shield(self._in_use[key].left)
-        self._refuse_too_many(append_key.tenant)
-        hold = self._in_use[key] = _Hold(ask_to_leave, asyncio.get_running_loop().create_future())
-        try:
-            yield
-        finally:
-            del self._in_use[key]
-            hold.left.set_result(None)
+        with self._slots.one_more(append_key.tenant):
+            hold = self._in_use[key] = _Hold(ask_to_leave, asyncio.get_running_loop().create_future())
+            try:
+                yield
+            finally:
+                del self._in_use[key]
+                hold.left.set_result(None)
 
-    def _refuse_too_many(self, tenant: str) -> None:
-        of_tenant = sum(1 for name, _, _ in self._in_use if name == tenant)
-        if len(self._in_use) >= MOST_STREAMS or of_tenant >= MOST_STREAMS_OF_TENANT:
-            raise Unavailable(
-                "There are too many streams.",
-                remedy=f"Close some: a tenant may have {MOST_STREAMS_OF_TENANT} at a time.",
-                code="too_many_streams",
-            )
+    def refuse_one_more(self, append_key: AppendKey, sender: str) -> None:
+        """Whoever takes over a sender that is in use needs no more room."""
+        if (append_key.tenant, append_key.table, sender) not in self._in_use:
+            self._slots.refuse_one_more(append_key.tenant)

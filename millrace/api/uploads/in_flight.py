@@ -1,20 +1,26 @@
 """Uploads that this server receives: their threads, their chunks in flight, and which of them were stopped."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
+from millrace.api.shares import Share, SharedThreads
 from millrace.model.ops import Applied
 from millrace.model.ops.results import ImportStatus
+from millrace.settings import LimitSettings
 from millrace.upload.flight import Flight
 
 UPLOAD_THREADS = 16
+# A tenant whose bytes Kafka takes slowly leaves some to the others.
+THREADS_OF_TENANT = 12
 # One batch that is judged, and one that waits to be: more would only make a newcomer wait.
 FLIGHT_BATCHES = 2
 
 
 class InFlight:
-    def __init__(self, chunks_per_batch: int, weight: Callable[[str], float]) -> None:
-        self.threads = ThreadPoolExecutor(UPLOAD_THREADS, "upload")
+    def __init__(
+        self, chunks_per_batch: int, weight: Callable[[str], float], uploads: int = LimitSettings().uploads
+    ) -> None:
+        """`uploads`: how many a tenant may have at once; each waits for one thread at most."""
+        self.threads = SharedThreads(Share("uploads", "uploads", UPLOAD_THREADS, THREADS_OF_TENANT, uploads))
         self.chunks = Flight(FLIGHT_BATCHES * chunks_per_batch, weight)
         self.stopped: set[str] = set()
         # Imports whose bytes are being taken in just now, whatever their leases say.

@@ -12,14 +12,16 @@ from typing import TypeVar
 from millrace.api.admission import Admission
 from millrace.api.op_log import OpLog
 from millrace.api.sealing import Sealing
+from millrace.api.shares import ASKING
 from millrace.api.uploads.in_flight import InFlight
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
 from millrace.formats.apart import MEMORY_BYTES
-from millrace.model.errors import Clash, Refused, Unavailable
+from millrace.model.errors import Clash, Exceeded, Refused, Unavailable
 from millrace.model.imports import Import
 from millrace.model.ops.imports import EndImport, FailImport
 from millrace.model.ops.results import Refusal
+from millrace.settings import LimitSettings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, upsert
 from millrace.store.records import find_import
@@ -46,6 +48,8 @@ class UploadServices:
     appender: Appender
     raw_partitions: int
     decoder_bytes: int = MEMORY_BYTES
+    uploads: int = LimitSettings().uploads
+    decoders: int = LimitSettings().decoders
 
 
 class Session:
@@ -103,7 +107,7 @@ class Session:
             self._services.in_flight.chunks.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
             await self._remember_if_due()
             return done
-        except Unavailable:
+        except (Unavailable, Exceeded):
             # The sender may come again, and has the whole lease for it.
             await self._remember_if_due()
             raise
@@ -153,14 +157,21 @@ class Session:
         await self._services.op_log.applied(received)
 
     async def _work(self, work: Callable[[], T]) -> T:
+        # The thread counts for the tenant whose import it is, also if an operator sends it.
+        said = ASKING.set(self.imp.tenant)
         try:
             return await self._loop.run_in_executor(self._services.in_flight.threads, work)
         except Refused as refusal:
+            if isinstance(refusal, Exceeded):
+                self.is_broken = True
+                raise
             raise await self._give_up(refusal) from refusal
         except BaseException:
             # Some chunks may not have reached Kafka: the upload can only go on behind the last that did.
             self.is_broken = True
             raise
+        finally:
+            ASKING.reset(said)
 
     async def _give_up(self, refusal: Refused) -> Refused:
         await asyncio.to_thread(self.upload.close)

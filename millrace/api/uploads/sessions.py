@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from sqlalchemy import select
 
 from millrace.api.uploads.session import Session, UploadServices, fail_import
+from millrace.auth.slots import SlotLimit, TenantSlots
 from millrace.formats.apart import open_apart
 from millrace.formats.cut import UploadOptions
 from millrace.model.errors import Clash, Refused
@@ -26,6 +28,11 @@ class Sessions:
     def __init__(self, services: UploadServices) -> None:
         self._services = services
         self._open: dict[str, Session] = {}
+        self._receiving = TenantSlots(SlotLimit("uploads", "uploads at once", services.uploads))
+
+    def receiving(self, tenant: str) -> AbstractContextManager[None]:
+        """Within the block a request brings a file of the tenant. Refused if too many do."""
+        return self._receiving.one_more(tenant)
 
     async def begin(
         self,
@@ -88,7 +95,8 @@ class Sessions:
         try:
             spool = await asyncio.to_thread(services.exchange.places.spool)
             opening = partial(open_apart, definition, options, spool_dir=spool, resume=resume)
-            cutter = await asyncio.to_thread(opening, memory_bytes=services.decoder_bytes)
+            bounds = {"memory_bytes": services.decoder_bytes, "most_of_tenant": services.decoders}
+            cutter = await asyncio.to_thread(opening, **bounds)
         except Refused as refusal:
             raise await fail_import(services.op_log, imp, refusal) from refusal
         seal = await services.sealing.seal_of(imp)
