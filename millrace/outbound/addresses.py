@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 from millrace.model.addresses import is_permitted, literal
 from millrace.model.errors import Invalid, Unavailable
 
+REMEDY = "Use an address on the internet, or have the operator allow the network (MILLRACE_API__PRIVATE_TARGETS)."
 LONGEST_URL = 2000
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.ASCII | re.IGNORECASE)
@@ -81,8 +82,7 @@ class Judged:
         if not good:
             raise Invalid(
                 f"{host} is at {found[0]}, which is not a public address.",
-                remedy="Use an address on the internet, or have the operator allow the network "
-                "(MILLRACE_API__PRIVATE_TARGETS).",
+                remedy=REMEDY,
                 code="private_target",
             )
         return good

@@ -179,6 +179,9 @@ def _refuse(request: Request, answer: Answer, also: Sequence[int]) -> None:
     reason = answer.body[:300].decode(errors="replace")
     if answer.status == HTTPStatus.NOT_FOUND:
         raise FileNotFoundError(f"{request.shown} {reason}".strip())
+    if HTTPStatus.MULTIPLE_CHOICES <= answer.status < HTTPStatus.BAD_REQUEST:
+        to = answer.headers.get("location", "another address")[:MOST_SHOWN]
+        reason = f"a redirect to {to}. Redirects are not followed: give the address it points to"
     failed = HttpFailed(f"{request.shown} was answered with {answer.status}: {reason}")
     failed.errno = answer.status
     raise failed

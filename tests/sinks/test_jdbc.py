@@ -19,15 +19,20 @@ import pymysql
 import pytest
 
 from millrace.arrow.types import arrow_type
+from millrace.model.addresses import literal
 from millrace.model.errors import Invalid, Unavailable
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
 from millrace.model.table import Definition
+from millrace.outbound import addresses
 from millrace.sink.connector import Rows, Work
 from millrace.sink.jdbc import link as jdbc_link
 from millrace.sink.jdbc.faults import JdbcFailed
+from millrace.sink.jdbc.jvm import _routed, _start_jvm
+from millrace.sink.jdbc.settings import JdbcSinkSettings
 from millrace.sink.jdbc.sink import JdbcSink
 from millrace.sink.registry import settings_class
 from tests.sinks.test_contract import ID, TEXT, definition, known, rows, stored
+from tests.support.astray import ALLOWED, NAME, PERMITTED, a_pair
 from tests.support.mariadb import ADMINISTRATOR, GUARDED, PASSWORD, USER
 from tests.support.reading_back import read_back
 from tests.support.sink_context import open_target, sink_context
@@ -317,16 +322,51 @@ def _rogue_server() -> Iterator[tuple[int, list[bytes]]]:
 
 
 @pytest.fixture
-def registered(mariadb_port: int, jars: Callable[[str], list[Path]], monkeypatch: pytest.MonkeyPatch) -> SinkTarget:
-    """A target that names a driver which the operator registered."""
-    driver = {
+def driver(jars: Callable[[str], list[Path]], monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a driver that the operator registered."""
+    registered = {
         "jars": list(map(str, jars("mariadb"))),
         "class_name": "org.mariadb.jdbc.Driver",
         "url": "jdbc:mariadb://{host}:{port}/?allowLocalInfile=false",
-        "tls": {"disable": {"sslMode": "disable"}},
+        "tls": {"disable": {"sslMode": "disable"}, "verify": {"sslMode": "verify-full"}},
     }
-    monkeypatch.setenv("MILLRACE_JDBC__DRIVERS", json.dumps({"connector": driver}))
-    return target(mariadb_port, driver="connector", tls="disable")
+    monkeypatch.setenv("MILLRACE_JDBC__DRIVERS", json.dumps({"connector": registered}))
+    return "connector"
+
+
+@pytest.fixture
+def registered(mariadb_port: int, driver: str) -> SinkTarget:
+    return target(mariadb_port, driver=driver, tls="disable")
+
+
+@pytest.mark.parametrize("tls", ["disable", "verify"])
+def test_a_registered_driver_is_led_to_no_forbidden_address(
+    driver: str, tls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver asks libc, which finds another address than the judge did."""
+    monkeypatch.setattr(addresses, "resolve", lambda host: [host if literal(host) is not None else PERMITTED])
+    context = replace(sink_context(str), allowed=ALLOWED)
+    with a_pair() as (permitted, forbidden):
+        asked = target(forbidden.port, host=NAME, driver=driver, tls=tls)
+        sink = JdbcSink(JdbcSinkSettings.of(asked), context)
+        expected, said = (
+            (Invalid, "led from localhost.*not public.*PRIVATE_TARGETS") if tls == "verify" else (JdbcFailed, "connect")
+        )
+        with pytest.raises(expected, match=said) as met:
+            sink.check()
+        assert sink.classify(met.value) is Fault.SINK
+        assert (permitted.connections > 0, forbidden.connections) == (tls == "disable", 0)
+
+
+def test_a_driver_that_goes_around_the_checks_is_refused(driver: str) -> None:
+    context = sink_context(str)
+    login = jdbc_link.Login("127.0.0.1", 1, "u", "", context.permitted)
+    _start_jvm()
+    with (
+        pytest.raises(Invalid, match=r"does not connect by java\.net\.Socket"),
+        _routed(context.jdbc_drivers[driver], login),
+    ):
+        """Nothing asks the platform to connect."""
 
 
 def test_a_registered_driver_does_all_that_ours_does(registered: SinkTarget) -> None:

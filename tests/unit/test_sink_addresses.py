@@ -67,8 +67,6 @@ def test_what_the_operator_allows_is_no_longer_private() -> None:
 def test_special_addresses_are_private_however_they_are_written(host: str) -> None:
     with pytest.raises(Invalid):
         Judged()(host)
-    with pytest.raises(Invalid):
-        Judged().every(host)
 
 
 def test_a_name_that_is_not_known_now_may_be_known_later() -> None:

@@ -18,6 +18,7 @@ from millrace.model.evolution import path
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
 from millrace.sink.bigquery import ddl
+from millrace.sink.bigquery.session import pinned_session
 from millrace.sink.bigquery.settings import BigQuerySettings
 from millrace.sink.bigquery.stage import AGAIN, JOB_SECONDS, REQUEST_SECONDS, find_table, newest, stage
 from millrace.sink.connector import Definitions, Work
@@ -31,9 +32,12 @@ class BigQuerySink:
     def __init__(self, settings: BigQuerySettings, context: SinkContext) -> None:
         self._prefix = settings.dataset
         self._location = settings.location
+        credentials = _credentials(settings, context)
+        self._session = pinned_session(credentials, context.permitted)
         self._client = bigquery.Client(
             project=settings.project,
-            credentials=_credentials(settings, context),
+            credentials=credentials,
+            _http=self._session,
             location=self._location,
             client_options=ClientOptions(api_endpoint=settings.endpoint) if settings.endpoint else None,
         )
@@ -122,7 +126,7 @@ class BigQuerySink:
         return Fault.TABLE
 
     def close(self) -> None:
-        self._client.close()  # type: ignore[no-untyped-call]
+        self._session.close()  # type: ignore[no-untyped-call]
 
     def _dataset(self, definition: Definition) -> str:
         return f"{self._client.project}.{ddl.dataset_name(self._prefix, definition.tenant)}"

@@ -5,7 +5,7 @@ own keys, never with those of the platform. Every host is judged like that of a 
 
 import os
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol
@@ -18,7 +18,7 @@ from millrace.outbound.s3 import S3Objects
 from millrace.outbound.s3_signing import S3Keys
 from millrace.outbound.webhdfs import identity, name_node
 from millrace.sink.context import SinkContext
-from millrace.sink.files.gcs import GoogleFiles
+from millrace.sink.files.gcs import GoogleFiles, SignedTokens
 from millrace.sink.files.hdfs import HdfsFiles
 from millrace.sink.files.settings import FilesSettings
 from millrace.sink.settings import is_plain
@@ -47,30 +47,23 @@ class FileStore(Protocol):
         """A file that does not exist counts as deleted."""
 
 
-class ArrowStore:
-    """A file system of pyarrow. Where a file could be seen half written, it is written under another name and renamed."""
+class FolderStore:
+    """A folder on this machine. A file is written beside its place and renamed when it is whole."""
 
-    def __init__(self, opened: Callable[[], pafs.FileSystem], root: str, renames: bool = False) -> None:
-        self._opened = opened
+    def __init__(self, root: str) -> None:
+        self._files = pafs.LocalFileSystem()
         self._root = root.rstrip("/")
-        self._renames = renames
-
-    @property
-    def _files(self) -> pafs.FileSystem:
-        return self._opened()
 
     def put_stream(self, name: str, body: IO[bytes], size: int) -> None:
         place = self._place(name)
-        written = f"{os.path.dirname(place)}/.{uuid.uuid4().hex}.partial" if self._renames else place
-        if self._renames:
-            self._files.create_dir(os.path.dirname(place), recursive=True)
-        # No `with`: leaving it with an error would close the stream and complete a partial upload.
+        written = f"{os.path.dirname(place)}/.{uuid.uuid4().hex}.partial"
+        self._files.create_dir(os.path.dirname(place), recursive=True)
+        # No `with`: leaving it with an error would close the stream and complete a partial file.
         out = self._files.open_output_stream(written)
         while piece := body.read(COPY_BYTES):
             out.write(piece)
         out.close()
-        if self._renames:
-            self._files.move(written, place)
+        self._files.move(written, place)
 
     def get(self, name: str) -> bytes:
         with self._files.open_input_stream(self._place(name)) as stream:
@@ -125,11 +118,12 @@ def open_store(settings: FilesSettings, context: SinkContext) -> FileStore:
     parts = urlsplit(settings.path)
     match parts.scheme:
         case "file":
-            return ArrowStore(pafs.LocalFileSystem, str(_allowed_root(context)), renames=True)
+            return FolderStore(str(_allowed_root(context)))
         case "s3":
             return _s3(parts, settings, context)
         case "gs":
-            return ArrowStore(GoogleFiles(settings, context).opened, parts.netloc + parts.path)
+            tokens = SignedTokens(context.secret(settings.credentials or ""))
+            return GoogleFiles(parts.netloc, parts.path, tokens, context.permitted, settings.endpoint)
     who = identity(settings.user, context.secret(settings.token) if settings.token else None)
     return HdfsFiles(name_node(parts), parts.path, who, context.permitted)
 

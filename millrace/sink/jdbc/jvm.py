@@ -13,12 +13,17 @@ import jpype
 
 from millrace.embed.java import find_java
 from millrace.model.errors import Invalid
+from millrace.outbound.addresses import REMEDY
+from millrace.outbound.loopback import HOST
+from millrace.outbound.socks import socks_server
 from millrace.settings import JdbcDriver
 from millrace.sink.jdbc import mysql
 from millrace.sink.jdbc.faults import JdbcFailed
 from millrace.sink.jdbc.link import STATEMENT_SECONDS, Link, Login
 
 HEAP_MB = 128
+# What the JVM says when a SOCKS server refuses an address.
+_FORBIDDEN = "not allowed by ruleset"
 # java.sql.Types
 _WHOLE, _FLOATING, _DECIMAL = (-6, 5, 4, -5), (6, 7, 8), (2, 3)
 _TRUTH, _BYTES = (-7, 16), (-2, -3, -4, 2004)
@@ -31,14 +36,15 @@ class JvmLink(Link):
         given = {"user": login.user, "password": login.password, **_tls(driver, login.tls)}
         for name, value in given.items():
             properties.setProperty(name, value)
-        # With `verify` the certificate proves who answers. Otherwise the driver gets the address that was judged.
+        # With `verify` the driver needs the name for the certificate. Otherwise it gets an address that was judged.
         addresses = login.permitted(login.host)
         host = login.host if login.tls == "verify" else addresses[0]
         url = driver.url.format(host=f"[{host}]" if ":" in host else host, port=login.port)
-        with _sql_errors():
+        with _routed(driver, login), _sql_errors():
             self._connection = _driver(driver.jars, driver.class_name).connect(url, properties)
             if self._connection is None:
                 raise Invalid(f"The driver {driver.class_name} does not take its own address.", code="bad_driver")
+        with _sql_errors():
             self._connection.setAutoCommit(False)
         for statement in mysql.SESSION:
             self.run(statement)
@@ -110,6 +116,27 @@ def _start_jvm() -> None:
     if not jpype.isJVMStarted():
         library = next(find_java().executable.resolve().parent.parent.rglob("libjvm.so"))
         jpype.startJVM(str(library), "-Xrs", f"-Xmx{HEAP_MB}m", "-XX:+UseSerialGC", convertStrings=False)
+
+
+@contextlib.contextmanager
+def _routed(driver: JdbcDriver, login: Login) -> Iterator[None]:
+    """Every java.net.Socket of the JVM is connected by our SOCKS server, which judges where it leads: also if the driver
+    resolves the name again, or follows a server that sends it elsewhere."""
+    server = socks_server(login.permitted)
+    properties = {"socksProxyHost": HOST, "socksProxyPort": str(server.port), "socksNonProxyHosts": ""}
+    for name, value in properties.items():
+        jpype.JClass("java.lang.System").setProperty(name, value)
+    asked = server.asked
+    try:
+        yield
+    except JdbcFailed as failed:
+        if _FORBIDDEN in str(failed):
+            what = f"The driver was led from {login.host}:{login.port} to an address that is not public."
+            raise Invalid(what, remedy=REMEDY, code="private_target") from failed
+        raise
+    if server.asked == asked:
+        what = f"The driver {driver.class_name} does not connect by java.net.Socket, so nobody judges where it connects to."
+        raise Invalid(what, remedy="Ask the operator for another driver.", code="bad_driver")
 
 
 @cache
