@@ -203,7 +203,7 @@ class LimitSettings(_Section):
     """What each tenant may use. docs/tenancy.md lists all limits; those of connections and requests count on each server."""
 
     # An agreement may say otherwise, under the same name.
-    requests_per_second: int = Field(default=500, ge=1)
+    requests_per_second: int = Field(default=1000, ge=1)
     bytes_per_second: int = Field(default=1_000_000_000, ge=1)
     open_imports: int = Field(default=10_000, ge=1)
     rows_per_day: int = Field(default=10_000_000_000, ge=1)

@@ -54,7 +54,7 @@ def usage(
     print(f"quotas: {agreed}")
     print(
         f"{lag['open_imports']} open imports; held back by quotas for {lag['over_quota_seconds']:g} s, "
-        f"waiting for the session.platform for {lag['platform_late_seconds']:g} s"
+        f"waiting for the platform for {lag['platform_late_seconds']:g} s"
     )
 
 

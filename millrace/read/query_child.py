@@ -4,6 +4,7 @@
 3. Make views over their files.  4. Lock DuckDB and the process.  5. Run, and answer with rows up to the limits."""
 
 import json
+import os
 import resource
 import signal
 import sys
@@ -19,6 +20,8 @@ from millrace.read.statement import TableUse, tables_used
 from millrace.read.views import TableFiles, identifier, text, texts, view_query
 
 ROWS_AT_ONCE = 100
+# Beside busy processes of the platform it still gets a fair part of a core.
+NICE = 5
 # Memory for Python, DuckDB's code and thread stacks, besides the query's own.
 PROCESS_SLACK_MB = 192
 DEEPEST_TREE = 10_000
@@ -28,6 +31,8 @@ _MEGABYTE = 1 << 20
 
 
 def main() -> None:
+    # Whoever asks without end must not slow down imports, of other tenants in particular.
+    os.nice(NICE)
     sys.setrecursionlimit(DEEPEST_TREE)
     job = json.loads(sys.stdin.buffer.readline())
     # In case the parent ends without killing us.

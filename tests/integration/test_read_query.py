@@ -1,5 +1,6 @@
 """Queries as users send them: over committed tables, in their own process, within limits, and no further."""
 
+import os
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ from millrace.lake.table import LakeTable
 from millrace.model.errors import Invalid, MillraceError, TooLarge
 from millrace.read import query as query_module
 from millrace.read.query import QueryLimits, QueryResult, ReadableTable, run_query
+from millrace.read.query_child import NICE
+from tests.support.waiting import wait_until
 
 DECLARED = pa.schema([("id", pa.int64()), ("filename", pa.string())])
 
@@ -233,3 +236,9 @@ def test_the_child_sees_nothing_of_our_environment(lake: Lake, monkeypatch: pyte
     monkeypatch.setattr(query_module.subprocess, "Popen", WatchedPopen)
     assert ask(lake, "SELECT 1").rows == [[1]]
     assert [set(environment) for environment in seen] == [{"PYTHONPATH", "LANG"}]
+
+
+def test_queries_leave_the_processor_to_imports() -> None:
+    with query_module._child() as child:
+        nice = psutil.Process(child.pid).nice
+        wait_until(lambda: nice() == os.nice(0) + NICE, 20, "the process to step back")
