@@ -16,18 +16,22 @@ LOOK_SECONDS = 1.0
 
 class LiveCertificate:
     """The certificate and its key, loaded again when their files change. New connections get the new one; a pair that cannot
-    be used leaves the old one in place."""
+    be used leaves the old one in place.
+
+    Each pair is loaded into a context of its own, which a handshake gets only once the pair is whole."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._files = certificate, key
         self._seen = self._stamp()
         try:
-            self.context = self._loaded()
+            self.context = self._newest = self._loaded()
         except OSError as wrong:
             raise Invalid(
                 f"The certificate {certificate} with the key {key} cannot be used: {wrong}.",
                 remedy="Correct MILLRACE_API__TLS_CERT and MILLRACE_API__TLS_KEY (--tls-cert, --tls-key).",
             ) from None
+        # Called in every handshake, whether or not the client names a server.
+        self.context.sni_callback = self._choose
 
     def renew(self) -> None:
         stamp = self._stamp()
@@ -35,13 +39,14 @@ class LiveCertificate:
             return
         self._seen = stamp
         try:
-            # First into a context that nobody uses: half of a pair would break the one in use.
-            self._loaded()
-            self.context.load_cert_chain(*self._files)
+            self._newest = self._loaded()
         except OSError as wrong:
             observe("trouble", kind="tls", error=f"the new certificate cannot be used: {wrong}")
         else:
             log("certificate_renewed", file=str(self._files[0]))
+
+    def _choose(self, connection: ssl.SSLSocket | ssl.SSLObject, _name: str | None, _first: ssl.SSLContext) -> None:
+        connection.context = self._newest
 
     def _loaded(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

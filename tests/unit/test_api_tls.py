@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,7 +15,7 @@ import httpx2
 import pytest
 from cryptography import x509
 
-from millrace.api.serving import serving_options
+from millrace.api.serving import LiveCertificate, serving_options
 from millrace.client import Millrace, Unreachable
 from millrace.model.errors import Invalid
 from millrace.model.ops.tenants import DefineTenant
@@ -107,6 +108,40 @@ def test_a_renewed_certificate_is_used_without_a_restart(
         assert cli(home, "tenant", "list").returncode == 0
         pair[0].write_text("no certificate")
         assert shown_name(server.url) == "CN=renewed"
+
+
+def test_a_pair_that_changes_while_it_is_loaded_leaves_the_server_with_a_whole_one(
+    tmp_path: Path, authority: Authority, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load, third = ssl.SSLContext.load_cert_chain, authority.issue("third")
+
+    def load_and_replace(context: ssl.SSLContext, *files: Path) -> None:
+        load(context, *files)
+        # The next renewal writes its first file right now.
+        shutil.copy(third[0], pair[0])
+
+    live = LiveCertificate(*pair)
+    put(authority.issue("second"), pair)
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load_and_replace)
+    live.renew()
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", load)
+    assert shown_by(live.context) == "CN=second"
+    live.renew()
+    assert shown_by(live.context) == "CN=second"
+    put(third, pair)
+    live.renew()
+    assert shown_by(live.context) == "CN=third"
+
+
+def shown_by(context: ssl.SSLContext) -> str:
+    """The name in the certificate that a handshake with this context shows."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    client = ssl._create_unverified_context().wrap_bio(to_client, to_server)
+    for side in (client, server, client):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return x509.load_der_x509_certificate(client.getpeercert(binary_form=True) or b"").subject.rfc4514_string()
 
 
 def test_a_client_that_stays_learns_of_the_new_certificate(
