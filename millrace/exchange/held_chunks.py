@@ -6,17 +6,20 @@ answer, and releases each when it is judged. The accountant asks which chunks of
 import ends with their verdicts. If held chunks are lost, their imports wait for verdicts that do not come."""
 
 import hashlib
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from millrace.atomic import replace_file
+from millrace.atomic import UNFINISHED, replace_file
 from millrace.exchange.home import Home
 
 SUFFIX = ".chunk"
 # Far longer than a fact is on its way to the ledger.
 MARKS_KEPT_SECONDS = 86_400.0
+# Far longer than a chunk is written.
+UNFINISHED_KEPT_SECONDS = 3600.0
 # Which file of a name this is: a chunk that is held again has another one.
 Identity = tuple[int, int]
 
@@ -30,11 +33,17 @@ class HeldChunks:
         replace_file(self.home.held_chunks(tenant) / f"{_digest(import_id)}-{number:08d}{SUFFIX}", record)
 
     def has_any(self, tenant: str) -> bool:
-        return self.home.held_chunks(tenant).exists()
+        """A worker that is killed in `hold` leaves a folder with an unfinished file: that is nothing."""
+        try:
+            with os.scandir(self.home.held_chunks(tenant)) as entries:
+                return any(entry.name.endswith(SUFFIX) for entry in entries)
+        except FileNotFoundError:
+            return False
 
     def tenants(self) -> list[str]:
         """Those of whom something is held."""
-        return sorted(path.name for path in self.home.held.iterdir()) if self.home.held.is_dir() else []
+        folders = self.home.held.iterdir() if self.home.held.is_dir() else ()
+        return sorted(path.name for path in folders if self.has_any(path.name))
 
     def held(self, tenant: str) -> dict[str, Identity]:
         found = {}
@@ -53,7 +62,6 @@ class HeldChunks:
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
         (self.home.held_chunks(tenant) / name).unlink(missing_ok=True)
-        # An empty folder would say that something is held.
         with suppress(OSError):
             self.home.held_chunks(tenant).rmdir()
 
@@ -62,6 +70,17 @@ class HeldChunks:
         held, digest = self.home.held_chunks(tenant), _digest(import_id)
         found = (*held.glob(f"{digest}-*{SUFFIX}"), *self._mark(tenant, "").glob(f"{digest}-*{SUFFIX}"))
         return {int(path.stem.rpartition("-")[2]) for path in found}
+
+    def forget_unfinished(self) -> None:
+        """What killed workers left behind, and folders in which nothing is."""
+        latest = time.time() - UNFINISHED_KEPT_SECONDS
+        for folder in self.home.held.glob("*"):
+            for path in folder.glob(f".*{UNFINISHED}"):
+                with suppress(FileNotFoundError):
+                    if path.stat().st_mtime < latest:
+                        path.unlink()
+            with suppress(OSError):
+                folder.rmdir()
 
     def forget_released(self) -> None:
         latest = time.time() - MARKS_KEPT_SECONDS

@@ -1,6 +1,11 @@
 """Deletes all files of a table, also those that only older versions of it name."""
 
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from urllib.parse import unquote
+
+import orjson
 
 from millrace.lake.batch import FOLDER as UNPUBLISHED_FOLDER
 from millrace.lake.checkpoint import LOG_FOLDER
@@ -8,6 +13,7 @@ from millrace.lake.keys import KEYS_FOLDER, RUNS_FOLDER
 from millrace.lake.log import load
 from millrace.lake.store import TEMPORARY_FOLDER, Store
 from millrace.lake.tombstones import TOMBSTONES_FOLDER
+from millrace.model.errors import Corrupt
 
 _FOLDERS = ("", KEYS_FOLDER, RUNS_FOLDER, TOMBSTONES_FOLDER, UNPUBLISHED_FOLDER, TEMPORARY_FOLDER, "_millrace")
 DELETED_AT_ONCE = 8
@@ -19,9 +25,24 @@ def delete_table(store: Store) -> int:
     if not log:
         return 0
     # Another writer may have put data files into folders of its own.
-    named = {file.name for file in load(store).files.values()}
-    found = sorted(named.union(entry.name for folder in _FOLDERS for entry in store.list(folder)))
+    found = sorted(_named(store, log).union(entry.name for folder in _FOLDERS for entry in store.list(folder)))
     with ThreadPoolExecutor(DELETED_AT_ONCE) as pool:
         list(pool.map(store.delete, found))
         list(pool.map(store.delete, log))
     return len(found) + len(log)
+
+
+def _named(store: Store, log: Sequence[str]) -> set[str]:
+    """The data files that the table names. An interrupted deletion leaves a part of the log, which is no table any more:
+    then all that its entries ever named, as far as they can be read."""
+    try:
+        return {file.name for file in load(store).files.values()}
+    except Corrupt:
+        return {name for entry in log if entry.endswith(".json") for name in _added(store.read(entry))}
+
+
+def _added(entry: bytes) -> Iterator[str]:
+    with suppress(ValueError, LookupError, TypeError):
+        for line in entry.splitlines():
+            if "add" in (action := orjson.loads(line)):
+                yield unquote(action["add"]["path"])

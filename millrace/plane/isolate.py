@@ -67,7 +67,8 @@ def _attempt(chunks: Sequence[UnjudgedChunk]) -> list[JudgedChunk]:
         # Also true when the child is gone: then there is nothing to receive.
         while len(judged) < len(chunks) and ours.poll(SECONDS):
             judged.append(ours.recv())
-    except EOFError:
+    except (EOFError, OSError):
+        # It was killed between two verdicts, or in the middle of one.
         pass
     finally:
         child.kill()

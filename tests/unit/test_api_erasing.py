@@ -32,6 +32,8 @@ from millrace.model.table import TableDeclaration, define
 from millrace.read.error_pages import page
 from millrace.store import tables as t
 from millrace.store.columns import metadata
+from millrace.store.engine import upsert
+from millrace.store.tables import erasures
 from tests.support.lake import apply_rows, content
 from tests.support.platform import record
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
@@ -271,6 +273,23 @@ def ended_import(platform: AppPlatform, days_ago: float, lasted_days: float = 0.
         connection.execute(update(t.imports).where(t.imports.c.id == import_id).values(values))
     rejected(platform, import_id, begun)
     return import_id
+
+
+def test_an_erasure_that_an_earlier_version_began_is_carried_to_its_end(
+    client: TestClient, platform: AppPlatform
+) -> None:
+    # That version recorded names and kinds of sinks only, and was stopped after the store had forgotten the tenant.
+    sinks = [{"table": "orders", "sinks": [{"name": "bucket", "kind": "delta-remote"}]}]
+    known = {"deleted_us": 1, "rows": {}, "not_reached": [], "sinks": sinks}
+    begun = {"tenant": "old", "begun_us": 1, "is_done": False, "receipt": known, "definitions": []}
+    with platform.store.write() as connection:
+        upsert(connection, erasures, begun)
+    table = platform.home.table("old", "orders")
+    table.mkdir(parents=True)
+    answer = erase(client, "old", now="true")
+    assert answer.status_code == 200, answer.text
+    assert not table.exists()
+    assert any("'bucket'" in one and "delete them there" in one for one in answer.json()["remains"])
 
 
 def test_rejected_rows_go_when_their_import_ended_longer_ago_than_was_agreed(platform: AppPlatform) -> None:

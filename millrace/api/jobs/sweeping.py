@@ -37,6 +37,7 @@ def sweep(store: ControlStore, exchange: Exchange) -> None:
     forget_keys(store, exchange.rule_keys)
     exchange.stops.forget_older_than(STOPS_KEPT)
     exchange.held_chunks.forget_released()
+    exchange.held_chunks.forget_unfinished()
 
 
 def _us_ago(kept: timedelta) -> int:
