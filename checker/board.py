@@ -22,7 +22,8 @@ class Lines:
 
 
 class Board:
-    """A file is open from its first request until the end of its import is heard."""
+    """A file is open from its first request until the end of its import is heard. `broken`: tables that are damaged now.
+    `peace`: whoever holds it wants no process to be killed or paused meanwhile."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,6 +33,8 @@ class Board:
         self._files = 0
         self.last_end = time.monotonic()
         self.stop = threading.Event()
+        self.broken: set[tuple[str, str]] = set()
+        self.peace = threading.Lock()
 
     def next_file(self) -> int:
         with self._lock:

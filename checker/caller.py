@@ -17,12 +17,13 @@ CLIENT_ERROR = 400
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`kind` is ok, fail or info; `status` 0 when there was no answer; `document` the JSON that came, if any."""
+    """`kind` is ok, fail or info; `status` 0 without an answer; `text` what came; `document` the JSON in it, if any."""
 
     kind: str
     status: int
     document: dict[str, Any]
     headers: Mapping[str, str]
+    text: str = ""
 
 
 class Caller:
@@ -69,7 +70,7 @@ class Caller:
         if "Location" in headers:
             result["import"] = headers["Location"].rsplit("/", 1)[-1]
         self._history.done(line, kind, result, seen)
-        return Answer(kind, status, document, headers)
+        return Answer(kind, status, document, headers, content.decode(errors="replace"))
 
     def close(self) -> None:
         self._http.close()

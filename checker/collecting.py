@@ -158,12 +158,16 @@ class Collector:
                 return found
             time.sleep(1.0)
 
+    def _is_subscribed(self, event: dict[str, Any]) -> bool:
+        return str(event["data"]["table"]).partition("/")[0] in self._canaries
+
     def wait_heard(self, delivered: Collection[str] | None, seconds: float = 60.0) -> None:
         """Waits until the listener, and the receiver of webhooks if there is one, have heard what the API tells."""
         deadline = time.monotonic() + seconds
         events = list(self._events())
         told = {event["id"] for event in events}
-        due = {event["id"] for event in events if is_terminal(event)} if delivered is not None else set()
+        due = {event["id"] for event in events if is_terminal(event) and self._is_subscribed(event)}
+        due = due if delivered is not None else set()
         while time.monotonic() < deadline:
             heard = {line["event"]["id"] for line in read_lines(self._folder / "heard.jsonl")}
             if told <= heard and due <= set(delivered or ()):

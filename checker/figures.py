@@ -26,6 +26,8 @@ class Figures:
     end_latency: tuple[float, float]
     replayed_percent: float
     longest_stall: float
+    broken_tables: int = 0
+    attacks: int = 0
 
 
 def measure(model: Model) -> Figures:
@@ -50,6 +52,8 @@ def measure(model: Model) -> Figures:
         end_latency=_three(_latencies(model))[:2],
         replayed_percent=_replayed(model),
         longest_stall=_longest_stall(model, ends),
+        broken_tables=sum(1 for fault in faults if fault.get("noticed")),
+        attacks=sum(1 for fault in faults if fault.get("deeds")),
     )
 
 

@@ -14,6 +14,7 @@ import polars as pl
 from checker.board import Board, Lines
 from checker.dump import SEEN_ROWS
 from checker.sinks import is_there, read_places
+from checker.tables import TENANTS
 from checker.terminal import is_terminal
 
 RETRY_SECONDS = 0.3
@@ -56,14 +57,16 @@ class Listener:
         if is_terminal(event):
             self._board.ended(event["subject"])
             tenant, _, table = event["data"]["table"].partition("/")
-            self._readings.want((tenant, table), event["subject"])
+            if tenant in TENANTS:
+                self._readings.want((tenant, table), event["subject"])
 
 
 class Readings:
-    """Reads the tables whose imports have just ended. Ends heard while a reading is under way share the next one."""
+    """Reads the tables whose imports have just ended. Ends heard while a reading is under way share the next one. A table
+    that is damaged now is read when it is mended."""
 
-    def __init__(self, lake: Path, keyless: set[Place], folder: Path) -> None:
-        self._lake, self._keyless, self._folder = lake, keyless, folder
+    def __init__(self, lake: Path, keyless: set[Place], folder: Path, board: Board) -> None:
+        self._lake, self._keyless, self._folder, self._board = lake, keyless, folder, board
         (folder / "seen_rows").mkdir(parents=True, exist_ok=True)
         self._lines = Lines(folder / "snapshots.jsonl")
         self._wanted: dict[Place, list[str]] = defaultdict(list)
@@ -80,12 +83,12 @@ class Readings:
         """Until it is told to stop and nothing is wanted any more."""
         while True:
             with self._changed:
-                if not self._wanted:
-                    if stopping.is_set():
+                place = next((each for each in self._wanted if each not in self._board.broken), None)
+                if place is None:
+                    if stopping.is_set() and not self._wanted:
                         return
                     self._changed.wait(0.2)
                     continue
-                place = next(iter(self._wanted))
                 ended = self._wanted.pop(place)
             self._read(place, ended)
 

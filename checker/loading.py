@@ -163,9 +163,11 @@ class Client:
             ended = [each for each in self._open if board.has_ended(each[1])]
             self._ended = [*self._ended, *ended][-10:]
             self._open = [each for each in self._open if each not in ended]
-            if len(self._open) < self._most_open:
+            # Nobody waits for a broken table: the load on the others must go on.
+            waiting = [each for each in self._open if each[0].place not in board.broken]
+            if len(waiting) < self._most_open:
                 return
-            table, import_id = self._open[0]
+            table, import_id = waiting[0]
             document = self._sender(table.tenant).status(table, import_id, wait=5.0)
             if document.get("state") in TERMINAL:
                 board.ended(import_id)

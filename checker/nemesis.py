@@ -6,7 +6,6 @@ import threading
 import time
 from dataclasses import dataclass
 
-import httpx2
 import numpy as np
 import psutil
 
@@ -45,7 +44,6 @@ class Nemesis:
     def __init__(self, platform: Platform, board: Board, lines: Lines, seed: int) -> None:
         self._platform, self._board, self._lines = platform, board, lines
         self._rng = np.random.default_rng(seed)
-        self._http = httpx2.Client(base_url=platform.url, timeout=5)
 
     def run(self, faults: list[Fault], seconds: float) -> None:
         """Spreads the faults over the time. One that is late does not wait; when they fall behind, pauses are left out."""
@@ -59,8 +57,9 @@ class Nemesis:
             # Now and then a fault hits a platform that is still getting up.
             if self._rng.random() < 0.85:
                 self._wait_healthy()
-            if not self._board.stop.is_set():
-                self._inflict(fault)
+            with self._board.peace:
+                if not self._board.stop.is_set():
+                    self._inflict(fault)
 
     def heal(self) -> None:
         """Lets everything that was paused go on."""
@@ -112,11 +111,8 @@ class Nemesis:
     def _wait_healthy(self, *, patient: bool = False) -> None:
         deadline = time.monotonic() + HEAL_SECONDS
         while time.monotonic() < deadline and (patient or not self._board.stop.is_set()):
-            try:
-                if self._http.get("/v1/health").status_code == httpx2.codes.OK:
-                    return
-            except httpx2.HTTPError:
-                pass
+            if self._platform.is_healthy():
+                return
             threading.Event().wait(0.3)
 
 

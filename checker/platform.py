@@ -8,10 +8,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import httpx2
 import psutil
 
 READY_SECONDS = 180.0
 STOP_SECONDS = 60.0
+BLOCK = 512
 MARKS = {"broker": "kafka.Kafka", "server": "millrace.api", "driver": "millrace.plane", "jvm": "SparkSubmit"}
 WORKER_PARENT = "millrace.plane.daemon"
 
@@ -46,6 +48,12 @@ class Platform:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
+    def is_healthy(self) -> bool:
+        try:
+            return httpx2.get(f"{self.url}/v1/health", timeout=5).status_code == httpx2.codes.OK
+        except httpx2.HTTPError:
+            return False
+
     @property
     def url(self) -> str:
         return str(json.loads((self.home / "client.json").read_text())["url"])
@@ -55,15 +63,15 @@ class Platform:
         return str(json.loads((self.home / "client.json").read_text())["token"])
 
     @property
-    def _bootstrap(self) -> str:
-        return f"127.0.0.1:{json.loads((self.home / 'kafka' / 'ports.json').read_text())['broker']}"
+    def broker_port(self) -> int:
+        return int(json.loads((self.home / "kafka" / "ports.json").read_text())["broker"])
 
     @property
     def kafka_login(self) -> dict[str, str]:
         """The operator's account, which may read every topic."""
         password = (self.home / "kafka-passwords" / "operator").read_text()
         account = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "operator", "sasl.password": password}
-        return {"bootstrap.servers": self._bootstrap, "security.protocol": "SASL_PLAINTEXT", **account}
+        return {"bootstrap.servers": f"127.0.0.1:{self.broker_port}", "security.protocol": "SASL_PLAINTEXT", **account}
 
     def processes(self, part: str) -> list[psutil.Process]:
         """The processes of a part: broker, server, driver, jvm, or worker (those that Spark forked)."""
@@ -76,13 +84,14 @@ class Platform:
             return []
 
     def disk_bytes(self) -> int:
+        """What is used on the disk; a file with holes may say that it is larger."""
         return sum(_size(Path(folder) / name) for folder, _, names in os.walk(self.home) for name in names)
 
 
 def _size(path: Path) -> int:
     try:
-        return path.lstat().st_size
-    except FileNotFoundError:
+        return path.lstat().st_blocks * BLOCK
+    except OSError:
         return 0
 
 

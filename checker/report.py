@@ -9,6 +9,7 @@ from checker.nemesis import KILLED
 
 PER_MINUTES = 30.0
 KILLS_EACH, IMPORTS, ROWS, SCHEMA_CHANGES = 8, 300, 1_000_000, 20
+BROKEN_TABLES, ATTACKS = 5, 10
 CONCURRENT_SHARE = 0.30
 
 
@@ -37,6 +38,8 @@ def quotas(figures: Figures) -> list[Quota]:
         Quota("imports", math.ceil(IMPORTS * share), figures.imports),
         Quota("rows", math.ceil(ROWS * share), figures.rows),
         Quota("schema changes", math.ceil(SCHEMA_CHANGES * share), figures.schema_changes),
+        Quota("broken tables", math.ceil(BROKEN_TABLES * share), figures.broken_tables),
+        Quota("attacks of a client app", math.ceil(ATTACKS * share), figures.attacks),
         Quota("share of keys written by concurrent imports", CONCURRENT_SHARE, round(figures.concurrent_share, 3)),
     ]
 
@@ -68,7 +71,7 @@ def release_line(findings: list[Findings], figures: Figures, mutants: tuple[int,
             f"faults {total} ({by_id})",
             "failpoints: see make faults",
             f"info ops {figures.unknown} (unresolved {figures.unresolved})",
-            f"K1..K16 violations {sum(found.violations for found in findings)}",
+            f"{findings[0].check}..{findings[-1].check} violations {sum(found.violations for found in findings)}",
             f"95% bound {bound}",
             f"mutants {caught}",
             f"recovery {p50:.1f}/{p99:.1f}/{worst:.1f} s",

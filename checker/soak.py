@@ -10,27 +10,31 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import httpx2
 import numpy as np
 
 from checker.board import Board, Lines
+from checker.breaker import Breaker
 from checker.caller import Caller
 from checker.capabilities import DELETES, WEBHOOKS, missing, probe
 from checker.collecting import Collector
 from checker.defining import Definer
+from checker.hostile import rounds
+from checker.hostile.rounds import Hostility
 from checker.listening import Listener, Readings
 from checker.loading import Client, Scene
 from checker.making import Maker
 from checker.nemesis import Nemesis, plan
 from checker.platform import Platform
 from checker.receiving import Receiver
-from checker.report import KILLS_EACH, PER_MINUTES, SCHEMA_CHANGES
+from checker.report import ATTACKS, BROKEN_TABLES, KILLS_EACH, PER_MINUTES, SCHEMA_CHANGES
 from checker.tables import TENANTS, plan_tables
 from checker.topics import start_tail
 
-ENVIRON = {"MILLRACE_API__LEASE_SECONDS": "20", "MILLRACE_API__PRIVATE_TARGETS": '["127.0.0.0/8"]'}
+ENVIRON = {"MILLRACE_API__LEASE_SECONDS": "20", "MILLRACE_API__PRIVATE_TARGETS": '["127.0.0.0/8"]', **rounds.ENVIRON}
 SEQUENTIAL, CONCURRENT = 2, 4
 PAUSE_SECONDS = 2.0
 SPARE = 1.15
@@ -116,15 +120,16 @@ class Run:
         receiver = self._subscribe()
         watching = threading.Event()
         finish_tail = start_tail(self._platform.kafka_login, self._canaries, dump / "records", threading.Event())
-        readings = Readings(self._platform.home / "lake", self._keyless, dump)
+        readings = Readings(self._platform.home / "lake", self._keyless, dump, self._board)
         listener = Listener(
             self._platform.url, self._platform.token, Lines(dump / "heard.jsonl"), self._board, readings
         )
         self._thread("listener", lambda: listener.follow(watching))
         reader = self._thread("readings", lambda: readings.read_wanted(watching))
-        nemesis = Nemesis(self._platform, self._board, Lines(dump / "nemesis.jsonl"), wish.seed + 2)
+        faults = Lines(dump / "nemesis.jsonl")
+        nemesis = Nemesis(self._platform, self._board, faults, wish.seed + 2)
         load = [time.monotonic()]
-        self._load(scene, definer, nemesis)
+        self._load(scene, definer, self._adversaries(nemesis, faults))
         load.append(time.monotonic())
         nemesis.heal()
         collector = Collector(self._platform, self._tables, self._canaries, dump, self._capabilities)
@@ -147,10 +152,27 @@ class Run:
             receiver.secrets[tenant] = answer.json()["secret"]
         return receiver
 
-    def _load(self, scene: Scene, definer: Definer, nemesis: Nemesis) -> None:
+    def _adversaries(self, nemesis: Nemesis, lines: Lines) -> dict[str, Callable[[float], None]]:
+        """By name; each is told how many seconds it has."""
+        seed = self._wish.seed
+        kills, broken, attacks = (self._share(each) for each in (KILLS_EACH, BROKEN_TABLES, ATTACKS))
+        faults = plan(np.random.default_rng(seed + 3), kills, math.ceil(4 * kills * PAUSES_PER_KILL))
+        breaker = Breaker(self._platform, self._tables, self._board, lines, seed + 4)
+        folder = self._wish.dump / "history"
+        operator = Caller(self._platform.url, self._platform.token, rounds.TENANT, self._canaries, folder)
+        hostility = Hostility(self._platform, operator, self._canaries, self._board, lines)
+        return {
+            "nemesis": lambda seconds: nemesis.run(faults, seconds),
+            "breaker": lambda seconds: breaker.run(broken, seconds),
+            "hostility": lambda seconds: hostility.run(attacks, seconds),
+        }
+
+    def _share(self, of_a_long_run: int) -> int:
+        """So many in proportion to the time, with some to spare."""
+        return math.ceil(of_a_long_run * self._wish.minutes / PER_MINUTES * SPARE)
+
+    def _load(self, scene: Scene, definer: Definer, adversaries: dict[str, Callable[[float], None]]) -> None:
         wish = self._wish
-        kills = math.ceil(KILLS_EACH * wish.minutes / PER_MINUTES * SPARE)
-        faults = plan(np.random.default_rng(wish.seed + 3), kills, math.ceil(4 * kills * PAUSES_PER_KILL))
         clients = [(1, PAUSE_SECONDS)] * SEQUENTIAL + [(4, PAUSE_SECONDS)] * CONCURRENT
         for number, (most_open, pause) in enumerate(clients):
             client = Client(scene, wish.seed + 100 + number, self._caller_for, most_open=most_open, pause=pause)
@@ -158,7 +180,9 @@ class Run:
         self._threads.append(self._thread("definer", definer.run))
         until = time.monotonic() + wish.minutes * 60
         self._board.stop.wait(WARM_SECONDS)
-        self._threads.append(self._thread("nemesis", lambda: nemesis.run(faults, until - time.monotonic())))
+        left = until - time.monotonic()
+        for name, adversary in adversaries.items():
+            self._threads.append(self._thread(name, partial(adversary, left)))
         self._wait(until)
         self._board.stop.set()
         for thread in self._threads:

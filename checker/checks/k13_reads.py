@@ -5,6 +5,8 @@ from itertools import pairwise
 
 import polars as pl
 
+from checker.checks.k17_alone import DAMAGE
+from checker.dump import Document
 from checker.findings import Findings
 from checker.model import Model
 
@@ -12,10 +14,11 @@ from checker.model import Model
 def check(model: Model) -> Findings:
     found = Findings("K13", "monotone reads")
     keyless = model.dump.run.get("keyless", [])
-    by_table: dict[tuple[str, str], list[dict[str, float]]] = defaultdict(list)
+    by_table: dict[tuple[str, str], list[Document]] = defaultdict(list)
     for snapshot in model.dump.snapshots:
         place = f"{snapshot['tenant']}/{snapshot['table']}"
-        found.that("error" not in snapshot, f"{place} cannot be read: {snapshot.get('error')}")
+        is_readable = "error" not in snapshot or _was_damaged(model, place, snapshot)
+        found.that(is_readable, f"{place} cannot be read: {snapshot.get('error')}")
         if "error" not in snapshot and [snapshot["tenant"], snapshot["table"]] not in keyless:
             by_table[snapshot["tenant"], snapshot["table"]].append(snapshot)
     frames = model.dump.seen_rows.partition_by("snapshot", as_dict=True)
@@ -27,6 +30,12 @@ def check(model: Model) -> Findings:
                 pair = [frames.get((each["snapshot"],), model.dump.seen_rows.clear()) for each in (before, after)]
                 _never_back(pair[0], pair[1], vanishing, f"{tenant}/{table} reading {after['snapshot']}", found)
     return found
+
+
+def _was_damaged(model: Model, place: str, snapshot: Document) -> bool:
+    """Whether the soak itself had damaged the table while it was read."""
+    damages = [fault for fault in model.dump.nemesis if fault["signal"] == DAMAGE and fault["target"] == place]
+    return any(fault["t_mono"] <= snapshot["done"] and snapshot["begun"] <= fault["healed"] for fault in damages)
 
 
 def _may_vanish(model: Model, tenant: str, table: str) -> pl.DataFrame:

@@ -21,6 +21,7 @@ def good_run(seed: int = 1) -> Dump:
         _appending(world, tenant)
         _withholding(world, tenant)
         _together(world, tenant)
+        _besieged(world, tenant)
     return world.finish()
 
 
@@ -86,3 +87,17 @@ def _together(world: Perfect, tenant: str) -> None:
     Upload(world, tenant, LEDGER, 5, 8, span=name).send().apply()
     file.apply()
     world.end_span(tenant, name)
+
+
+def _besieged(world: Perfect, tenant: str) -> None:
+    """A table is broken while others are loaded, and gets its rows when it is mended; a hostile app attacks."""
+    waiting = Upload(world, tenant, LEDGER).send()
+    world.damage(tenant, LEDGER)
+    other = Upload(world, tenant, ORDERS).send()
+    world.calm()
+    other.apply()
+    world.mend()
+    waiting.apply()
+    world.attack()
+    Upload(world, tenant, TRAIL).send().apply()
+    world.attacked()

@@ -129,6 +129,36 @@ class Perfect:
             {"fault": f"kill {what}", "target": what, "signal": "KILL", "open": [1], "t_wall": self.tick()}
         )
 
+    def damage(self, tenant: str, table: str) -> None:
+        said = {
+            "fault": "F60",
+            "target": f"{tenant}/{table}",
+            "signal": "DAMAGE",
+            "way": "garbage entry",
+            "noticed": True,
+        }
+        self.dump.nemesis.append({**said, "t_wall": self.tick(), "t_mono": self.now})
+
+    def calm(self) -> None:
+        self.dump.nemesis[-1]["calm_wall"] = self.tick()
+
+    def mend(self) -> None:
+        self.dump.nemesis[-1] |= {"mended_wall": self.tick(), "healed": self.now}
+
+    def attack(self) -> None:
+        said = {
+            "fault": "F61",
+            "target": "hostile",
+            "signal": "ATTACK",
+            "t_wall": self.tick(),
+            "deeds": 9,
+            "is_whole": True,
+        }
+        self.dump.nemesis.append({**said, "reached": [], "changed": [], "leaked": []})
+
+    def attacked(self) -> None:
+        self.dump.nemesis[-1]["ended_wall"] = self.tick()
+
     def store(self, tenant: str, table: str, frame: pl.DataFrame) -> None:
         self._tables[tenant, table].append(frame)
 

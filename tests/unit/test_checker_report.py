@@ -30,6 +30,8 @@ ENOUGH = Figures(
     end_latency=(0.4, 8.0),
     replayed_percent=1.5,
     longest_stall=21.0,
+    broken_tables=5,
+    attacks=10,
 )
 GREEN = Findings("K1", "lost", comparisons=5)
 
@@ -41,6 +43,8 @@ def test_thirty_minutes_need_what_the_issue_says() -> None:
         replace(ENOUGH, rows=999_999),
         replace(ENOUGH, concurrent_share=0.29),
         replace(ENOUGH, schema_changes=19),
+        replace(ENOUGH, broken_tables=4),
+        replace(ENOUGH, attacks=9),
         *(replace(ENOUGH, kills={**ENOUGH.kills, part: 7}) for part in KILLED),
     ):
         assert sum(not quota.is_met for quota in quotas(less)) == 1
@@ -52,7 +56,7 @@ def test_a_shorter_run_needs_less_but_one_kill_of_each_at_least() -> None:
     wanted = {quota.name: quota.wanted for quota in quotas(replace(ENOUGH, minutes=3.0))}
     assert wanted["imports"] == 30
     assert wanted["rows"] == 100_000
-    assert wanted["kills of the broker under load"] == 1
+    assert wanted["kills of the broker under load"] == wanted["broken tables"] == wanted["attacks of a client app"] == 1
 
 
 def test_one_violation_or_a_check_without_comparisons_is_red() -> None:
@@ -77,7 +81,8 @@ def test_figures_are_taken_from_the_dump() -> None:
     assert figures.imports == len(model.imports)
     assert figures.rows == sum(file["rows"] for file in model.dump.files)
     assert figures.schema_changes == 2
-    assert sum(figures.faults.values()) == 6
+    assert figures.faults == dict.fromkeys(["kill broker", "kill driver", "kill worker", "F60", "F61"], 2)
+    assert (figures.broken_tables, figures.attacks) == (2, 2)
     assert 0 < concurrent_share(model) < 1
     assert "K16" in report([GREEN, Findings("K16", "notify", 1)], figures, None)
 
