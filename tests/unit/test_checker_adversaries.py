@@ -9,10 +9,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from checker.board import Board
+from checker import breaker
+from checker.board import Board, Lines
+from checker.breaker import Breaker
 from checker.breaking import WAYS
+from checker.dump import read_lines
 from checker.hostile.places import changed, leaks, looks, plant
 from checker.listening import Readings
+from checker.platform import Platform
+from checker.tables import Table
 from tests.support.waiting import wait_until
 
 CANARIES = {"soak-a": "canary-of-a", "soak-b": "canary-of-b"}
@@ -116,3 +121,44 @@ def test_the_attacker_changes_nothing_elsewhere_and_leaves_its_folders_as_they_w
     assert changed(before, looks(tmp_path, planted)) == []
     assert content(own) == mine
     assert not any(path.is_symlink() for path in own.rglob("*"))
+
+
+class Watched(Breaker):
+    """Knows no server: what health says is given."""
+
+    is_named = True
+
+    def _in_trouble(self) -> set[str]:
+        assert ("soak-a", "orders") in self._board.broken
+        return {"soak-a/orders"} if self.is_named else set()
+
+    def _resume(self, table: Table) -> None:
+        assert table.place not in self._board.broken
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_table_is_broken_for_a_while_and_mended(
+    tmp_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    for name, seconds in (
+        ("LEAST_SECONDS", 0.0),
+        ("NOTICE_SECONDS", 0.2),
+        ("LOOK_SECONDS", 0.01),
+        ("CALM_SECONDS", 0.1),
+    ):
+        monkeypatch.setattr(breaker, name, seconds)
+    monkeypatch.setattr(Platform, "is_healthy", lambda _: True)
+    (tmp_path / "client.json").write_text('{"url": "http://127.0.0.1:9", "token": "t"}')
+    board, before = Board(), content(table.parent)
+    lines = Lines(tmp_path / "nemesis.jsonl")
+    watched = Watched(Platform(tmp_path, {}), [Table("soak-a", "orders", 1.0)], board, lines, seed=1)
+    watched.is_named = is_named
+    watched.run(2, seconds=0.0)
+    faults = read_lines(tmp_path / "nemesis.jsonl")
+    assert [(one["fault"], one["target"], one["noticed"], "calm_wall" in one) for one in faults] == [
+        ("F60", "soak-a/orders", is_named, is_named)
+    ] * 2
+    assert len({one["way"] for one in faults}) == 2
+    assert all(one["t_wall"] < one["mended_wall"] and one["t_mono"] < one["healed"] for one in faults)
+    assert (board.broken, board.peace.locked()) == (set(), False)
+    assert content(table.parent) == before
