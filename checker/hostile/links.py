@@ -23,6 +23,10 @@ def main(folder: str, targets: Sequence[str]) -> None:
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     chance = random.Random()
+    while not os.path.isdir(folder):
+        if over.wait(PAUSE_SECONDS):
+            print(0, flush=True)
+            return
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     number = 0
     while not over.wait(PAUSE_SECONDS):
