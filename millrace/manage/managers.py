@@ -32,6 +32,7 @@ from millrace.stopping import StopRequest
 REFRESH_SECONDS = 1.0
 # Of the time, at most so much is spent on asking: thousands of agreements are read less often.
 REFRESH_SHARE = 0.05
+MOST_PAUSE_SECONDS = 10.0
 BUSY_SECONDS, IDLE_SECONDS = 0.1, 0.5
 STATUS_SECONDS = 1.0
 TIDY_SECONDS, LOG_SECONDS = 600.0, 60.0
@@ -81,7 +82,7 @@ class IngestionManagers:
         while not stop_request.is_made():
             if self._refreshing.is_due():
                 self._refresh()
-                self._refreshing.pause(REFRESH_SHARE)
+                self._refreshing.pause(REFRESH_SHARE, MOST_PAUSE_SECONDS)
             self._look()
             for timer, work in self._chores:
                 if timer.is_due():

@@ -35,7 +35,9 @@ class PollTimer:
         self._began, self._due = now, now + self._seconds
         return True
 
-    def pause(self, share: float) -> None:
-        """So long that what was done since it was due takes no more than its share."""
+    def pause(self, share: float, most: float) -> None:
+        """So long that what was done since it was due takes no more than its share, but not longer than `most` seconds.
+
+        A platform that hangs makes a request long, and says nothing about the next one."""
         now = time.monotonic()
-        self._due = max(self._due, now + (now - self._began) / share)
+        self._due = max(self._due, now + min((now - self._began) / share, most))

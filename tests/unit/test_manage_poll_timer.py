@@ -9,8 +9,9 @@ import pytest
 
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles
-from millrace.manage import app_runner, completion
+from millrace.manage import app_runner, completion, poll_timer
 from millrace.manage.app_runner import AppRunner
+from millrace.manage.poll_timer import PollTimer
 from millrace.model.agreement import parse_agreement
 from millrace.seal.keyring import Keyring
 from millrace.seal.kms_local import LocalKms
@@ -95,3 +96,20 @@ def test_a_new_agreement_is_a_new_run_and_one_without_an_image_is_none(tended: A
     agree(tended, None, revision=3)
     wait_until(ticked(tended, lambda: tended.is_idle), 20, "the last run to be closed")
     assert [state for _, state in states(tended)] == ["succeeded", "succeeded"]
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.01, 1.0), (0.2, 4.0), (6.0, 10.0)])
+def test_what_took_long_is_done_less_often_but_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch, took: float, pause: float
+) -> None:
+    """A server that hung for some seconds must not keep the managers from new agreements for minutes."""
+    now = 100.0
+    monkeypatch.setattr(poll_timer.time, "monotonic", lambda: now)
+    timer = PollTimer(1.0)
+    assert timer.is_due()
+    now += took
+    timer.pause(0.05, 10.0)
+    now += pause - 0.05
+    assert not timer.is_due()
+    now += 0.1
+    assert timer.is_due()
