@@ -1,5 +1,7 @@
 """Chunks of a tenant whose keys are out of reach are held, those of others are judged. The keys bring the held ones back."""
 
+import os
+import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from millrace.atomic import UNFINISHED
 from millrace.declare.table import parse_table
 from millrace.exchange.mailboxes import Exchange, open_exchange
 from millrace.model.chunk import ChunkHeader, TextLayout
@@ -188,6 +191,39 @@ def test_what_is_held_goes_with_its_tenant(world: World) -> None:
     world.judge(sealed)
     world.exchange.tenant_files.remove("acme")
     assert not world.exchange.held_chunks.has_any("acme")
+
+
+def test_a_worker_that_is_killed_while_it_holds_a_chunk_leaves_nothing_that_counts_as_held(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_chunks, folder = world.exchange.held_chunks, world.exchange.held_chunks.home.held_chunks("acme")
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(os, "replace", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        held_chunks.hold("acme", "imp_acme", 0, b"chunk")
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert len(list(folder.iterdir())) == 1, "the unfinished file"
+    assert not held_chunks.has_any("acme")
+    assert held_chunks.tenants() == []
+    assert world.judge(world.record("acme", 1, is_sealed=True)) == [("acme", 1)], "at once"
+    held_chunks.forget_unfinished()
+    assert folder.exists(), "it may be in use"
+    [unfinished] = folder.iterdir()
+    os.utime(unfinished, (0, 0))
+    held_chunks.forget_unfinished()
+    assert not folder.exists()
+
+
+def test_unfinished_files_are_swept_beside_chunks_that_stay(world: World) -> None:
+    held_chunks = world.exchange.held_chunks
+    held_chunks.hold("acme", "imp_acme", 0, b"chunk")
+    left = held_chunks.home.held_chunks("acme") / f".x{UNFINISHED}"
+    left.touch()
+    os.utime(left, (0, 0))
+    held_chunks.forget_unfinished()
+    assert not left.exists()
+    assert held_chunks.has_any("acme")
 
 
 def _fail() -> int:

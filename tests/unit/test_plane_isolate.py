@@ -69,6 +69,20 @@ def test_only_the_chunk_that_kills_its_process_fails(
     assert failed.rejected["raw"].to_pylist() == [b"666\n"]
 
 
+def _die_in_a_verdict(pipe: Connection, chunks: Sequence[UnjudgedChunk]) -> None:
+    """A killer that comes in the middle of a long message."""
+    pipe.send(judge(*chunks[0]))
+    if len(chunks) > 1:
+        os.write(pipe.fileno(), (1 << 20).to_bytes(4, "big") + b"cut off")
+        os._exit(9)
+
+
+def test_a_process_that_dies_in_the_middle_of_a_verdict_harms_no_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolate, "_judge_and_send", _die_in_a_verdict)
+    judged = judge_apart([chunk(number, b"1\n") for number in range(3)])
+    assert [(one.verdict.number, one.verdict.failure) for one in judged] == [(0, None), (1, None), (2, None)]
+
+
 def _die_unless_alone(pipe: Connection, chunks: Sequence[UnjudgedChunk]) -> None:
     if len(chunks) > 1:
         os._exit(9)
