@@ -92,13 +92,27 @@ def _recoveries(model: Model, ends: list[float]) -> list[float]:
 
 
 def _latencies(model: Model) -> list[float]:
-    """Seconds from the answer that all bytes were received to the END that was heard."""
+    """Seconds from the answer that all bytes were received to the END that was heard; imports that waited for a broken table
+    are left out."""
     answered: dict[str, float] = {}
     for line in model.dump.history:
         if line["type"] == "ok" and line["f"] in ("import", "retry") and line["result"].get("import"):
             answered.setdefault(line["result"]["import"], line["t_wall"])
     heard = {h["event"]["subject"]: h["t_wall"] for h in model.dump.heard if is_terminal(h["event"])}
-    return [max(0.0, heard[import_id] - at) for import_id, at in answered.items() if import_id in heard]
+    waited = _waited_for_broken(model, heard)
+    return [max(0.0, heard[each] - at) for each, at in answered.items() if each in heard and each not in waited]
+
+
+def _waited_for_broken(model: Model, heard: dict[str, float]) -> set[str]:
+    damages = [fault for fault in model.dump.nemesis if fault["signal"] == "DAMAGE"]
+    return {
+        imported.id
+        for imported in model.imports.values()
+        for fault in damages
+        if fault["target"] == f"{imported.tenant}/{imported.table}"
+        and imported.op.at_ms / 1000 <= fault["mended_wall"]
+        and heard.get(imported.id, 0.0) >= fault["t_wall"]
+    }
 
 
 def _replayed(model: Model) -> float:

@@ -87,6 +87,24 @@ def test_figures_are_taken_from_the_dump() -> None:
     assert "K16" in report([GREEN, Findings("K16", "notify", 1)], figures, None)
 
 
+def test_the_wait_for_a_broken_table_is_no_latency_of_the_platform() -> None:
+    dump = good_run()
+    model = Model(dump)
+    waited = next(
+        i
+        for i in model.imports.values()
+        if f"{i.tenant}/{i.table}" == "left/ledger"
+        and i.seq == max(each.seq for each in model.imports.values() if f"{each.tenant}/{each.table}" == "left/ledger")
+    )
+    for line in dump.heard:
+        if line["event"]["subject"] == waited.id:
+            line["t_wall"] += 1000.0
+    assert measure(Model(dump)).end_latency[1] < 100.0
+    fault = next(each for each in dump.nemesis if each["fault"] == "F60")
+    fault["target"] = "left/other"
+    assert measure(Model(dump)).end_latency[1] > 100.0
+
+
 def test_faults_come_in_rounds_and_as_the_seed_says() -> None:
     faults = plan(np.random.default_rng(5), kills_each=3, pauses=7)
     kills = [fault.target for fault in faults if fault.signal == "KILL"]
