@@ -22,7 +22,7 @@ from millrace.api.jobs.replaying import Replays
 from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
-from millrace.api.shares import ASKING, PLATFORM, Shares
+from millrace.api.shares import Shares
 from millrace.api.uploads.sessions import Sessions
 from millrace.api.watch import Watch
 from millrace.auth.access import PUBLIC, access_of, caller_of, same_access
@@ -38,6 +38,7 @@ from millrace.model.addresses import Networks
 from millrace.settings import KubernetesSettings, LimitSettings, QuerySettings, Settings, SinkSettings
 from millrace.sink.context import SinkContext
 from millrace.store.engine import ControlStore
+from millrace.turns import ASKING, PLATFORM
 from millrace.wire.client import Cluster
 
 AppFolders = Callable[[str], Staging]
@@ -97,6 +98,7 @@ ReplaysDep = Annotated[Replays, _service("replays")]
 EraserDep = Annotated[Eraser, _service("eraser")]
 HealthDep = Annotated[PlatformHealth, _service("health")]
 PrivateTargetsDep = Annotated[Networks, _service("settings.api.private_targets")]
+DecoderMbDep = Annotated[int, _service("settings.api.decoder_mb")]
 TokenDaysDep = Annotated[float, _service("settings.api.token_days")]
 LimitsDep = Annotated[LimitSettings, _service("settings.limits")]
 QuerySettingsDep = Annotated[QuerySettings, _service("settings.query")]

@@ -42,6 +42,7 @@ from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.partitions import OpPartitions
 from millrace.exchange.queues import Queues
 from millrace.formats.apart import start_decoders
+from millrace.lake.apart import DECODERS as LAKE_DECODERS
 from millrace.model.ops import Applied
 from millrace.model.usage import MEASURE_SECONDS
 from millrace.notify.notifier import Notifier
@@ -161,7 +162,7 @@ class Server:
             self.threads.start("notifier", self.notifier.run)
         self.threads.start("accountant", self.accountant.run)
         self.in_flight.threads.submit(self.refreshing.catch_up)
-        self.in_flight.threads.submit(start_decoders)
+        self.in_flight.threads.submit(start_decoders, LAKE_DECODERS)
         api = self.settings.api
         often = min(1.0, api.lease_seconds / 4)
         jobs: dict[str, tuple[float, Job]] = {

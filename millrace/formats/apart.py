@@ -4,19 +4,17 @@ the kernel bounds (`decoder.py`). The sizes that such files declare are believed
 Plain text is cut here: its bytes become no more than they are."""
 
 import json
-import multiprocessing
 import signal
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from millrace.bounded.child import NURSERY, BoundedChild
+from millrace.bounded.limits import how_many_fit
 from millrace.formats.cut import CutPiece, Cutter, PieceLimits, ResumePoint, UploadOptions, open_cutter
-from millrace.formats.decoder import CPU_SECONDS, DRAIN, FEED, FINISH, DecoderJob, decode, too_much_memory
+from millrace.formats.decoder import CPU_SECONDS, DRAIN, FEED, FINISH, DecoderJob, too_much_memory
 from millrace.formats.decompress import MAGIC
 from millrace.model.chunk import Oversize, TextLayout
 from millrace.model.errors import REFUSAL_KINDS, Invalid, MillraceError, TooLarge, Unavailable
@@ -24,30 +22,32 @@ from millrace.model.formats import format_named
 from millrace.model.limits import over_limit
 from millrace.model.table import Definition
 from millrace.settings import LimitSettings
+from millrace.turns import Share, ShareTurns
 
 MEMORY_BYTES = 768 << 20
 # The decoder gives no sign of life for this long: it hangs.
 ANSWER_SECONDS = 120.0
-_END_SECONDS = 5.0
+# An upload waits this long for a decoder. It keeps a thread meanwhile, so few may wait.
+PATIENCE_SECONDS = 10.0
+WAITING_OF_TENANT, WAITING = 2, 4
+DECODE = "millrace.formats.decoder:decode"
 _LONGEST_ANSWER = 64 << 20
 _LONGEST_MAGIC = max(map(len, MAGIC))
 _KINDS: dict[str, type[MillraceError]] = {**REFUSAL_KINDS, Unavailable.code: Unavailable}
-# Children fork from a server that has imported everything and started no thread: a fork is quick and copies no lock.
-_CLEAN = multiprocessing.get_context("forkserver")
-_running: Counter[str] = Counter()
-_counting = threading.Lock()
 
 
-def start_decoders() -> None:
-    """Prepares the process from which decoders are forked, so that the first upload need not wait for its imports."""
-    _CLEAN.set_forkserver_preload(["millrace.formats.decoder_start", "millrace.formats.decoder"])
-    decoder = _CLEAN.Process(target=_nothing, daemon=True)
-    decoder.start()
-    decoder.join()
+def start_decoders(*modules: str) -> None:
+    """Prepares the process from which decoders are forked, so that the first upload need not wait for its imports. `modules`
+    are imported there besides, for others that decode."""
+    NURSERY.prepare(["millrace.formats.decoder", *modules])
 
 
-def _nothing() -> None:
-    pass
+@cache
+def _turns_for(memory_bytes: int) -> ShareTurns:
+    """As many decoders at once as the machine has memory for; one tenant has half of them at most."""
+    most = how_many_fit(memory_bytes)
+    of_tenant = max(1, most // 2)
+    return ShareTurns(Share("decoders", "decoders", most, of_tenant, WAITING_OF_TENANT, 5.0, all_waiting=WAITING))
 
 
 def open_apart(
@@ -153,8 +153,8 @@ class ApartCutter:
         try:
             yield from self._read(self._decoder, message)
         except (EOFError, OSError) as gone:
-            code = self._decoder.end() if self._decoder is not None else None
-            self._decoder = None
+            code = self._decoder.ended() if self._decoder is not None else None
+            self.close()
             raise self._why(code) from gone
         except MillraceError:
             self.close()
@@ -196,44 +196,31 @@ class ApartCutter:
 
 
 class Decoder:
-    """One running process."""
+    """One running process, and the slot that it takes."""
 
     def __init__(self, tenant: str, job: DecoderJob, most_of_tenant: int) -> None:
         self._tenant = tenant
-        with _counting:
-            if _running[tenant] >= most_of_tenant:
-                raise over_limit(
-                    tenant, "decoders", "files that are decoded at once", most_of_tenant, used=_running[tenant],
-                    remedy="Send this one again when another is done.",
-                )  # fmt: skip
-            _running[tenant] += 1
+        self._turns = _turns_for(job.memory_bytes)
+        if (used := self._turns.running(tenant)) >= most_of_tenant:
+            raise over_limit(
+                tenant, "decoders", "files that are decoded at once", most_of_tenant, used=used,
+                remedy="Send this one again when another is done.",
+            )  # fmt: skip
+        self._turns.wait(tenant, PATIENCE_SECONDS)
         try:
-            self.link, theirs = _CLEAN.Pipe()
-            self._process = _CLEAN.Process(target=decode, args=(theirs, job), daemon=True)
-            self._process.start()
-            theirs.close()
+            self._child = BoundedChild(DECODE, job)
         except BaseException:
-            self._forget()
+            self._turns.give_back(tenant)
             raise
+        self.link = self._child.link
 
-    def end(self) -> int | None:
-        """Ends the process; what it ended with if it did so by itself."""
-        with suppress(OSError):
-            self.link.close()
-        self._process.join(0 if self._process.is_alive() else _END_SECONDS)
-        code = self._process.exitcode
-        if code is None:
-            self._process.kill()
-            self._process.join(_END_SECONDS)
-        self._process.close()
-        self._forget()
-        return code
+    def ended(self) -> int | None:
+        """What it ended with, if it did so by itself."""
+        return self._child.ended()
 
-    def _forget(self) -> None:
-        with _counting:
-            _running[self._tenant] -= 1
-            if _running[self._tenant] <= 0:
-                del _running[self._tenant]
+    def end(self) -> None:
+        self._child.end()
+        self._turns.give_back(self._tenant)
 
 
 def _cut_of(head: dict[str, Any], body: bytes) -> CutPiece:

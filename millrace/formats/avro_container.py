@@ -12,7 +12,7 @@ import zstandard
 
 from millrace.formats.avro_weight import free_values
 from millrace.formats.swelling import ROW_WEIGHT
-from millrace.model.errors import Invalid, Refused, TooLarge
+from millrace.model.errors import Invalid, Refused, TooLarge, words_of
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -139,7 +139,7 @@ def inflate(codec: str, data: bytes) -> bytes:
     try:
         plain = _inflate(codec, data)
     except (zlib.error, zstandard.ZstdError, pa.ArrowInvalid, OSError, NeedsMoreBytes) as error:
-        raise Invalid(f"It cannot be decompressed ({codec}): {error}.") from error
+        raise Invalid(f"It cannot be decompressed ({codec}): {words_of(error)}.") from error
     if len(plain) > MAX_BLOCK_BYTES:
         raise _too_long()
     return plain

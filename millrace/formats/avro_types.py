@@ -12,7 +12,7 @@ from fastavro.schema import expand_schema
 from millrace.formats.matching import readable_columns, refuse_mismatch
 from millrace.formats.pieces import UploadOptions
 from millrace.model.columns import Column
-from millrace.model.errors import Invalid
+from millrace.model.errors import Invalid, words_of
 from millrace.model.fields import assigned
 from millrace.model.stored_types import MAX_DEPTH, Avro
 from millrace.model.table import Definition
@@ -157,7 +157,7 @@ def _refuse_unreadable(schema: dict[str, Any], names: set[str], where: str) -> N
     except Invalid as refused:
         raise Invalid(f"{where} cannot be read. {refused.message}", remedy=refused.remedy) from refused
     except Exception as error:  # fastavro raises many kinds of exceptions for a wrong schema.
-        reason = str(error) or type(error).__name__
+        reason = words_of(error)
         remedy = "Write the file again with a valid schema."
         raise Invalid(f"{where} is not valid: {reason:.200}", remedy=remedy) from error
 

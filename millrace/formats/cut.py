@@ -8,7 +8,7 @@ from pathlib import Path
 from millrace.formats.decompress import BrokenOff, Decompress
 from millrace.formats.pieces import CutPiece, Cutter, Opening, PieceLimits, ResumePoint, UploadOptions
 from millrace.formats.transcode import Transcode
-from millrace.model.errors import Invalid, MillraceError
+from millrace.model.errors import Invalid, MillraceError, words_of
 from millrace.model.formats import ENCODINGS, Format, every_format, file_types, format_named, load
 from millrace.model.table import CsvDialect, Definition
 
@@ -61,7 +61,7 @@ class Pipeline:
             raise
         except Exception as error:
             # A reader may raise anything on foreign bytes. A second attempt would raise it again.
-            reason = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {words_of(error)}"
             raise Invalid(
                 f"{self._what} cannot be read after {self._cutter.rows_cut()} rows: {reason}"[:400],
                 remedy="Is it whole, and is its type the one that was named?",

@@ -4,9 +4,7 @@ time and what it writes.
 A message from the parent is one octet and, for FEED, bytes. An answer is any number of cut pieces, each as a JSON head and a
 body, and at the end a JSON head that says `done`, or what was refused."""
 
-import gc
 import json
-import resource
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
@@ -16,6 +14,7 @@ from typing import Any
 # Arrow imports it when the first array is cast: that would be once for every upload.
 import pyarrow.compute  # noqa: F401
 
+from millrace.bounded.limits import MIB, CpuBound, bound_process
 from millrace.formats.cut import CutPiece, Cutter, PieceLimits, ResumePoint, UploadOptions, open_cutter
 from millrace.model.errors import Invalid, MillraceError, TooLarge
 from millrace.model.table import Definition
@@ -24,8 +23,6 @@ FEED, FINISH, DRAIN = b"F", b"E", b"D"
 # A file may take this long to decode, and longer by what is read and given.
 CPU_SECONDS = 60.0
 CPU_SECONDS_PER_MIB = 1.0
-_MIB = 1 << 20
-_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +37,11 @@ class DecoderJob:
 
 def decode(link: Connection, job: DecoderJob) -> None:
     """The life of the process; ends when the parent closes its end."""
-    # What the parent process has made is never freed here: collecting it would only copy its pages.
-    gc.freeze()
-    _bound(job)
+    most_written = job.options.get("max_plain_bytes")
+    # A spool takes an eighth more than the plain file at most.
+    bound_process(job.memory_bytes, None if most_written is None else most_written * 9 // 8 + MIB)
     cutter: Cutter | None = None
-    cpu = _CpuBound()
+    cpu = CpuBound(CPU_SECONDS, CPU_SECONDS_PER_MIB)
     while True:
         try:
             message = link.recv_bytes()
@@ -72,7 +69,7 @@ def decode(link: Connection, job: DecoderJob) -> None:
 
 def too_much_memory(what: str, most: int) -> TooLarge:
     return TooLarge(
-        f"{what} takes more than {most // _MIB} MiB to decode.",
+        f"{what} takes more than {most // MIB} MiB to decode.",
         remedy="Write it with smaller pages, blocks and row groups, or as CSV.",
     )
 
@@ -97,36 +94,3 @@ def _head(cut: CutPiece, cutter: Cutter) -> dict[str, Any]:
 def _refusal(job: DecoderJob, error: MillraceError) -> dict[str, Any]:
     kind = getattr(error, "kind", error.code)
     return {"refusal": {"kind": kind, "code": error.code, "message": error.message, "remedy": error.remedy}}
-
-
-def _bound(job: DecoderJob) -> None:
-    most_written = job.options.get("max_plain_bytes")
-    bounds = {
-        resource.RLIMIT_DATA: _data_bytes() + job.memory_bytes,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: _FILES,
-        # A spool takes an eighth more than the plain file at most.
-        resource.RLIMIT_FSIZE: resource.RLIM_INFINITY if most_written is None else most_written * 9 // 8 + _MIB,
-    }
-    for kind, most in bounds.items():
-        resource.setrlimit(kind, (most, most))
-
-
-def _data_bytes() -> int:
-    """What this process has of the memory that RLIMIT_DATA bounds."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-class _CpuBound:
-    """The kernel ends the process when its time is over, also inside native code."""
-
-    def __init__(self) -> None:
-        self._seconds = CPU_SECONDS
-
-    def grant(self, size: int) -> None:
-        """More time for so many bytes that came or went."""
-        self._seconds += CPU_SECONDS_PER_MIB * size / _MIB
-        resource.setrlimit(resource.RLIMIT_CPU, (int(self._seconds), resource.RLIM_INFINITY))

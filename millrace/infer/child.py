@@ -4,7 +4,6 @@ The job is one JSON line. A file follows unchanged. Chunks follow as records of 
 
 import json
 import os
-import resource
 import signal
 import struct
 import sys
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from millrace.bounded.limits import bound_process
 from millrace.formats.cut import UploadOptions
 from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.errors import Invalid, MillraceError
@@ -20,13 +20,12 @@ from millrace.wire.envelope import unpack_rows, unpack_stamp
 
 FRAME = struct.Struct("<I")
 _PIECE_BYTES = 1 << 18
-_MEMORY_BYTES = 4 << 30
 
 
 def main() -> None:
     given, out = sys.stdin.buffer, sys.stdout.buffer
     job = json.loads(given.readline())
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    bound_process(job["memory_bytes"], job.get("most_written", 0))
     # In case the parent ends without killing us. The parent waits for slow senders, so it sets the real time limit.
     signal.alarm(int(job["lifetime_seconds"]))
     os.nice(10)

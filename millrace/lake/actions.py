@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import orjson
 
+from millrace.lake.bounds import parsed
 from millrace.model.errors import Unavailable
 
 Action = dict[str, Any]
@@ -17,6 +18,9 @@ READER_FEATURES = frozenset({"deletionVectors", "timestampNtz"})
 WRITER_FEATURES = READER_FEATURES | {"appendOnly", "invariants"}
 # Features that each table of writer version 2 has. A table that lists features must list these too.
 _LEGACY_FEATURES = ("appendOnly", "invariants")
+# What an entry takes in memory besides its texts, about.
+_FILE_WEIGHT, _TRANSACTION_WEIGHT, _VALUE_WEIGHT = 600, 350, 150
+_SHOWN = 60
 
 
 def now_ms() -> int:
@@ -45,11 +49,11 @@ class DeletionVector:
     @classmethod
     def from_json(cls, value: Action) -> "DeletionVector":
         return cls(
-            value["storageType"],
-            value["pathOrInlineDv"],
-            value.get("offset"),
-            value["sizeInBytes"],
-            value["cardinality"],
+            _text(value, "storageType"),
+            _text(value, "pathOrInlineDv"),
+            None if value.get("offset") is None else _number(value, "offset"),
+            _number(value, "sizeInBytes"),
+            _number(value, "cardinality"),
         )
 
 
@@ -79,6 +83,15 @@ class AddFile:
     def live_rows(self) -> int:
         return self.rows - self.dead_rows
 
+    @property
+    def weight(self) -> int:
+        """What it takes in memory, about."""
+        said = len(self.path) + len(self.stats or "")
+        for values in (self.partition_values, self.tags or {}):
+            said += sum(_VALUE_WEIGHT + len(name) + len(value or "") for name, value in values.items())
+        vector = self.deletion_vector
+        return _FILE_WEIGHT + said + (0 if vector is None else _FILE_WEIGHT + len(vector.location))
+
     def to_json(self, data_change: bool = True) -> Action:
         stats = self.stats
         if self.rows >= 0 and (stats is None or self.deletion_vector):
@@ -103,15 +116,16 @@ class AddFile:
     @classmethod
     def from_json(cls, add: Action) -> "AddFile":
         stats, vector = add.get("stats"), add.get("deletionVector")
+        known = parsed(_text(add, "stats")) if stats else {}
         return cls(
-            path=add["path"],
-            size=add["size"],
-            rows=orjson.loads(stats).get("numRecords", -1) if stats else -1,
-            modified_ms=add["modificationTime"],
+            path=_checked_path(_text(add, "path")),
+            size=_number(add, "size"),
+            rows=_number(known, "numRecords") if known.get("numRecords") is not None else -1,
+            modified_ms=_number(add, "modificationTime"),
             deletion_vector=DeletionVector.from_json(vector) if vector else None,
             stats=stats,
-            partition_values=dict(add.get("partitionValues") or {}),
-            tags=dict(add["tags"]) if add.get("tags") else None,
+            partition_values=_texts(add.get("partitionValues") or {}),
+            tags=_texts(add["tags"]) if add.get("tags") else None,
         )
 
 
@@ -156,10 +170,10 @@ class Metadata:
     @classmethod
     def from_json(cls, value: Action) -> "Metadata":
         return cls(
-            value["id"],
-            value["schemaString"],
+            _text(value, "id"),
+            _text(value, "schemaString"),
             value.get("createdTime") or 0,
-            dict(value.get("configuration") or {}),
+            {name: text or "" for name, text in _texts(value.get("configuration") or {}).items()},
             value.get("name"),
             tuple(value.get("partitionColumns") or ()),
         )
@@ -188,7 +202,7 @@ class Protocol:
     @classmethod
     def from_json(cls, value: Action) -> "Protocol":
         named = {*(value.get("readerFeatures") or ()), *(value.get("writerFeatures") or ())}
-        return cls(value["minReaderVersion"], value["minWriterVersion"], frozenset(named))
+        return cls(_number(value, "minReaderVersion"), _number(value, "minWriterVersion"), frozenset(named))
 
     def refuse_if_unknown(self, where: object) -> None:
         """Raises if the table needs a writer feature that is not implemented here."""
@@ -213,4 +227,37 @@ class Transaction:
 
     @classmethod
     def from_json(cls, value: Action) -> "Transaction":
-        return cls(value["appId"], value["version"], value.get("lastUpdated") or 0)
+        updated = _number(value, "lastUpdated") if value.get("lastUpdated") else 0
+        return cls(_text(value, "appId"), _number(value, "version", least=-1), updated)
+
+    @property
+    def weight(self) -> int:
+        return _TRANSACTION_WEIGHT + len(self.app_id)
+
+
+def _text(value: Action, name: str) -> str:
+    found = value[name]
+    if not isinstance(found, str):
+        raise TypeError(f"{name} is {str(found)[:_SHOWN]!r}, not a text")
+    return found
+
+
+def _checked_path(path: str) -> str:
+    name = unquote(path)
+    if "\0" in name or ".." in name.split("/"):
+        raise ValueError(f"the path {path[:_SHOWN]!r} leaves the table's folder")
+    return path
+
+
+def _number(value: Action, name: str, least: int = 0) -> int:
+    found = value[name]
+    if isinstance(found, bool) or not isinstance(found, int) or not least <= found < 1 << 63:
+        raise TypeError(f"{name} is {str(found)[:_SHOWN]!r}, not a number that it can be")
+    return found
+
+
+def _texts(value: Action) -> dict[str, str | None]:
+    found = dict(value)
+    if not all(isinstance(text, str | None) for text in found.values()):
+        raise TypeError("a value of a map is not a text")
+    return found

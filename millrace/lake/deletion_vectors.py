@@ -8,14 +8,18 @@ import uuid
 import zlib
 from collections.abc import Mapping
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap
 
 from millrace.lake.actions import AddFile, DeletionVector
+from millrace.lake.bounds import OURS, too_large
+from millrace.lake.roaring import checked_positions
 from millrace.lake.store import Store
 from millrace.model.errors import Corrupt
 
 # A remove action repeats its file's vector in the log. Above this size a reference is cheaper than two copies.
 INLINE_LIMIT_BYTES = 400
+
+MOST_TEXT = 100
 
 _MAGIC = struct.pack("<i", 1681511377)
 # One 32-bit bitmap with the high word 0: a data file never has 2^32 rows.
@@ -44,21 +48,39 @@ def store_vectors(store: Store, dead: Mapping[str, BitMap]) -> dict[str, Deletio
 
 def load_vector(store: Store, vector: DeletionVector) -> BitMap:
     """The deleted positions of a descriptor."""
+    most = store.bounds.file_rows
+    if vector.cardinality > most or vector.size > store.bounds.vector_bytes:
+        raise too_large(
+            store.where,
+            f"Deletion vector {vector.identity[:MOST_TEXT]}",
+            f"marks {vector.cardinality} rows in {vector.size} bytes; {most} rows are read at most",
+        )
+    try:
+        return _loaded(store, vector)
+    except (ValueError, struct.error) as error:
+        raise _damaged(store, vector, str(error)) from error
+
+
+def _loaded(store: Store, vector: DeletionVector) -> BitMap:
     if vector.storage == "i":
-        positions = decode(_unz85(vector.location)[: vector.size])
+        positions = decode(_unz85(vector.location)[: vector.size], vector.cardinality)
     elif vector.storage == "u":
-        positions = decode(_read_from_file(store, vector))
+        positions = decode(_read_from_file(store, vector), vector.cardinality)
     else:
         raise Corrupt(
-            f"Deletion vector {vector.identity} of {store.where} has the storage type {vector.storage!r}.",
+            f"Deletion vector {vector.identity[:MOST_TEXT]} of {store.where} has the storage type {vector.storage[:9]!r}.",
             remedy="Only 'i' and 'u' can be read.",
         )
     if len(positions) != vector.cardinality:
-        raise Corrupt(
-            f"Deletion vector {vector.identity} has {len(positions)} positions, not {vector.cardinality}.",
-            remedy=f"Restore the table at {store.where}.",
-        )
+        raise _damaged(store, vector, f"it has {len(positions)} positions, not {vector.cardinality}")
     return positions
+
+
+def _damaged(store: Store, vector: DeletionVector, why: str) -> Corrupt:
+    return Corrupt(
+        f"Deletion vector {vector.identity[:MOST_TEXT]} of {store.where} is damaged: {why}.",
+        remedy=f"Restore the table at {store.where} from a copy, or rewrite the file that it belongs to.",
+    )
 
 
 def dead_positions(store: Store, file: AddFile) -> BitMap:
@@ -77,12 +99,17 @@ def encode(positions: BitMap) -> bytes:
     return _MAGIC + _SINGLE_BITMAP + bytes(positions.serialize())
 
 
-def decode(data: bytes) -> BitMap:
+def decode(data: bytes, most: int = OURS.file_rows) -> BitMap:
+    """ValueError if it is damaged, or has more than `most` positions."""
     if data[:4] != _MAGIC:
-        raise Corrupt(f"A deletion vector starts with {data[:4].hex()}, not the portable roaring magic {_MAGIC.hex()}.")
-    if data[4:16] == _SINGLE_BITMAP:
-        return BitMap.deserialize(data[16:])
-    return BitMap(BitMap64.deserialize(data[4:]))
+        raise ValueError(f"it starts with {data[:4].hex()}, not the portable roaring magic {_MAGIC.hex()}")
+    (bitmaps,) = struct.unpack_from("<q", data, 4)
+    if bitmaps == 0:
+        return BitMap()
+    if data[4:16] != _SINGLE_BITMAP:
+        raise ValueError("it marks rows behind the first 2^32")
+    checked_positions(data[16:], most)
+    return BitMap.deserialize(data[16:])
 
 
 def _read_from_file(store: Store, vector: DeletionVector) -> bytes:
@@ -90,12 +117,10 @@ def _read_from_file(store: Store, vector: DeletionVector) -> bytes:
     assert name is not None
     content = store.map(name)
     data = bytes(content[offset + 4 : offset + 4 + vector.size])
-    (length,) = struct.unpack(">i", content[offset : offset + 4])
-    (checksum,) = struct.unpack(">I", content[offset + 4 + vector.size : offset + 8 + vector.size])
+    (length,) = struct.unpack_from(">i", content, offset)
+    (checksum,) = struct.unpack_from(">I", content, offset + 4 + vector.size)
     if length != vector.size or checksum != zlib.crc32(data):
-        raise Corrupt(
-            f"Deletion vector {name} of {store.where} is damaged at offset {offset}.", remedy="Restore the file."
-        )
+        raise ValueError(f"{name} has other bytes at {offset} than were written")
     return data
 
 

@@ -8,13 +8,16 @@ from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millrace.lake.actions import AddFile
+from millrace.lake.apart import rows_apart
+from millrace.lake.bounds import too_large
 from millrace.lake.keyhash import hash_keys
 from millrace.lake.keys import FAN_IN, RUNS_FOLDER, KeyFile, by_level, merge_keys, read_keys, sidecar_name, write_keys
 from millrace.lake.log import Snapshot
-from millrace.lake.matching import WantedHashes
+from millrace.lake.matching import Hashes, WantedHashes
 from millrace.lake.schema import VERSION_COLUMN
 from millrace.lake.sidecar import sorted_keys
 from millrace.lake.store import Store
@@ -74,7 +77,7 @@ class KeyIndex:
         if known is None:
             known = read_keys(self._store, sidecar_name(file.name))
             if known is None or known.files != (file.path,):
-                known = make_sidecar(self._store, file, self._key)
+                known = _sidecar_of_foreign(self._store, file, self._key)
             self._sidecars[file.path] = known
         return known
 
@@ -138,10 +141,28 @@ class KeyIndex:
 
 
 def make_sidecar(store: Store, file: AddFile, key: Sequence[str]) -> KeyFile:
-    """Writes a file's sidecar from its key columns."""
+    """Writes the sidecar of a file that we wrote from its key columns."""
     table = pq.read_table(store.source(file.name), columns=[*key, VERSION_COLUMN])
-    hashes = hash_keys([table[column] for column in key])
-    keys = replace(sorted_keys(hashes, table[VERSION_COLUMN])[0], files=(file.path,))
+    return _written(store, file, hash_keys([table[column] for column in key]), table[VERSION_COLUMN])
+
+
+def _sidecar_of_foreign(store: Store, file: AddFile, key: Sequence[str]) -> KeyFile:
+    """The same of a file that another engine may have written: only its hashes and versions are in memory here."""
+    if not store.bounds.rows_apart:
+        return make_sidecar(store, file, key)
+    lanes, versions, rows = [], [], 0
+    for batch in rows_apart(store, file.name, [*key, VERSION_COLUMN]):
+        lanes.append(hash_keys([pa.chunked_array([batch[column]]) for column in key]))
+        versions.append(batch[VERSION_COLUMN])
+        rows += batch.num_rows
+        if rows > store.bounds.file_rows:
+            raise too_large(store.where, file.name, f"has more than {store.bounds.file_rows} rows")
+    hashes = np.concatenate([h1 for h1, _ in lanes]), np.concatenate([h2 for _, h2 in lanes])
+    return _written(store, file, hashes, pa.chunked_array(versions))
+
+
+def _written(store: Store, file: AddFile, hashes: tuple[Hashes, Hashes], versions: pa.ChunkedArray) -> KeyFile:
+    keys = replace(sorted_keys(hashes, versions)[0], files=(file.path,))
     write_keys(store, sidecar_name(file.name), keys)
     return keys
 

@@ -27,6 +27,7 @@ Source = TypeVar("Source")
 
 _MAGIC = b"MRKEYS01"
 _HEADER = struct.Struct("<8sQ")
+_SIDECAR_HEADER = 64 << 10
 _COLUMNS = (("h1", "<u8"), ("h2", "<u8"), ("version", "<i8"), ("position", "<u4"), ("file", "<u4"))
 
 
@@ -89,15 +90,17 @@ def read_keys(store: Store, name: str) -> KeyFile | None:
     if len(content) < _HEADER.size:
         return None
     magic, length = _HEADER.unpack(content[: _HEADER.size])
-    if magic != _MAGIC or len(content) < _HEADER.size + length:
+    # Only a run, which this machine wrote, names many files.
+    longest = len(content) if name.startswith(RUNS_FOLDER) else _SIDECAR_HEADER
+    if magic != _MAGIC or length > min(longest, len(content) - _HEADER.size):
         return None
     try:
         header = orjson.loads(content[_HEADER.size : _HEADER.size + length])
-    except orjson.JSONDecodeError:
+        files, rows = tuple(header["files"]), int(header["rows"])
+        offsets, end = _layout(files, rows)
+    except (ValueError, LookupError, TypeError, OverflowError):
         return None
-    files, rows = tuple(header["files"]), header["rows"]
-    offsets, end = _layout(files, rows)
-    if len(content) != end:
+    if len(content) != end or rows < 0:
         return None
     arrays: dict[str, Any] = {
         column: np.frombuffer(content, dtype=kind, count=rows, offset=offsets[column])

@@ -11,28 +11,41 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from millrace.lake.actions import AddFile
-from millrace.lake.deletion_vectors import dead_positions
+from millrace.lake.actions import AddFile, DeletionVector
+from millrace.lake.apart import rows_apart
+from millrace.lake.bounds import too_large
+from millrace.lake.deletion_vectors import dead_positions, load_vector
 from millrace.lake.log import Snapshot
 from millrace.lake.schema import VERSION_COLUMN, arrow_schema
 from millrace.lake.store import Store
+
+# Of one file that another engine may have written.
+MOST_TABLE_BYTES = 512 << 20
 
 Positions = npt.NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LiveFile:
-    """An absolute path and the positions of its deleted rows in order, if there are any."""
+    """A data file at an absolute path."""
 
     path: str
     rows: int
-    dead: Positions | None
+    store: Store
+    vector: DeletionVector | None
+
+    @property
+    def dead(self) -> Positions | None:
+        """The positions of its deleted rows in order, if there are any. They are read each time: all files together may have
+        many."""
+        return None if self.vector is None else np.asarray(load_vector(self.store, self.vector).to_array())
 
 
 def live_files(store: Store, snapshot: Snapshot) -> list[LiveFile]:
     """Every data file of the snapshot."""
     store.prefetch([file.name for file in snapshot.files.values()])
-    return [LiveFile(store.local(file.name), file.rows, _dead(store, file)) for file in snapshot.files.values()]
+    files = snapshot.files.values()
+    return [LiveFile(store.local(file.name), file.rows, store, file.deletion_vector) for file in files]
 
 
 def scan(store: Store, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
@@ -52,26 +65,51 @@ def read_in_shape(
 ) -> pa.Table:
     """The live rows of one file, with the snapshot's columns and types."""
     schema = _projected(snapshot, columns)
+    if store.bounds.rows_apart:
+        return _aligned(_bounded_table(store, file, dead, schema.names), schema)
     # Only parts of the file are read. So a remote file need not be fetched completely.
     with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
         stored = parquet.schema_arrow.names
         table = parquet.read([name for name in schema.names if name in stored])
-        is_live = _is_live(parquet, dead)
+        is_live = _is_live(parquet.metadata.num_rows, dead)
     return _aligned(table.filter(pa.array(is_live)) if dead else table, schema)
 
 
 def read_live_groups(store: Store, file: AddFile, dead: BitMap) -> Iterator[pa.Table]:
     """The live rows of one file, row group by row group."""
+    if store.bounds.rows_apart:
+        yield from _live_pieces(store, file, dead)
+        return
     with pq.ParquetFile(store.whole(file.name), memory_map=True) as parquet:
-        is_live, start = _is_live(parquet, dead), 0
+        is_live, start = _is_live(parquet.metadata.num_rows, dead), 0
         for number in range(parquet.metadata.num_row_groups):
             group = parquet.read_row_group(number)
             yield group.filter(pa.array(is_live[start : start + group.num_rows]))
             start += group.num_rows
 
 
-def _is_live(parquet: pq.ParquetFile, dead: BitMap) -> npt.NDArray[np.bool_]:
-    is_live = np.ones(parquet.metadata.num_rows, dtype=bool)
+def _live_pieces(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    gone, start = np.asarray(dead.to_array()), 0
+    for batch in rows_apart(store, file.name, None if columns is None else list(columns)):
+        first, end = np.searchsorted(gone, [start, start + batch.num_rows])
+        is_live = np.ones(batch.num_rows, dtype=bool)
+        is_live[gone[first:end] - start] = False
+        start += batch.num_rows
+        yield pa.Table.from_batches([batch.filter(pa.array(is_live))])
+
+
+def _bounded_table(store: Store, file: AddFile, dead: BitMap, columns: Sequence[str]) -> pa.Table:
+    pieces, size = [], 0
+    for piece in _live_pieces(store, file, dead, columns):
+        pieces.append(piece)
+        size += piece.nbytes
+        if size > MOST_TABLE_BYTES:
+            raise too_large(store.where, file.name, f"has more than {MOST_TABLE_BYTES >> 20} MiB of rows")
+    return pa.concat_tables(pieces)
+
+
+def _is_live(rows: int, dead: BitMap) -> npt.NDArray[np.bool_]:
+    is_live = np.ones(rows, dtype=bool)
     is_live[np.asarray(dead.to_array())] = False
     return is_live
 
@@ -91,6 +129,10 @@ def _alive(store: Store, file: AddFile, positions: Positions) -> Positions:
 
 
 def _positions(store: Store, file: AddFile, version: int) -> Positions:
+    if store.bounds.rows_apart:
+        batches = rows_apart(store, file.name, [VERSION_COLUMN])
+        known = [batch[VERSION_COLUMN].to_numpy(zero_copy_only=False) for batch in batches]
+        return np.flatnonzero(np.concatenate(known) <= version).astype(np.uint32)
     with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
         oldest, newest = _range(parquet)
         if newest is not None and newest <= version:
@@ -125,7 +167,3 @@ def _aligned(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _dead(store: Store, file: AddFile) -> Positions | None:
-    return np.asarray(dead_positions(store, file).to_array()) if file.deletion_vector else None

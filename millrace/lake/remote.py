@@ -5,6 +5,7 @@ Log entries are always read from the store. All other shared files have names fr
 is never stale. Merged key files and the vacuum's notes are this machine's own."""
 
 import io
+import math
 import os
 import time
 from collections import OrderedDict
@@ -16,16 +17,19 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
+from millrace.lake.bounds import LOG_AHEAD_BYTES, OURS, LogBounds, room
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.keys import RUNS_FOLDER
 from millrace.lake.store import TEMPORARY_FOLDER, Sized, Store
 from millrace.lake.vacuum import RECORD
-from millrace.outbound.objects import MOST_FETCHED, READ_AHEAD_BYTES, Entry, Objects, RangeReader
+from millrace.outbound.objects import READ_AHEAD_BYTES, Entry, Objects, RangeReader
 
 AT_ONCE = 8
 REMEMBERED_SIZES = 1000
 # Some writers round the sizes of their files.
 SLACK_BYTES = 1 << 20
+# Vectors and key files, whose sizes the log does not tell.
+MOST_UNDECLARED_BYTES = 4 << 30
 # A reader may just have received the path of such a copy.
 JUST_USED = timedelta(minutes=10)
 
@@ -33,17 +37,33 @@ _OWN = (f"{RUNS_FOLDER}/", f"{TEMPORARY_FOLDER}/", RECORD)
 _LOG = f"{LOG_FOLDER}/"
 
 
+class TooLate(OSError):
+    """The store answers too slowly for whoever asks."""
+
+
 class RemoteStore(Store):
-    def __init__(self, folder: Path, objects: Objects) -> None:
+    def __init__(self, folder: Path, objects: Objects, bounds: LogBounds = OURS) -> None:
         super().__init__(folder)
-        self._objects = objects
+        self.bounds = bounds
+        self._remote = objects
+        self._until = math.inf
+        self._undeclared = MOST_UNDECLARED_BYTES
         # Names that this store has written need no lookup.
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._expected: Mapping[str, Sized] = {}
 
     @property
     def where(self) -> str:
-        return self._objects.url
+        return self._remote.url
+
+    @property
+    def _objects(self) -> Objects:
+        if time.monotonic() > self._until:
+            raise TooLate(f"the files of {self.where} did not come in time")
+        return self._remote
+
+    def hurry(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
 
     def local(self, name: str) -> str:
         path = self.path(name)
@@ -96,14 +116,21 @@ class RemoteStore(Store):
 
     def read(self, name: str) -> bytes:
         if name.startswith(_LOG):
-            return self._objects.get(name)
+            return self.read_log(name)
         if not name.startswith(_OWN):
             self.local(name)
         return super().read(name)
 
-    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
+    def read_log(self, name: str, most: int | None = None) -> bytes:
+        return self._objects.get(name, most or self.bounds.log_bytes)
+
+    def read_logs(self, entries: Sequence[Entry]) -> Iterator[bytes]:
+        """Some are asked for at once, as many as are small together."""
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            yield from pool.map(self.read, names)
+            for group in _small_groups(entries):
+                yield from pool.map(
+                    lambda entry: self.read_log(entry.name, room(entry.size, self.bounds.log_bytes)), group
+                )
 
     def map(self, name: str) -> memoryview:
         if not name.startswith(_OWN):
@@ -176,17 +203,20 @@ class RemoteStore(Store):
             self._fetch(name)
 
     def _fetch(self, name: str) -> None:
-        with self._temporary() as (_, temporary):
-            self._objects.fetch(name, temporary, self._most(name))
-            self._place(temporary, name)
-
-    def _most(self, name: str) -> int:
-        """The log says how large its files are. What stands in the place of one may have any size."""
+        """The log says how large its data files are. What stands in the place of one may have any size, and the log says
+        nothing of vectors and key files: of these, so much may come after each reading of the log."""
         declared = self._expected.get(name) or self._expected.get(quote(name, safe="/"))
-        return MOST_FETCHED if declared is None else max(0, declared.size) + SLACK_BYTES
+        with self._temporary() as (_, temporary):
+            if declared is not None:
+                self._objects.fetch(name, temporary, declared.size + SLACK_BYTES)
+            else:
+                self._objects.fetch(name, temporary, self._undeclared)
+                self._undeclared -= os.path.getsize(temporary)
+            self._place(temporary, name)
 
     def expect(self, files: Mapping[str, Sized]) -> None:
         self._expected = files
+        self._undeclared = MOST_UNDECLARED_BYTES
 
     def _keep(self, name: str, data: bytes | memoryview) -> None:
         """Keeps a copy if there is room for it. The object exists in any case."""
@@ -194,3 +224,15 @@ class RemoteStore(Store):
             file.write(data)
             file.flush()
             self._place(temporary, name)
+
+
+def _small_groups(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    group: list[Entry] = []
+    size = 0
+    for entry in entries:
+        size += room(entry.size, LOG_AHEAD_BYTES)
+        if group and (len(group) == AT_ONCE or size > LOG_AHEAD_BYTES):
+            yield group
+            group, size = [], room(entry.size, LOG_AHEAD_BYTES)
+        group.append(entry)
+    yield group

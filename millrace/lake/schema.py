@@ -13,13 +13,15 @@ import pyarrow as pa
 
 from millrace.arrow.types import OWN_COLUMNS, is_list
 from millrace.arrow.types import arrow_schema as columns_as_stored
-from millrace.model.errors import Clash, Invalid
+from millrace.lake.bounds import parsed
+from millrace.model.errors import Clash, Corrupt, Invalid
 from millrace.model.table import Definition
 
 VERSION_COLUMN = "_version"
 SYSTEM_COLUMNS = tuple(field.with_nullable(True) for field in OWN_COLUMNS)
 DeletionVectors = Literal["auto", "never"]
 
+_REMEDY = "Restore the last entry of its log that has a schema, from a copy."
 _SCALARS: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean",
     pa.int8(): "byte",
@@ -81,7 +83,7 @@ def evolved_schema(current: str | None, spec: TableSpec) -> str:
     """The table's schema JSON with the columns of `spec`: the same text if nothing was added. Columns are never removed."""
     if current is None:
         return declared_schema(spec)
-    stored = orjson.loads(current)["fields"]
+    stored = parsed(current)["fields"]
     types = {field["name"].lower(): field["type"] for field in stored}
     added = []
     for field in spec.delta_fields:
@@ -105,8 +107,15 @@ def needs_timestamp_ntz(schema_json: str) -> bool:
 
 
 def arrow_schema(schema_json: str) -> pa.Schema:
-    """The columns as they come back from Parquet."""
-    return pa.schema([_arrow_field(field) for field in orjson.loads(schema_json)["fields"]])
+    """The columns as they come back from Parquet. Any engine may have written the schema."""
+    try:
+        return pa.schema([_arrow_field(field) for field in parsed(schema_json)["fields"]])
+    except RecursionError:
+        raise Corrupt("The table's schema is nested too deep.", remedy=_REMEDY) from None
+    except (ValueError, LookupError, TypeError, AttributeError, pa.ArrowException) as error:
+        raise Corrupt(
+            f"The table's schema is damaged: {type(error).__name__}: {error}"[:300], remedy=_REMEDY
+        ) from error
 
 
 def declared_columns(schema_json: str) -> pa.Schema:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from millrace.atomic import unfinished
+from millrace.lake.bounds import OURS, refuse_larger
 from millrace.outbound.objects import Entry
 
 TEMPORARY_FOLDER = "_millrace/tmp"
@@ -26,6 +27,8 @@ class Sized(Protocol):
 
 class Store:
     """A killed process loses nothing. There is no fsync: a machine that loses power may."""
+
+    bounds = OURS
 
     def __init__(self, root: Path) -> None:
         self.root = Path(os.path.abspath(root))
@@ -96,9 +99,17 @@ class Store:
         with open(self.path(name), "rb") as file:
             return file.read()
 
-    def read_all(self, names: Sequence[str]) -> Iterator[bytes]:
+    def read_log(self, name: str, most: int | None = None) -> bytes:
+        """A file of the log; refused if it has more bytes than its bounds allow, or than `most`."""
+        refuse_larger(self.where, name, os.stat(self.path(name)).st_size, most or self.bounds.log_bytes)
+        return self.read(name)
+
+    def read_logs(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """The files' bytes, one by one."""
-        return map(self.read, names)
+        return (self.read_log(entry.name) for entry in entries)
+
+    def hurry(self, seconds: float) -> None:
+        """From now on, no file is asked for later than that, of a table elsewhere."""
 
     def map(self, name: str) -> memoryview:
         """The file's bytes as a mapping. It stays valid while the result is in use, also after the file is deleted."""

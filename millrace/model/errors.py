@@ -15,6 +15,16 @@ MillraceError
 └── KeyGone            sealed with a key that no longer exists: nobody can read it
 """
 
+import re
+
+# What Python says of an object that has no text of its own: its address in memory.
+_OBJECT = re.compile(r"<([^<>]*?)(?: object)? at 0x[0-9a-fA-F]+>")
+
+
+def words_of(error: BaseException) -> str:
+    """What the error of a library says, for people: without addresses in memory, which are others at every try."""
+    return _OBJECT.sub(r"\1", str(error)) or type(error).__name__
+
 
 class MillraceError(Exception):
     """Carries a stable code for programs, a message for people, and a remedy."""

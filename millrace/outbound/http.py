@@ -5,6 +5,7 @@ tries again where a server is only busy: OSError for whatever cannot be had. `po
 Invalid for a target that may not be asked, Unavailable for one that is silent."""
 
 import asyncio
+import io
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,8 +26,9 @@ from millrace.outbound.unhurried import Dripping
 ANSWER_SECONDS, POST_SECONDS = 60.0, 15.0
 ATTEMPTS = 4
 FIRST_PAUSE_SECONDS = 0.2
-# Log entries, listings, checkpoints: what is read at once. Data files are streamed.
-MOST_BYTES = 256 << 20
+# What is read at once. Data files are streamed.
+MOST_BYTES = 64 << 20
+MOST_ERROR_BYTES = 1 << 20
 PIECE_BYTES = 1 << 20
 _BUSY = {HTTPStatus.TOO_MANY_REQUESTS, *(status for status in HTTPStatus if status >= HTTPStatus.INTERNAL_SERVER_ERROR)}
 _FAILURES = (httpcore2.NetworkError, httpcore2.TimeoutException, httpcore2.ProtocolError)
@@ -87,19 +89,31 @@ class Http:
         self._addresses = addresses
         self._ca_file = ca_file
 
-    def send(self, make: Callable[[], Request], also: Sequence[int] = (), retried: Sequence[int] = ()) -> Answer:
-        """The answer to the request, made anew for each attempt, if it is a success or one of `also`."""
-        return _tried(lambda: self._once(make(), (*also, *retried)), retried)
+    def send(
+        self,
+        make: Callable[[], Request],
+        also: Sequence[int] = (),
+        retried: Sequence[int] = (),
+        most: int | None = None,
+    ) -> Answer:
+        """The answer to the request, made anew for each attempt, if it is a success or one of `also`. OSError if it has more
+        than `most` bytes."""
+        limit = MOST_BYTES if most is None else most
+        return _tried(lambda: self._once(make(), (*also, *retried), None, limit), retried)
 
     def fetch(self, make: Callable[[], Request], path: str, most: int) -> None:
         """The body of the answer, written into a file; OSError if it has more than `most` bytes."""
         _tried(lambda: self._once(make(), (), path, most), ())
 
-    def _once(self, request: Request, also: Sequence[int], path: str | None = None, most: int = MOST_BYTES) -> Answer:
+    def _once(self, request: Request, also: Sequence[int], path: str | None, most: int) -> Answer:
         with self._open(request) as response:
             answer = Answer(response.status, _headers(response))
             if path is None or not answer.is_success:
-                answer = replace(answer, body=b"".join(_pieces(request, response, MOST_BYTES)))
+                limit = most if answer.is_success else MOST_ERROR_BYTES
+                # Unlike a list of pieces that are joined, it is never there twice.
+                body = io.BytesIO()
+                body.writelines(_pieces(request, response, limit))
+                answer = replace(answer, body=body.getvalue())
                 _refuse(request, answer, also)
                 return answer
             with open(path, "wb") as file:

@@ -10,8 +10,12 @@ from typing import Protocol
 READ_AHEAD_BYTES = 256 * 1024
 # Of a file whose size nothing declares.
 MOST_FETCHED = 4 << 30
-# Of one listing; a table with more files cannot be read by anybody.
-MOST_LISTED = 500_000
+# What is read at once.
+MOST_READ = 64 << 20
+# Of one listing: entries, what their names take, its parts, what one part takes, and how long all of it may last.
+MOST_LISTED, MOST_LISTED_BYTES = 200_000, 32 << 20
+MOST_PAGES, MOST_PAGE_BYTES = 2_000, 8 << 20
+LISTING_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,8 @@ class Objects(Protocol):
     url: str
     """The table's place as its readers name it."""
 
-    def get(self, name: str) -> bytes: ...
+    def get(self, name: str, most: int = MOST_READ) -> bytes:
+        """OSError if it has more than `most` bytes."""
 
     def get_range(self, name: str, start: int, length: int) -> bytes: ...
 

@@ -14,7 +14,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
-from millrace.outbound.objects import MOST_FETCHED, Entry
+from millrace.outbound.objects import MOST_FETCHED, MOST_READ, Entry
 from millrace.outbound.s3_signing import S3Keys
 
 if TYPE_CHECKING:
@@ -35,9 +35,12 @@ class OperatorObjects:
         self._store = store
         self._prefix = prefix.strip("/")
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, most: int = MOST_READ) -> bytes:
         with _translated():
-            return obstore.get(self._store, self._path(name)).bytes().to_bytes()
+            found = obstore.get(self._store, self._path(name))
+            if found.meta["size"] > most:
+                raise OSError(f"{self.url}/{name} has more than {most} bytes")
+            return found.bytes().to_bytes()
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
         with _translated():

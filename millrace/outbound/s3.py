@@ -4,6 +4,7 @@ Names are claimed by conditional PUT (If-None-Match: *), which such a store must
 
 import hashlib
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -11,14 +12,16 @@ from typing import IO
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from millrace.outbound.http import Http, Request, pieces_of
-from millrace.outbound.objects import MOST_FETCHED, MOST_LISTED, Entry
+from millrace.outbound.http import Http, HttpFailed, Request, pieces_of
+from millrace.outbound.objects import LISTING_SECONDS, MOST_FETCHED, MOST_PAGE_BYTES, MOST_READ, Entry
 from millrace.outbound.pinning import Addresses
+from millrace.outbound.s3_listing import S3Listing
 from millrace.outbound.s3_signing import EMPTY, UNRESERVED, S3Keys, query_of, signed
 
 # Larger files go in parts, because S3 takes no more than 5 GiB at once and a part that fails is sent again alone.
 WHOLE_BYTES = 256 << 20
 PART_BYTES = 64 << 20
+MOST_REPLY_BYTES = 64 << 10
 
 
 class S3Objects:
@@ -33,12 +36,12 @@ class S3Objects:
         self._region = region
         self._http = Http(addresses)
 
-    def get(self, name: str) -> bytes:
-        return self._http.send(self._request("GET", name)).body
+    def get(self, name: str, most: int = MOST_READ) -> bytes:
+        return self._http.send(self._request("GET", name), most=most).body
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
         bounds = {"range": f"bytes={start}-{start + length - 1}"}
-        return self._http.send(self._request("GET", name, bounds)).body
+        return self._http.send(self._request("GET", name, bounds), most=length).body
 
     def fetch(self, name: str, path: str, most: int = MOST_FETCHED) -> None:
         self._http.fetch(self._request("GET", name), path, most)
@@ -79,22 +82,23 @@ class S3Objects:
     def _list(self, folder: str, query: Mapping[str, str]) -> Sequence[Entry]:
         within = self._key(f"{folder}/" if folder else "")
         asked = {"list-type": "2", "prefix": within, **query}
-        found, more = [], True
-        while more:
-            page = ElementTree.fromstring(self._http.send(self._request("GET", None, query=asked)).body)
-            space = page.tag.rpartition("}")[0] + "}" if "}" in page.tag else ""
-            found += [self._entry(element, space) for element in page.iter(f"{space}Contents")]
-            token = page.findtext(f"{space}NextContinuationToken")
-            if len(found) > MOST_LISTED or token == asked.get("continuation-token", ""):
-                raise OSError(f"{self.url}/{folder} lists more than {MOST_LISTED} objects, or does not end")
-            more, asked = token is not None, {**asked, "continuation-token": token or ""}
-        return sorted((entry for entry in found if entry.name), key=lambda entry: entry.name)
+        listing, until = S3Listing(f"{self.url}/{folder}", len(self._key(""))), time.monotonic() + LISTING_SECONDS
+        while True:
+            body = self._http.send(self._request("GET", None, query=asked), most=MOST_PAGE_BYTES).body
+            token = listing.add(body)
+            if token is None:
+                return listing.sorted()
+            if token == asked.get("continuation-token") or time.monotonic() > until:
+                raise HttpFailed(f"the listing of {self.url}/{folder} does not end")
+            asked = {**asked, "continuation-token": token}
 
     def delete(self, name: str) -> None:
         self._http.send(self._request("DELETE", name), also=(HTTPStatus.NOT_FOUND,))
 
     def _put_parts(self, name: str, body: IO[bytes]) -> None:
-        begun = ElementTree.fromstring(self._http.send(self._request("POST", name, query={"uploads": ""})).body)
+        begun = ElementTree.fromstring(
+            self._http.send(self._request("POST", name, query={"uploads": ""}), most=MOST_REPLY_BYTES).body
+        )
         upload = next(element.text or "" for element in begun.iter() if element.tag.endswith("UploadId"))
         parts: list[str] = []
         body.seek(0)
@@ -107,11 +111,6 @@ class S3Objects:
         # S3 may answer 200 and report an error in the body.
         if b"<Error>" in answered:
             raise OSError(f"{name}: {answered[:300].decode(errors='replace')}")
-
-    def _entry(self, element: ElementTree.Element, space: str) -> Entry:
-        facts = {child.tag.removeprefix(space): child.text or "" for child in element}
-        changed = datetime.fromisoformat(facts["LastModified"].replace("Z", "+00:00"))
-        return Entry(facts["Key"][len(self._key("")) :], int(facts["Size"]), changed.timestamp())
 
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name

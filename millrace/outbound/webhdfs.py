@@ -3,16 +3,20 @@
 The name node says which data node to talk to; that address is judged, too."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import SplitResult, quote, urlencode
 
 import orjson
 
-from millrace.outbound.http import Answer, Http, Request
-from millrace.outbound.objects import MOST_FETCHED
+from millrace.outbound.http import Answer, Http, HttpFailed, Request
+from millrace.outbound.objects import MOST_FETCHED, MOST_READ
 from millrace.outbound.pinning import Addresses
 
+MOST_ANSWER_BYTES = 1 << 20
+# Of a folder, which HDFS lists at once: about 70,000 files.
+MOST_LISTING_BYTES, MOST_LISTING_VALUES = 32 << 20, 1_000_000
 # The default HTTP ports of name nodes.
 NAME_NODE_PORTS = {"hdfs": 9870, "webhdfs": 9870, "swebhdfs": 9871}
 
@@ -41,13 +45,14 @@ class WebHdfs:
         self._who = dict(who)
         self._http = Http(addresses)
 
-    def get(self, name: str) -> bytes:
+    def get(self, name: str, most: int = MOST_READ) -> bytes:
         """Raises FileNotFoundError."""
-        return self._http.send(lambda: Request("GET", self._data_node("GET", name, "OPEN"))).body
+        return self._http.send(lambda: Request("GET", self._data_node("GET", name, "OPEN")), most=most).body
 
     def get_range(self, name: str, start: int, length: int) -> bytes:
         part = {"offset": str(start), "length": str(length)}
-        return self._http.send(lambda: Request("GET", self._data_node("GET", name, "OPEN", **part))).body
+        request = partial(self._data_node, "GET", name, "OPEN", **part)
+        return self._http.send(lambda: Request("GET", request()), most=length).body
 
     def fetch(self, name: str, path: str, most: int = MOST_FETCHED) -> None:
         self._http.fetch(lambda: Request("GET", self._data_node("GET", name, "OPEN")), path, most)
@@ -76,9 +81,12 @@ class WebHdfs:
 
     def statuses(self, folder: str) -> list[dict[str, Any]]:
         """What is directly in the folder: pathSuffix, length, modificationTime, type."""
-        answer = self._ask("GET", folder, "LISTSTATUS", also=(HTTPStatus.NOT_FOUND,))
+        answer = self._ask("GET", folder, "LISTSTATUS", also=(HTTPStatus.NOT_FOUND,), most=MOST_LISTING_BYTES)
         if answer.status == HTTPStatus.NOT_FOUND:
             return []
+        # Before it is parsed: a value takes up to 100 bytes.
+        if sum(map(answer.body.count, (b",", b"[", b"{"))) > MOST_LISTING_VALUES:
+            raise HttpFailed(f"{self._base}{self._root}/{folder} lists too many files")
         found: list[dict[str, Any]] = orjson.loads(answer.body)["FileStatuses"]["FileStatus"]
         return found
 
@@ -99,7 +107,8 @@ class WebHdfs:
         operation: str,
         more: Mapping[str, str] | None = None,
         also: Sequence[int] = (),
+        most: int = MOST_ANSWER_BYTES,
     ) -> Answer:
         place = quote(f"{self._root}/{name}".rstrip("/"), safe="/-_.~=")
         url = f"{self._base}{place}?{urlencode({'op': operation, **(more or {}), **self._who})}"
-        return self._http.send(lambda: Request(method, url), also)
+        return self._http.send(lambda: Request(method, url), also, most=most)

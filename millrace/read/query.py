@@ -20,10 +20,16 @@ import pyarrow.parquet as pq
 
 from millrace.lake.log import load
 from millrace.lake.read import LiveFile, live_files
+from millrace.lake.remote import TooLate
 from millrace.lake.store import Store
 from millrace.model.errors import Invalid, MillraceError, TooLarge, Unavailable
+from millrace.outbound.http import HttpFailed
 from millrace.read.duckdb_types import duckdb_type
 
+MOST_TEXT = 400
+DEAD_AT_ONCE = 1 << 20
+DEAD_SCHEMA = pa.schema([("file", pa.dictionary(pa.int32(), pa.string())), ("position", pa.int64())])
+_TOLD = (HttpFailed, TooLate)
 _KINDS: dict[str, type[MillraceError]] = {kind.__name__: kind for kind in (Invalid, TooLarge, Unavailable)}
 
 
@@ -106,25 +112,27 @@ def _tables(tables: Sequence[ReadableTable], dead: IO[bytes], limits: QueryLimit
     """What the child needs to read the tables. Deleted positions go into the file `dead`."""
     described, marked = [], []
     for table in tables:
-        files = _files(table, limits.fetched_bytes)
-        marked += [file for file in files if file.dead is not None]
+        files = _files(table, limits)
+        marked += [file for file in files if file.vector is not None]
         described.append(
             {
                 "tenant": table.tenant,
                 "table": table.table,
                 "columns": [(field.name, duckdb_type(field.type)) for field in table.columns],
-                "whole": [file.path for file in files if file.dead is None],
-                "marked": [file.path for file in files if file.dead is not None],
+                "whole": [file.path for file in files if file.vector is None],
+                "marked": [file.path for file in files if file.vector is not None],
             }
         )
     if marked:
-        pq.write_table(_dead_positions(marked), dead.name, compression="lz4")
+        _write_dead_positions(marked, dead.name)
     return {"tables": described, "dead": dead.name if marked else None}
 
 
-def _files(table: ReadableTable, most_bytes: int) -> list[LiveFile]:
+def _files(table: ReadableTable, limits: QueryLimits) -> list[LiveFile]:
+    most_bytes = limits.fetched_bytes
     try:
         store = table.open()
+        store.hurry(limits.seconds)
         snapshot = load(store)
         named = {file.name: file.size for file in snapshot.files.values()}
         size = sum(named[name] for name in store.absent(list(named)))
@@ -136,17 +144,24 @@ def _files(table: ReadableTable, most_bytes: int) -> list[LiveFile]:
             )
         return live_files(store, snapshot)
     except OSError as error:
+        # What a store answers names the file. Other texts may name paths of the platform.
+        why = f"{type(error).__name__} {error}"[:MOST_TEXT] if isinstance(error, _TOLD) else type(error).__name__
         raise Unavailable(
-            f"The files of {table.tenant}.{table.table} cannot be had now: {type(error).__name__}.",
-            remedy="Run the query again.",
+            f"The files of {table.tenant}.{table.table} cannot be had now: {why}.",
+            remedy="Run the query again. If it fails again, see whether the table's place has these files, and answers.",
         ) from error
 
 
-def _dead_positions(files: Sequence[LiveFile]) -> pa.Table:
-    positions = [np.asarray(file.dead, np.int64) for file in files]
-    indices = np.repeat(np.arange(len(files), dtype=np.int32), [len(dead) for dead in positions])
-    paths = pa.DictionaryArray.from_arrays(pa.array(indices), pa.array([file.path for file in files]))
-    return pa.table({"file": paths, "position": np.concatenate(positions)})
+def _write_dead_positions(files: Sequence[LiveFile], path: str) -> None:
+    """File by file, and of each so many rows at a time: all together may be many."""
+    with pq.ParquetWriter(path, DEAD_SCHEMA, compression="lz4") as writer:
+        for file in files:
+            dead = file.dead
+            for start in range(0, 0 if dead is None else len(dead), DEAD_AT_ONCE):
+                assert dead is not None
+                positions = pa.array(dead[start : start + DEAD_AT_ONCE].astype(np.int64))
+                paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(positions), np.int32)), [file.path])
+                writer.write_table(pa.table({"file": paths, "position": positions}, schema=DEAD_SCHEMA))
 
 
 @contextmanager

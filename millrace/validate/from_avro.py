@@ -12,7 +12,7 @@ from millrace.formats.avro_types import field_type, fields_of, without_logical_t
 from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import DELETED_COLUMN
-from millrace.model.errors import Invalid
+from millrace.model.errors import Invalid, words_of
 from millrace.model.fields import assigned
 from millrace.model.stored_types import Avro
 from millrace.validate.avro_values import ESCAPED, array_of, readable, spoken
@@ -29,12 +29,12 @@ def parse_avro(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
         # fastavro passes on what its decoders raise. A broken file raises IndexError, KeyError, EOFError, zlib.error …
         schema, records = _decoded(body)
     except Exception as error:
-        raise Undecodable(f"The chunk cannot be read as an Avro file: {str(error) or type(error).__name__}") from error
+        raise Undecodable(f"The chunk cannot be read as an Avro file: {words_of(error)}") from error
     try:
         fields = fields_of(schema)
         table = _table(fields, records, reading)
     except (Invalid, pa.ArrowException, KeyError, TypeError) as error:
-        raise Undecodable(f"The Avro file's schema cannot be read by this table: {error}") from error
+        raise Undecodable(f"The Avro file's schema cannot be read by this table: {words_of(error)}") from error
     others, faults = _others(fields, records, reading)
     parsed = parse_table(table, reading, others)
     return replace(parsed, faults=parsed.faults + faults)
@@ -89,5 +89,7 @@ def _json_each(name: str, values: list[Any]) -> Outcome:
             texts.append(None if value is None else written(value))
         except TypeError as error:
             texts.append(None)
-            bad.append(CellFault(row, name, "json", f"cannot be kept as JSON: {error}", readable(as_text(value))))
+            bad.append(
+                CellFault(row, name, "json", f"cannot be kept as JSON: {words_of(error)}", readable(as_text(value)))
+            )
     return pa.array(texts, pa.string()), listed(bad)

@@ -4,6 +4,7 @@ reads them there needs no help of ours."""
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import deltalake
 import polars as pl
@@ -13,6 +14,7 @@ import pytest
 from millrace.client import Submission
 from tests.support.moto_server import ACCESS_KEY, S3, SECRET_KEY, s3_server
 from tests.support.platform import RunningPlatform, record, running_platform
+from tests.support.relay import relay
 from tests.support.remote_delta import bucket_settings
 from tests.support.sink_context import SHARED_SECRETS
 from tests.support.waiting import wait_until
@@ -111,6 +113,30 @@ def test_rejected_rows_are_kept_in_the_bucket_too_until_their_tenant_is_erased(
     platform.client.tenants.erase("refused", confirm="refused", now=True, wait=30)
     with pytest.raises(deltalake.exceptions.TableNotFoundError):
         deltalake.DeltaTable(place, storage_options=s3.reader_options())
+
+
+def test_a_bucket_that_stops_answering_delays_its_own_table_only(
+    platform: RunningPlatform, s3: S3, tmp_path: Path
+) -> None:
+    people = pl.DataFrame({"id": [1, 2], "name": ["a", "b"]})
+    with relay(urlsplit(s3.endpoint).port or 0) as door:
+        own = {**bucket_settings(s3), "endpoint": door.endpoint}
+        stuck = [{"kind": "delta", "name": "own", **own}]
+        silent = platform.declare("silent", record("people", ID, NAME, key=("id",), sinks=stuck))
+        others = platform.declare("answering", record("people", ID, NAME, key=("id",), sinks=["delta"]))
+        for target in (silent, others):
+            send(platform, target, tmp_path / "1.csv", people)
+        door.shut()
+        people.with_columns(name=pl.lit("later")).write_csv(tmp_path / "2.csv")
+        waiting = platform.client.imports.send_file(tmp_path / "2.csv", Submission("silent", "people"))["id"]
+        for number in range(3):
+            send(platform, others, tmp_path / f"3-{number}.csv", people)
+        assert platform.client.query("select count(*) from answering.people")["rows"] == [[2]]
+        assert platform.client.imports.show(waiting)["state"] in ("processing", "stalled")
+        assert platform.client.health()["status"] == "ok"
+        door.open()
+        assert platform.ended(waiting)["state"] == "completed"
+        assert in_bucket(s3, own, "silent/people")["name"].to_list() == ["later", "later"]
 
 
 def send(platform: RunningPlatform, target: str, file: Path, rows: pl.DataFrame) -> dict[str, Any]:

@@ -5,6 +5,7 @@
 import http.client
 import json
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tests.support.small_server import TOKEN
 from tests.support.waiting import wait_until
 
 START_SECONDS = 60.0
+LOOK_SECONDS = 0.01
 AUTH = {"Authorization": f"Bearer {TOKEN}"}
 _MIB = 1 << 20
 
@@ -52,7 +54,10 @@ class ServerProcess:
             link.close()
 
     def declare(self, tenant: str, table: str, document: dict[str, Any]) -> None:
-        for path, content in ((f"/v1/tenants/{tenant}", {}), (f"/v1/tenants/{tenant}/tables/{table}", document)):
+        for path, content in (
+            (f"/v1/tenants/{tenant}", {}),
+            (f"/v1/tenants/{tenant}/tables/{table}?check=false", document),
+        ):
             answer = self.ask("PUT", path, json.dumps(content), Content_Type="application/json")
             assert answer.status < 300, answer.text
 
@@ -69,6 +74,24 @@ def server_process(home: Path, lease_seconds: int = 60) -> Iterator[ServerProces
             yield server
         finally:
             process.terminate()
+
+
+@contextmanager
+def watched(server: ServerProcess) -> Iterator[list[float]]:
+    """The most that the server's process takes meanwhile, in MiB."""
+    most, over = [server.resident_mb()], threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK_SECONDS):
+            most[0] = max(most[0], server.resident_mb())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        yield most
+    finally:
+        over.set()
+        looking.join()
 
 
 def _answers(server: ServerProcess) -> bool:

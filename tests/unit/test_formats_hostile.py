@@ -2,18 +2,16 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from urllib.parse import urlencode
 
 import psutil
 import pytest
 
 from tests.support.hostile_files import COUNT, DECLARATION, hostile_files, normal_parquet
-from tests.support.server_process import Answer, ServerProcess, server_process
+from tests.support.server_process import Answer, ServerProcess, server_process, watched
 
 MOST_MB = 300
 EVERY = 20
-LOOK_SECONDS = 0.01
 
 
 @pytest.fixture(scope="module")
@@ -22,24 +20,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         server.declare("acme", "notes", DECLARATION)
         server.declare("calm", "notes", DECLARATION)
         yield server
-
-
-@contextmanager
-def watched(server: ServerProcess) -> Iterator[list[float]]:
-    """The most that the server's process takes meanwhile, in MiB."""
-    most, over = [server.resident_mb()], threading.Event()
-
-    def look() -> None:
-        while not over.wait(LOOK_SECONDS):
-            most[0] = max(most[0], server.resident_mb())
-
-    looking = threading.Thread(target=look)
-    looking.start()
-    try:
-        yield most
-    finally:
-        over.set()
-        looking.join()
 
 
 def upload(server: ServerProcess, tenant: str, kind: str, data: bytes) -> Answer:

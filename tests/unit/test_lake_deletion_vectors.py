@@ -39,7 +39,7 @@ def test_a_damaged_vector_file_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_a_wrong_magic_or_count_is_not_believed(tmp_path: Path) -> None:
-    with pytest.raises(Corrupt, match="magic"):
+    with pytest.raises(ValueError, match="magic"):
         decode(b"\0" * 4 + encode(SMALL)[4:])
     vector = store_vectors(Store(tmp_path), {"a": SMALL})["a"]
     with pytest.raises(Corrupt, match="3 positions, not 4"):

@@ -210,7 +210,7 @@ def too_many_decoders(scene: Scene, tenant: str) -> Ask:
     # What has come is decoded at once, and not when there is more of it.
     scene.patch.setattr(session, "REMEMBER_SECONDS", 0.0)
     scene.pool.submit(scene.upload, tenant, scene.stalled(packed), "format=csv&compression=gzip")
-    wait_until(lambda: apart._running[tenant] == 1, 20, "its file to be decoded")
+    wait_until(lambda: apart._turns_for(apart.MEMORY_BYTES).running(tenant) == 1, 20, "its file to be decoded")
     return lambda asker: scene.upload(asker, packed, "format=csv&compression=gzip")
 
 

@@ -14,7 +14,7 @@ import pytest
 from millrace.lake.log import load
 from millrace.lake.read import live_files
 from millrace.lake.remote import RemoteStore
-from millrace.outbound import s3, unhurried
+from millrace.outbound import s3_listing, unhurried
 from millrace.outbound.s3 import S3Objects
 from millrace.outbound.s3_signing import S3Keys
 
@@ -101,7 +101,7 @@ def test_an_answer_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch, part: 
 
 
 def test_a_listing_that_does_not_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3, "MOST_LISTED", 50)
+    monkeypatch.setattr(s3_listing, "MOST_LISTED", 50)
     pages = iter(range(10_000))
 
     def answer(handler: BaseHTTPRequestHandler) -> None:

@@ -157,7 +157,7 @@ def test_all_rows_of_a_chunk_that_cannot_be_read_fail() -> None:
 def job(definition: Definition, **more: Any) -> dict[str, Any]:
     bounds = {"rows": None, "bytes": 1 << 30, "seconds": 30.0, "examples": 3}
     plain = {"definition": definition.to_json().decode(), "bounds": bounds, "chunks": False, "options": {}}
-    return {**plain, "spool_dir": "/tmp", **more}
+    return {**plain, "spool_dir": "/tmp", "memory_bytes": 768 << 20, **more}
 
 
 async def apart(asked: dict[str, Any], *pieces: bytes) -> dict[str, Any]:

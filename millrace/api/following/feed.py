@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from millrace.api.following.follower import MOST_WAITING, Bundle, FollowedBy, Follower
 from millrace.api.following.reading import FedEvent, fed_events, newest_event
-from millrace.api.shares import PLATFORM
 from millrace.auth.slots import SlotLimit, TenantSlots
 from millrace.model.ops import Applied
 from millrace.observe import gauge, observe
 from millrace.store.engine import ControlStore
+from millrace.turns import PLATFORM
 
 PAGE = 500
 # How often it looks if nothing wakes it: another server may have applied an op.

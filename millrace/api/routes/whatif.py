@@ -11,7 +11,15 @@ from fastapi import Header, Query, Request
 from sqlalchemy import select
 
 from millrace.api.bodies import BodyBounds, takes
-from millrace.api.deps import ClusterDep, PlacesDep, SealingDep, SharesDep, StoreDep, guarded_router
+from millrace.api.deps import (
+    ClusterDep,
+    DecoderMbDep,
+    PlacesDep,
+    SealingDep,
+    SharesDep,
+    StoreDep,
+    guarded_router,
+)
 from millrace.api.documents.tables import find_table
 from millrace.api.sealing import Sealing
 from millrace.api.shares import Shares
@@ -54,6 +62,7 @@ async def validate_file(
     cluster: ClusterDep,
     options: OptionsDep,
     shares: SharesDep,
+    decoder_mb: DecoderMbDep,
     rows: Annotated[int | None, Query(ge=1)] = None,
     examples: Annotated[int, Query(ge=0, le=MOST_EXAMPLES)] = 3,
     last: Annotated[int | None, Query(ge=1, le=MOST_CHUNKS)] = None,
@@ -64,13 +73,20 @@ async def validate_file(
     The header Millrace-Declaration holds another declaration of the table to judge by: JSON, or base64 of deflated JSON."""
     definition = await asyncio.to_thread(_definition, store, tenant, table, millrace_declaration)
     bounds = {"rows": rows, "bytes": MOST_BYTES, "seconds": WORK_SECONDS, "examples": examples}
-    job = {"definition": definition.to_json().decode(), "bounds": bounds, "chunks": last is not None}
+    job = {
+        "definition": definition.to_json().decode(),
+        "bounds": bounds,
+        "chunks": last is not None,
+        "memory_bytes": decoder_mb << 20,
+    }
     if last is not None:
         report = await _try_chunks(store, sealing, cluster, shares, definition, job, last)
     else:
         limit = definition.table.max_file_bytes or MOST_SPOOLED_BYTES
         spool = str(await asyncio.to_thread(places.spool))
-        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": spool}
+        # A spool takes an eighth more than the plain file at most.
+        written = limit * 9 // 8 + (1 << 20)
+        job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": spool, "most_written": written}
         report = await _try_body(request, job, shares)
     judged_by = "table" if millrace_declaration is None else "declaration"
     return {**report, "judged_by": judged_by, "file": options.get("file_name")}

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from millrace.api.shares import Share, SharedThreads
+from millrace.api.shares import SharedThreads
 from millrace.model.ops import Applied
 from millrace.model.ops.results import ImportStatus
 from millrace.settings import LimitSettings
+from millrace.turns import Share
 from millrace.upload.flight import Flight
 
 UPLOAD_THREADS = 16

@@ -12,7 +12,6 @@ from typing import TypeVar
 from millrace.api.admission import Admission
 from millrace.api.op_log import OpLog
 from millrace.api.sealing import Sealing
-from millrace.api.shares import ASKING
 from millrace.api.uploads.in_flight import InFlight
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
@@ -25,6 +24,7 @@ from millrace.settings import LimitSettings
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore, upsert
 from millrace.store.records import find_import
+from millrace.turns import ASKING
 from millrace.upload.gateway import Resume, Upload
 from millrace.wire.client import Appender
 
@@ -161,10 +161,11 @@ class Session:
         said = ASKING.set(self.imp.tenant)
         try:
             return await self._loop.run_in_executor(self._services.in_flight.threads, work)
+        except Exceeded:
+            # Nothing is wrong with the file: its sender may come again.
+            self.is_broken = True
+            raise
         except Refused as refusal:
-            if isinstance(refusal, Exceeded):
-                self.is_broken = True
-                raise
             raise await self._give_up(refusal) from refusal
         except BaseException:
             # Some chunks may not have reached Kafka: the upload can only go on behind the last that did.

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from millrace.lake.bounds import OURS, TENANTS
 from millrace.lake.hdfs import HdfsObjects
 from millrace.lake.remote import RemoteStore
 from millrace.lake.store import Store
@@ -65,7 +66,8 @@ def copies_of(context: SinkContext, place: DeltaRemoteSettings, tenant: str, tab
 
 def remote_store(context: SinkContext, place: DeltaRemoteSettings, tenant: str, table: str) -> RemoteStore:
     objects = table_objects(context, place, tenant, table)
-    return RemoteStore(copies_of(context, place, tenant, table), objects)
+    bounds = OURS if place.location in _OPERATORS else TENANTS
+    return RemoteStore(copies_of(context, place, tenant, table), objects, bounds)
 
 
 def table_store(context: SinkContext, definition: Definition) -> Store:

@@ -29,6 +29,8 @@ OPEN_TABLES = 256
 # Each holds the rows of one staged file at most.
 UPLOADS_AT_ONCE = 4
 CLAIMS_AT_ONCE, CLAIM_ROUNDS, CLAIM_SECONDS = 16, 8, 30.0
+# A courier serves other tables, too.
+WRITE_SECONDS = 900.0
 _CLAIMS = [b"%d" % number for number in range(CLAIMS_AT_ONCE)]
 
 
@@ -56,10 +58,13 @@ class DeltaRemoteSink:
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
         self._definitions = definitions
-        self._table(definition).prepare(definition)
+        table = self._table(definition)
+        table.store.hurry(WRITE_SECONDS)
+        table.prepare(definition)
 
     def write(self, work: Work) -> None:
         table = self._table(work.definition)
+        table.store.hurry(WRITE_SECONDS)
         with ThreadPoolExecutor(UPLOADS_AT_ONCE) as pool:
             staged = list(pool.map(lambda rows: _stage(table, work.definition, rows), work.rows))
         files = tuple(DefinedFile(file, work.definition) for file in staged if file is not None)

@@ -9,6 +9,7 @@ import uvicorn
 from millrace.api.app import make_app
 from millrace.api.serving import serving_options
 from millrace.formats.apart import start_decoders
+from millrace.lake.apart import DECODERS as LAKE_DECODERS
 from millrace.settings import ApiSettings
 from millrace.wire.client import Appended
 from millrace.wire.topics import QUICK_PARTITIONS
@@ -32,9 +33,9 @@ class ReceivingPlatform(AppPlatform):
 
 def main() -> None:
     home, port, lease_seconds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    platform = ReceivingPlatform(home, ())
+    platform = ReceivingPlatform(home, ("127.0.0.0/8",))
     platform.settings = platform.settings.model_copy(update={"api": ApiSettings(lease_seconds=lease_seconds)})
-    start_decoders()
+    start_decoders(LAKE_DECODERS)
     options = serving_options(platform.settings.api)
     uvicorn.run(make_app(platform.running), host="127.0.0.1", port=port, **options)
 

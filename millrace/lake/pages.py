@@ -1,0 +1,128 @@
+"""Whether a Parquet checkpoint is small for sure: as this platform writes them, without dictionaries, and its pages, not only
+its footer, say that little comes out of it. Decompressors write no more than a page's header says. What is not small for
+sure is decoded apart.
+
+The footer is only parsed if it is short: a footer of n bytes takes up to 200 n in memory."""
+
+import io
+import struct
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+MOST_FILE_BYTES = 8 << 20
+MOST_FOOTER_BYTES = 64 << 10
+MOST_PLAIN_BYTES = 32 << 20
+MOST_ROWS = 100_000
+MOST_VALUES = 64 * MOST_ROWS
+_LISTED, _TEXT_BYTES = 10_000, 64 << 10
+_MAGIC = b"PAR1"
+_OURS = "parquet-cpp-arrow version "
+_DATA_PAGE, _PLAIN = 0, 0
+# Types of Thrift's compact protocol.
+_BOOLEANS, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, 12
+_DEEPEST = 8
+
+
+def small_checkpoint(data: bytes, columns: Sequence[str]) -> pq.ParquetFile | None:
+    """The opened file if it has exactly these columns and is small for sure."""
+    if not _has_short_footer(data):
+        return None
+    try:
+        limits = {"thrift_string_size_limit": _TEXT_BYTES, "thrift_container_size_limit": _LISTED}
+        file = pq.ParquetFile(io.BytesIO(data), **limits)
+        is_small = _is_small(file.metadata, data, columns)
+    except (pa.ArrowException, OSError, ValueError, IndexError):
+        return None
+    return file if is_small else None
+
+
+def _has_short_footer(data: bytes) -> bool:
+    if not 12 < len(data) <= MOST_FILE_BYTES or data[-4:] != _MAGIC:
+        return False
+    return int(struct.unpack("<I", data[-8:-4])[0]) <= MOST_FOOTER_BYTES
+
+
+def _is_small(footer: pq.FileMetaData, data: bytes, columns: Sequence[str]) -> bool:
+    if not footer.created_by.startswith(_OURS) or not 0 <= footer.num_rows <= MOST_ROWS:
+        return False
+    if [footer.schema.column(number).path for number in range(footer.num_columns)] != list(columns):
+        return False
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    if any(group.num_rows < 0 for group in groups) or sum(group.num_rows for group in groups) > MOST_ROWS:
+        return False
+    plain = values = 0
+    for group in groups:
+        for number in range(group.num_columns):
+            chunk = group.column(number)
+            start = chunk.data_page_offset
+            if chunk.has_dictionary_page or start < 0 or not 0 <= chunk.total_compressed_size <= len(data) - start:
+                return False
+            for size, count in _data_pages(data, start, start + chunk.total_compressed_size):
+                plain, values = plain + size, values + count
+                if plain > MOST_PLAIN_BYTES or values > MOST_VALUES:
+                    return False
+    return True
+
+
+def _data_pages(data: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """What comes out of each page, and how many values it has. ValueError for a page of another kind."""
+    while start < end:
+        header, start = _struct(data, start, 0)
+        kind, size, stored, page = header.get(1), header.get(2), header.get(3), header.get(5)
+        if kind != _DATA_PAGE or not isinstance(page, dict) or page.get(2) != _PLAIN:
+            raise ValueError("a page is not plain")
+        if not isinstance(size, int) or not isinstance(stored, int) or not isinstance(page.get(1), int):
+            raise ValueError("a page has no sizes")
+        if min(size, stored, page[1]) < 0 or stored > end - start:
+            raise ValueError("a page leaves its column")
+        yield size, page[1]
+        start += stored
+
+
+def _struct(data: bytes, at: int, depth: int) -> tuple[dict[int, object], int]:
+    """A struct of Thrift's compact protocol, by the numbers of its fields, and where it ends."""
+    if depth > _DEEPEST:
+        raise ValueError("a header is nested too deep")
+    found: dict[int, object] = {}
+    number = 0
+    while head := data[at]:
+        at += 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _zigzag(data, at)
+        found[number], at = _value(data, at, head & 15, depth)
+    return found, at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[object, int]:
+    if kind in _BOOLEANS:
+        return kind == _BOOLEANS[0], at
+    if kind in _INTEGERS:
+        return _zigzag(data, at)
+    if kind in (_BYTE, _DOUBLE):
+        return None, at + (1 if kind == _BYTE else 8)
+    if kind == _BINARY:
+        size, at = _varint(data, at)
+        return None, at + size
+    if kind == _STRUCT:
+        return _struct(data, at, depth + 1)
+    raise ValueError("a header has a field that pages have not")
+
+
+def _zigzag(data: bytes, at: int) -> tuple[int, int]:
+    number, at = _varint(data, at)
+    return (number >> 1) ^ -(number & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while shift < 64:
+        octet = data[at]
+        number |= (octet & 127) << shift
+        at, shift = at + 1, shift + 7
+        if octet < 128:
+            return number, at
+    raise ValueError("a number does not end")
