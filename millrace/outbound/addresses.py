@@ -95,11 +95,6 @@ class Judged:
                 return socket.create_connection((address, port), seconds)
         return socket.create_connection((last, port), seconds)
 
-    def every(self, host: str) -> None:
-        """For a client that resolves names itself: each address that the host stands for must be permitted."""
-        for address in resolve(host):
-            self(address)
-
     def is_allowed(self, address: str) -> bool:
         known = literal(address)
         return known is not None and is_permitted(known, self.allowed)

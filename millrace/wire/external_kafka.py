@@ -1,6 +1,6 @@
 """Somebody else's Kafka: its topics, made and read to their ends. `external_producer` writes to them.
 
-In go addresses that were judged and credentials; foreign errors leave as `NotTaken`, which keeps their name."""
+In go addresses of a relay and credentials; foreign errors leave as `NotTaken`, which keeps their name."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,9 +49,14 @@ class NotTaken(MillraceError):
         """Another producer of the same name has taken over."""
         return self.name in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 
+    @property
+    def is_unreached(self) -> bool:
+        """A broker takes no connection, or says nothing."""
+        return self.name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_MSG_TIMED_OUT", "_RESOLVE")
+
 
 class OutwardCluster:
-    """One cluster, asked with a client that connects to nothing but what it is told until `brokers` was read."""
+    """One cluster, asked with a client that connects to whatever the cluster advertises: put a relay in front of it."""
 
     def __init__(self, config: Mapping[str, str | int | bool]) -> None:
         self.config: dict[str, str | int | float | bool] = {
@@ -62,10 +67,10 @@ class OutwardCluster:
         self._admin = AdminClient(self.config)
         self._partitions: dict[str, int] = {}
 
-    def brokers(self) -> list[tuple[str, int]]:
+    def reach(self) -> None:
+        """Asks which brokers there are."""
         with translated():
-            found = self._admin.list_topics(timeout=REACH_SECONDS).brokers
-        return [(str(broker.host), int(broker.port)) for broker in found.values()]
+            self._admin.list_topics(timeout=REACH_SECONDS)
 
     def ensure(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
         wanted = NewTopic(name, partitions, replication, config=dict(config))

@@ -128,6 +128,8 @@ class OutwardProducer:
     def close(self) -> None:
         self._producer.purge()
         self._producer.flush(0)
+        # Its connections end here, not when somebody collects garbage.
+        del self._producer
 
 
 def _again(message: dict[str, Any]) -> dict[str, Any]:

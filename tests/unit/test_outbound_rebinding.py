@@ -71,6 +71,7 @@ CASES = {
         "jdbc", lambda host, port: {"host": host, "port": port, "database": "d", "user": "u", "tls": "verify"}
     ),
     "kafka": Case("kafka", lambda host, port: {"hosts": [host], "port": port}),
+    "kafka-tls": Case("kafka", lambda host, port: {"hosts": [host], "port": port, "tls": True}),
     "bigquery": Case(
         "bigquery", lambda host, port: {"project": "p", "endpoint": _url(host, port), "credentials": SECRET}, True
     ),

@@ -1,6 +1,9 @@
 """The Kafka connector: one line per topic, each with its journal and its transactional producer."""
 
 import secrets
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from millrace.model.names import checked_name
 from millrace.model.sinks import Fault
@@ -12,6 +15,7 @@ from millrace.sink.kafka.line import MOST_RECORD_BYTES, Line
 from millrace.sink.kafka.settings import KafkaSinkSettings
 from millrace.wire.external_kafka import NotTaken, OutwardCluster
 from millrace.wire.external_producer import OutRecord, OutwardProducer
+from millrace.wire.external_relay import Relay
 
 _ROW_ERRORS = frozenset(
     {"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_MSG", "INVALID_MSG_SIZE"}
@@ -37,11 +41,15 @@ class KafkaSink:
                 "sasl.username": settings.user,
                 "sasl.password": context.secret(settings.password) if settings.password else "",
             }
+        self._relay: Relay | None = None
         self._cluster: OutwardCluster | None = None
         self._lines: dict[str, Line] = {}
 
     def check(self) -> None:
-        cluster = self._connected()
+        with self._explained():
+            self._check(self._connected())
+
+    def _check(self, cluster: OutwardCluster) -> None:
         topic = f"millrace.check.{secrets.token_hex(6)}"
         cluster.ensure(topic, 1, self._settings.replication, {"cleanup.policy": "compact"})
         try:
@@ -52,9 +60,14 @@ class KafkaSink:
             cluster.delete(topic)
 
     def prepare(self, definition: Definition, definitions: Definitions) -> None:
-        self._line(definition).prepare(definition)
+        with self._explained():
+            self._line(definition).prepare(definition)
 
     def write(self, work: Work) -> None:
+        with self._explained():
+            self._write(work)
+
+    def _write(self, work: Work) -> None:
         line = self._line(work.definition)
         try:
             line.write(work)
@@ -77,6 +90,10 @@ class KafkaSink:
             line.close()
         self._lines.clear()
         self._cluster = None
+        # After the clients: nobody else may listen on a port that they still know.
+        if self._relay is not None:
+            self._relay.close()
+            self._relay = None
 
     def _line(self, definition: Definition) -> Line:
         self._settings.refuse_tenant(definition.tenant)
@@ -95,15 +112,26 @@ class KafkaSink:
         return line
 
     def _connected(self) -> OutwardCluster:
-        """Judges the configured brokers and those that the cluster reports, each time: a cluster can report new ones."""
-        port, has_tls = self._settings.port, self._settings.tls
-        judged = {host: self._permitted(host) for host in self._settings.hosts}
-        if self._cluster is None:
-            # TLS needs the name for the certificate. Without TLS, the client gets the addresses that were judged.
-            hosts = list(judged) if has_tls else [address for found in judged.values() for address in found]
-            protocol = f"{'SASL_' if self._sasl else ''}{'SSL' if has_tls else 'PLAINTEXT'}"
-            listed = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts)
+        """Asks the cluster for its brokers, each time: it can advertise new ones."""
+        if self._cluster is None or self._relay is None:
+            hosts, port = self._settings.hosts, self._settings.port
+            for host in hosts:
+                self._permitted(host)
+            self._relay = Relay(self._permitted, ssl.create_default_context() if self._settings.tls else None)
+            listed = ",".join(self._relay.address(host, port) for host in hosts)
+            # The client speaks to the relay in plain text; the relay encrypts.
+            protocol = "SASL_PLAINTEXT" if self._sasl else "PLAINTEXT"
             self._cluster = OutwardCluster({"bootstrap.servers": listed, "security.protocol": protocol, **self._sasl})
-        for host, _ in self._cluster.brokers():
-            self._permitted.every(host)
+        self._cluster.reach()
+        self._relay.check()
         return self._cluster
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """The client knows only that a connection failed. The relay knows why, and where."""
+        try:
+            yield
+        except NotTaken as failed:
+            if self._relay is not None and failed.is_unreached:
+                self._relay.explain()
+            raise
