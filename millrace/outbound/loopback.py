@@ -23,6 +23,8 @@ PIECE_BYTES = 256 << 10
 # Each looks up one name, which may take as long as its name server likes.
 LOOK_UPS_AT_ONCE = 32
 
+_starting = threading.Lock()
+
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -59,7 +61,8 @@ async def listening(serve: Serve) -> Listener:
 
 def event_loop() -> asyncio.AbstractEventLoop:
     """That of this process: a forked one has no threads of its parent's."""
-    return _event_loop(os.getpid())
+    with _starting:
+        return _event_loop(os.getpid())
 
 
 @lru_cache(maxsize=1)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import struct
+import threading
 from functools import lru_cache
 
 from millrace.model.errors import Invalid, MillraceError
@@ -14,10 +15,13 @@ _VERSION, _NO_LOGIN, _CONNECT = 5, 0, 1
 _IPV4, _NAME, _IPV6 = 1, 3, 4
 _GRANTED, _FORBIDDEN, _UNREACHABLE, _NOT_SUPPORTED = 0, 2, 4, 7
 
+_starting = threading.Lock()
+
 
 def socks_server(judged: Judged) -> "SocksServer":
     """One for all callers in this process that judge alike. It ends with the process."""
-    return _socks_server(os.getpid(), judged)
+    with _starting:
+        return _socks_server(os.getpid(), judged)
 
 
 @lru_cache(maxsize=64)
