@@ -3,9 +3,10 @@
 A program may put a link in the place of any name at any moment. A path would follow it; nothing here does: a folder is held
 by its descriptor, what lies in it is named by one name, and a link on the way is an OSError (ELOOP or ENOTDIR)."""
 
+import heapq
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +57,15 @@ class Folder:
         """What lies in it, by name; what goes meanwhile is left out."""
         with os.scandir(self.descriptor) as entries:
             names = sorted(entry.name for entry in entries)
+        return self._statuses(names)
+
+    def first(self, most: int, is_wanted: Callable[[str], bool]) -> list[tuple[str, os.stat_result]]:
+        """The first `most` of what is wanted, by name. Only these names are held: a program may have filled the folder."""
+        with os.scandir(self.descriptor) as entries:
+            names = heapq.nsmallest(most, (entry.name for entry in entries if is_wanted(entry.name)))
+        return self._statuses(names)
+
+    def _statuses(self, names: list[str]) -> list[tuple[str, os.stat_result]]:
         found: list[tuple[str, os.stat_result]] = []
         for name in names:
             with suppress(FileNotFoundError):

@@ -156,7 +156,7 @@ def _status(root: Path, path: str) -> os.stat_result | None:
 def _entries(root: Path, below: str) -> list[tuple[str, os.stat_result]]:
     try:
         with enter(root) as folder, folder.folder(below) as inner:
-            return inner.entries()
+            return inner.first(MOST_LOOKED_AT, may_be_finished)
     except OSError:
         return []
 

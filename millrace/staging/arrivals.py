@@ -137,8 +137,8 @@ def _cut(text: str, part: slice) -> str:
 
 def waiting_files(staging: Staging, most: int) -> list[dict[str, Any]]:
     """The files that the tenant's program has not taken yet, by name: those in `in` and, sealed, in `arrived`."""
-    found = [_waiting(name, status.st_size, status) for name, status in _visible(staging.inbox)]
-    for name, status in _visible(staging.arrived):
+    found = [_waiting(name, status.st_size, status) for name, status in _visible(staging.inbox, most)]
+    for name, status in _visible(staging.arrived, most):
         size = status.st_size
         # A damaged file is listed too.
         with suppress(Corrupt, FileNotFoundError):
@@ -147,14 +147,14 @@ def waiting_files(staging: Staging, most: int) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: str(one["file"]))[:most]
 
 
-def _visible(path: Path) -> list[tuple[str, os.stat_result]]:
+def _visible(path: Path, most: int) -> list[tuple[str, os.stat_result]]:
     """Files; nothing if there is no folder of this name, whatever else is."""
     try:
         with enter(path) as folder:
-            entries = folder.entries()
+            entries = folder.first(most, lambda name: not name.startswith("."))
     except OSError:
         return []
-    return [(name, status) for name, status in entries if not name.startswith(".") and stat.S_ISREG(status.st_mode)]
+    return [(name, status) for name, status in entries if stat.S_ISREG(status.st_mode)]
 
 
 def _waiting(name: str, size: int, status: os.stat_result) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support import hostile_program
 from tests.support.managers import Managers, Tenant, managers
+from tests.support.waiting import wait_until
 
 BUILD = Path(__file__).parents[2] / "build"
 OTHER_USER = 54_321
@@ -122,6 +123,21 @@ def test_it_sees_and_reaches_nothing_but_its_own(started: Managers, attack: Atta
     assert min(found["users"]) >= 1 << 30
     assert found["own"] == [["in", "log", "out"], "wrote", "wrote", "wrote"]
     assert started.process.poll() is None
+
+
+def test_programs_of_a_tenant_that_comes_later_are_not_seen(started: Managers, attack: Attack) -> None:
+    tenant = attack.tenant
+    tenant.declare(sys.executable, "hostile.py", json.dumps({"deed": "wait"}))
+    tenant.ask()
+    wait_until((tenant.staging.outbox / ".ready").exists, 30, "the program to run")
+    later = started.home.programs / f"later-{tenant.managers.process.pid}"
+    later.mkdir()
+    (later / "key").write_text("not yours")
+    tenant.put("go")
+    [run] = tenant.ran()
+    found = json.loads(tenant.output(run).splitlines()[-1])
+    assert "hostile.py" in found["programs"]
+    assert later.name not in found["programs"]
 
 
 def test_a_fork_bomb_is_bounded_and_leaves_nothing(started: Managers, attack: Attack) -> None:

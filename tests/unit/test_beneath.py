@@ -2,6 +2,7 @@
 
 import errno
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,3 +81,18 @@ def test_any_tree_can_be_removed(folder: Folder, tmp_path: Path) -> None:
     remove(folder, "link")
     assert folder.entries() == []
     assert (tmp_path / "away" / "a.csv").read_text() == "theirs"
+
+
+def test_a_full_folder_costs_no_more_memory_than_what_is_asked_of_it(tmp_path: Path) -> None:
+    for number in range(5000):
+        (tmp_path / f".hidden-{number:05}-{'x' * 150}").touch()
+        (tmp_path / f"{number:05}-{'x' * 150}").touch()
+    with enter(tmp_path) as folder:
+        tracemalloc.start()
+        try:
+            found = folder.first(3, lambda name: not name.startswith("."))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert [name[:5] for name, _ in found] == ["00000", "00001", "00002"]
+    assert peak < 200_000

@@ -46,7 +46,7 @@ _UNKNOWN: dict[str, tuple[int | None, int | None]] = {
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190),
 }  # fmt: skip
-_CLONE, _SOCKET = (56, 220), (41, 198)
+_CLONE, _SOCKET, _PRLIMIT = (56, 220), (41, 198), (302, 261)
 
 
 class _Program(ctypes.Structure):
@@ -80,6 +80,14 @@ def filter_for(machine: str) -> bytes:
         _step(_LOAD, _FIRST_ARGUMENT_AT),
         *_if(_HAS_BIT, _ANY_NEW_NAMESPACE, _fail(errno.EPERM)),
         _step(_RETURN, _ALLOW),
+    )
+    # Limits of other processes, the one that watches this program among them; 0 is the caller itself.
+    steps += _if(
+        _EQUALS,
+        _PRLIMIT[which],
+        _step(_LOAD, _FIRST_ARGUMENT_AT),
+        *_if(_EQUALS, 0, _step(_RETURN, _ALLOW)),
+        _fail(errno.EPERM),
     )
     families = [step for family in _FAMILIES for step in _if(_EQUALS, family, _step(_RETURN, _ALLOW))]
     steps += _if(

@@ -47,11 +47,9 @@ def furnish(view: dict[str, Any]) -> None:
     _furnish_etc(root, view)
     for name in ("in", "out", "log"):
         _show_own(Path(view["source"]), name, f"{root}/data/{view['tenant']}/{name}")
-    os.mkdir(f"{root}/programs")
-    bind(view["programs"], f"{root}/programs", flags=_READ_ONLY)
-    for path in (*(f"{root}/programs/{name}" for name in view["others"]), root + view["hidden"]):
-        if os.path.isdir(path):
-            mount_new("tmpfs", path, _READ_ONLY, "mode=000,size=4k")
+    _show_programs(Path(view["programs"]), Path(root, "programs"), set(view["others"]))
+    if os.path.isdir(root + view["hidden"]):
+        mount_new("tmpfs", root + view["hidden"], _READ_ONLY, "mode=000,size=4k")
     _furnish_devices(root)
     for name, size in (("tmp", view["scratch_mb"]), ("dev/shm", _SHARED_MEMORY_MB)):
         os.makedirs(f"{root}/{name}", exist_ok=True)
@@ -77,6 +75,21 @@ def _show_own(source: Path, name: str, place: str) -> None:
     os.makedirs(place)
     with hold(source) as above, above.folder(name) as folder:
         bind(f"/proc/self/fd/{folder.descriptor}", place)
+
+
+def _show_programs(programs: Path, place: Path, others: set[str]) -> None:
+    """One by one: a folder that a tenant gets while this program runs must not appear here."""
+    place.mkdir()
+    for path in sorted(programs.iterdir()):
+        shown = place / path.name
+        if path.is_symlink():
+            shown.symlink_to(path.readlink())
+        elif path.is_dir() and path.name not in others:
+            shown.mkdir()
+            bind(str(path), str(shown), flags=_READ_ONLY)
+        elif path.is_file():
+            shown.touch()
+            bind(str(path), str(shown), flags=_READ_ONLY)
 
 
 def _furnish_etc(root: str, view: dict[str, Any]) -> None:
