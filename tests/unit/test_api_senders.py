@@ -1,17 +1,20 @@
 """Streamed rows over the API and the SDK, on a log that is told to fail: nothing lost, nothing twice, everything told."""
 
+import asyncio
 import contextlib
 import json
 import socketserver
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
+from starlette.websockets import WebSocket
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -487,3 +490,27 @@ def test_too_many_streams_are_refused(server: FakeServer, monkeypatch: pytest.Mo
             heard(again, "ready")
     with raw(server, "stream=c") as again:
         heard(again, "ready")
+
+
+def test_of_streams_that_come_at_once_only_so_many_are_accepted(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.senders._slots, "limit", replace(server.senders._slots.limit, of_tenant=2))
+    accept = WebSocket.accept
+
+    async def slow(socket: WebSocket) -> None:
+        await asyncio.sleep(0.5)
+        await accept(socket)
+
+    monkeypatch.setattr(WebSocket, "accept", slow)
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(12) as pool:
+
+        def come(number: int) -> int:
+            try:
+                socket = stack.enter_context(raw(server, f"stream=s{number}"))
+            except InvalidStatus as refused:
+                return refused.response.status_code
+            heard(socket, "ready")
+            return 101
+
+        assert sorted(pool.map(come, range(12))) == [101] * 2 + [429] * 10

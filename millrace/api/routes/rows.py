@@ -1,6 +1,7 @@
 """Streamed rows: a few in a request, or many over one connection."""
 
 import asyncio
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request, Response, WebSocket
@@ -65,16 +66,18 @@ async def stream_rows(
         socket.state.caller = caller = tokens.caller(socket.headers.get("authorization"))
         refuse_unless_may(caller, access_of(socket), socket.path_params)
 
-    try:
-        await refuse_caller(socket, tokens, quotas)
-        append_key = await asyncio.to_thread(_append_key, store, tenant, table, span)
-        name = checked_sender(new_id("st") if stream is None else stream)
-        senders.refuse_one_more(append_key, name)
-    except MillraceError as refused:
-        await socket.send_denial_response(problem_of(refused))
-        return
-    await socket.accept()
-    await SenderSession(senders, socket, append_key, name, check_token).serve()
+    with ExitStack() as counted:
+        try:
+            await refuse_caller(socket, tokens, quotas)
+            append_key = await asyncio.to_thread(_append_key, store, tenant, table, span)
+            name = checked_sender(new_id("st") if stream is None else stream)
+            # Before the connection is accepted: many may come at once.
+            counted.enter_context(senders.counted(append_key, name))
+        except MillraceError as refused:
+            await socket.send_denial_response(problem_of(refused))
+            return
+        await socket.accept()
+        await SenderSession(senders, socket, append_key, name, check_token).serve()
 
 
 def _append_key(store: ControlStore, tenant: str, table: str, span: str | None) -> AppendKey:

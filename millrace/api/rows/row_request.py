@@ -26,6 +26,14 @@ async def post_rows(
     request = _RowRequest(senders, key, wants_end=wait > 0)
     if key is None:
         return await request.send(append_key, rows, wait)
+    with senders.counted(append_key, key):
+        return await _once(request, senders, append_key, key, rows, wait)
+
+
+async def _once(
+    request: "_RowRequest", senders: Senders, append_key: AppendKey, key: str, rows: bytes, wait: float
+) -> dict[str, Any]:
+    """The same rows that were sent before with the key are not sent again."""
     async with senders.exclusive(append_key, key):
         try:
             return await request.send(append_key, rows, wait)

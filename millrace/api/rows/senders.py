@@ -3,8 +3,8 @@
 Each sender has one user at a time: a connection takes over from the one before, a request waits for the other's end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from millrace.api.admission import Admission
@@ -81,15 +81,18 @@ class Senders:
         while key in self._in_use:
             self._in_use[key].ask_to_leave()
             await asyncio.shield(self._in_use[key].left)
-        with self._slots.one_more(append_key.tenant):
-            hold = self._in_use[key] = _Hold(ask_to_leave, asyncio.get_running_loop().create_future())
-            try:
-                yield
-            finally:
-                del self._in_use[key]
-                hold.left.set_result(None)
+        hold = self._in_use[key] = _Hold(ask_to_leave, asyncio.get_running_loop().create_future())
+        try:
+            yield
+        finally:
+            del self._in_use[key]
+            hold.left.set_result(None)
 
-    def refuse_one_more(self, append_key: AppendKey, sender: str) -> None:
-        """Whoever takes over a sender that is in use needs no more room."""
+    @contextmanager
+    def counted(self, append_key: AppendKey, sender: str) -> Iterator[None]:
+        """Within the block the sender has one more user. Refused if the tenant uses too many; whoever takes over from another
+        user is not, because that one leaves."""
         if (append_key.tenant, append_key.table, sender) not in self._in_use:
             self._slots.refuse_one_more(append_key.tenant)
+        with self._slots.taken(append_key.tenant):
+            yield
