@@ -14,8 +14,9 @@ from contextlib import suppress
 
 OWN = ("in", "out", "log")
 EXCHANGE = 2
-PAUSE_SECONDS = 0.01
-LONGEST_SECONDS = 0.2
+# Most of the time the folders are as they should be, so that programs can start and files are taken.
+PAUSE_SECONDS = 0.1
+LONGEST_SECONDS = 0.06
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 

@@ -77,14 +77,15 @@ class Hostility:
         said |= {"t_wall": time.time(), "t_mono": time.monotonic()}
         earlier = {run["id"] for run in self._runs()}
         self._put({"app": self._app()})
-        self._wait_for(self._is_running, START_SECONDS)
+        # A program cannot start while one of its folders is a link.
+        self._wait_for(lambda: len(self._deeds_of_others(earlier)) >= len(program.DEEDS), START_SECONDS)
         with self._links() as flips:
             self._use_folders()
         said["flips"], said["is_whole"] = flips(), not self._board.stop.is_set()
         said["ended_wall"] = time.time()
         self._put({})
         self._wait_for(self._is_over, END_SECONDS)
-        deeds = [deed for run in self._runs() if run["id"] not in earlier for deed in self._deeds(run)]
+        deeds = self._deeds_of_others(earlier)
         said["deeds"] = len(deeds)
         said["reached"] = sorted({what for deed in deeds for what in deed["reached"]})
         said["changed"] = changed(before, looks(self._home, self._watched))
@@ -139,9 +140,15 @@ class Hostility:
     def _is_over(self) -> bool:
         return not self._is_running()
 
+    def _deeds_of_others(self, earlier: set[str]) -> list[dict[str, Any]]:
+        """Of the runs that are not among the earlier ones."""
+        return [deed for run in self._runs() if run["id"] not in earlier for deed in self._deeds(run)]
+
     def _deeds(self, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
         path = f"/v1/tenants/{TENANT}/app/runs/{run['id']}/log"
-        for line in self._insist("log", "GET", path).text.splitlines():
+        answer = self._insist("log", "GET", path)
+        # A run that has only just begun has no log yet.
+        for line in answer.text.splitlines() if answer.kind == OK else ():
             with suppress(ValueError):
                 yield json.loads(line)
 
