@@ -38,8 +38,9 @@ class S3Listing:
         if len(self._entries) >= MOST_LISTED or self._size > MOST_LISTED_BYTES:
             raise HttpFailed(f"{self._where} lists more than {MOST_LISTED} objects, or very long names")
         changed = datetime.fromisoformat(facts["LastModified"].replace("Z", "+00:00"))
+        entry = Entry(name, int(facts["Size"]), changed.timestamp())
         if name:
-            self._entries.append(Entry(name, int(facts["Size"]), changed.timestamp()))
+            self._entries.append(entry)
 
     def sorted(self) -> list[Entry]:
         return sorted(self._entries, key=lambda entry: entry.name)
