@@ -131,7 +131,7 @@ class Eraser:
         for table in (known["table"] for known in tables):
             try:
                 delete_copies(self.sink_context, tenant, table)
-            except (MillraceError, OSError) as error:
+            except (MillraceError, OSError, ValueError) as error:
                 left.append(
                     f"{table}: copies of its rejected rows, in a place that does not answer ({error}): delete them."
                 )
@@ -146,12 +146,14 @@ class Eraser:
             if sink["kind"] != REMOTE_DELTA_KIND or (table, sink["name"]) in late:
                 continue
             try:
-                place = DeltaRemoteSettings.model_validate(sink["settings"])
+                # An erasure that an earlier version began recorded no settings.
+                place = DeltaRemoteSettings.model_validate(sink.get("settings"))
                 files = delete_table(remote_store(self.sink_context, place, tenant, table))
                 deleted.append({"table": table, "sink": sink["name"], "files": files})
-            except (MillraceError, OSError) as error:
+            except (MillraceError, OSError, ValueError) as error:
+                why = "its settings are not known" if isinstance(error, ValueError) else str(error)
                 kept.append(
-                    f"{table}: files of earlier versions in sink {sink['name']!r}, which cannot be deleted ({error}): "
+                    f"{table}: files of earlier versions in sink {sink['name']!r}, which cannot be deleted ({why}): "
                     "delete them there."
                 )
         return deleted, kept
