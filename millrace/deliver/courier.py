@@ -16,6 +16,7 @@ from millrace.deliver.pace import after_failure, after_success, next_portion
 from millrace.deliver.probe import Probe
 from millrace.deliver.queue import Item, Queue, deliverable
 from millrace.deliver.rounds import LOOK_SECONDS, WatchedQueue
+from millrace.deliver.table_pins import pin_files
 from millrace.deliver.waiver import give_up
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.queues import Queues
@@ -62,6 +63,7 @@ class Courier:
         items = watched.queue.items() if is_catching_up else deliverable(left)
         portion = next_portion(items, watched.queue.state.most_rows)
         if portion:
+            pin_files(self.exchange.places, watched.queue, portion)
             return self._visit(watched, portion, record.member) and is_caught_up and len(portion) == len(items)
         if not is_caught_up:
             watched.queue.state = replace(watched.queue.state, next_try=time.time() + LOOK_SECONDS)

@@ -24,6 +24,7 @@ from millrace.observe import observe
 from millrace.settings import KEYS_HERE, KmsSettings
 from millrace.sink.context import SinkContext
 from millrace.sink.contract import StagedGroup
+from millrace.sink.delta.faults import table_failure
 from millrace.sink.delta.upkeep import Upkeep
 from millrace.wire.client import Appender
 
@@ -117,12 +118,11 @@ class Couriers(Rounds):
         queue, table = Queue(self._places, self._queues, key), where_staged(self._places, group)
         try:
             return queue.row_of(group, table)
-        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
-            parts = (group.file.path, group.file.deleted_keys) if group.file else ()
-            if all((table / part).exists() for part in parts if part):
-                # The folder of the queue went under our hands; the next try makes it again.
+        except OSError as error:
+            if table_failure(error, table, self._places.is_on_our_disk) is None:
                 raise
-            # Of a tenant that was erased meanwhile, for example. Only this queue waits for it, not all of the kind.
+            # Of a tenant that was erased meanwhile, for example. Only this queue waits for it, not all of the kind. If the
+            # table's folder comes back, the courier finds the files there.
             observe("trouble", kind="sink", queue=str(key), error=str(error)[:1000])
             return queue.row_of(group, None)
 

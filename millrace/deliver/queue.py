@@ -48,6 +48,11 @@ class Item:
         return [part for part in (file and file.path, file and file.deleted_keys, self.dead) if part]
 
 
+def item_of(group: StagedGroup, is_backfill: bool = False) -> Item:
+    version, _ = group.versions
+    return Item((version, _digest(group)), group, version, is_backfill)
+
+
 class Queue:
     """One process delivers from a queue; `state` is written by that process alone."""
 
@@ -61,9 +66,8 @@ class Queue:
     def row_of(self, group: StagedGroup, table: Path | None, *, is_backfill: bool = False) -> ParkedRow:
         """Pins the group's files, which are below `table`. The row is for `Queues.park`, alone or with others.
 
-        None: the files are lost. The delivery fails and says so, until someone waives it."""
-        version, _ = group.versions
-        return self._row(Item((version, _digest(group)), group, version, is_backfill), table)
+        None: they are not pinned now. While they are nowhere, the delivery fails and says so, until someone waives it."""
+        return self._row(item_of(group, is_backfill), table)
 
     def row_of_copy(self, name: str, group: StagedGroup, table: Path, dead: bytes | None, floor: int) -> ParkedRow:
         """A file of the table as it stands, for a target that was added after its rows came. It goes before all else, and is
@@ -83,9 +87,35 @@ class Queue:
             self.pins.restore(part, folder / part)
 
     def _row(self, item: Item, table: Path | None) -> ParkedRow:
-        parts = [part for part in self._parts(item) if part != item.dead]
-        size = 0 if table is None else sum(self.pins.pin(table / part, part) for part in parts)
+        size = item.group.file.size if item.group.file else 0
+        if table is not None:
+            size = sum(self.pins.pin(table / part, part) for part in self._staged_parts(item))
         return ParkedRow(self.key, *item.name, item.version, size, _to_json(item))
+
+    def _staged_parts(self, item: Item) -> list[str]:
+        return [part for part in self._parts(item) if part != item.dead]
+
+    def pin(self, item: Item, folder: Path) -> bool:
+        """Pins those of its files that have no pin. False if all had one."""
+        missing = [part for part in self._staged_parts(item) if not self.pins.path(part).exists()]
+        for part in missing:
+            self.pins.pin(folder / part, part)
+        return bool(missing)
+
+    def release_delivered(self, items: Sequence[Item]) -> None:
+        """Releases the pins of those items that were taken away while they were pinned."""
+        if not items:
+            return
+        with self._queues.pinning_of(self.key):
+            names = self._queues.names(self.key)
+            if gone := [item for item in items if item.name not in names]:
+                self._release(gone)
+
+    def _release(self, gone: Sequence[Item]) -> None:
+        """The pins that no other item needs."""
+        if parts := {part for item in gone for part in self._parts(item)}:
+            kept = {part for item in self.waiting() for part in self._parts(item)}
+            self.pins.release(parts - kept if kept else None)
 
     def waiting(self) -> list[Item]:
         """Every item, deliverable or not, oldest version first. Items never change, so each is read once."""
@@ -102,12 +132,10 @@ class Queue:
         """Takes the items away and keeps the new state."""
         if not items and state is None:
             return
-        with self._queues.pinning:
+        with self._queues.pinning_of(self.key):
             self._queues.finish(self.key, [item.name for item in items], state)
             self.state = state or self.state
-            if parts := {part for item in items for part in self._parts(item)}:
-                kept = {part for item in self.waiting() for part in self._parts(item)}
-                self.pins.release(parts - kept if kept else None)
+            self._release(items)
 
 
 def deliverable(waiting: Sequence[Item]) -> list[Item]:

@@ -10,13 +10,16 @@ from millrace.deliver.fact_writer import FactWriter
 from millrace.deliver.pace import after_failure, after_success, next_portion
 from millrace.deliver.queue import Item, Queue, where_staged
 from millrace.deliver.rounds import WatchedQueue
+from millrace.deliver.table_pins import pin_files
 from millrace.deliver.waiver import give_up
 from millrace.exchange.places import Places
 from millrace.exchange.queues import Queues
 from millrace.exchange.safe_version import SafeVersion
+from millrace.model.errors import MillraceError
 from millrace.model.sinks import Fault
 from millrace.observe import log, observe
 from millrace.sink.contract import Sink, StagedGroup
+from millrace.sink.delta.faults import table_failure
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,14 @@ class TableCourier:
     safe_version: SafeVersion
 
     def work(self, watched: WatchedQueue) -> bool:
-        """True when nothing is left to do."""
-        queue = watched.queue
+        """True when nothing is left to do. Whatever fails, the next round comes after a pause."""
+        try:
+            return self._work(watched.queue)
+        except Exception as error:
+            put_off(watched.queue, error)
+            return False
+
+    def _work(self, queue: Queue) -> bool:
         record = self.queues.get(queue.key)
         if record is None:
             return True
@@ -40,9 +49,9 @@ class TableCourier:
             return True
         try:
             kept = self._write(queue, portion)
-        except Exception as error:
-            put_off(queue, error, portion)
-            return False
+        except Exception:
+            pin_files(self.places, queue, left)
+            raise
         self.facts.write_durable(queue.key.target, tuple(chain.from_iterable(group.chunks for group in kept)))
         if queue.state.parked_since is not None:
             log("sink_resumed", sink=queue.key.target, table=str(queue.key))
@@ -51,13 +60,20 @@ class TableCourier:
 
     def _write(self, queue: Queue, portion: Sequence[Item]) -> Sequence[StagedGroup]:
         for item in portion:
-            queue.restore(item, where_staged(self.places, item.group, queue.key.kind))
+            folder = where_staged(self.places, item.group, queue.key.kind)
+            try:
+                queue.restore(item, folder)
+            except OSError as error:
+                if table_failure(error, folder, self.places.is_on_our_disk) is None:
+                    raise
+                # The sink finds the same, and says what to do.
         return self.sinks[queue.key.kind].write([item.group for item in portion])
 
 
-def put_off(queue: Queue, error: Exception, items: Sequence[Item] = ()) -> None:
+def put_off(queue: Queue, error: Exception) -> None:
     """The next try is after a pause that grows. In memory first: if the store is away as well, the pause holds."""
-    outcome = Delivered(Fault.TABLE.value, f"{error}" or type(error).__name__)
-    queue.state = after_failure(queue.state, outcome, items, time.time())
+    words = f"{error}" if isinstance(error, MillraceError) else f"{type(error).__name__}: {error}"
+    outcome = Delivered(Fault.TABLE.value, words[:1000])
+    queue.state = after_failure(queue.state, outcome, (), time.time())
     queue.done((), queue.state)
     observe("trouble", kind="table", queue=str(queue.key), error=outcome.message)

@@ -8,14 +8,14 @@ from functools import partial
 
 from millrace.deliver.fact_writer import FactWriter
 from millrace.deliver.pace import after_success
-from millrace.deliver.queue import Queue, where_staged
+from millrace.deliver.queue import Queue
 from millrace.deliver.rounds import Rounds, WatchedQueue
 from millrace.deliver.table_courier import TableCourier, put_off
+from millrace.deliver.table_pins import PATIENCE_SECONDS, TablePins
 from millrace.exchange.mailboxes import Exchange
-from millrace.exchange.queues import ParkedRow, Queues
+from millrace.exchange.queues import Queues
 from millrace.model.queues import QueueKey
 from millrace.model.sinks import Fault, SinkFailed, SinkTarget
-from millrace.observe import observe
 from millrace.sink.contract import Sink, StagedGroup
 
 HEALTHY_AT_ONCE, FAILING_AT_ONCE = 2, 4
@@ -27,6 +27,7 @@ class TableCouriers(Rounds):
     def __init__(self, exchange: Exchange, queues: Queues, facts: FactWriter, sinks: Sequence[Sink]) -> None:
         super().__init__(exchange.places, queues, "table-courier", HEALTHY_AT_ONCE, FAILING_AT_ONCE)
         named = {sink.name: sink for sink in sinks}
+        self._pins = TablePins(exchange.places, queues)
         self._courier = TableCourier(named, exchange.places, queues, facts, exchange.safe_version)
 
     def start(self) -> None:
@@ -42,6 +43,7 @@ class TableCouriers(Rounds):
             if key not in self._watched:
                 return False
             self._park(key, groups)
+        self._pins.pin(key, groups, PATIENCE_SECONDS)
         self._news.set()
         return True
 
@@ -56,6 +58,8 @@ class TableCouriers(Rounds):
         with self._lock:
             self._park(key, groups)
             self._watched[key] = watched
+        # A table that let the batch wait may let the pins wait as well.
+        self._pins.pin(key, groups, PATIENCE_SECONDS if isinstance(cause, SinkFailed) else 0.0)
         if isinstance(cause, SinkFailed):
             self._release(watched, cause)
         elif cause.cancel():
@@ -78,19 +82,10 @@ class TableCouriers(Rounds):
             self._news.set()
 
     def _park(self, key: QueueKey, groups: Sequence[StagedGroup]) -> None:
-        with self._queues.pinning:
-            self._queues.park([self._row(key, group) for group in groups])
-
-    def _row(self, key: QueueKey, group: StagedGroup) -> ParkedRow:
-        queue, folder = Queue(self._places, self._queues, key), where_staged(self._places, group, key.kind)
-        try:
-            return queue.row_of(group, folder)
-        except OSError as error:
-            if isinstance(error, FileNotFoundError) or not self._places.is_on_our_disk(folder):
-                # The delivery fails and says so, until the files are back or someone gives them up.
-                observe("trouble", kind="table", queue=str(key), error=str(error)[:1000])
-                return queue.row_of(group, None)
-            raise
+        """Called under the lock, so it opens no file of the table: the folder may be unusable, or not answer."""
+        queue = Queue(self._places, self._queues, key)
+        with self._queues.pinning_of(key):
+            self._queues.park([queue.row_of(group, None) for group in groups])
 
     def _work(self, watched: WatchedQueue) -> bool:
         return self._courier.work(watched)

@@ -47,6 +47,12 @@ class Queues:
         self.pinning = threading.Lock()
         """Held while files are pinned and parked, and while deliveries are taken away and their pins released: otherwise a
         delivery that is parked again could lose the pin that it shares with the one that is taken away."""
+        self._pinning_own = threading.Lock()
+
+    def pinning_of(self, key: QueueKey) -> threading.Lock:
+        """The queues of the platform's own tables have a lock of their own. Under that one nobody opens a file of a table,
+        so it is never held for long."""
+        return self._pinning_own if key.is_own else self.pinning
 
     def get(self, key: QueueKey) -> QueueRecord | None:
         return next(iter(self._find(_GET, _bound(key))), None)
@@ -71,6 +77,11 @@ class Queues:
     def with_parked(self) -> list[QueueRecord]:
         """The queues in which something waits."""
         return self._find(select(queues).where(tuple_(*_columns(queues)).in_(select(*_columns(parked)))))
+
+    def names(self, key: QueueKey) -> set[Name]:
+        """Of all deliveries in the queue."""
+        with self._store.read() as connection:
+            return {(row.place, row.digest) for row in connection.execute(_NAMES, _bound(key))}
 
     def waiting(self, key: QueueKey, known: Container[Name] = ()) -> tuple[list[Name], list[ParkedRow]]:
         """The names of all deliveries in the queue, in its order, and those that are not known yet."""

@@ -1,10 +1,11 @@
 """Tables that cannot be written, beside others: what fails waits in order and arrives once, and nobody else waits for it."""
 
 import errno
+import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from millrace.deliver.table_couriers import TableCouriers
 from millrace.deliver.tables import TableWriter
 from millrace.exchange.home import Home
 from millrace.exchange.mailboxes import open_exchange
+from millrace.exchange.pins import Pins
 from millrace.lake.errors_table import ERRORS_SCHEMA, REJECTED_SCHEMA, stored_rejected
 from millrace.lake.sidecar import StagedChunk, write_data_file
 from millrace.lake.store import Store
@@ -111,6 +113,9 @@ class World:
 
     def waiting(self, table: str, sink: str = "delta") -> int:
         return self.queues.backlog(own_queue(sink, "acme", table)).waiting
+
+    def pinned(self, table: str, sink: str = "delta") -> int:
+        return len(list(self.exchange.places.pins(own_queue(sink, "acme", table)).folder.glob("*")))
 
     def resume(self, table: str, sink: str = "delta") -> None:
         self.queues.ask_to_resume(own_queue(sink, "acme", table))
@@ -207,14 +212,117 @@ def test_what_waits_survives_the_vacuum_of_its_table(world: World) -> None:
     world.write(group)
     assert group.file is not None
     assert group.file.tombstones
-    for part in group.file.parts:
+    parts = group.file.parts
+    wait_until(lambda: world.pinned("bad") == len(parts), 20, "its files are pinned")
+    for part in parts:
         (world.folder("bad") / part).unlink()
     repair()
     world.resume("bad")
     wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
     assert world.texts("bad") == {"0": "first"}
-    pins = world.exchange.places.pins(own_queue("delta", "acme", "bad")).folder
-    wait_until(lambda: not list(pins.iterdir()), 20, "the pins are gone")
+    wait_until(lambda: not world.pinned("bad"), 20, "the pins are gone")
+
+
+def no_access_to_folder(root: Path) -> Callable[[], object]:
+    """Root may enter every folder, except a link that leads nowhere."""
+    if os.geteuid() != 0:
+        root.chmod(0)
+        return lambda: root.chmod(0o755)
+    kept = root.with_name(f"{root.name}.kept")
+    root.rename(kept)
+    root.symlink_to(root)
+
+    def repair() -> None:
+        root.unlink()
+        kept.rename(root)
+
+    return repair
+
+
+@pytest.mark.parametrize("damage", [no_folder, no_access_to_folder])
+def test_rows_staged_in_a_folder_that_is_then_unusable_wait_there_for_its_mending(
+    world: World, damage: Callable[[Path], Callable[[], object]]
+) -> None:
+    staged = world.group("bad", 4, "first", DELETED), world.group("good", 5, "first")
+    later = world.group("bad", 6, "second")
+    repair = damage(world.folder("bad"))
+    world.start()
+    assert world.write(*staged) == ["good"]
+    assert world.write(later, world.group("good", 7, "second")) == ["good"]
+    assert world.waiting("bad") == 2
+    assert str(world.folder("bad")) in (world.state("bad").reason or "")
+    repair()
+    # A vacuum between the mending and the delivery, once the courier has pinned them, does no harm either.
+    again = garbage_entry(world.folder("bad"))
+    world.resume("bad")
+    parts = {part for group in (staged[0], later) if group.file for part in group.file.parts}
+    wait_until(lambda: world.pinned("bad") == len(parts), 20, "they are pinned")
+    for part in parts:
+        (world.folder("bad") / part).unlink()
+    again()
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert world.texts("bad") == {"0": "second"}
+    assert {("imp4", 0), ("imp6", 0)} <= set(world.durable)
+
+
+def test_a_table_whose_disk_stops_answering_holds_neither_query_nor_courier(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "PATIENCE_SECONDS", 0.2)
+    may_go = threading.Event()
+    pin = Pins.pin
+
+    def silent(pins: Pins, source: Path, part: str) -> int:
+        assert "bad" not in str(source) or may_go.wait(60)
+        return pin(pins, source, part)
+
+    monkeypatch.setattr(Pins, "pin", silent)
+    slow = Slow(world.delta)
+    began = time.monotonic()
+    for version in (4, 6, 8):
+        batch = world.group("bad", version, f"v{version}"), world.group("good", version + 1, "x")
+        assert world.write(*batch, sink=slow) == ["good"]
+    assert world.write(world.rejected("good", 10), sink=world.errors) == ["good"]
+    garbage_entry(world.home.table_errors("acme", "good"))
+    assert world.write(world.rejected("good", 11), sink=world.errors) == [], "another one is parked meanwhile"
+    wait_until(lambda: world.pinned("good", "errors"), 20, "and pinned")
+    assert time.monotonic() - began < 20
+    slow.may_go.set()
+    may_go.set()
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert world.texts("bad") == {"0": "v8", "1": "b"}
+    wait_until(lambda: not world.pinned("bad"), 20, "a pin that came too late is released")
+
+
+def test_couriers_pause_while_the_store_or_the_log_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = 0
+
+    def away(*_: Any) -> None:
+        nonlocal rounds
+        rounds += 1
+        raise ConnectionError("connection refused")
+
+    repair = garbage_entry(world.folder("bad"))
+    world.write(world.group("bad", 4, "first"))
+    with monkeypatch.context() as broken:
+        broken.setattr(type(world.queues), "get", away)
+        world.resume("bad")
+        wait_until(lambda: rounds, 20, "it is tried")
+        time.sleep(0.5)
+        assert rounds < 5, "there are pauses"
+    repair()
+    rounds = 0
+    with monkeypatch.context() as broken:
+        broken.setattr(FactWriter, "write_durable", away)
+        world.resume("bad")
+        wait_until(lambda: rounds, 20, "it is tried")
+        time.sleep(0.5)
+        assert rounds < 5, "there are pauses"
+        assert world.waiting("bad") == 1, "until the fact is told"
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert ("imp4", 0) in world.durable
 
 
 def test_a_staged_file_that_is_lost_stops_its_table_only_until_it_is_given_up(world: World) -> None:
