@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from millrace.api.http_head import BoundedHttp
+from millrace.api.websocket_head import BoundedWebSocket
 from millrace.model.errors import Invalid
 from millrace.model.frames import MAX_FRAME_BYTES
 from millrace.observe import log, observe
@@ -71,6 +72,7 @@ def serving_options(settings: ApiSettings) -> dict[str, Any]:
     options: dict[str, Any] = {
         "log_config": None,
         "http": BoundedHttp,
+        "ws": BoundedWebSocket,
         "access_log": False,
         # Who asks and by which scheme is told in headers: only these addresses may do so.
         "proxy_headers": bool(settings.trusted_proxies),

@@ -4,7 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -127,4 +127,27 @@ def test_a_head_that_does_not_end_is_refused(server: ServerProcess) -> None:
             pass
         else:
             assert answer(link).startswith("HTTP/1.1 431")
+    assert server.resident_mb() - before < SLACK_MB
+
+
+def test_trailers_that_do_not_end_close_the_connection(server: ServerProcess) -> None:
+    before = server.resident_mb()
+    trailer = b"X-Long: %s\r\n" % (b"x" * 8000)
+    with begun(server, "POST", "/v1/tenants/acme/app/run", {"Transfer-Encoding": "chunked"}) as link:
+        link.sendall(b"0\r\n")
+        with pytest.raises(ConnectionError):
+            link.sendall(trailer * (LARGE // len(trailer)))
+    assert server.resident_mb() - before < SLACK_MB
+
+
+def test_requests_that_wait_for_unread_answers_are_few(server: ServerProcess) -> None:
+    before = server.resident_mb()
+    many = b"GET /v1/tenants HTTP/1.1\r\nHost: x\r\n\r\n" * 1000
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as link:
+        with suppress(OSError):
+            for _ in range(200):
+                link.sendall(many)
+        begun_at = time.monotonic()
+        assert server.ask("GET", "/v1/tenants").status == 200
+        assert time.monotonic() - begun_at < 2
     assert server.resident_mb() - before < SLACK_MB
