@@ -2,6 +2,7 @@
 
 MILLRACE_HOME is the root of all state; MILLRACE_KAFKA__BOOTSTRAP_SERVERS, MILLRACE_SPARK__MASTER … name nested fields."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network
@@ -16,6 +17,9 @@ from millrace.model.names import checked_name
 from millrace.model.secret_references import parse_reference
 
 MOST_TOKEN_DAYS = 3650
+# Spark makes and spreads a secret itself on one machine, on YARN and on Kubernetes.
+_MAKES_ITS_SECRET = re.compile(r"local(\[.*\])?|yarn|k8s:.*")
+_SPARK_SECRET, _YES = "spark.authenticate.secret", SecretStr("true")
 _VAULT_PATH = r"^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$"
 
 
@@ -44,7 +48,18 @@ class SparkSettings(_Section):
     driver_memory_mb: int = Field(default=1024, ge=512)
     bulk_chunks_per_batch: int = Field(default=128, ge=1)
     quick_chunks_per_batch: int = Field(default=512, ge=1)
-    options: dict[str, str] = {}
+    options: dict[str, SecretStr] = {}
+    """Further settings of Spark, `spark.authenticate.secret` among them."""
+
+    @model_validator(mode="after")
+    def _has_secret(self) -> Self:
+        asked = self.options.get("spark.authenticate", _YES).get_secret_value().lower() == "true"
+        if asked and not _MAKES_ITS_SECRET.fullmatch(self.master or "local") and _SPARK_SECRET not in self.options:
+            raise ValueError(
+                f"this master asks for a secret: give {_SPARK_SECRET} in options, as its workers have it,"
+                ' or say "spark.authenticate": "false" if nobody else reaches its network'
+            )
+        return self
 
 
 class ApiSettings(_Section):

@@ -1,12 +1,15 @@
 """The Spark session of the data plane: its JVM, of which there is only one, and its warm Python workers."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pyarrow as pa
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from millrace.declare.table import parse_table
@@ -21,6 +24,8 @@ ARROW_BATCH_BYTES = 8 << 20
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _WARM_FIELDS = [{"name": "a", "type": "int"}, {"name": "b", "type": "double"}]
 _JVM_SECONDS = 15
+# Names of options whose values are secret, as Spark itself tells them.
+_SECRET = re.compile(r"secret|password|token|access\.?key|credential", re.IGNORECASE)
 
 
 def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> SparkSession:
@@ -28,14 +33,34 @@ def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> Sp
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # A forked worker must not inherit a thread pool, and two workers on two cores need no more threads.
     os.environ.update(POLARS_MAX_THREADS="1", OMP_NUM_THREADS="1")
+    options = _options(settings, jars, scratch)
+    # Every user of the machine can read the JVM's arguments, so the JVM gets secret options later, through its gateway.
+    arguments = {name: value for name, value in options.items() if not _SECRET.search(name)}
+    gateway = launch_gateway(_conf(arguments))  # type: ignore[no-untyped-call]
+    SparkContext(conf=_conf(options), gateway=gateway)
+    return SparkSession.builder.getOrCreate()
+
+
+def _conf(options: dict[str, str]) -> SparkConf:
+    return SparkConf(loadDefaults=False).setAll(list(options.items()))
+
+
+def _options(settings: SparkSettings, jars: list[Path], scratch: Path) -> dict[str, str]:
     cores = os.cpu_count() or 2
-    options = {
+    # More tasks than cores: tasks of a small file run beside those of a large one, and the kernel shares the cores.
+    slots = 2 * cores + 2
+    return {
+        "spark.app.name": "millrace",
+        "spark.master": settings.master or f"local[{slots},4]",
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.memory": f"{settings.driver_memory_mb}m",
         # The JVM only moves bytes; the optimising compiler would take a third of the cores from the workers.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        # Every user of the machine can connect to loopback: who does not know the secret gets nothing.
+        "spark.authenticate": "true",
+        "spark.network.crypto.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(scratch),
@@ -54,14 +79,8 @@ def open_session(settings: SparkSettings, jars: list[Path], scratch: Path) -> Sp
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.adaptive.enabled": "false",
         "spark.log.level": "WARN",
-        **settings.options,
+        **{name: value.get_secret_value() for name, value in settings.options.items()},
     }
-    # More tasks than cores: tasks of a small file run beside those of a large one, and the kernel shares the cores.
-    slots = 2 * cores + 2
-    builder = SparkSession.builder.appName("millrace").master(settings.master or f"local[{slots},4]")
-    for name, value in options.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def warm_up(spark: SparkSession) -> None:

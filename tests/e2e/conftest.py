@@ -1,5 +1,6 @@
 """One platform for all end-to-end tests: they name their tenants apart."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from tests.support.platform import RunningPlatform, running_platform
 from tests.support.row_receiver import SECRET
 from tests.support.sink_context import SHARED_SECRETS
+
+SPARK_SECRET = "not-for-arguments"
 
 
 @pytest.fixture(scope="package")
@@ -19,5 +22,6 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPlatfo
         MILLRACE_API__PRIVATE_TARGETS='["127.0.0.0/8"]',
         MILLRACE_SECRET_TEST_WEBHOOK=SECRET,
         MILLRACE_SECRETS__SHARED=SHARED_SECRETS,
+        MILLRACE_SPARK__OPTIONS=json.dumps({"spark.hadoop.fs.s3a.secret.key": SPARK_SECRET}),
     ) as started:
         yield started

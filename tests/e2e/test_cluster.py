@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
+import psutil
 import psycopg
 import pyspark
 import pytest
@@ -22,6 +23,7 @@ from tests.support.processes import end, leashed
 from tests.support.waiting import wait_until
 
 ROWS = 300_000
+SPARK_SECRET = "0123456789abcdef0123456789abcdef"
 SPARK_HOME = Path(pyspark.__file__).parent
 
 pytestmark = pytest.mark.slow
@@ -29,10 +31,15 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
-    """A master and two workers of one core each, on loopback."""
+    """A master and two workers of one core each, on loopback, who ask for a secret."""
     port = free_ports(1)[0]
     url = f"spark://127.0.0.1:{port}"
     base = "org.apache.spark.deploy"
+    properties = tmp_path / "spark.conf"
+    properties.touch(0o600)
+    properties.write_text(
+        f"spark.authenticate true\nspark.authenticate.secret {SPARK_SECRET}\nspark.network.crypto.enabled true\n"
+    )
     daemons = [
         (f"{base}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"),
         *((f"{base}.worker.Worker", "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0",
@@ -48,7 +55,7 @@ def master(tmp_path: Path) -> Iterator[str]:
     started = []
     with (tmp_path / "spark.log").open("wb") as log:
         for daemon in daemons:
-            argv = [str(SPARK_HOME / "bin" / "spark-class"), *daemon]
+            argv = [str(SPARK_HOME / "bin" / "spark-class"), *daemon, "--properties-file", str(properties)]
             process = subprocess.Popen(leashed(argv), env=environ, stdout=log, stderr=log)
             started.append(process)
             if daemon is daemons[0]:
@@ -71,6 +78,7 @@ def store_url(postgres_dsn: str) -> str:
 def test_two_executors_share_the_work(master: str, kafka: Broker, store_url: str, tmp_path: Path) -> None:
     ui = free_ports(1)[0]
     options = {
+        "spark.authenticate.secret": SPARK_SECRET,
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.ui.enabled": "true",
@@ -92,11 +100,19 @@ def test_two_executors_share_the_work(master: str, kafka: Broker, store_url: str
         assert ended["rows"]["accepted"] == ROWS
         stored = pl.scan_delta(str(platform.home.table("spread", "numbers")))
         assert stored.select(pl.len(), pl.col("id").n_unique().alias("keys")).collect().row(0) == (ROWS, ROWS)
+        assert not [one for one in psutil.process_iter() if _shows_secret(one)]
         executors = [one for one in _executors(ui) if one["id"] != "driver"]
         assert not platform.home.broker.exists()
         assert not platform.home.store.exists()
         assert len(executors) == 2
         assert all(one["completedTasks"] > 0 for one in executors), executors
+
+
+def _shows_secret(process: psutil.Process) -> bool:
+    try:
+        return SPARK_SECRET in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def _executors(ui: int) -> list[dict[str, object]]:
