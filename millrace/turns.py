@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from millrace.model.errors import Exceeded
+from millrace.model.errors import Overloaded
 
 # For whom this request works: the caller's tenant, or one of the two below.
 PLATFORM, NOBODY = "(platform)", "(nobody)"
@@ -67,11 +67,11 @@ class ShareTurns:
     def running(self, tenant: str) -> int:
         return self._running[tenant]
 
-    def refusal(self, tenant: str) -> Exceeded:
+    def refusal(self, tenant: str) -> Overloaded:
         share = self.share
         has_all = self._running[tenant] >= share.of_tenant
         mine = f"{tenant} has {share.of_tenant} {share.name} running and {share.waiting} waiting."
-        return Exceeded(
+        return Overloaded(
             mine if has_all else f"All {share.at_once} {share.name} that run at once are taken.",
             remedy="Ask again when some of them have ended, and for fewer at once.",
             facts={"quota": share.limit, "limit": str(share.of_tenant + share.waiting)},

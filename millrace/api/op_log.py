@@ -3,9 +3,10 @@
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
+from millrace.api.bookkeeping import surely
 from millrace.exchange.partitions import OpPartitions
 from millrace.failpoint import reach
 from millrace.model.errors import Unavailable
@@ -38,37 +39,53 @@ class OpLog:
         self._waiting: dict[str, Future[Applied]] = {}
         self._in_line: dict[str, str] = {}
         self._listeners: list[Listener] = []
+        # One thread, so that ops that could not be appended at once keep their order.
+        self._behind = ThreadPoolExecutor(1, "op-append")
+        self._not_yet: set[Future[Future[Appended]]] = set()
 
     def listen(self, listener: Listener) -> None:
         """Calls the listener, from the controller's thread, with ops that have just been applied."""
         self._listeners.append(listener)
 
     def append(self, op: Op[Any]) -> "Future[Appended]":
-        """Puts an op into the log. Whoever needs its outcome calls `submit` or `applied` instead."""
+        """Puts an op into the log. Whoever needs its outcome calls `submit` or `applied` instead. It may wait for the broker:
+        not for the event loop."""
         op = _with_id(op)
         return self._appender.append(TABLE_OPS, op.tenant.encode(), pack(op.to_dict()), self._partitions.of(op.tenant))
+
+    async def _append_in_turn(self, op: Op[Any]) -> "Future[Appended]":
+        """The same for the event loop: in a thread if it would wait. Ops are appended in the order in which they come."""
+        if not self._partitions.knows(op.tenant):
+            await surely(self._partitions.of, op.tenant)
+        if not self._not_yet and self._partitions.knows(op.tenant):
+            record = pack(op.to_dict())
+            appended = self._appender.try_append(TABLE_OPS, op.tenant.encode(), record, self._partitions.of(op.tenant))
+            if appended is not None:
+                return appended
+        later = self._behind.submit(self.append, op)
+        self._not_yet.add(later)
+        later.add_done_callback(self._not_yet.discard)
+        return await asyncio.wrap_future(later)
 
     async def submit(
         self, op: Op[Any], *, until_its_turn: bool = False, wait: float | None = ANSWER_SECONDS
     ) -> Applied | str:
         """Appends an op and returns its outcome, or its id if nobody has evaluated it in time. None waits without limit.
 
+        Raises nothing that is Refused: only the controller refuses an op.
+
         With `until_its_turn` an op that waits for its turn on an exclusive table is waited for as well."""
         op = _with_id(op)
         waiting: Future[Applied] = Future()
         self._waiting[op.id] = waiting
         try:
-            if self._partitions.knows(op.tenant) and self._appender.has_room():
-                appended = self.append(op)
-            else:
-                appended = await asyncio.to_thread(self.append, op)
-            await asyncio.wrap_future(appended)
+            await asyncio.wrap_future(await self._append_in_turn(op))
             reach("after_op_append")
             answer = asyncio.wrap_future(waiting)
             done, _ = await asyncio.wait([answer], timeout=SOON_SECONDS)
             if not done and op.id not in self._in_line:
                 # Only an op that nobody has evaluated yet needs to be known as requested.
-                await asyncio.to_thread(self._note_requested, op)
+                await surely(self._note_requested, op)
             done, _ = await asyncio.wait([answer], timeout=wait)
             if not done and op.id in self._in_line and until_its_turn:
                 done, _ = await asyncio.wait([answer], timeout=TURN_SECONDS)
@@ -91,6 +108,10 @@ class OpLog:
                 "The controller does not answer.", remedy=f"Ask for op {outcome} later; `millrace doctor` tells why."
             )
         return cast(R, raise_refusal(outcome).result)
+
+    def close(self) -> None:
+        """Before the appender closes, which ends what still waits for the broker."""
+        self._behind.shutdown(wait=False, cancel_futures=True)
 
     def on_applied(self, applied: list[Applied]) -> None:
         """The controller calls this, in its own thread, once for each op."""
@@ -115,6 +136,7 @@ class OpLog:
             self._in_line.pop(asked, None)
 
     def _note_requested(self, op: Op[Any]) -> None:
+        """Never raises: the op is in the log, and its caller must hear what becomes of it."""
         request = {
             "id": op.id,
             "kind": op.kind,
@@ -123,8 +145,11 @@ class OpLog:
             "requested_us": time.time_ns() // 1000,
             "applied": False,
         }
-        with self._store.write() as connection:
-            insert_new(connection, t.requests, [request])
+        try:
+            with self._store.write() as connection:
+                insert_new(connection, t.requests, [request])
+        except Exception as error:
+            observe("trouble", kind="requests", error=f"{type(error).__name__}: {error}"[:1000])
 
 
 def raise_refusal(applied: Applied) -> Applied:

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from millrace.auth.audit import note_refusal
 from millrace.model import errors
-from millrace.model.errors import Exceeded, MillraceError
+from millrace.model.errors import Exceeded, MillraceError, Overloaded
 from millrace.observe import observe
 
 STATUS: dict[type[MillraceError], int] = {
@@ -22,6 +22,7 @@ STATUS: dict[type[MillraceError], int] = {
     errors.Unauthorised: 401,
     errors.Forbidden: 403,
     Exceeded: 429,
+    Overloaded: 429,
     errors.KeyGone: 410,
     errors.Refused: 400,
     errors.Unavailable: 503,
@@ -56,7 +57,7 @@ def _headers(status: int, more: Mapping[str, object]) -> dict[str, str]:
 def problem_of(error: MillraceError) -> JSONResponse:
     status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
     more: dict[str, object] = {"import": error.import_id} if hasattr(error, "import_id") else {}
-    if isinstance(error, Exceeded):
+    if isinstance(error, Exceeded | Overloaded):
         more |= {**error.facts, "retry_after_seconds": max(1, math.ceil(error.retry_seconds))}
     return problem(status, error.code, error.message, error.remedy, **more)
 

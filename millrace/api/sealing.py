@@ -8,11 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from millrace.api.bookkeeping import surely
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
 from millrace.lake.store import Store
 from millrace.lake.vacuum import discard_files
-from millrace.model.errors import KeyGone, Refused
+from millrace.model.errors import Clash, KeyGone, Refused
 from millrace.model.imports import Import
 from millrace.seal.cipher import Seal
 from millrace.settings import KmsSettings
@@ -37,7 +38,8 @@ class Sealing:
     @asynccontextmanager
     async def asked_for(self, tenant: str, import_id: str) -> AsyncIterator[None]:
         """Before the import is admitted it gets a data key, if that is agreed now; one that is refused needs none. From then
-        on the key decides: an import is sealed as a whole or not at all."""
+        on the key decides: an import is sealed as a whole or not at all. Only the controller refuses within the block: after
+        any other failure the import may still be admitted, and keeps its key."""
         await self._agreements.prepare(tenant)
         if not self.is_wanted(tenant):
             yield
@@ -46,17 +48,29 @@ class Sealing:
         try:
             yield
         except Refused:
-            await asyncio.to_thread(self.keyring.keys.drop, tenant, import_id)
+            await self.drop_unused(tenant, import_id)
             raise
 
+    async def drop_unused(self, tenant: str, import_id: str) -> None:
+        """The data key of an import that was not admitted."""
+        await surely(self.keyring.keys.drop, tenant, import_id)
+
     async def seal_of(self, imp: Import) -> Seal | None:
-        has_key = await asyncio.to_thread(self.keyring.keys.has, imp.tenant, imp.id)
-        return await self._apart(self.of_import, imp) if has_key else None
+        return await self._apart(self.of_import, imp) if await surely(self._has_key, imp) else None
 
     def of_import(self, imp: Import) -> Seal | None:
-        if not self.keyring.keys.has(imp.tenant, imp.id):
-            return None
-        return self.keyring.seal(imp.tenant, imp.table, imp.id, imp.id)
+        return self.keyring.seal(imp.tenant, imp.table, imp.id, imp.id) if self._has_key(imp) else None
+
+    def _has_key(self, imp: Import) -> bool:
+        """Refuses an import that has none although its tenant wants encryption: its rows would go out in plain."""
+        has_key = self.keyring.keys.has(imp.tenant, imp.id)
+        if not has_key and self.is_wanted(imp.tenant):
+            raise Clash(
+                f"{imp.tenant} wants encryption, and import {imp.id} has no data key.",
+                remedy="Send the file again as a new import.",
+                code="no_data_key",
+            )
+        return has_key
 
     async def seal_of_append(self, tenant: str, table: str, import_id: str) -> Seal | None:
         """Appends are many, so they share one data key per hour. Each append derives its own key from it."""

@@ -54,6 +54,9 @@ from millrace.wire.client import Appender, Cluster, Topics
 from millrace.wire.signing import OpSigner
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS, catalogue
 
+# What may wait in memory for the broker.
+CHUNK_BYTES, OP_BYTES = 48 << 20, 16 << 20
+
 
 class Server:
     """Only `__main__` and tests of the whole know it: everybody else is given the services it uses."""
@@ -69,11 +72,12 @@ class Server:
         self.topics = Topics(cluster)
         kafka = settings.kafka
         self.topics.ensure(catalogue(kafka.raw_partitions, kafka.replication), kafka.replication)
-        self.appender = Appender(cluster)
+        # Ops have a queue of their own: chunks that wait for the broker take no room from them.
+        self.appender, self.op_appender = Appender(cluster, CHUNK_BYTES), Appender(cluster, OP_BYTES)
         op_partitions = OpPartitions(self.store, self.topics.partitions(TABLE_OPS))
         trust = open_op_keys(self.exchange.op_keys, cluster, self.topics)
         self.genuine = GenuineOps(trust)
-        self.op_signer = OpSigner(self.appender, trust.keys[-1])
+        self.op_signer = OpSigner(self.op_appender, trust.keys[-1])
         self.op_log = OpLog(self.store, self.op_signer, op_partitions)
         self.tokens = Tokens(self.store, settings.limits.tokens)
         self.audit = Audit(self.store)
@@ -177,7 +181,10 @@ class Server:
     def stop(self) -> None:
         self.threads.stop()
         self.in_flight.stop()
+        self.op_log.close()
+        self.op_appender.close()
         self.appender.close()
+        self.audit.close()
         self.store.close()
 
     def _parked_limit(self, tenant: str) -> int:

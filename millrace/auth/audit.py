@@ -5,14 +5,14 @@ Holds names only: no body, no query, no header but the request's id, so that no 
 
 import asyncio
 import re
-import threading
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any
 
 from sqlalchemy import insert, select
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,6 +29,7 @@ from millrace.store.tables import audit
 
 REQUEST_ID = b"x-request-id"
 MOST_SUBJECT = 200
+MOST_AT_ONCE = 500
 MOST_ADDRESS = 64
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _OPENED = 101
@@ -36,25 +37,65 @@ _LOCKED_OUT = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 FOREIGN_SECRET = "use of a secret"
 
 
+Entry = dict[str, Any]
+
+
+class _Waiting:
+    """Entries that are to be written. `entries` may ask the store, so it is called by the thread that writes."""
+
+    def __init__(self, entries: Callable[[], Iterable[Entry]]) -> None:
+        self.entries = entries
+        self.written: Future[None] = Future()
+        # Nobody can cancel it now: an entry is written even if its request ends early.
+        self.written.set_running_or_notify_cancel()
+
+
 class Audit:
-    """Entries that come at the same time are written in one transaction."""
+    """Entries are written in a thread of their own, many in one transaction, so that nobody is refused one. Whoever brings
+    entries waits until they are written: no more of them wait than requests are under way."""
 
     def __init__(self, store: ControlStore) -> None:
         self._store = store
         self.failures = FailureLimit()
-        self._waiting: list[dict[str, Any]] = []
-        self._adding, self._writing = threading.Lock(), threading.Lock()
+        self._waiting: deque[_Waiting] = deque()
+        self._thread = ThreadPoolExecutor(1, "audit")
 
     def note(self, *entries: dict[str, Any]) -> None:
         """Returns when the entries are in the store."""
-        with self._adding:
-            self._waiting.extend(entries)
-        with self._writing:
-            with self._adding:
-                taken, self._waiting = self._waiting, []
-            if taken:
-                with self._store.write() as connection:
-                    connection.execute(insert(audit), taken)
+        self.noted(lambda: entries).result()
+
+    def noted(self, entries: Callable[[], Iterable[Entry]]) -> "Future[None]":
+        """Done when the entries are in the store. They get there even if nobody waits."""
+        waiting = _Waiting(entries)
+        self._waiting.append(waiting)
+        self._thread.submit(self._write_waiting)
+        return waiting.written
+
+    def close(self) -> None:
+        """Returns when every entry is in the store."""
+        self._thread.shutdown()
+
+    def _write_waiting(self) -> None:
+        """One call follows each entry. The first of them writes what waits by then; the others find nothing left."""
+        taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_AT_ONCE))]
+        if taken:
+            self._write(taken)
+
+    def _write(self, taken: list[_Waiting]) -> None:
+        try:
+            entries = [entry for one in taken for entry in one.entries()]
+            with self._store.write() as connection:
+                connection.execute(insert(audit), entries)
+        except Exception as error:
+            if len(taken) == 1:
+                taken[0].written.set_exception(error)
+                return
+            # One that cannot be written must not take the others with it.
+            for one in taken:
+                self._write([one])
+        else:
+            for one in taken:
+                one.written.set_result(None)
 
     def tenant_of(self, import_id: str) -> str | None:
         found = self._store.first(select(t.imports.c.tenant).where(t.imports.c.id == import_id))
@@ -95,15 +136,24 @@ class Audited:
         if scope["type"] not in ("http", "websocket"):
             return await self._app(scope, receive, send)
         request_id = _request_id(scope["headers"])
+        has_answer = False
 
         async def noting(message: Message) -> None:
+            nonlocal has_answer
             status = _status_of(message)
             if status is not None:
+                has_answer = True
                 await _note(scope, status, request_id)
                 message["headers"] = [*message.get("headers", ()), (REQUEST_ID, request_id.encode())]
             await send(message)
 
-        await self._app(scope, receive, noting)
+        try:
+            await self._app(scope, receive, noting)
+        except Exception:
+            # The answer to a failure is made further out. What the request changed before is noted here.
+            if not has_answer:
+                await _note(scope, HTTPStatus.INTERNAL_SERVER_ERROR, request_id)
+            raise
 
 
 def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
@@ -131,9 +181,11 @@ async def _note(scope: Scope, status: int, request_id: str) -> None:
     noted = _noted(log, connection, status)
     if not noted:
         return
+    who = _who(connection, request_id)
     try:
-        await asyncio.to_thread(_write, log, connection, noted, request_id)
-    except SQLAlchemyError as error:
+        written = log.noted(lambda: [{**who, "tenant": _tenant(log, connection), **entry} for entry in noted])
+        await asyncio.shield(asyncio.wrap_future(written))
+    except Exception as error:
         # The change itself is done. Nothing else says that its entry is missing.
         observe("trouble", kind="audit", error=f"{request_id} {endpoint_of(connection)}: {error}"[:1000])
 
@@ -166,17 +218,15 @@ def _reads(connection: HTTPConnection, entry: dict[str, Any]) -> list[dict[str, 
     return [{**entry, "tenant": tenant, "subject": " ".join(read)[:MOST_SUBJECT]} for tenant, read in tables.items()]
 
 
-def _write(log: Audit, connection: HTTPConnection, noted: list[dict[str, Any]], request_id: str) -> None:
+def _who(connection: HTTPConnection, request_id: str) -> Entry:
     caller: Caller | None = getattr(connection.state, "caller", None)
-    who = {
+    return {
         "at_us": time.time_ns() // 1000,
         "request_id": request_id,
         "who": "" if caller is None else caller.name,
         "role": "" if caller is None else caller.role,
         "from_address": _address(connection),
-        "tenant": None if caller is None else _tenant(log, connection, caller, connection.path_params),
     }
-    log.note(*({**who, **entry} for entry in noted))
 
 
 def _address(connection: HTTPConnection) -> str:
@@ -184,8 +234,12 @@ def _address(connection: HTTPConnection) -> str:
     return connection.client.host[:MOST_ADDRESS] if connection.client else ""
 
 
-def _tenant(log: Audit, connection: HTTPConnection, caller: Caller, names: Mapping[str, Any]) -> str | None:
+def _tenant(log: Audit, connection: HTTPConnection) -> str | None:
     """The tenant whose entry it is, also if an operator changed something of the tenant's."""
+    caller: Caller | None = getattr(connection.state, "caller", None)
+    if caller is None:
+        return None
+    names: Mapping[str, Any] = connection.path_params
     named: str | None = names.get("tenant", names.get("tenant_id")) or getattr(connection.state, "about_tenant", None)
     import_id = str(names.get("import_id", ""))
     if caller.tenant is not None:

@@ -10,6 +10,7 @@ MillraceError
 │   ├── Unauthorised   no valid token
 │   ├── Forbidden      a valid token whose role does not allow it
 │   └── Exceeded       over a quota now; the same request may succeed when it frees
+├── Overloaded         the server has no turn left for the tenant now; nothing was done, and nothing is wrong with the request
 ├── Unavailable        a part of the platform does not answer now; the same request may succeed later
 ├── Corrupt            stored state contradicts itself; stop
 └── KeyGone            sealed with a key that no longer exists: nobody can read it
@@ -81,6 +82,17 @@ class Exceeded(Refused):
 
     code = "over_quota"
     kind = "exceeded"
+
+    def __init__(self, message: str, *, remedy: str = "", facts: dict[str, str], retry_seconds: float = 1.0) -> None:
+        super().__init__(message, remedy=remedy)
+        self.facts = facts
+        self.retry_seconds = retry_seconds
+
+
+class Overloaded(MillraceError):
+    """To a caller the same as Exceeded. It is not Refused, because nobody has judged the request."""
+
+    code = Exceeded.code
 
     def __init__(self, message: str, *, remedy: str = "", facts: dict[str, str], retry_seconds: float = 1.0) -> None:
         super().__init__(message, remedy=remedy)

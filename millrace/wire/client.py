@@ -17,6 +17,8 @@ from millrace.wire.topics import MAX_RECORD_BYTES, Topic
 REQUEST_SECONDS = 10.0
 DELIVERY_SECONDS = 120
 MOST_QUEUED = 100_000
+QUEUED_BYTES = 64 << 20
+FULL_SECONDS = 0.002
 # Errors that go away when the broker is back.
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 
@@ -56,9 +58,11 @@ def open_consumer(cluster: Cluster, group: str, **more: str | int | bool) -> Con
 
 
 class Appender:
-    """Appends records; each append is a future that holds the offset once the log has confirmed it."""
+    """Appends records; each append is a future that holds the offset once the log has confirmed it.
 
-    def __init__(self, cluster: Cluster) -> None:
+    `queued_bytes` bounds what waits in memory for the broker."""
+
+    def __init__(self, cluster: Cluster, queued_bytes: int = QUEUED_BYTES) -> None:
         self._producer = Producer(
             {
                 **cluster.client_config(),
@@ -66,7 +70,7 @@ class Appender:
                 "acks": "all",
                 "linger.ms": 0.5,
                 "message.max.bytes": MAX_RECORD_BYTES,
-                "queue.buffering.max.kbytes": 64 << 10,
+                "queue.buffering.max.kbytes": queued_bytes >> 10,
                 "queue.buffering.max.messages": MOST_QUEUED,
                 "delivery.timeout.ms": DELIVERY_SECONDS * 1000,
                 "compression.type": "none",
@@ -79,20 +83,22 @@ class Appender:
         self._thread.start()
 
     def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
-        done: Future[Appended] = Future()
-        while True:
-            try:
-                self._producer.produce(topic, value, key, partition, on_delivery=_confirm(done))
-                return done
-            except BufferError:
-                # The local queue is full: the broker is the pace.
-                time.sleep(0.002)
-            except KafkaException as error:
-                raise unavailable(error) from error
+        """Waits while the local queue is full, because the broker is the pace. Not for an event loop."""
+        while (appended := self.try_append(topic, key, value, partition)) is None:
+            if self._stopping.wait(FULL_SECONDS):
+                raise Unavailable("The server stops.", remedy="Ask again when it is back.")
+        return appended
 
-    def has_room(self) -> bool:
-        """Whether `append` takes a record without waiting for the broker, unless many threads append at once."""
-        return len(self._producer) < MOST_QUEUED // 2
+    def try_append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended] | None":
+        """The same without waiting. None: the local queue is full."""
+        done: Future[Appended] = Future()
+        try:
+            self._producer.produce(topic, value, key, partition, on_delivery=_confirm(done))
+        except BufferError:
+            return None
+        except KafkaException as error:
+            raise unavailable(error) from error
+        return done
 
     def flush(self, seconds: float = DELIVERY_SECONDS) -> None:
         if self._producer.flush(seconds):

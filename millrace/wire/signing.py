@@ -66,15 +66,27 @@ class OpSigner:
     def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
         # Numbered and appended under one lock: a record that came behind its successor would be taken for a copy.
         with self._order:
-            count = self._counts.get(partition, 0) + 1
-            signed = sign(self._key, topic, partition, Mark(self._signer, count), value)
+            count, signed = self._signed(topic, value, partition)
             appended = self._appender.append(topic, key, signed, partition)
             self._counts[partition] = count
         return appended
 
-    def has_room(self) -> bool:
-        """Whether `append` takes a record without waiting."""
-        return not self._order.locked() and self._appender.has_room()
+    def try_append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended] | None":
+        """The same without waiting. None: the appender is full, or another thread appends just now."""
+        if not self._order.acquire(blocking=False):
+            return None
+        try:
+            count, signed = self._signed(topic, value, partition)
+            appended = self._appender.try_append(topic, key, signed, partition)
+            if appended is not None:
+                self._counts[partition] = count
+        finally:
+            self._order.release()
+        return appended
+
+    def _signed(self, topic: str, value: bytes, partition: int) -> tuple[int, bytes]:
+        count = self._counts.get(partition, 0) + 1
+        return count, sign(self._key, topic, partition, Mark(self._signer, count), value)
 
 
 def sign(key: OpKey, topic: str, partition: int, mark: Mark, value: bytes) -> bytes:

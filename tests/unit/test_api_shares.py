@@ -15,7 +15,7 @@ from millrace.api.endpoints import endpoints
 from millrace.api.routes import asking
 from millrace.api.shares import ASKING, Share, SharedThreads
 from millrace.declare.table import parse_table
-from millrace.model.errors import Exceeded
+from millrace.model.errors import Overloaded
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.read.query import QueryResult
@@ -97,7 +97,7 @@ def test_a_share_is_kept_and_what_is_cancelled_leaves_the_queue() -> None:
     try:
         running = [submit("a"), submit("a")]
         waiting = [submit("a"), submit("a")]
-        with pytest.raises(Exceeded, match="2 things running and 2 waiting"):
+        with pytest.raises(Overloaded, match="2 things running and 2 waiting"):
             submit("a")
         assert waiting[0].cancel()
         later = submit("a")

@@ -11,7 +11,7 @@ from millrace.bounded import limits
 from millrace.declare.table import parse_table
 from millrace.formats import apart
 from millrace.formats.cut import UploadOptions, open_cutter
-from millrace.model.errors import Exceeded, Invalid
+from millrace.model.errors import Invalid, Overloaded
 from millrace.model.table import define
 from tests.support.hostile_files import COLUMNS, DECLARATION, _avro_file, normal_parquet
 
@@ -41,11 +41,11 @@ def begun(tenant: str, spool: Path) -> apart.Cutter:
 
 def test_a_tenant_does_not_have_all_decoders_and_all_together_have_so_many(tmp_path: Path) -> None:
     first = begun("acme", tmp_path)
-    with pytest.raises(Exceeded, match="acme has 1 decoders running") as refused:
+    with pytest.raises(Overloaded, match="acme has 1 decoders running") as refused:
         begun("acme", tmp_path)
     assert refused.value.retry_seconds >= 1
     second = begun("calm", tmp_path)
-    with pytest.raises(Exceeded, match="All 2 decoders"):
+    with pytest.raises(Overloaded, match="All 2 decoders"):
         begun("third", tmp_path)
     first.close()
     third = begun("third", tmp_path)

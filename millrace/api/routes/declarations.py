@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Body, Response
 from sqlalchemy import select
 
+from millrace.api.bookkeeping import surely
 from millrace.api.declarations.agreed_hooks import keep_agreed, refuse_strange_targets
 from millrace.api.declarations.over_limits import refuse_over_limits
 from millrace.api.declarations.reading import read_agreement, read_table, refuse_local_command
@@ -77,7 +78,7 @@ async def define_tenant(
         await check_url(private_targets, target["url"], shares)
     answer = answer_to(await op_log.submit(DefineTenant(tenant, agreement=document_of(agreement))), response)
     if answer.get("changed"):
-        await asyncio.to_thread(keep_agreed, store, agreement)
+        await surely(keep_agreed, store, agreement)
     return {**answer, "warnings": [warning.to_dict() for warning in warnings]}
 
 

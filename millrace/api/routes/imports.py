@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request
 
 from millrace.api.bodies import FILE, declared_length, takes
+from millrace.api.bookkeeping import surely
 from millrace.api.deps import (
     ImportDep,
     ImportsDep,
@@ -62,7 +63,7 @@ async def receive_whole(
                 fresh = await sessions.from_start(begun)
                 if isinstance(fresh, Session):
                     await fresh.take_whole(request.stream())
-                    return await asyncio.to_thread(imports.find, fresh.imp.id)
+                    return await surely(imports.find, fresh.imp.id)
                 begun = fresh
         # All of it is here already: the body is read only so that its sender hears the answer.
         async for _ in request.stream():
@@ -111,4 +112,4 @@ async def show_import(
 @allows(WRITER, by_table=True, audited=True)
 async def cancel_import(import_id: str, document: ImportDep, op_log: OpLogDep, imports: ImportsDep) -> dict[str, Any]:
     await op_log.applied(CancelImport(document["tenant"], import_id))
-    return await asyncio.to_thread(imports.find, import_id)
+    return await surely(imports.find, import_id)

@@ -9,6 +9,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.types import Message
 
 from millrace.api.bodies import FILE, takes
+from millrace.api.bookkeeping import surely
 from millrace.api.deps import (
     AppFolders,
     AppFoldersDep,
@@ -87,7 +88,7 @@ async def upload_file(
             begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
             assert isinstance(begun, Session)
             await begun.take_whole(_pieces(file))
-            return await asyncio.to_thread(imports.find, begun.imp.id)
+            return await surely(imports.find, begun.imp.id)
 
 
 def _agreed(store: ControlStore, tenant: str) -> tuple[Agreement, dict[str, int | None]]:

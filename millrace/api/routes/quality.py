@@ -1,11 +1,11 @@
 """Quality: the report of an import, the trend of a table, and imports that wait to be released."""
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import Query
 
 from millrace.account.quality import quality_of
+from millrace.api.bookkeeping import surely
 from millrace.api.deps import CallerDep, ExchangeDep, ImportDep, ImportsDep, OpLogDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
 from millrace.api.documents.trend import past_reports, trend
@@ -40,7 +40,7 @@ async def release_import(
 ) -> dict[str, Any]:
     """Lets a held import end as if its rules had been kept."""
     await op_log.applied(ReleaseImport(document["tenant"], import_id, by=caller.name))
-    return await asyncio.to_thread(imports.find, import_id)
+    return await surely(imports.find, import_id)
 
 
 @router.get("/tenants/{tenant}/tables/{table}/quality")

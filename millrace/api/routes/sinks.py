@@ -5,6 +5,7 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from millrace.api.bookkeeping import surely
 from millrace.api.declarations.sink_checks import try_sinks
 from millrace.api.deps import OpLogDep, QueuesDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import find_table
@@ -61,9 +62,9 @@ async def waive_sink(
     key = _key(tenant, table, target)
     is_known = await asyncio.to_thread(queues.get, key) is not None
     waived = await op_log.applied(WaiveSink(tenant, table, sink=sink, is_draining=is_known))
-    await asyncio.to_thread(queues.waive, key, waived.below)
+    await surely(queues.waive, key, waived.below)
     # The couriers take it away now, and not when the pause after the last failure is over.
-    await asyncio.to_thread(queues.ask_to_resume, key)
+    await surely(queues.ask_to_resume, key)
     return {"sink": sink, "imports": waived.waived}
 
 

@@ -8,6 +8,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 from sqlalchemy import func, select, update
 
+from millrace.api.bookkeeping import surely
 from millrace.api.deps import FeedDep, LimitsDep, OpLogDep, StoreDep, guarded_router
 from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
@@ -78,7 +79,7 @@ async def show_span(
 async def end_span(tenant: str, name: str, store: StoreDep, op_log: OpLogDep) -> dict[str, Any]:
     """Nothing more joins; the span ends when everything in it has ended."""
     await op_log.applied(EndSpan(checked_name("tenant", tenant), checked_span(name)))
-    return await asyncio.to_thread(_shown, store, tenant, name)
+    return await surely(_shown, store, tenant, name)
 
 
 @router.post("/{name:path}/abort")
@@ -89,7 +90,7 @@ async def abort_span(
     """The span and those above it can no longer end well. Imports in it go on."""
     reason = ending.reason if ending else ""
     await op_log.applied(AbortSpan(checked_name("tenant", tenant), checked_span(name), reason=reason))
-    return await asyncio.to_thread(_shown, store, tenant, name)
+    return await surely(_shown, store, tenant, name)
 
 
 @router.post("/{name:path}/touch")
@@ -124,7 +125,7 @@ async def begin_span(
     await asyncio.to_thread(_refuse_one_more, store, tenant, limits.spans)
     lease_seconds = beginning.lease_seconds if beginning else None
     await op_log.applied(BeginSpan(tenant, name, lease_seconds=lease_seconds))
-    return await asyncio.to_thread(_shown, store, tenant, name)
+    return await surely(_shown, store, tenant, name)
 
 
 def _refuse_one_more(store: ControlStore, tenant: str, most: int) -> None:

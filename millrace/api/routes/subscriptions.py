@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from millrace.api.bookkeeping import surely
 from millrace.api.deps import LimitsDep, PrivateTargetsDep, SharesDep, StoreDep, guarded_router
 from millrace.api.shares import Shares
 from millrace.auth.access import allows
@@ -50,7 +51,7 @@ async def add_subscription(
     await check_url(private_targets, wanted.url, shares)
     kept = Subscriptions(store, limits.subscriptions)
     secret = await asyncio.to_thread(kept.add, tenant, wanted)
-    return {**await asyncio.to_thread(kept.document, tenant, wanted.name), "secret": secret}
+    return {**await surely(kept.document, tenant, wanted.name), "secret": secret}
 
 
 async def check_url(private_targets: Networks, url: str, shares: Shares) -> None:
@@ -86,7 +87,7 @@ async def change_subscription(
         await check_url(private_targets, changes.url, shares)
     kept = Subscriptions(store)
     await asyncio.to_thread(kept.change, tenant, name, changes.model_dump(exclude_none=True))
-    return await asyncio.to_thread(kept.document, tenant, name)
+    return await surely(kept.document, tenant, name)
 
 
 @router.delete("/{name}", status_code=204)

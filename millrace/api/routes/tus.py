@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import Message, Receive, Scope, Send
 
 from millrace.api.bodies import FILE, takes
+from millrace.api.bookkeeping import surely
 from millrace.api.deps import GuardedRoute, ImportDep, OpLogDep, SessionsDep, StoreDep, guarded_router
 from millrace.api.problems import problem
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
@@ -78,7 +79,7 @@ async def create_upload(
         if not isinstance(begun, Session):
             headers = {"Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
             return Response(status_code=201, headers=headers)
-        await asyncio.to_thread(begun.remember)
+        await surely(begun.remember)
         # For an empty file no PATCH follows.
         comes_whole = begun.length == 0 or request.headers.get("content-type") == BODY_TYPE
         if comes_whole and begun.offset == 0 and not begun.busy.locked():

@@ -10,13 +10,14 @@ from functools import partial
 from typing import TypeVar
 
 from millrace.api.admission import Admission
+from millrace.api.bookkeeping import surely
 from millrace.api.op_log import OpLog
 from millrace.api.sealing import Sealing
 from millrace.api.uploads.in_flight import InFlight
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
 from millrace.formats.apart import MEMORY_BYTES
-from millrace.model.errors import Clash, Exceeded, Refused, Unavailable
+from millrace.model.errors import Clash, Exceeded, Overloaded, Refused, Unavailable
 from millrace.model.imports import Import
 from millrace.model.ops.imports import EndImport, FailImport
 from millrace.model.ops.results import Refusal
@@ -107,7 +108,7 @@ class Session:
             self._services.in_flight.chunks.sent(self.imp.tenant, self.imp.id, self.upload.sent_chunks)
             await self._remember_if_due()
             return done
-        except (Unavailable, Exceeded):
+        except (Unavailable, Exceeded, Overloaded):
             # The sender may come again, and has the whole lease for it.
             await self._remember_if_due()
             raise
@@ -117,7 +118,7 @@ class Session:
     async def _remember_if_due(self) -> None:
         if self._is_due():
             self._remembered = time.monotonic()
-            await asyncio.to_thread(self.remember)
+            await surely(self.remember)
 
     def remember(self) -> None:
         """Keeps the resume point, so that the upload can go on after a restart of the server, and renews its lease."""
@@ -145,7 +146,7 @@ class Session:
         sent = await self._turn(finish)
         while sent is None:
             sent = await self._turn(self.upload.finish_some)
-        await asyncio.to_thread(self.upload.close)
+        await surely(self.upload.close)
         received = EndImport(
             self.imp.tenant,
             self.imp.id,
@@ -175,10 +176,10 @@ class Session:
             ASKING.reset(said)
 
     async def _give_up(self, refusal: Refused) -> Refused:
-        await asyncio.to_thread(self.upload.close)
+        await surely(self.upload.close)
         if refusal.code != "stopped":
             return await fail_import(self._services.op_log, self.imp, refusal)
-        refusal = await asyncio.to_thread(self._why_stopped, refusal)
+        refusal = await surely(self._why_stopped, refusal)
         refusal.import_id = self.imp.id  # type: ignore[attr-defined]
         return refusal
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from sqlalchemy import select
 
+from millrace.api.bookkeeping import surely
 from millrace.api.uploads.session import Session, UploadServices, fail_import
 from millrace.auth.slots import SlotLimit, TenantSlots
 from millrace.formats.apart import open_apart
 from millrace.formats.cut import UploadOptions
-from millrace.model.errors import Clash, Refused
+from millrace.model.errors import Clash, Exceeded, Refused
 from millrace.model.imports import DELETE, Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
@@ -53,8 +54,8 @@ class Sessions:
         async with self._services.sealing.asked_for(tenant, op.id):
             begun = await self._services.op_log.applied(op)
         if begun.import_id != op.id:
-            await asyncio.to_thread(self._services.sealing.keyring.keys.drop, tenant, op.id)
-        imp = await asyncio.to_thread(known_import, self._services.store, begun.import_id)
+            await self._services.sealing.drop_unused(tenant, op.id)
+        imp = await surely(known_import, self._services.store, begun.import_id)
         if begun.repeated and not imp.accepts_chunks:
             return imp
         known = self._open.get(imp.id)
@@ -82,24 +83,28 @@ class Sessions:
         imp = await asyncio.to_thread(known_import, self._services.store, session.imp.id)
         if not imp.accepts_chunks:
             return imp
-        await asyncio.to_thread(session.upload.close)
+        await surely(session.upload.close)
         return await self._start(imp, session.length, None)
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
-        definition = await asyncio.to_thread(self._services.exchange.definitions.read, imp.definition)
+        # The import is admitted: from here on only its file may be refused.
+        definition = await surely(self._services.exchange.definitions.read, imp.definition)
         # These options say what became of the import since it was admitted, not how its file is read.
         said = {name: value for name, value in imp.options.items() if name not in ("rows", "waived")}
         options = UploadOptions(**said, deletes=imp.kind == DELETE)
         services = self._services
         resume = confirmed.cutter if confirmed else None
         try:
-            spool = await asyncio.to_thread(services.exchange.places.spool)
+            seal = await services.sealing.seal_of(imp)
+            spool = await surely(services.exchange.places.spool)
             opening = partial(open_apart, definition, options, spool_dir=spool, resume=resume)
             bounds = {"memory_bytes": services.decoder_bytes, "most_of_tenant": services.decoders}
-            cutter = await asyncio.to_thread(opening, **bounds)
+            cutter = await surely(opening, **bounds)
+        except Exceeded:
+            # Another time there may be room: nothing is wrong with the file.
+            raise
         except Refused as refusal:
             raise await fail_import(services.op_log, imp, refusal) from refusal
-        seal = await services.sealing.seal_of(imp)
         upload = Upload(
             imp,
             cutter,
