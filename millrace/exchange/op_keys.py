@@ -42,7 +42,8 @@ class OpKeyFiles:
             secret, since = bytes.fromhex(found["key"]), {int(place): int(at) for place, at in found["since"].items()}
             if len(secret) != KEY_BYTES:
                 raise ValueError(f"a key of {len(secret)} bytes")
-            return OpKey(int(name), secret, str(found["cluster"]), since)
+            accepts_earlier = bool(found.get("accepts_earlier"))
+            return OpKey(int(name), secret, str(found["cluster"]), since, accepts_earlier)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Corrupt(
                 f"{path} holds no key for ops: {type(error).__name__}.", remedy="Restore it from a backup of the home."
@@ -52,7 +53,9 @@ class OpKeyFiles:
         """Durable before anything is signed by it."""
         folder = self.home.op_keys
         folder.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
-        document = {"key": key.secret.hex(), "cluster": key.cluster, "since": key.since}
+        document: dict[str, object] = {"key": key.secret.hex(), "cluster": key.cluster, "since": key.since}
+        if key.accepts_earlier:
+            document["accepts_earlier"] = True
         said = json.dumps(document).encode()
         if not create_file(folder / f"{key.number:04d}", said, durable=True, mode=_PRIVATE_FILE):
             raise Clash(f"Another server has made key {key.number:04d} in {folder}.", remedy="Start one server only.")

@@ -23,16 +23,19 @@ _CONTEXT = "millrace op 1"
 @dataclass(frozen=True, slots=True)
 class OpKey:
     """A key, and where in the log of which cluster its time began: the offset from which on the partitions hold ops that
-    are signed by it, until the next key's time begins."""
+    are signed by it, until the next key's time begins.
+
+    `accepts_earlier`: an earlier key was lost, and the operator accepted what the log held when this one was made."""
 
     number: int
     secret: bytes = field(repr=False)
     cluster: str
     since: Mapping[int, int]
+    accepts_earlier: bool = False
 
     @classmethod
-    def new(cls, number: int, cluster: str, since: Mapping[int, int]) -> "OpKey":
-        return cls(number, secrets.token_bytes(KEY_BYTES), cluster, since)
+    def new(cls, number: int, cluster: str, since: Mapping[int, int], *, accepts_earlier: bool = False) -> "OpKey":
+        return cls(number, secrets.token_bytes(KEY_BYTES), cluster, since, accepts_earlier)
 
     def mac(self, topic: str, partition: int, signer: str, count: int, body: bytes) -> str:
         said = f"{_CONTEXT}\n{topic}\n{partition}\n{self.number}\n{signer}\n{count}\n".encode()
@@ -96,8 +99,10 @@ def sign(key: OpKey, topic: str, partition: int, mark: Mark, value: bytes) -> by
     return body + f',"mac":"{key.number:04d}.{mark.signer}.{mark.count}.{mac}"}}'.encode()
 
 
-def is_signed(value: bytes) -> bool:
-    return _mac_in(value) is not None
+def key_number(value: bytes) -> int | None:
+    """The number of the key that a record names, if it is signed at all."""
+    found = _mac_in(value)
+    return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +113,18 @@ class OpTrust:
     cluster: str
 
     def check(self, record: Record) -> Mark | None:
-        """Who signed the record; None if it is older than the first key. Raises Forged for what is no op of ours."""
+        """Who signed the record; None if nobody can say, but it is older than the first key or was accepted by the operator.
+        Raises Forged for what is no op of ours."""
         if record.offset < self._start(0, record.partition):
             return None
+        try:
+            return self._checked(record)
+        except Forged:
+            if record.offset < self._accepted(record.partition):
+                return None
+            raise
+
+    def _checked(self, record: Record) -> Mark:
         found = _mac_in(record.value)
         if found is None:
             raise Forged("it has no MAC")
@@ -125,6 +139,11 @@ class OpTrust:
         if position + 1 < len(self.keys) and record.offset >= self._start(position + 1, record.partition):
             raise Forged(f"its key {number} was replaced before")
         return Mark(signer, int(count))
+
+    def _accepted(self, partition: int) -> int:
+        """Up to here the operator accepted the log as it was."""
+        accepting = [at for at, key in enumerate(self.keys) if key.accepts_earlier]
+        return self._start(accepting[-1], partition) if accepting else 0
 
     def _start(self, position: int, partition: int) -> int:
         """Where the key's time begins. Offsets mean nothing in another cluster: there, only the newest key counts."""

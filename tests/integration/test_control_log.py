@@ -280,7 +280,7 @@ def test_a_lost_key_is_told_and_can_be_replaced(
     declare(platform("keyed"), tenant)
     files = OpKeyFiles(Home(tmp_path / "lost"))
     cluster = cluster_as(broker, Account.SERVER)
-    with pytest.raises(Corrupt, match="no key") as told:
+    with pytest.raises(Corrupt, match="there is no key") as told:
         open_op_keys(files, cluster, Topics(cluster))
     assert (told.value.code, files.read()) == ("op_key_lost", [])
     assert "Restore" in told.value.remedy
