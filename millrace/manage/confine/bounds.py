@@ -1,13 +1,14 @@
 """Limits that no call of the kernel sets without a cgroup or a quota: what a program and all it starts use in, a breach out.
 
-Process 1 of the program's world looks every quarter of a second, less often where looking itself takes long. Standard library
-alone."""
+Process 1 of the program's world looks every quarter of a second, less often where looking itself takes long. The number of
+files is limited too, so a look ends soon. Standard library alone."""
 
 import os
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,18 @@ from millrace.beneath.folder import Folder, hold
 LOOK_SECONDS = 0.25
 # Of a core, for looking.
 _SHARE = 0.05
+LONGEST_PAUSE_SECONDS = 5.0
+# In `out` and `log`, and again as many new ones in `in`. Looking at so many takes less than a second.
+MOST_FILES = 100_000
+# What was in `in` before the program began.
+MOST_INPUTS = 1_000_000
 _LEAST_FILE_BYTES = 4096
 _MOST_LEVELS = 64
 _IN_MEMORY = ("/tmp", "/dev/shm")
 
 
-class TooDeep(Exception):
-    """Folders in folders that nobody can measure."""
+class CannotBeMeasured(Exception):
+    """Too many files, or folders too deep in folders."""
 
 
 class ProgramBounds:
@@ -33,15 +39,15 @@ class ProgramBounds:
         self._memory = memory_bytes
         self._disk = disk_bytes
         self._device = os.stat(f"{source}/out").st_dev
-        self._inputs = 0
-        with suppress(TooDeep):
-            self._inputs = _path_bytes(f"{source}/in")
+        self._inputs = _Contents(MOST_INPUTS)
+        with suppress(CannotBeMeasured):
+            self._inputs.add(f"{source}/in")
 
     def breach(self) -> tuple[str | None, float]:
         """What is used beyond its limit, and the seconds until the next look."""
         begun = time.monotonic()
         found = self._over_memory() or self._over_disk()
-        return found, max(LOOK_SECONDS, (time.monotonic() - begun) / _SHARE)
+        return found, min(max(LOOK_SECONDS, (time.monotonic() - begun) / _SHARE), LONGEST_PAUSE_SECONDS)
 
     def _over_memory(self) -> str | None:
         if self._memory is None:
@@ -54,12 +60,15 @@ class ProgramBounds:
         return None if used <= self._memory else f"{used:,} bytes of memory, and may use {self._memory:,}"
 
     def _over_disk(self) -> str | None:
+        own, inputs = _Contents(MOST_FILES), _Contents(self._inputs.files + MOST_FILES)
         try:
-            own = _path_bytes(f"{self._source}/out") + _path_bytes(f"{self._source}/log")
-            added = max(0, _path_bytes(f"{self._source}/in") - self._inputs)
-        except TooDeep:
-            return f"folders nested deeper than {_MOST_LEVELS} levels"
-        used = own + added + sum(self._unnamed(process) for process in _processes())
+            own.add(f"{self._source}/out")
+            own.add(f"{self._source}/log")
+            inputs.add(f"{self._source}/in")
+        except CannotBeMeasured as error:
+            return str(error)
+        added = max(0, inputs.octets - self._inputs.octets)
+        used = own.octets + added + sum(self._unnamed(process) for process in _processes())
         return None if used <= self._disk else f"{used:,} bytes of disk, and may use {self._disk:,}"
 
     def _unnamed(self, process: str) -> int:
@@ -104,20 +113,33 @@ def _used(place: str) -> int:
     return (found.f_blocks - found.f_bfree) * found.f_frsize
 
 
-def _path_bytes(path: str) -> int:
-    with hold(Path(path)) as folder:
-        return _folder_bytes(folder, _MOST_LEVELS)
+@dataclass
+class _Contents:
+    """What lies in folders, up to a number of files."""
 
+    most_files: int
+    files: int = 0
+    octets: int = 0
 
-def _folder_bytes(folder: Folder, levels: int) -> int:
-    """Entered level by level: names can be so long that no path leads to what lies beneath."""
-    if levels == 0:
-        raise TooDeep
-    total = 0
-    for name, status in folder.entries():
-        total += max(status.st_blocks * 512, _LEAST_FILE_BYTES)
-        if stat.S_ISDIR(status.st_mode):
-            # It may have gone.
-            with suppress(OSError), folder.folder(name) as inner:
-                total += _folder_bytes(inner, levels - 1)
-    return total
+    def add(self, path: str) -> None:
+        with hold(Path(path)) as folder:
+            self._add(folder, _MOST_LEVELS)
+
+    def _add(self, folder: Folder, levels: int) -> None:
+        """Entered level by level: names can be so long that no path leads to what lies beneath."""
+        if levels == 0:
+            raise CannotBeMeasured(f"folders nested deeper than {_MOST_LEVELS} levels")
+        with os.scandir(folder.descriptor) as entries:
+            for entry in entries:
+                # It may have gone.
+                with suppress(OSError):
+                    self._count(entry.stat(follow_symlinks=False))
+                    if entry.is_dir(follow_symlinks=False):
+                        with folder.folder(entry.name) as inner:
+                            self._add(inner, levels - 1)
+
+    def _count(self, status: os.stat_result) -> None:
+        self.octets += max(status.st_blocks * 512, _LEAST_FILE_BYTES)
+        self.files += 1
+        if self.files > self.most_files:
+            raise CannotBeMeasured(f"more than {self.most_files:,} files and folders")

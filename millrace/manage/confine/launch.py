@@ -13,6 +13,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -35,6 +36,7 @@ from millrace.manage.confine.view import furnish
 
 _GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1
 NOT_CONFINED = "the program could not be confined"
+REAPED_AT_ONCE = 1000
 CANNOT_RUN, NOT_FOUND, KILLED = 126, 127, 128 + signal.SIGKILL
 
 
@@ -88,28 +90,37 @@ def _first_of_its_world(order: dict[str, Any]) -> NoReturn:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     child = _forked(lambda: _become(order))
     _hand_on_signals(child)
-    pause = 0.0
+    _watch(child, reading, bounds.breach)
+
+
+def _watch(child: int, reading: int, look: Callable[[], tuple[str | None, float]]) -> NoReturn:
+    """Looks at the limits when it is time, whatever else happens: processes of the program may end all the time."""
+    due, is_more = time.monotonic(), False
     while True:
+        pause = 0.0 if is_more else max(0.0, due - time.monotonic())
         if select.select([reading], [], [], pause)[0]:
             os.read(reading, 4096)
-            _reap(child)
-        else:
-            breach, pause = bounds.breach()
+        is_more = _reap(child)
+        if time.monotonic() >= due:
+            breach, pause = look()
             if breach is not None:
                 _give_up(f"ended: the program uses {breach}", KILLED)
+            due = time.monotonic() + pause
 
 
-def _reap(child: int) -> None:
-    """Whoever has lost its parent is this process's; the end of the program is the end of all."""
-    while True:
+def _reap(child: int) -> bool:
+    """Whoever has lost its parent is this process's; the end of the program is the end of all. True if more may have
+    ended."""
+    for _ in range(REAPED_AT_ONCE):
         try:
             ended, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return
+            return False
         if ended == child:
             _exit_as(status)
         if ended == 0:
-            return
+            return False
+    return True
 
 
 def _forked(work: Callable[[], NoReturn]) -> int:
