@@ -15,7 +15,7 @@ from checker.sinks import is_there
 from checker.tables import Table
 
 FAULT_ID = "F60"
-NOTICE_SECONDS = 40.0
+NOTICE_SECONDS = 90.0
 LEAST_SECONDS = 10.0
 HEAL_SECONDS = 90.0
 CALM_SECONDS = 25.0

@@ -155,7 +155,8 @@ class Run:
     def _adversaries(self, nemesis: Nemesis, lines: Lines) -> dict[str, Callable[[float], None]]:
         """By name; each is told how many seconds it has."""
         seed = self._wish.seed
-        kills, broken, attacks = (self._share(each) for each in (KILLS_EACH, BROKEN_TABLES, ATTACKS))
+        # Some damage is not noticed before it is mended.
+        kills, broken, attacks = (self._share(each) for each in (KILLS_EACH, 1.5 * BROKEN_TABLES, ATTACKS))
         faults = plan(np.random.default_rng(seed + 3), kills, math.ceil(4 * kills * PAUSES_PER_KILL))
         breaker = Breaker(self._platform, self._tables, self._board, lines, seed + 4)
         folder = self._wish.dump / "history"
@@ -167,7 +168,7 @@ class Run:
             "hostility": lambda seconds: hostility.run(attacks, seconds),
         }
 
-    def _share(self, of_a_long_run: int) -> int:
+    def _share(self, of_a_long_run: float) -> int:
         """So many in proportion to the time, with some to spare."""
         return math.ceil(of_a_long_run * self._wish.minutes / PER_MINUTES * SPARE)
 
