@@ -309,6 +309,8 @@ class AppSettings(_Section):
     """The app's /tmp."""
     disk_mb: int = Field(default=10_240, ge=1)
     """What an app may write to `in`, `out` and `log` before the platform takes it; no file may be larger."""
+    files: int = Field(default=100_000, ge=1)
+    """So many files and folders it may have there."""
 
 
 class Settings(BaseSettings):

@@ -107,6 +107,7 @@ class Confinement:
                 "nice": NICE,
                 "memory_bytes": limits.memory_bytes,
                 "disk_bytes": limits.disk_bytes,
+                "files": limits.files,
             },
             "cgroup": limits.cgroup,
         }

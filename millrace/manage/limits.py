@@ -29,6 +29,7 @@ class Limits:
     means: dict[str, str] = field(default_factory=dict)
     memory_bytes: int | None = None
     disk_bytes: int = 1 << 40
+    files: int = 100_000
 
 
 class Limiter:
@@ -65,12 +66,12 @@ class Limiter:
             means["processes"] = f"{usual.processes} by rlimit"
         if self._parent is not None:
             group = str(self._group(self._parent, tenant, cpu, memory))
-            return Limits(group, resources, (), {**means, **_by_cgroup(cpu, memory)}, None, disk)
+            return Limits(group, resources, (), {**means, **_by_cgroup(cpu, memory)}, None, disk, usual.files)
         resources["RLIMIT_DATA"] = memory
         cores = _cores(cpu)
         means["cpu"] = f"{len(cores)} of the machine's cores, for {cpu}m" if cores else "no limit"
         means["memory"] = f"{memory} bytes per process by rlimit{looking}"
-        return Limits(None, resources, cores, means, memory, disk)
+        return Limits(None, resources, cores, means, memory, disk, usual.files)
 
     def release(self, tenant: str) -> None:
         """The group goes with the last process in it."""

@@ -24,6 +24,7 @@ SETTINGS = {
     "MILLRACE_APPS__SCRATCH_MB": "16",
     "MILLRACE_APPS__MEMORY_MB": "256",
     "MILLRACE_APPS__PROCESSES": "100",
+    "MILLRACE_APPS__FILES": "2000",
     "MILLRACE_SECRET_TOKEN": "nobody's business",
 }
 
@@ -160,11 +161,25 @@ def test_shared_memory_counts_too(attack: Attack) -> None:
     assert "bytes of memory" in said
 
 
+def test_buffers_of_sockets_count_too(attack: Attack) -> None:
+    found, said = attack("sockets", processes=4)
+    assert (found, attack.run.exit_code) == ({}, -9)
+    assert "bytes of memory" in said
+
+
+def test_the_number_of_files_is_bounded(attack: Attack) -> None:
+    found, said = attack("disk", folder="out", levels=0, files=3000, each_mb=0)
+    assert (found, attack.run.exit_code) == ({}, -9)
+    assert "more than 2,000 files and folders" in said
+
+
 @pytest.mark.parametrize(("folder", "levels"), [("out", 0), ("log", 0), ("in", 40)])
 def test_disk_is_bounded(attack: Attack, folder: str, levels: int) -> None:
-    """Also where no path leads, because it would be too long."""
+    """Also where no path leads, because it would be too long, and while processes end all the time."""
     attack.tenant = Tenant(attack.tenant.managers, f"disk_{folder}")
-    found, said = attack("disk", folder=folder, levels=levels, files=60, each_mb=10)
+    found, said = attack(
+        "disk", folder=folder, levels=levels, files=60, each_mb=10, orphans=3 if folder == "out" else 0
+    )
     assert (found, attack.run.exit_code) == ({}, -9)
     assert "bytes of disk, and may use 83,886,080" in said
     attack.tenant.managers.withdraw(f"disk_{folder}")
@@ -172,6 +187,12 @@ def test_disk_is_bounded(attack: Attack, folder: str, levels: int) -> None:
 
 def test_files_without_a_name_count_too(attack: Attack) -> None:
     found, said = attack("hidden_disk", files=60, each_mb=10)
+    assert (found, attack.run.exit_code) == ({}, -9)
+    assert "bytes of disk" in said
+
+
+def test_files_that_the_platform_took_count_as_long_as_they_are_written(attack: Attack) -> None:
+    found, said = attack("taken_disk", files=3, each_mb=50)
     assert (found, attack.run.exit_code) == ({}, -9)
     assert "bytes of disk" in said
 

@@ -12,7 +12,7 @@ import sys
 import time
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-NEW_USER, NEW_MOUNTS = 0x10000000, 0x00020000
+NEW_USER, NEW_MOUNTS, PR_SET_DUMPABLE = 0x10000000, 0x00020000, 4
 SYSTEM_CALLS = {
     "x86_64": {"keyctl": 250, "add_key": 248, "bpf": 321, "mount": 165, "pivot_root": 155, "ptrace": 101, "unshare": 272,
                "setns": 308, "perf_event_open": 298, "userfaultfd": 323, "open_by_handle_at": 304, "init_module": 175,
@@ -31,7 +31,8 @@ MEGABYTE = b"x" * (1 << 20)
 def main():
     plan = json.loads(sys.argv[1])
     deeds = {"look": look, "forks": forks, "memory": memory, "shared_memory": shared_memory, "disk": disk,
-             "hidden_disk": hidden_disk, "scratch": scratch, "large_file": large_file, "wait": wait}  # fmt: skip
+             "hidden_disk": hidden_disk, "scratch": scratch, "large_file": large_file, "wait": wait,
+             "sockets": sockets, "taken_disk": taken_disk}  # fmt: skip
     print(json.dumps(deeds[plan["deed"]](plan)), flush=True)
 
 
@@ -149,14 +150,63 @@ def memory(plan):
 
 
 def shared_memory(plan):
+    """Kept without being counted as its own, by a process that does not want to be looked at."""
+    LIBC.prctl(PR_SET_DUMPABLE, 0)
     held = mmap.mmap(-1, plan["one_mb"] << 20)
     for at in range(0, len(held), 4096):
         held[at] = 1
+        if at % (1 << 20) == 0:
+            held.madvise(mmap.MADV_DONTNEED)
     time.sleep(60)
     return {"held": len(held)}
 
 
+def sockets(plan):
+    """The kernel keeps what nobody reads."""
+    held = []
+    for _ in range(plan["processes"]):
+        if os.fork() == 0:
+            break
+    while True:
+        try:
+            pair = socket.socketpair()
+        except OSError:
+            break
+        pair[0].setblocking(False)
+        tried(pair[0].send, MEGABYTE)
+        held.append(pair)
+    time.sleep(60)
+    return {"held": len(held)}
+
+
+def orphans():
+    """Processes that end all the time, in a process of their own."""
+    if os.fork() == 0:
+        while True:
+            if os.fork() == 0:
+                os.fork()
+                os._exit(0)
+            os.wait()
+
+
+def taken_disk(plan):
+    """It goes on writing to files that the platform has taken."""
+    own, held = f"{os.environ['SOURCE_PATH']}/{os.environ['CLIENT_ID']}/out", []
+    for number in range(plan["files"]):
+        held.append(os.fdopen(os.open(f"{own}/.{number}", os.O_WRONLY | os.O_CREAT), "wb", buffering=0))
+        os.rename(f"{own}/.{number}", f"{own}/{number}.bin")
+    while any(name.endswith(".bin") for name in os.listdir(own)):
+        time.sleep(0.01)
+    for file in held:
+        for _ in range(plan["each_mb"]):
+            file.write(MEGABYTE)
+    time.sleep(60)
+    return {"written": len(held)}
+
+
 def disk(plan):
+    for _ in range(plan.get("orphans", 0)):
+        orphans()
     os.chdir(f"{os.environ['SOURCE_PATH']}/{os.environ['CLIENT_ID']}/{plan['folder']}")
     for _ in range(plan["levels"]):
         os.mkdir("." + "d" * 250)
@@ -165,7 +215,7 @@ def disk(plan):
         with open(f".{number}", "wb") as file:
             for _ in range(plan["each_mb"]):
                 file.write(MEGABYTE)
-        time.sleep(0.05)
+        time.sleep(0.05 if plan["each_mb"] else 0)
     time.sleep(60)
     return {"written": plan["files"]}
 

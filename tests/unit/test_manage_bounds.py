@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,10 +55,10 @@ def source(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("folder", ["in", "out", "log"])
 def test_the_number_of_files_is_bounded(source: Path, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "MOST_FILES", 10)
+    monkeypatch.setattr(bounds, "LONGEST_PAUSE_SECONDS", 0)
     for number in range(50):
         (source / "in" / f"given{number}").touch()
-    program = ProgramBounds(str(source), None, 1 << 30)
+    program = ProgramBounds(str(source), None, 1 << 30, 10)
     inner = source / folder / "a" / "b"
     inner.mkdir(parents=True)
     for number in range(8):
@@ -68,14 +69,26 @@ def test_the_number_of_files_is_bounded(source: Path, folder: str, monkeypatch: 
 
 
 def test_many_files_do_not_put_off_the_next_look_for_long(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = ProgramBounds(str(source), None, 1 << 30)
-    monkeypatch.setattr(bounds, "_SHARE", 1e-9)
-    assert program.breach() == (None, bounds.LONGEST_PAUSE_SECONDS)
+    now = 0.0
+
+    def clock() -> float:
+        """Each look takes an hour."""
+        nonlocal now
+        now += 1800
+        return now
+
+    program = ProgramBounds(str(source), None, 4096, 100)
+    monkeypatch.setattr(time, "monotonic", clock)
+    assert program.breach() == (None, bounds.LOOK_SECONDS)
+    (source / "out" / "large").write_bytes(bytes(200_000))
+    monkeypatch.setattr(time, "monotonic", lambda: now + bounds.LONGEST_PAUSE_SECONDS)
+    assert "bytes of disk" in (program.breach()[0] or "")
 
 
-def test_disk_is_counted_in_all_three_folders(source: Path) -> None:
+def test_disk_is_counted_in_all_three_folders(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LONGEST_PAUSE_SECONDS", 0)
     (source / "in" / "given").write_bytes(bytes(200_000))
-    program = ProgramBounds(str(source), None, 400_000)
+    program = ProgramBounds(str(source), None, 400_000, 100)
     (source / "out" / "a").mkdir()
     (source / "out" / "a" / "b").write_bytes(bytes(200_000))
     assert program.breach()[0] is None

@@ -1,66 +1,84 @@
 """Limits that no call of the kernel sets without a cgroup or a quota: what a program and all it starts use in, a breach out.
 
-Process 1 of the program's world looks every quarter of a second, less often where looking itself takes long. The number of
-files is limited too, so a look ends soon. Standard library alone."""
+Process 1 of the program's world looks every quarter of a second; at the disk less often where looking takes long. Standard
+library alone."""
 
+import errno
 import os
-import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from millrace.beneath.folder import Folder, hold
+from millrace.manage.confine.processes import UsedFiles, anonymous_bytes, shared_bytes, used_files
 
 LOOK_SECONDS = 0.25
-# Of a core, for looking.
-_SHARE = 0.05
-LONGEST_PAUSE_SECONDS = 5.0
-# In `out` and `log`, and again as many new ones in `in`. Looking at so many takes less than a second.
-MOST_FILES = 100_000
+# Of a core, for looking at the disk; but never less often than this.
+_SHARE, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 # What was in `in` before the program began.
 MOST_INPUTS = 1_000_000
 _LEAST_FILE_BYTES = 4096
 _MOST_LEVELS = 64
 _IN_MEMORY = ("/tmp", "/dev/shm")
+# A socket that nobody reads holds up to about this much of the kernel's memory. Usual programs have a few.
+_SOCKET_BYTES, _FREE_SOCKETS = 212_992, 64
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class CannotBeMeasured(Exception):
-    """Too many files, or folders too deep in folders."""
+    """Too many files, or folders too deep in folders: as good as too much."""
 
 
 class ProgramBounds:
-    """`memory_bytes`: None where a cgroup bounds it. `disk_bytes`: what may lie in `out` and `log`, and come into `in`."""
+    """`memory_bytes`: None where a cgroup bounds it. `disk_bytes`, `most_files`: what may lie in `out` and `log`, and come
+    into `in`. `held`: what its processes hold besides."""
 
-    def __init__(self, source: str, memory_bytes: int | None, disk_bytes: int) -> None:
+    def __init__(
+        self,
+        source: str,
+        memory_bytes: int | None,
+        disk_bytes: int,
+        most_files: int,
+        held: Callable[[], UsedFiles] = UsedFiles,
+    ) -> None:
         self._source = source
         self._memory = memory_bytes
         self._disk = disk_bytes
-        self._device = os.stat(f"{source}/out").st_dev
+        self._files = most_files
+        self._held = held
+        self._look_at = 0.0
         self._inputs = _Contents(MOST_INPUTS)
         with suppress(CannotBeMeasured):
             self._inputs.add(f"{source}/in")
 
     def breach(self) -> tuple[str | None, float]:
         """What is used beyond its limit, and the seconds until the next look."""
+        used = self._held()
+        over = self._over_memory(used)
         begun = time.monotonic()
-        found = self._over_memory() or self._over_disk()
-        return found, min(max(LOOK_SECONDS, (time.monotonic() - begun) / _SHARE), LONGEST_PAUSE_SECONDS)
+        if over is None and begun >= self._look_at:
+            over = self._over_disk(used)
+            ended = time.monotonic()
+            self._look_at = ended + min(LONGEST_PAUSE_SECONDS, (ended - begun) / _SHARE)
+        return over, LOOK_SECONDS
 
-    def _over_memory(self) -> str | None:
+    def _over_memory(self, files: UsedFiles) -> str | None:
         if self._memory is None:
             return None
-        files = sum(_used(place) for place in _IN_MEMORY)
+        other = sum(_used(place) for place in _IN_MEMORY) + shared_bytes()
+        other += max(0, files.sockets - _FREE_SOCKETS) * _SOCKET_BYTES
         # The cheap sum counts pages that processes share several times.
-        if files + sum(map(_about, _processes())) <= self._memory:
+        if other + anonymous_bytes(is_exact=False) <= self._memory:
             return None
-        used = files + sum(map(_exactly, _processes()))
+        used = other + anonymous_bytes(is_exact=True)
         return None if used <= self._memory else f"{used:,} bytes of memory, and may use {self._memory:,}"
 
-    def _over_disk(self) -> str | None:
-        own, inputs = _Contents(MOST_FILES), _Contents(self._inputs.files + MOST_FILES)
+    def _over_disk(self, files: UsedFiles) -> str | None:
+        own, inputs = _Contents(self._files), _Contents(self._inputs.files + self._files)
         try:
             own.add(f"{self._source}/out")
             own.add(f"{self._source}/log")
@@ -68,44 +86,15 @@ class ProgramBounds:
         except CannotBeMeasured as error:
             return str(error)
         added = max(0, inputs.octets - self._inputs.octets)
-        used = own.octets + added + sum(self._unnamed(process) for process in _processes())
+        used = own.octets + added + files.elsewhere_bytes
         return None if used <= self._disk else f"{used:,} bytes of disk, and may use {self._disk:,}"
-
-    def _unnamed(self, process: str) -> int:
-        """Files that it has open and deleted: they take space until it closes them."""
-        total = 0
-        with suppress(OSError):
-            for number in os.listdir(f"/proc/{process}/fd"):
-                with suppress(OSError):
-                    status = os.stat(f"/proc/{process}/fd/{number}")
-                    if stat.S_ISREG(status.st_mode) and not status.st_nlink and status.st_dev == self._device:
-                        total += status.st_blocks * 512
-        return total
 
 
 def bounds_of(order: dict[str, Any]) -> ProgramBounds:
-    return ProgramBounds(
-        f"/data/{order['view']['tenant']}", order["limits"]["memory_bytes"], order["limits"]["disk_bytes"]
-    )
-
-
-def _processes() -> Iterator[str]:
-    return (name for name in os.listdir("/proc") if name.isdigit() and name != "1")
-
-
-def _about(process: str) -> int:
-    return _kilobytes(f"/proc/{process}/status", ("RssAnon:", "RssShmem:"))
-
-
-def _exactly(process: str) -> int:
-    return _kilobytes(f"/proc/{process}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:"))
-
-
-def _kilobytes(path: str, names: tuple[str, ...]) -> int:
-    # It may have ended.
-    with suppress(OSError), open(path) as lines:
-        return sum(int(line.split()[1]) for line in lines if line.startswith(names)) * 1024
-    return 0
+    limits = order["limits"]
+    source = f"/data/{order['view']['tenant']}"
+    held = partial(used_files, f"{source}/", os.stat(f"{source}/out").st_dev)
+    return ProgramBounds(source, limits["memory_bytes"], limits["disk_bytes"], limits["files"], held)
 
 
 def _used(place: str) -> int:
@@ -122,8 +111,11 @@ class _Contents:
     octets: int = 0
 
     def add(self, path: str) -> None:
-        with hold(Path(path)) as folder:
-            self._add(folder, _MOST_LEVELS)
+        try:
+            with hold(Path(path)) as folder:
+                self._add(folder, _MOST_LEVELS)
+        except OSError as failed:
+            raise CannotBeMeasured(f"a folder that cannot be measured: {failed.strerror}") from None
 
     def _add(self, folder: Folder, levels: int) -> None:
         """Entered level by level: names can be so long that no path leads to what lies beneath."""
@@ -131,12 +123,15 @@ class _Contents:
             raise CannotBeMeasured(f"folders nested deeper than {_MOST_LEVELS} levels")
         with os.scandir(folder.descriptor) as entries:
             for entry in entries:
-                # It may have gone.
-                with suppress(OSError):
+                try:
                     self._count(entry.stat(follow_symlinks=False))
                     if entry.is_dir(follow_symlinks=False):
                         with folder.folder(entry.name) as inner:
                             self._add(inner, levels - 1)
+                except OSError as failed:
+                    # It may have gone. Without room for another open folder nothing can be measured.
+                    if failed.errno not in _GONE:
+                        raise
 
     def _count(self, status: os.stat_result) -> None:
         self.octets += max(status.st_blocks * 512, _LEAST_FILE_BYTES)
