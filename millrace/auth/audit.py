@@ -196,13 +196,13 @@ def _noted(log: Audit, connection: HTTPConnection, status: int) -> list[dict[str
     names = "/".join(str(value) for value in connection.path_params.values())
     entry = {"action": endpoint_of(connection), "subject": names[:MOST_SUBJECT], "status": status}
     noted = []
-    if caller is not None and (access_of(connection) or PUBLIC).audited:
-        noted += _reads(connection, entry) or [entry]
-    elif status in _LOCKED_OUT:
+    if status in _LOCKED_OUT:
         left_out = log.failures.take(_address(connection))
         if left_out is not None:
             more = f" (and {left_out} more that were not written)" if left_out else ""
             noted.append({**entry, "subject": f"{names[:MOST_SUBJECT]}{more}".strip()})
+    elif caller is not None and (access_of(connection) or PUBLIC).audited:
+        noted += _reads(connection, entry) or [entry]
     foreign: ForeignSecret | None = getattr(connection.state, "foreign_secret", None)
     if foreign is not None:
         subject = f"{names} {foreign.reference}"[:MOST_SUBJECT]

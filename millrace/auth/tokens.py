@@ -5,11 +5,12 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, or_, select, update
 
+from millrace.auth.makers import delete_tokens, made_with, note_maker
 from millrace.model.errors import Clash, Missing, Unauthorised
 from millrace.model.limits import REMOVAL_SECONDS, over_limit
 from millrace.model.moments import iso
@@ -24,6 +25,8 @@ PREFIX = "mr_"
 RECENT_SECONDS = 5.0
 MOST_RECENT = 10_000
 SOON_SECONDS = 0.5
+# Of the tenants that a message lists.
+MOST_NAMED = 10
 # How often the last use of tokens is written.
 USES_SECONDS = 60.0
 
@@ -41,6 +44,7 @@ class Caller:
     role: str = VIEWER
     tables: frozenset[str] | None = None
     expires_us: int | None = None
+    digest: str = field(default="", repr=False)
 
     def must_see(self, tenant: str) -> None:
         if self.tenant not in (None, tenant):
@@ -78,9 +82,9 @@ class Tokens:
         *,
         tables: Sequence[str] | None = None,
         expires_us: int | None = None,
-        made_by: str = "",
+        maker: Caller | None = None,
     ) -> str:
-        """A new token, which is shown only here. Its name is unique among the tenant's tokens."""
+        """A new token, which is shown only here. Its name is unique among the tenant's tokens. It goes with its maker's."""
         only = None if tables is None else tuple(tables)
         role = checked_role(role, tenant, only)
         token = PREFIX + secrets.token_urlsafe(32)
@@ -91,8 +95,11 @@ class Tokens:
             if tenant is not None:
                 self._refuse_one_more(connection, tenant)
             _keep(connection, token, name, tenant)
-            grant = {"role": role, "tables": only, "expires_us": expires_us, "last_used_us": None, "made_by": made_by}
-            insert_new(connection, grants, [{"digest": _digest(token), **grant}])
+            grant = {"role": role, "tables": only, "expires_us": expires_us, "last_used_us": None}
+            made_by = "" if maker is None else maker.name
+            insert_new(connection, grants, [{"digest": _digest(token), **grant, "made_by": made_by}])
+            if maker is not None:
+                note_maker(connection, _digest(token), maker.digest)
         return token
 
     def _refuse_one_more(self, connection: Connection, tenant: str) -> None:
@@ -192,21 +199,29 @@ class Tokens:
             "made_by": row.made_by or "",
         }
 
-    def revoke(self, name: str, tenant: str | None = None) -> None:
-        """The token of that name of the tenant; without one, the only token of that name."""
-        named = t.tokens.c.name == name
-        where = named if tenant is None else named & (t.tokens.c.tenant == tenant)
+    def revoke(self, name: str, tenant: str | None) -> Sequence[dict[str, Any]]:
+        """The token of that name of the tenant, None: of the platform, and all that were made with it. Returns which."""
         with self._store.write() as connection:
-            found = list(connection.execute(select(t.tokens.c.digest, t.tokens.c.tenant).where(where)))
-            if not found:
-                raise Missing(f"There is no token {name!r}.", code="no_token")
-            owners = sorted({row.tenant or "the platform" for row in found})
-            if len(owners) > 1:
-                raise Clash(f"{', '.join(owners)} have a token {name!r} each.", remedy="Name the tenant.")
-            for tokens in (t.tokens, grants):
-                connection.execute(delete(tokens).where(tokens.c.digest.in_([row.digest for row in found])))
+            owned = t.tokens.c.tenant.is_not_distinct_from(tenant)
+            found = connection.execute(select(t.tokens.c.digest).where(t.tokens.c.name == name, owned)).first()
+            if found is None:
+                raise _no_token(connection, name, tenant)
+            digests = made_with(connection, found.digest)
+            names = select(t.tokens.c.name, t.tokens.c.tenant).where(t.tokens.c.digest.in_(digests))
+            gone = sorted((row.tenant or "", row.name) for row in connection.execute(names))
+            delete_tokens(connection, digests)
         # After the commit: a request that has read the token meanwhile must read it again.
         self._recent.clear()
+        return [{"name": name, "tenant": owner or None} for owner, name in gone]
+
+
+def _no_token(connection: Connection, name: str, tenant: str | None) -> Missing:
+    if tenant is not None:
+        return Missing(f"There is no token {name!r}.", code="no_token")
+    others = select(t.tokens.c.tenant).where(t.tokens.c.name == name).order_by(t.tokens.c.tenant).limit(MOST_NAMED)
+    owners = ", ".join(connection.execute(others).scalars())
+    remedy = f"Name the tenant. These have a token of that name: {owners}." if owners else ""
+    return Missing(f"The platform itself has no token {name!r}.", remedy=remedy, code="no_token")
 
 
 def _keep(connection: Connection, token: str, name: str, tenant: str | None) -> None:
@@ -216,7 +231,8 @@ def _keep(connection: Connection, token: str, name: str, tenant: str | None) -> 
 
 def _caller(row: Any) -> Caller:
     role = row.role or (OPERATOR if row.tenant is None else ADMIN)
-    return Caller(row.name, row.tenant, role, None if row.tables is None else frozenset(row.tables), row.expires_us)
+    tables = None if row.tables is None else frozenset(row.tables)
+    return Caller(row.name, row.tenant, role, tables, row.expires_us, row.digest)
 
 
 def _digest(token: str) -> str:

@@ -46,8 +46,11 @@ def _row(token: dict[str, Any]) -> tuple[object, ...]:
 def delete(
     session: CommandSession,
     name: str,
-    tenant: Annotated[str | None, typer.Option(help="Whose, if several tenants have one of that name.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Whose. Default: the tenant of your own token; an operator's: the platform.")
+    ] = None,
 ) -> None:
-    """Revoke a token."""
-    session.platform.tokens.delete(name, tenant)
-    answer(session, {"name": name, "deleted": True}, f"token {name} deleted")
+    """Revoke a token, and those that were made with it."""
+    gone = session.platform.tokens.delete(name, tenant)
+    lines = (f"token {one['name']} of {one['tenant'] or 'the platform'} deleted" for one in gone["revoked"])
+    answer(session, {**gone, "deleted": True}, "\n".join(lines))

@@ -24,8 +24,9 @@ class TokenClient(ResourceClient):
     def list(self, tenant: str | None = None) -> Documents:
         return self._items(Document, at("tokens"), params=given(tenant=tenant))
 
-    def delete(self, name: str, tenant: str | None = None) -> None:
-        self._connection.ok("DELETE", at("tokens", name), params=given(tenant=tenant))
+    def delete(self, name: str, tenant: str | None = None) -> Document:
+        """Revokes it and all tokens that were made with it; `revoked` lists them. An operator names the tenant's, if any."""
+        return self._ask(Document, "DELETE", at("tokens", name), params=given(tenant=tenant))
 
 
 class AuditClient(ResourceClient):

@@ -20,7 +20,8 @@ def erase_rows(connection: Connection, tenant: str) -> None:
     for facts in _OF_IMPORTS:
         connection.execute(delete(facts).where(facts.c.import_id.in_(imports)))
     of_tokens = select(t.tokens.c.digest).where(t.tokens.c.tenant == tenant)
-    connection.execute(delete(t.grants).where(t.grants.c.digest.in_(of_tokens)))
+    for known in (t.grants, t.token_makers):
+        connection.execute(delete(known).where(known.c.digest.in_(of_tokens)))
     hooks = select(t.subscriptions.c.id).where(t.subscriptions.c.tenant == tenant)
     connection.execute(delete(t.deliveries).where(t.deliveries.c.subscription.in_(hooks)))
     for owned in _OF_TENANTS:

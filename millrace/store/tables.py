@@ -228,6 +228,9 @@ grants = table(
     *optional(BigInteger, "expires_us", "last_used_us"),
 )
 
+# Which token a token was made with, by their digests. Tokens of earlier versions have no row here.
+token_makers = table("token_makers", *key(Text, "digest"), *required(Text, "maker"))
+
 # Rows are only ever added.
 audit = table(
     "audit",

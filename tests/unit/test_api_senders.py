@@ -168,7 +168,7 @@ def test_a_connection_ends_with_its_token_also_while_nobody_sends(
         heard(socket, "ack")
         heard(socket, "end")
         if is_revoked:
-            server.log.tokens.revoke("short")
+            server.log.tokens.revoke("short", TENANT)
         code = heard(socket, "error")["problem"]["code"]
         assert code == ("unauthorised" if is_revoked else "expired")
     assert len(server.log.rows()) == 1

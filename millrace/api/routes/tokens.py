@@ -47,7 +47,7 @@ def make_token(
     tables = None if wanted.tables is None else tuple(checked_name("table", table) for table in wanted.tables)
     role = checked_role(wanted.role, tenant, tables)
     expires_us = _expiry(wanted.days, token_days, caller)
-    token = tokens.make(wanted.name, tenant, role, tables=tables, expires_us=expires_us, made_by=caller.name)
+    token = tokens.make(wanted.name, tenant, role, tables=tables, expires_us=expires_us, maker=caller)
     shown = {"name": wanted.name, "tenant": tenant, "role": role, "tables": tables, "expires_at": iso(expires_us)}
     return {**shown, "token": token}
 
@@ -74,8 +74,12 @@ def list_tokens(caller: CallerDep, tokens: TokensDep, tenant: str | None = None)
     return {"items": tokens.list(caller.scope(tenant))}
 
 
-@router.delete("/{name}", status_code=204)
+@router.delete("/{name}")
 @allows(ADMIN, audited=True)
-def revoke_token(name: str, request: Request, caller: CallerDep, tokens: TokensDep, tenant: str | None = None) -> None:
+def revoke_token(
+    name: str, request: Request, caller: CallerDep, tokens: TokensDep, tenant: str | None = None
+) -> dict[str, Any]:
+    """Also revokes the tokens that were made with it; the answer lists all of them. An operator that names no tenant means a
+    token of the platform."""
     request.state.about_tenant = about = caller.scope(tenant)
-    tokens.revoke(name, about)
+    return {"name": name, "tenant": about, "revoked": tokens.revoke(name, about)}
