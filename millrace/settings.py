@@ -40,6 +40,8 @@ class KafkaSettings(_Section):
     heap_mb: int = Field(default=512, ge=256)
     ops_kept_days: int | None = Field(default=None, ge=1)
     """Older ops are trimmed from the table log; then no older copy of the control store can be restored. Empty: never."""
+    streamed_rows_kept_days: int = Field(default=7, ge=1)
+    """After so many days nobody can read streamed rows in the table log any more; the ops themselves stay."""
 
 
 class SparkSettings(_Section):

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 
 from millrace.account.counting import Due
 from millrace.account.ledger import due, fold, judged_numbers, mark_end
+from millrace.account.log_key_expiry import LogKeyExpiry
 from millrace.account.quality import with_quality
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.partitions import OpPartitions
@@ -63,6 +64,7 @@ class Accountant:
         self._trimmed_at = time.monotonic()
         self.retention = "ok"
         self.ops_kept_days: int | None = None
+        self.log_key_expiry = LogKeyExpiry(store, cluster, exchange.log_keys)
         self._settling = threading.Lock()
         self._listeners: list[Callable[[Mapping[str, int]], None]] = []
 
@@ -195,6 +197,7 @@ class Accountant:
         try:
             self._topics.trim(before | self._folded_for_good(unsettled.values()) | self._old_ops())
             self._measure_lag()
+            self.log_key_expiry.run()
         except Unavailable:
             observe("trouble", kind="trim")
         self._write_safe_version(unsettled.values())

@@ -98,6 +98,7 @@ class Server:
         self.notifier = Notifier(self.store, settings.api.private_targets)
         self.accountant = Accountant(self.store, cluster, self.op_signer, op_partitions, self.exchange)
         self.accountant.ops_kept_days = kafka.ops_kept_days
+        self.accountant.log_key_expiry.days = kafka.streamed_rows_kept_days
         self.accountant.listen(self.in_flight.chunks.judged)
         self.threads = Threads()
         self.health = PlatformHealth(
@@ -202,7 +203,8 @@ class Server:
     def _control(self, stopping: Event) -> None:
         definitions, stops = self.exchange.definitions, self.exchange.stops
         hear = self.op_log.on_applied
-        Controller(self.store, self.cluster, self.appender, definitions, stops, self.genuine, hear).run(stopping)
+        keys = self.exchange.log_keys
+        Controller(self.store, self.cluster, self.appender, definitions, stops, self.genuine, hear, keys).run(stopping)
 
     def _account(self, applied: list[Applied]) -> None:
         """Imports that are over no longer count, and those that were received or freed may have ended."""

@@ -1,7 +1,10 @@
 """The controller: reads the table log in order, applies each op once and carries out its effects."""
 
 import threading
+import time
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
@@ -13,12 +16,14 @@ from millrace.control.state import StoreDefinition
 from millrace.control.step import step
 from millrace.control.working_set import WorkingSet
 from millrace.exchange.definitions import DefinitionStore
+from millrace.exchange.log_keys import LOG_PART, LogKeys
 from millrace.exchange.stops import StopList
 from millrace.failpoint import reach
 from millrace.model.errors import Corrupt
 from millrace.model.ops import Applied, Op, read_op
 from millrace.model.ops.base import ImportOp, Unreadable
 from millrace.model.ops.results import Waiting
+from millrace.model.ops.rows import Append
 from millrace.observe import observe
 from millrace.store.engine import ControlStore
 from millrace.store.records import advance, positions
@@ -27,6 +32,8 @@ from millrace.wire.envelope import understood, unpack
 from millrace.wire.topics import RAW_INPUT, TABLE_OPS
 
 BATCH = 500
+# No key is deleted so soon, so an op that has none by then has lost it.
+YOUNG_MS = 86_400_000
 # An op that has such values cannot be evaluated or stored, however often it is tried.
 NOT_STORABLE = (
     ArithmeticError, AttributeError, Corrupt, DataError, IntegrityError, LookupError, ProgrammingError, TypeError,
@@ -46,12 +53,14 @@ class Controller:
         stops: StopList,
         genuine: GenuineOps,
         on_applied: Callable[[list[Applied]], None],
+        log_keys: LogKeys | None = None,
     ) -> None:
         self._store = store
         self._cluster = cluster
         self._definitions = definitions
         self._genuine = genuine
         self._on_applied = on_applied
+        self._log_keys = log_keys
         self._outbox = EffectOutbox(store, appender, stops, Topics(cluster).partitions(RAW_INPUT))
 
     def run(self, stopping: threading.Event) -> None:
@@ -70,7 +79,22 @@ class Controller:
 
     def apply(self, records: list[Record]) -> None:
         sifted = self._genuine.sift(records)
-        self._apply(records, sifted, list(_understood(sifted.ours)))
+        self._apply(records, sifted, [(self._opened(op, record), record) for op, record in _understood(sifted.ours)])
+
+    def _opened(self, op: Op[Any], record: Record) -> Op[Any]:
+        """With its rows in plain. One whose rows are not what was sealed must not block the ops behind it."""
+        if not isinstance(op, Append) or op.log_key is None or self._log_keys is None:
+            return op
+        try:
+            opened = opened_append(op, self._log_keys)
+        except Corrupt as error:
+            observe("trouble", kind="op", error=f"{op.id} {op.kind}: {error}")
+            return _unreadable(op, error)
+        if not opened.payload and time.time_ns() // 1_000_000 - record.at_ms < YOUNG_MS:
+            observe(
+                "trouble", kind="op", error=f"{op.id} {op.kind}: the key of its rows is gone; its import cannot end"
+            )
+        return opened
 
     def _apply(self, records: list[Record], sifted: Sifted, ops: list[tuple[Op[Any], Record]]) -> None:
         """1. Evaluate and store. 2. Tell who waits. 3. Carry out the effects that leave the store.
@@ -134,6 +158,13 @@ class Controller:
             if asked.IS_ASKED_FOR:
                 kept.requests[asked.id] = _request(asked, at_us, answer)
         return outcome.answers
+
+
+def opened_append(op: Append, keys: LogKeys) -> Append:
+    """The op with its rows as they came; without a payload if its key is deleted, because all its rows were delivered."""
+    seal = keys.opening(op.tenant, op.table, op.id, op.log_key or "")
+    payload = "" if seal is None else b64encode(seal.open(b64decode(op.payload), LOG_PART)).decode()
+    return replace(op, payload=payload, log_key=None)
 
 
 def _understood(records: list[Record]) -> Iterator[tuple[Op[Any], Record]]:

@@ -11,7 +11,7 @@ from millrace.model.names import checked_name
 
 _PRIVATE_FOLDERS = (
     "lake", "errors", "remote", "staged", "parked", "quality", "staging", "checkpoints", "definitions", "stops", "run",
-    "logs", "kafka", "keys", "handled", "scratch",
+    "logs", "kafka", "keys", "log-keys", "handled", "scratch",
 )  # fmt: skip
 _PRIVATE_MODE = 0o700
 # So much of a time-ordered identifier is the same for about two hours.
@@ -69,6 +69,7 @@ class Home:
     broker_passwords = Below("kafka-passwords")
     op_keys = Below("op-keys")
     kms = Below("kms")
+    log_keys = Below("log-keys")
     scratch = Below("scratch")
 
     def make_private(self) -> None:
@@ -124,6 +125,10 @@ class Home:
     def keys_destroyed(self, tenant: str) -> Path:
         """As old as the last time that the tenant's key was destroyed."""
         return self.data_keys(tenant) / ".destroyed"
+
+    def log_key(self, tenant: str, key: str) -> Path:
+        """Opens rows that a tenant streamed on one day, in the table log."""
+        return self.log_keys / checked_name("tenant", tenant) / Path(key).name
 
     def data_key(self, tenant: str, key: str) -> Path:
         return self.data_keys(tenant) / key[:_KEY_FOLDER] / f"{checked_name('key', key)}.json"

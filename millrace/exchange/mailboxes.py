@@ -14,6 +14,7 @@ from millrace.exchange.ends import EndBox
 from millrace.exchange.held_chunks import HeldChunks
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles, keyring_of
+from millrace.exchange.log_keys import LogKeys
 from millrace.exchange.op_keys import OpKeyFiles
 from millrace.exchange.places import Places
 from millrace.exchange.rule_keys import RuleKeys
@@ -39,6 +40,7 @@ class Exchange:
     held_chunks: HeldChunks
     keys: WrappedKeys
     op_keys: OpKeyFiles
+    log_keys: LogKeys
     places: Places
     tenant_files: TenantFiles
     app_folders: Callable[[str], Staging]
@@ -64,6 +66,7 @@ def open_exchange(root: Path) -> Exchange:
         held_chunks=HeldChunks(home),
         keys=KeyFiles(home),
         op_keys=OpKeyFiles(home),
+        log_keys=LogKeys(home),
         places=Places(home),
         tenant_files=TenantFiles(home),
         app_folders=partial(Staging, home),

@@ -12,6 +12,7 @@ from pathlib import Path
 from millrace.beneath.folder import hold
 from millrace.beneath.trees import remove, size
 from millrace.exchange.home import Home
+from millrace.exchange.log_keys import drop_remembered
 from millrace.model.names import checked_name
 
 
@@ -25,7 +26,9 @@ class TenantFiles:
 
     def remove(self, tenant: str) -> list[tuple[str, int]]:
         """The name and the size of each file or folder that was there."""
-        return [_removed(path) for path in self._paths(checked_name("tenant", tenant)) if os.path.lexists(path)]
+        removed = [_removed(path) for path in self._paths(checked_name("tenant", tenant)) if os.path.lexists(path)]
+        drop_remembered()
+        return removed
 
     def _paths(self, tenant: str) -> Iterator[Path]:
         home = self.home
@@ -37,6 +40,7 @@ class TenantFiles:
             home.handled(tenant),
             home.app_request(tenant),
             home.data_keys(tenant),
+            home.log_keys / tenant,
         )
 
 

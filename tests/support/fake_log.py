@@ -30,6 +30,7 @@ from millrace.api.watch import Watch
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
 from millrace.client import Millrace
+from millrace.control.controller import opened_append
 from millrace.declare.table import parse_table
 from millrace.embed.ports import free_ports
 from millrace.exchange.home import Home
@@ -137,6 +138,7 @@ class FakeLog:
         for sender, (first, _) in op.senders.items():
             if first != self.streams.get((op.table, sender), 0) + 1:
                 return Applied(op.id, refusal=Refusal("clash", "out_of_step", "No.", "Open it again."))
+        op = opened_append(op, self.exchange.log_keys) if op.log_key else op
         payload = b64decode(op.payload)
         plain = zstandard.ZstdDecompressor().decompress(payload)
         found = plain.splitlines()

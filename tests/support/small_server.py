@@ -24,6 +24,7 @@ from millrace.api.shares import Shares
 from millrace.api.watch import Watch
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Tokens
+from millrace.control.controller import opened_append
 from millrace.control.entities import load, save
 from millrace.control.outbox import Kept
 from millrace.control.state import StoreDefinition
@@ -35,6 +36,7 @@ from millrace.exchange.mailboxes import open_exchange
 from millrace.model.names import new_id
 from millrace.model.ops import Applied, Op
 from millrace.model.ops.results import Result
+from millrace.model.ops.rows import Append
 from millrace.notify.notifier import Notifier
 from millrace.notify.retry import RetryPolicy
 from millrace.settings import ApiSettings, LimitSettings, Settings
@@ -76,6 +78,8 @@ class SmallPlatform:
 
     def apply(self, op: Op[Any]) -> Applied:
         op = op if op.id else op.asked_as(new_id("op"))
+        if isinstance(op, Append) and op.log_key:
+            op = opened_append(op, self.exchange.log_keys)
         at_us, kept = time.time_ns() // 1000, Kept()
         with self.store.write() as connection:
             working = WorkingSet(connection)

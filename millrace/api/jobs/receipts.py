@@ -33,7 +33,9 @@ def expiring(ops_kept_days: int | None) -> list[dict[str, str | None]]:
         ("answers to requests, in the control store", ANSWERS_DAYS),
     ]
     if ops_kept_days is not None:
-        found.append(("ops in the table log: names, declarations, streamed rows", ops_kept_days))
+        found.append(
+            ("ops in the table log: names and declarations (the keys of streamed rows are gone)", ops_kept_days)
+        )
     return [{"what": what, "at_the_latest": latest(days)} for what, days in found]
 
 
@@ -49,6 +51,7 @@ def remaining(ops_kept_days: int | None, sinks: list[dict[str, Any]], not_reache
     ]
     if ops_kept_days is None:
         left.append(
-            "Ops in the table log (names, declarations, streamed rows): kept for ever unless kafka.ops_kept_days is set."
+            "Ops in the table log (names, declarations): kept for ever unless kafka.ops_kept_days is set. "
+            "The keys of streamed rows in them are gone."
         )
     return [*left, "Entries of the audit log: names only.", "Backups that were made outside the platform."]

@@ -8,6 +8,7 @@ from millrace.api.admission import Admission
 from millrace.api.op_log import OpLog
 from millrace.api.rows.endings import Endings
 from millrace.api.sealing import Sealing
+from millrace.exchange.log_keys import LOG_PART
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.model.ops.rows import Append, OpenSender, SenderOpened
@@ -45,7 +46,10 @@ class Appends:
         """Returns when the rows are in the log and have their version; raises what was refused."""
         import_id = new_id("imp")
         seal = await self._sealing.seal_of_append(append_key.tenant, append_key.table, import_id)
-        op = _append(append_key, batch, seal, import_id)
+        log_seal = None
+        if seal is None:
+            log_seal = await self._sealing.log_seal(append_key.tenant, append_key.table, import_id)
+        op = _append(append_key, batch, seal, log_seal, import_id)
         await self._admission.refuse_rows(op)
         self._note_begin(import_id, append_key)
         if batch.wants_end:
@@ -87,11 +91,12 @@ class Appends:
                 self._on_end(append_key)
 
 
-def _append(append_key: AppendKey, batch: Batch, seal: Seal | None, import_id: str) -> Append:
+def _append(append_key: AppendKey, batch: Batch, seal: Seal | None, log_seal: Seal | None, import_id: str) -> Append:
     rows = batch.body
     payload = compress(rows)
     if seal is not None:
         payload = seal.close(payload, str(_ONLY_CHUNK))
+    logged = payload if log_seal is None else log_seal.close(payload, LOG_PART)
     return Append(
         append_key.tenant,
         append_key.table,
@@ -99,8 +104,9 @@ def _append(append_key: AppendKey, batch: Batch, seal: Seal | None, import_id: s
         rows=batch.rows,
         plain_bytes=len(rows),
         checksum=checksum(payload),
-        payload=b64encode(payload).decode(),
+        payload=b64encode(logged).decode(),
         span=append_key.span,
         senders=batch.senders,
         key=None if seal is None else seal.key,
+        log_key=None if log_seal is None else log_seal.key,
     )

@@ -29,7 +29,10 @@ class ReplayBegun(ToRecheck):
 
 @op_kind("append")
 class Append(TurnOp[RowsAppended]):
-    """Rows that travel in the op: compressed, sealed if there is a `key`, in base64. By sender its first and last row."""
+    """Rows that travel in the op: compressed, sealed if there is a `key`, in base64. By sender its first and last row.
+
+    With a `log_key` they are sealed for their time in the log alone: the controller opens them. Once that key is deleted, the
+    op has no payload any more."""
 
     rows: int
     plain_bytes: int
@@ -37,6 +40,7 @@ class Append(TurnOp[RowsAppended]):
     payload: str
     senders: dict[str, tuple[int, int]] = field(default_factory=dict, metadata=wire("streams"))
     key: str | None = None
+    log_key: str | None = None
     IS_ASKED_FOR: ClassVar[bool] = False
 
     @property
