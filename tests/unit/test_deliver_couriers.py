@@ -1,6 +1,7 @@
 """Couriers without Spark, Kafka and servers: what they deliver to a folder, and what they let go."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,6 +233,29 @@ def test_rows_whose_file_is_lost_hold_up_only_their_own_queue(world: World) -> N
     assert world.durable == []
     world.queues.waive(world.queue.key, 100)
     wait_until(lambda: not world.waiting(), 20, "it is given up")
+
+
+@pytest.mark.parametrize("in_the_way", [Path.touch, lambda root: root.symlink_to(root)])
+def test_rows_whose_folder_is_away_are_delivered_when_it_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, in_the_way: Callable[[Path], None]
+) -> None:
+    groups: list[StagedGroup] = []
+    with monkeypatch.context() as staging:
+        staging.setattr(world, "_park", groups.append)
+        world.park((EARLIER, 100))
+    root = world.home.table("acme", "events")
+    root.rename(root.with_name("kept"))
+    in_the_way(root)
+    world._park(groups[0])
+    assert world.waiting() == [100]
+    world.couriers.start()
+    wait_until(lambda: state_of(world.queues, world.queue.key).reason, 20, "it says why")
+    assert world.durable == []
+    root.unlink()
+    root.with_name("kept").rename(root)
+    world.queues.ask_to_resume(world.queue.key)
+    wait_until(lambda: world.durable == [(EARLIER, 0)], 20, "it is durable")
+    wait_until(lambda: not world.waiting(), 20, "nothing waits")
 
 
 def test_an_order_to_resume_waits_for_a_courier_who_is_at_the_queue(world: World) -> None:
