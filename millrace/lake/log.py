@@ -59,6 +59,8 @@ class Snapshot:
     transactions: Mapping[str, Transaction] = field(default_factory=dict)
     # What files and transactions take in memory, about.
     weight: int = 0
+    # The identity of this version's file, as `Store.identity` tells it; None if it is not known.
+    entry: str | None = field(default=None, compare=False)
 
     @property
     def live_rows(self) -> int:
@@ -97,14 +99,17 @@ def load(store: Store, version: int | None = None) -> Snapshot:
     needed = [commits[number] for number in wanted]
     for entry in needed:
         refuse_larger(store.where, entry.name, entry.size, store.bounds.log_bytes)
+    # Asked before the file is read: one that is replaced meanwhile is read again at the next refresh.
+    last = store.identity(commit_name(target)) if target in commits else None
     for number, body in zip(wanted, store.read_logs(needed), strict=True):
         snapshot = _folded(store, snapshot, _actions(body), number, commit_name(number))
     store.expect(snapshot.files)
-    return snapshot
+    return replace(snapshot, entry=last)
 
 
 def refresh(store: Store, snapshot: Snapshot) -> Snapshot:
-    """The newest snapshot. Reads only the commits after a known one."""
+    """The newest snapshot. Reads only the commits after a known one, if that is still the same: one that was damaged or
+    replaced is found before anybody builds on it."""
     if snapshot.version < 0:
         return load(store)
     for _ in range(MOST_COMMITS):
@@ -114,8 +119,10 @@ def refresh(store: Store, snapshot: Snapshot) -> Snapshot:
         except FileNotFoundError:
             store.expect(snapshot.files)
             # The log is cleaned from the oldest version on: if our own version exists, all later versions do.
-            return snapshot if store.exists(commit_name(snapshot.version)) else load(store)
-        snapshot = _folded(store, snapshot, _actions(body), snapshot.version + 1, name)
+            now = store.identity(commit_name(snapshot.version))
+            return snapshot if now is not None and now == snapshot.entry else load(store)
+        folded = _folded(store, snapshot, _actions(body), snapshot.version + 1, name)
+        snapshot = replace(folded, entry=store.identity_of(name, len(body)))
     raise too_large(store.where, LOG_FOLDER, f"has got {MOST_COMMITS} versions since it was read")
 
 
@@ -128,7 +135,7 @@ def commit(store: Store, snapshot: Snapshot, actions: Sequence[Action]) -> Snaps
     refuse_larger(store.where, commit_name(version), len(body), store.bounds.log_bytes)
     if not store.put_if_absent(commit_name(version), body):
         raise Conflict(f"version {version} of {store.where} was committed by another writer; refresh and plan again")
-    return fold(snapshot, actions, version)
+    return replace(fold(snapshot, actions, version), entry=store.identity_of(commit_name(version), len(body)))
 
 
 def fold(

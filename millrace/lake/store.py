@@ -79,6 +79,18 @@ class Store:
     def exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))
 
+    def identity(self, name: str) -> str | None:
+        """Tells this file from another one that takes its place; None if there is none."""
+        try:
+            status = os.stat(self.path(name))
+        except FileNotFoundError:
+            return None
+        return f"{status.st_ino}.{status.st_size}.{status.st_mtime_ns}"
+
+    def identity_of(self, name: str, size: int) -> str | None:
+        """The identity of a file of `size` bytes that was just read or written."""
+        return self.identity(name)
+
     def size(self, name: str) -> int:
         return os.stat(self.path(name)).st_size
 

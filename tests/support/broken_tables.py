@@ -34,6 +34,14 @@ def garbage_entry(root: Path) -> Repair:
     return _next_entry(root, b'{"add": {"path": \xff\n')
 
 
+def replaced_entry(root: Path) -> Repair:
+    """The newest entry, on which the next write builds, is another one than was written."""
+    path = _entry(root, _newest(root))
+    content = path.read_bytes()
+    path.write_bytes(b"garbage")
+    return lambda: path.write_bytes(content)
+
+
 def entry_of_another_shape(root: Path) -> Repair:
     return _next_entry(root, b'{"add": {"path": "x.parquet"}}\n')
 
@@ -129,6 +137,7 @@ def lost_files(root: Path) -> Repair:
 WAYS: dict[str, Callable[[Path], Repair]] = {
     "empty_entry": empty_entry,
     "garbage_entry": garbage_entry,
+    "replaced_entry": replaced_entry,
     "entry_of_another_shape": entry_of_another_shape,
     "unknown_feature": unknown_feature,
     "unknown_protocol": unknown_protocol,

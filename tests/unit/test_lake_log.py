@@ -126,3 +126,21 @@ def test_an_incomplete_checkpoint_is_passed_over(updated: LakeTable) -> None:
     expected = load(updated.store)
     updated.store.write(f"{LOG_FOLDER}/{44:020}.checkpoint.{1:010}.{2:010}.parquet", b"half of it")
     assert load(updated.store) == expected
+
+
+@pytest.mark.parametrize("how", ["in place", "by another file"])
+def test_nobody_builds_on_an_entry_that_was_replaced(tmp_path: Path, how: str) -> None:
+    table = LakeTable(Store(tmp_path), KEYED)
+    apply_rows(table, [(1, 1)])
+    apply_rows(table, [(2, 2)])
+    path = Path(table.store.path(commit_name(table.snapshot().version)))
+    written = path.read_bytes()
+    if how == "by another file":
+        path.unlink()
+    path.write_bytes(b"x" * len(written))
+    with pytest.raises(Corrupt, match=path.name):
+        apply_rows(table, [(3, 3)])
+    assert not table.store.exists(commit_name(2))
+    path.write_bytes(written)
+    apply_rows(table, [(3, 3)])
+    assert content(table) == read_by_polars(tmp_path) == [(1, 1), (2, 2), (3, 3)]
