@@ -10,6 +10,20 @@ Networks = Sequence[IPv4Network | IPv6Network]
 
 _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
+# Special networks of the IANA registries that `ipaddress` calls global in some releases of Python, or in all. Parts of
+# 192.0.0.0/24 and 2001::/23 are public, but nobody offers a service there that a tenant could name.
+_SPECIAL = (
+    IPv4Network("192.0.0.0/24"),
+    IPv4Network("192.31.196.0/24"),
+    IPv4Network("192.52.193.0/24"),
+    IPv4Network("192.88.99.0/24"),
+    IPv4Network("192.175.48.0/24"),
+    IPv6Network("2001::/23"),
+    IPv6Network("2001:db8::/32"),
+    IPv6Network("2002::/16"),
+    IPv6Network("2620:4f:8000::/48"),
+    IPv6Network("3fff::/20"),
+)
 # A public address that answers inside a cloud: the wire server of Azure.
 _METADATA = (ip_address("168.63.129.16"),)
 
@@ -41,5 +55,7 @@ def _embedded(address: Address) -> IPv4Address | None:
 
 def _is_public(address: Address) -> bool:
     if isinstance(address, IPv6Address) and address not in _UNICAST:
+        return False
+    if any(address in network for network in _SPECIAL if network.version == address.version):
         return False
     return address.is_global and not address.is_multicast and not address.is_reserved and address not in _METADATA

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from millrace.model.addresses import is_permitted, literal
 from millrace.model.errors import Invalid, Unavailable
+from millrace.observe import log
 
 REMEDY = "Use an address on the internet, or have the operator allow the network (MILLRACE_API__PRIVATE_TARGETS)."
 LONGEST_URL = 2000
@@ -20,6 +21,8 @@ _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?\.?", re.ASCII | re.IGNORECASE)
 # What some resolvers read as an IPv4 address in disguise: 2130706433, 0177.0.0.1, 0x7f.1, 127.1.
 _NUMBERS = re.compile(r"(.*\.)?([0-9]+|0x[0-9a-f]*)\.?", re.ASCII | re.IGNORECASE)
+# Everybody knows where these names lead.
+_LOOPBACK = re.compile(r"(.*\.)?localhost\.?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +83,7 @@ class Judged:
         found = resolve(host)
         good = [address for address in found if self.is_allowed(address)]
         if not good:
-            raise Invalid(
-                f"{host} is at {found[0]}, which is not a public address.",
-                remedy=REMEDY,
-                code="private_target",
-            )
+            raise _not_public(host, found)
         return good
 
     def connect(self, host: str, port: int, seconds: float) -> socket.socket:
@@ -100,6 +99,18 @@ class Judged:
         return known is not None and is_permitted(known, self.allowed)
 
 
+def _not_public(host: str, found: list[str]) -> Invalid | Unavailable:
+    """To a tenant, a name of the platform's own network reads like one that nobody knows. The log tells the operator."""
+    if literal(host) is not None or _LOOPBACK.fullmatch(host):
+        return Invalid(f"{host} is not a public address.", remedy=REMEDY, code="private_target")
+    log("private_name", host=host, addresses=found)
+    return _unresolved(host)
+
+
+def _unresolved(host: str) -> Unavailable:
+    return Unavailable(f"{host} does not resolve to public addresses.", remedy=REMEDY, code="unresolved")
+
+
 def resolve(host: str) -> list[str]:
     address = literal(host)
     if address is not None:
@@ -107,6 +118,7 @@ def resolve(host: str) -> list[str]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as failed:
-        raise Unavailable(f"{host} cannot be resolved: {failed}.", code="unresolved") from None
+        log("unresolved_name", host=host[:LONGEST_URL], reason=str(failed))
+        raise _unresolved(host) from None
     # A scope such as %eth0 says on which link: no such address is public. Each address comes once.
     return list(dict.fromkeys(str(place[0]).partition("%")[0] for *_, place in found))

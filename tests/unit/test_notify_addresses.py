@@ -17,10 +17,13 @@ SPECIAL = [
     "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255", "168.63.129.16",
     "::", "::1", "::127.0.0.1", "fe80::1", "fec0::1", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1", "100::1",
     "64:ff9b:1::1",
+    # What `ipaddress` calls global, depending on Python's release.
+    "192.0.0.8", "192.0.0.9", "192.0.0.192", "192.31.196.1", "192.52.193.1", "192.88.99.1", "192.175.48.1", "2001:2::1",
+    "2001:4:112::1", "2001:20::1", "2001:30::1", "2620:4f:8000::1", "3fff::1", "3fff:fff::1", "5f00::1",
 ]  # fmt: skip
 HIDDEN = [
     "::ffff:127.0.0.1", "::ffff:10.1.2.3", "::ffff:a9fe:a9fe", "2002:7f00:1::", "2002:a00:1::1", "64:ff9b::7f00:1",
-    "64:ff9b::a9fe:a9fe", "2001:0:4136:e378:8000:63bf:80ff:fffe",
+    "64:ff9b::a9fe:a9fe", "64:ff9b::c000:c0", "2002:c000:c0::1", "::ffff:192.0.0.192", "2001:0:4136:e378:8000:63bf:80ff:fffe",
 ]  # fmt: skip
 
 
@@ -92,9 +95,19 @@ def permitted(url: str, *allowed: str) -> list[str]:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "169.254.169.254", "fe80::1%2", "::ffff:192.168.0.1"])
 def test_a_name_is_judged_by_what_it_resolves_to(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     answers(monkeypatch, address)
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Unavailable) as refused:
         permitted("https://innocent.example.org/")
-    assert refused.value.code == "private_target"
+    private = str(refused.value), refused.value.code, refused.value.remedy
+    assert address not in private[0]
+
+    def nobody(*_args: Any, **_more: Any) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    # A name of the platform's own network reads like one that nobody knows.
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    with pytest.raises(Unavailable) as unknown:
+        permitted("https://innocent.example.org/")
+    assert (str(unknown.value), unknown.value.code, unknown.value.remedy) == private
 
 
 def test_of_several_addresses_only_permitted_ones_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
