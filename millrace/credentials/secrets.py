@@ -125,4 +125,17 @@ def _from_file(parts: list[str]) -> str:
             remedy=f"Put it below the folder that {FOLDER_VARIABLE} names.",
             code="no_secret",
         )
-    return path.read_text().strip()
+    try:
+        return path.read_text("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise Invalid(
+            f"The secret {'/'.join(parts):.100} is no text: byte {error.start + 1} is not UTF-8.",
+            remedy="Store it as UTF-8 text; write binary data as base64 if its reader takes that.",
+            code="bad_secret",
+        ) from None
+    except OSError as error:
+        raise Missing(
+            f"The secret {'/'.join(parts):.100} cannot be read: {error.strerror}.",
+            remedy="Let the platform's user read its file.",
+            code="no_secret",
+        ) from None

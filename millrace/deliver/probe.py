@@ -55,6 +55,7 @@ def probe(target: SinkTarget, context: SinkContext) -> str | None:
     """Does what a write will do. Returns why that could not be tried now; raises Invalid where it cannot work."""
     settings = settings_class(target.kind).of(target)
     refuse_strange(target, settings, context)
+    _refuse_unreadable(target, settings, context)
     silent = _unreachable(settings, context)
     if silent is not None:
         return f"Sink {target.name!r} ({target.kind}) is away: {silent} What is imported will wait for it."
@@ -64,6 +65,17 @@ def probe(target: SinkTarget, context: SinkContext) -> str | None:
     except Exception as error:
         raise _refusal(target, error) from error
     return None
+
+
+def _refuse_unreadable(target: SinkTarget, settings: ConnectorSettings, context: SinkContext) -> None:
+    """A secret that does not exist is wrong whether or not the server answers. A keeper that is away may be back later."""
+    for reference in settings.references():
+        try:
+            context.secret(reference)
+        except Unavailable:
+            continue
+        except Exception as error:
+            raise _refusal(target, error) from error
 
 
 def _unreachable(settings: ConnectorSettings, context: SinkContext) -> str | None:

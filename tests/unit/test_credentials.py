@@ -84,6 +84,16 @@ def test_files_are_read_below_the_tenant_s_own_folder(tmp_path: Path, monkeypatc
         Secrets().read("acme", "file:acme_b/deep/db")
 
 
+def test_a_file_that_is_no_text_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLRACE_SECRET_FOLDER", str(tmp_path))
+    (tmp_path / "acme").mkdir()
+    (tmp_path / "acme" / "db").write_bytes(b"hush\xff")
+    with pytest.raises(Invalid, match=r"acme/db is no text: byte 5 is not UTF-8") as refused:
+        Secrets().read("acme", "file:acme/db")
+    assert refused.value.remedy
+    assert "hush" not in str(refused.value)
+
+
 def test_an_empty_folder_of_secrets_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "acme").mkdir()
     (tmp_path / "acme" / "db").write_text("not meant as a secret")

@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from millrace.deliver.delivery import Order, deliver
+from millrace.deliver.probe import probe
 from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.places import places_below
 from millrace.model.errors import Invalid, Unavailable
@@ -74,6 +75,19 @@ def test_a_name_that_is_not_known_now_may_be_known_later() -> None:
         Judged()("no-such-host.invalid")
     unknown = target("postgres", **{**POSTGRES, "host": "no-such-host.invalid"})
     refuse_private(settings_class("postgres").of(unknown), CONTEXT)
+
+
+@pytest.mark.parametrize("password", ["file:acme/none", "vault:x#y", "env:MILLRACE_SECRET_ACME_NONE"])
+def test_a_secret_that_does_not_exist_is_refused_although_the_host_is_away(
+    password: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MILLRACE_SECRET_FOLDER", str(tmp_path))
+    context = CONTEXT.for_tenant("acme")
+    away = {**POSTGRES, "host": "no-such-host.invalid"}
+    assert "is away" in (probe(target("postgres", **away), context) or "")
+    with pytest.raises(Invalid, match="does not take rows") as refused:
+        probe(target("postgres", **away, password=password), context)
+    assert refused.value.remedy
 
 
 def test_every_setting_that_names_a_host_is_found() -> None:
