@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from millrace.cli.printing import answer
+from millrace.cli.printing import answer, printable
 from millrace.cli.session import EXIT_FAILED, EXIT_UNREACHABLE, CommandSession
 from millrace.client import Millrace
 from millrace.client.endpoint import default_home
@@ -125,6 +125,6 @@ def _client_apps(platform: Millrace) -> DoctorCheck:
 def _report(session: CommandSession, check: DoctorCheck) -> None:
     well = check.exit_code == 0
     mark = "ok " if well and not check.remedy else "?? " if well else "BAD"
-    remedy = f"\n                {check.remedy}" if check.remedy else ""
+    remedy = f"\n                {printable(check.remedy)}" if check.remedy else ""
     document = {"check": check.name, "ok": well, "found": check.found, "remedy": check.remedy}
-    answer(session, document, f"{mark} {check.name:<11} {check.found}{remedy}")
+    answer(session, document, f"{mark} {printable(check.name):<11} {printable(check.found)}{remedy}")

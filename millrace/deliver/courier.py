@@ -111,7 +111,8 @@ class Courier:
         self.upkeep.note(root, spec_of(newest), sum(item.rows for item in items), place)
 
     def _put_off(self, queue: Queue, outcome: Delivered, items: Sequence[Item] = ()) -> None:
-        # In memory first: if the store is away as well, the pause holds all the same.
-        queue.state = after_failure(queue.state, outcome, items, time.time())
+        # In memory first: if the store is away as well, the pause holds all the same. Tenants read the reason.
+        told = replace(outcome, message=queue.places.below_home(outcome.message))
+        queue.state = after_failure(queue.state, told, items, time.time())
         queue.done((), queue.state)
         observe("trouble", kind="sink", queue=str(queue.key), fault=outcome.fault, error=outcome.message)

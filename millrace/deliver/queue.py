@@ -59,6 +59,7 @@ class Queue:
     def __init__(self, places: Places, queues: Queues, key: QueueKey, state: QueueState | None = None) -> None:
         self.key = key
         self.state = state or QueueState()
+        self.places = places
         self.pins = places.pins(key)
         self._queues = queues
         self._known: dict[Name, Item] = {}

@@ -73,7 +73,8 @@ class TableCourier:
 def put_off(queue: Queue, error: Exception) -> None:
     """The next try is after a pause that grows. In memory first: if the store is away as well, the pause holds."""
     words = f"{error}" if isinstance(error, MillraceError) else f"{type(error).__name__}: {error}"
-    outcome = Delivered(Fault.TABLE.value, words[:1000])
+    # Tenants read it.
+    outcome = Delivered(Fault.TABLE.value, queue.places.below_home(words)[:1000])
     queue.state = after_failure(queue.state, outcome, (), time.time())
     queue.done((), queue.state)
-    observe("trouble", kind="table", queue=str(queue.key), error=outcome.message)
+    observe("trouble", kind="table", queue=str(queue.key), error=words[:1000])

@@ -95,6 +95,12 @@ class Places:
         for spooled in self.home.staging.iterdir() if self.home.staging.is_dir() else ():
             spooled.unlink(missing_ok=True)
 
+    def below_home(self, text: str) -> str:
+        """The text without the home's own path: what is below it keeps its path from there."""
+        for root in (os.path.abspath(self.home.root), str(self.home.root)):
+            text = text.replace(f"{root}{os.sep}", "")
+        return text
+
     def is_on_our_disk(self, folder: Path) -> bool:
         """Whether a folder shares the disk that everything else needs. A tenant's tables may be on a disk of their own."""
         return _device(folder) == _device(self.home.root)

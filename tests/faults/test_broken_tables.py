@@ -69,7 +69,8 @@ def test_tables_broken_in_every_way_delay_no_other_import(platform: RunningPlatf
     assert health["status"] == "ok", health["parts"]
     for tenant in broken.values():
         shown = parked(platform, tenant)[f"{tenant}/notes"]
-        assert str(platform.home.table(tenant, "notes")) in shown["reason"]
+        assert f"lake/{tenant}/notes" in shown["reason"]
+        assert str(platform.home.root) not in shown["reason"]
         assert f"sink resume {tenant}/notes delta" in shown["remedy"]
         assert shown["reason"] in platform.client.sinks.list(tenant, "notes")[0]["reason"]
         wait_until(lambda tenant=tenant: told(platform, tenant, "sink.parked"), 30, "who listens hears of it")

@@ -165,6 +165,14 @@ def test_the_doctor_misses_no_jars_but_the_platforms(home: Path, millrace: Run) 
     assert [check["remedy"] for check in checks if check["check"] == "jars"] == [""]
 
 
+def test_what_the_doctor_quotes_cannot_steer_the_terminal(fake: FakePlatform, millrace: Run) -> None:
+    parked = {"sink": "delta", "table": "acme/t", "reason": "bad \x1b[2Jfile", "remedy": "Mend \x1b]0;it."}
+    fake.answers["GET", "/v1/health"] = {"status": "ok", "parts": {}, "tables": [parked]}
+    done = millrace("doctor")
+    assert "acme/t: bad" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
 def test_a_home_without_a_platform_exits_3(millrace: Run, tmp_path: Path) -> None:
     done = millrace("status", "--home", str(tmp_path / "empty"))
     assert done.returncode == 3
