@@ -53,7 +53,7 @@ def _left(table: Path) -> list[str]:
 def test_a_deletion_that_was_killed_in_the_log_can_be_repeated(table: Path, version: int) -> None:
     with pytest.raises(Killed):
         delete_table(KilledAt(table, commit_name(version)))
-    assert _left(table) == [commit_name(version)]
+    assert commit_name(version) in _left(table), "and perhaps others that no thread had begun with"
     assert delete_table(Store(table)) > 0
     assert _left(table) == []
     assert delete_table(Store(table)) == 0
