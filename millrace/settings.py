@@ -2,19 +2,22 @@
 
 MILLRACE_HOME is the root of all state; MILLRACE_KAFKA__BOOTSTRAP_SERVERS, MILLRACE_SPARK__MASTER … name nested fields."""
 
+import os
 import re
-from collections.abc import Iterable
-from difflib import get_close_matches
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
 from millrace.model.secret_references import parse_reference
+from millrace.setting_errors import PREFIX, nearest, unparsed_settings, variables, wrong_settings
 
 MOST_TOKEN_DAYS = 3650
 # Spark makes and spreads a secret itself on one machine, on YARN and on Kubernetes.
@@ -205,8 +208,9 @@ class SecretSettings(_Section):
                 parse_reference(reference)
                 for tenant in tenants:
                     checked_name("tenant", "every" if tenant == "*" else tenant)
-            except Invalid as error:
-                raise ValueError(f"{reference!r:.60}: {error}") from None
+            except Invalid:
+                # What was given may be the secret itself: it is not shown.
+                raise ValueError("maps references such as env:NAME to lists of tenants, or of *") from None
         return shared
 
 
@@ -339,6 +343,15 @@ class Settings(BaseSettings):
     kms: KmsSettings = KmsSettings()
     k8s: KubernetesSettings = KubernetesSettings()
 
+    def __init__(self, **given: Any) -> None:
+        """Raises Invalid, which names the variable. The library's errors would show values, which may be secrets."""
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise wrong_settings(type(self), error) from None
+        except SettingsError:
+            raise unparsed_settings(type(self), os.environ) from None
+
     def control_store(self, sqlite: Path) -> str:
         """The URL of the control store; `sqlite` is its file where the operator names no other."""
         return self.store_url.get_secret_value() if self.store_url else f"sqlite:///{sqlite}"
@@ -346,21 +359,20 @@ class Settings(BaseSettings):
 
 # Read where they are needed: by the client, the installer and the tests of faults.
 _OTHERS = ("URL", "TOKEN", "CA_FILE", "CACHE", "IVY_SETTINGS", "FAILPOINTS", "POISON")
-_PREFIX, _SECRETS = "MILLRACE_", "MILLRACE_SECRET_"
+_SECRETS = f"{PREFIX}SECRET_"
 
 
 def unread(names: Iterable[str]) -> dict[str, str | None]:
     """Variables that look like settings and are none, with the name that may be meant."""
-    known = {*_OTHERS, *_names(Settings)}
-    own = (name for name in names if name.startswith(_PREFIX) and not name.startswith(_SECRETS))
-    strange = sorted(name for name in own if name.removeprefix(_PREFIX) not in known)
-    meant = {name: get_close_matches(name.removeprefix(_PREFIX), known, 1) for name in strange}
-    return {name: f"{_PREFIX}{near[0]}" if near else None for name, near in meant.items()}
+    known = {*(f"{PREFIX}{name}" for name in _OTHERS), *(name for name, _ in variables(Settings))}
+    own = (name for name in names if name.startswith(PREFIX) and not name.startswith(_SECRETS))
+    return {name: nearest(name, known) for name in sorted(own) if name not in known}
 
 
-def _names(model: type[BaseModel], prefix: str = "") -> Iterable[str]:
-    for name, field in model.model_fields.items():
-        yield f"{prefix}{name.upper()}"
-        for section in (field.annotation, *get_args(field.annotation)):
-            if isinstance(section, type) and issubclass(section, _Section):
-                yield from _names(section, f"{prefix}{name.upper()}__")
+@contextmanager
+def wrong_settings_end() -> Iterator[None]:
+    """For a process that starts: a setting that is wrong ends it with one line that says what to correct."""
+    try:
+        yield
+    except Invalid as wrong:
+        sys.exit(f"{wrong.message} {wrong.remedy}".strip())

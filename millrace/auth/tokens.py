@@ -136,9 +136,9 @@ class Tokens:
             raise Unauthorised("The request has no valid token.", remedy="Send Authorization: Bearer <token>.")
         now_us = time.time_ns() // 1000
         if caller.expires_us is not None and caller.expires_us <= now_us:
-            raise Unauthorised(
-                f"The token expired at {iso(caller.expires_us)}.", remedy="Make a new one.", code="expired"
-            )
+            who = "An operator" if caller.tenant is None else "An operator, or an admin of the tenant,"
+            remedy = f"{who} makes a new one: `millrace token create NAME`."
+            raise Unauthorised(f"The token expired at {iso(caller.expires_us)}.", remedy=remedy, code="expired")
         self._uses[_digest(token.strip())] = now_us
         return caller
 

@@ -8,11 +8,14 @@ MillraceError
 """
 
 import json
+import re
 from http import HTTPStatus
 from typing import Any
 
 from millrace.model.errors import MillraceError, Unavailable
 
+# What an HTTP client says if the server ends the connection instead of answering, as one that expects TLS does.
+_HUNG_UP = re.compile("disconnected|reset by peer|without response|closed connection", re.IGNORECASE)
 _UNREADY = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
 
 
@@ -53,10 +56,19 @@ class Unreachable(Unavailable):
     may_pass = True
 
     def __init__(self, url: str, cause: object) -> None:
-        remedy = "Start it with `millrace up`, or set MILLRACE_URL and MILLRACE_TOKEN; see `millrace doctor`."
-        if "CERTIFICATE_VERIFY_FAILED" in str(cause):
-            remedy = "Set MILLRACE_CA_FILE to the certificates of the authority that vouches for it."
-        super().__init__(f"{url} cannot be reached: {cause}.", remedy=remedy)
+        super().__init__(f"{url} cannot be reached: {cause}.", remedy=_remedy(url, str(cause)))
+
+
+def _remedy(url: str, cause: str) -> str:
+    if "CERTIFICATE_VERIFY_FAILED" in cause:
+        if "mismatch" in cause:
+            return "Set MILLRACE_URL to https:// and a name that the platform's certificate has."
+        if "expired" in cause:
+            return "Ask the platform's operator to renew its certificate."
+        return "Set MILLRACE_CA_FILE to the certificates of the authority that vouches for it."
+    if url.startswith("http:") and _HUNG_UP.search(cause):
+        return "If the platform speaks TLS, write https:// instead of http:// in MILLRACE_URL; see `millrace doctor`."
+    return "Start it with `millrace up`, or set MILLRACE_URL and MILLRACE_TOKEN; see `millrace doctor`."
 
 
 def problem_from(status: int, body: bytes) -> Problem:

@@ -11,7 +11,7 @@ import time
 from millrace.embed.accounts import ADMIN
 from millrace.embed.broker import is_open, prepare_broker
 from millrace.exchange.places import places_below
-from millrace.settings import Settings
+from millrace.settings import Settings, wrong_settings_end
 from millrace.wire.access import broker_accounts
 
 OPEN_SECONDS = 180.0
@@ -19,7 +19,8 @@ LOOK_SECONDS = 0.25
 
 
 def main(words: list[str]) -> int:
-    settings, port = Settings(), int(words[0])
+    with wrong_settings_end():
+        settings, port = Settings(), int(words[0])
     places = places_below(settings.home)
     accounts = broker_accounts(settings.kafka.passwords or places.broker_passwords)
     if words[1:] == ["open"]:

@@ -7,7 +7,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 
 from millrace.exchange.mailboxes import Exchange, open_exchange
-from millrace.settings import Settings
+from millrace.settings import Settings, wrong_settings_end
 
 ANSWER_SECONDS = 5.0
 SILENT_SECONDS = 60.0
@@ -34,8 +34,10 @@ def main(words: list[str]) -> int:
     if len(words) != 1 or words[0] not in PROBES:
         print(f"Name one of: {', '.join(PROBES)}.", file=sys.stderr)
         return 2
+    with wrong_settings_end():
+        home = Settings().home
     try:
-        return 0 if PROBES[words[0]](open_exchange(Settings().home)) else 1
+        return 0 if PROBES[words[0]](open_exchange(home)) else 1
     except OSError as failed:
         print(f"{words[0]}: {failed}", file=sys.stderr)
         return 1

@@ -6,7 +6,7 @@ from millrace.client import Millrace
 from millrace.exchange.home import Home
 from millrace.manage.managers import IngestionManagers
 from millrace.observe import log_to_stderr
-from millrace.settings import Settings
+from millrace.settings import Settings, wrong_settings_end
 from millrace.stopping import StopRequest
 
 STOP_SECONDS = 12.0
@@ -18,7 +18,8 @@ def main() -> None:
     stop_request.heed_signals()
     # A platform that does not answer keeps a request waiting for longer than that.
     stop_request.exit_within(STOP_SECONDS)
-    settings = Settings()
+    with wrong_settings_end():
+        settings = Settings()
     managers = IngestionManagers(Home(settings.home), Millrace.from_home(settings.home), settings.apps, settings.kms)
     managers.run(stop_request)
     # Imports under way wait in their threads for answers that nobody needs any more.

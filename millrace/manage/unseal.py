@@ -7,12 +7,13 @@ from pathlib import Path
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles, keyring_of
 from millrace.model.errors import Invalid, MillraceError
-from millrace.settings import Settings
+from millrace.settings import Settings, wrong_settings_end
 from millrace.staging.sealed import FRAME_BYTES, SealedFile
 
 
 def main(paths: list[str]) -> None:
-    settings = Settings()
+    with wrong_settings_end():
+        settings = Settings()
     home = Home(settings.home)
     keys = keyring_of(KeyFiles(home), settings.kms)
     for path in map(Path, paths):

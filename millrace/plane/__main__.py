@@ -20,7 +20,7 @@ from millrace.plane.held import HeldChunkSender
 from millrace.plane.plane import DataPlane, serve_metrics
 from millrace.plane.session import open_session, outlive_none, remember, warm_up
 from millrace.plane.tidying import keep_tidy
-from millrace.settings import Settings
+from millrace.settings import Settings, wrong_settings_end
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
 from millrace.sink.delta.upkeep import Upkeep
@@ -40,7 +40,8 @@ def main() -> None:
     stop_request.heed_signals()
     # A query may wait for a broker that is gone. The next start does what it leaves undone.
     stop_request.exit_within(STOP_SECONDS)
-    settings = Settings()
+    with wrong_settings_end():
+        settings = Settings()
     exchange = open_exchange(settings.home)
     sinks = SinkContext.of(settings, exchange.places)
     cluster = cluster_of(settings.kafka, sys.argv[1], Account.DATA_PLANE)

@@ -203,3 +203,19 @@ def test_only_trusted_proxies_say_who_asks(tmp_path: Path, monkeypatch: pytest.M
         assert forwarded(server.url, "198.51.100.1, 203.0.113.9") == "203.0.113.9", (
             "what the client wrote is not believed"
         )
+
+
+def remedy_for(url: str, ca_file: Path | None = None) -> str:
+    with Millrace(url, TOKEN, ca_file=ca_file) as client, pytest.raises(Unreachable) as refused:
+        client.tenants.list()
+    return refused.value.remedy
+
+
+def test_a_client_is_told_what_to_change(tmp_path: Path, authority: Authority, pair: tuple[Path, Path]) -> None:
+    put(authority.issue("elsewhere"), pair)
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_text(authority.certificate)
+    with served_app(tmp_path / "home") as server:
+        assert "a name that the platform's certificate has" in remedy_for(server.url, trusted)
+        assert "MILLRACE_CA_FILE" in remedy_for(server.url)
+        assert "https://" in remedy_for(server.url.replace("https", "http"))

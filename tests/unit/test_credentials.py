@@ -265,7 +265,7 @@ def test_the_environment_configures_all_of_it(monkeypatch: pytest.MonkeyPatch) -
         with monkeypatch.context() as patched:
             for name, value in wrong.items():
                 patched.setenv(f"MILLRACE_SECRETS__{name}", value)
-            with pytest.raises(ValueError, match=r"needs token|hush|prefix"):
+            with pytest.raises(Invalid, match=r"needs token|SHARED: maps references|VAULT__PREFIX"):
                 Settings()
 
 

@@ -1,9 +1,19 @@
 """A misspelt setting is noticed; one without a value is not set; a Spark cluster has a secret."""
 
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
-from millrace.settings import Settings, SparkSettings, unread
+from millrace.model.errors import Invalid
+from millrace.settings import Settings, SparkSettings, unread, wrong_settings_end
 
 
 def test_what_nothing_reads_is_told_with_what_may_be_meant() -> None:
@@ -38,3 +48,52 @@ def test_a_spark_cluster_needs_a_secret_or_a_word_that_it_has_none(master: str) 
 @pytest.mark.parametrize("master", [None, "local", "local[6,4]", "local[*]", "k8s://https://host:443", "yarn"])
 def test_other_masters_make_their_secret_themselves(master: str | None) -> None:
     SparkSettings.model_validate({"master": master})
+
+
+SECRET = "hvs.s3cret"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("KMS__TOKN", SECRET, "MILLRACE_KMS__TOKN is no setting. Is MILLRACE_KMS__TOKEN meant?"),
+        ("KMS", SECRET, "MILLRACE_KMS is not JSON."),
+        ("KMS__TOKEN__X", SECRET, "MILLRACE_KMS__TOKEN: "),
+        ("API__TLS_CERT", "/x", "MILLRACE_API__TLS_CERT and MILLRACE_API__TLS_KEY belong together"),
+        ("API__TRUSTED_PROXIES", "10.0.0.0/8", 'For example: MILLRACE_API__TRUSTED_PROXIES=["10.0.0.0/8"]'),
+        ("API__TRUSTED_PROXIES", '["hvs.s3cret"]', 'For example: MILLRACE_API__TRUSTED_PROXIES=["10.0.0.0/8"]'),
+        ("SECRETS__SHARED", SECRET, "MILLRACE_SECRETS__SHARED is not JSON."),
+        ("SECRETS__SHARED", '{"hvs.s3cret": ["acme"]}', 'MILLRACE_SECRETS__SHARED={"env:'),
+        ("KAFKA__HEAP_MB", SECRET, "For example: MILLRACE_KAFKA__HEAP_MB=512"),
+        ("KAFKA__OPTIONS", '{"sasl.password": ["hvs.s3cret"]}', "MILLRACE_KAFKA__OPTIONS: "),
+    ],
+)
+def test_a_wrong_setting_is_named_and_its_value_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, told: str
+) -> None:
+    monkeypatch.setenv(f"MILLRACE_{name}", value)
+    with pytest.raises(Invalid) as refused:
+        Settings()
+    line = f"{refused.value.message} {refused.value.remedy}"
+    assert told in line
+    assert SECRET not in "".join(traceback.format_exception(refused.value))
+    with pytest.raises(SystemExit, match=re.escape(line)), wrong_settings_end():
+        Settings()
+
+
+@pytest.mark.parametrize("module", ["api", "plane", "manage", "manage.unseal", "k8s.broker", "k8s.probe"])
+def test_every_process_reads_its_settings_so(module: str) -> None:
+    source = inspect.getsource(importlib.import_module(f"millrace.{module}{'' if '.' in module else '.__main__'}"))
+    assert source.count("Settings()") == 1
+    assert source.index("with wrong_settings_end():") < source.index("Settings()")
+
+
+def test_a_command_says_it_in_a_line(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "millrace.cli.main", "--home", str(tmp_path), "up", "--tls-cert", "/x"]
+    environ = {**os.environ, "MILLRACE_KMS__TOKN": SECRET}
+    ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "MILLRACE_KMS__TOKN is no setting" in ended.stderr
+    assert "MILLRACE_API__TLS_KEY" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert SECRET not in ended.stderr
