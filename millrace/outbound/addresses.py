@@ -101,7 +101,7 @@ class Judged:
 
 def _not_public(host: str, found: list[str]) -> Invalid | Unavailable:
     """To a tenant, a name of the platform's own network reads like one that nobody knows. The log tells the operator."""
-    if literal(host) is not None or _LOOPBACK.fullmatch(host):
+    if literal(host) is not None or _LOOPBACK.fullmatch(host) or _NUMBERS.fullmatch(host):
         return Invalid(f"{host} is not a public address.", remedy=REMEDY, code="private_target")
     log("private_name", host=host, addresses=found)
     return _unresolved(host)

@@ -70,7 +70,10 @@ class S3Objects:
         return self._http.send(request, taken, retried=(HTTPStatus.CONFLICT,)).status == HTTPStatus.OK
 
     def size(self, name: str) -> int:
-        return int(self._http.send(self._request("HEAD", name)).headers["content-length"])
+        said = self._http.send(self._request("HEAD", name)).headers.get("content-length", "")
+        if not said.isdecimal():
+            raise HttpFailed(f"{self.url}/{name} is answered without its size")
+        return int(said)
 
     def list(self, folder: str) -> Sequence[Entry]:
         return self._list(folder, {"delimiter": "/"})

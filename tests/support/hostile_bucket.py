@@ -38,11 +38,18 @@ def hostile_bucket(prefix: str) -> Iterator[HostileBucket]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_HEAD(self) -> None:
+            self.begin_answer()
+
+        def begin_answer(self) -> bytes | None:
             found = bucket.answer(self.path)
             self.send_response(404 if found is None else 200)
             self.send_header("Content-Length", str(len(found or b"")))
             self.end_headers()
+            return found
+
+        def do_GET(self) -> None:
+            found = self.begin_answer()
             try:
                 self.wfile.write(found or b"")
             except OSError:

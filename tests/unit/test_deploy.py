@@ -104,7 +104,7 @@ def test_every_setting_is_one_that_the_platform_reads(name: str, monkeypatch: py
     data_plane = next(one for one in pod["containers"] if one["name"] == "data-plane")
     cores = int(data_plane["resources"]["limits"]["cpu"])
     assert settings.spark.master == f"local[{2 * cores + 2},4]"
-    assert settings.spark.options["spark.sql.shuffle.partitions"] == str(cores)
+    assert settings.spark.options["spark.sql.shuffle.partitions"].get_secret_value() == str(cores)
 
 
 def test_each_container_gets_its_own_password_and_no_other() -> None:

@@ -31,6 +31,8 @@ def bucket(answer: Answer) -> Iterator[S3Objects]:
             except OSError:
                 self.close_connection = True
 
+        do_HEAD = do_GET
+
         def log_message(self, *_: Any) -> None:
             pass
 
@@ -51,7 +53,7 @@ def whole(handler: BaseHTTPRequestHandler, body: bytes) -> None:
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
-    handler.wfile.write(body)
+    handler.wfile.write(b"" if handler.command == "HEAD" else body)
 
 
 def listing(names: list[str], token: str = "") -> bytes:

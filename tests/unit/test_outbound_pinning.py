@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from millrace.model.errors import Invalid, Unavailable
+from millrace.model.errors import Unavailable
 from millrace.outbound import addresses, http, pinning
 from millrace.outbound.addresses import Judged, parse_target
 from millrace.outbound.http import Http, Request, post
@@ -117,7 +117,7 @@ def test_a_name_is_looked_up_once_per_connection_and_only_permitted_addresses_ar
     assert looked_up == [NAME]
     monkeypatch.setattr(addresses, "resolve", lambda _: ["10.0.0.1"])
     for ask in (get, sent):
-        with pytest.raises(Invalid, match="not a public address"):
+        with pytest.raises(Unavailable, match="does not resolve to public addresses"):
             ask(f"https://inside.example:{port}/x")
 
 

@@ -21,8 +21,8 @@ from millrace.stopping import STOP_SIGNALS, StopRequest
 
 TIMES = 500
 EXIT_SECONDS = 20.0
-# Modules with signal handlers, each looked at: a flag and a pipe; an exception; a signal passed on.
-WITH_HANDLERS = {"stopping.py", "deliver/budget.py", "manage/confine/launch.py"}
+# Modules with signal handlers, each looked at: a flag and a pipe; an exception; a signal passed on; a signal ignored.
+WITH_HANDLERS = {"stopping.py", "deliver/budget.py", "manage/confine/launch.py", "bounded/nursery.py"}
 
 SUPERVISOR = textwrap.dedent("""
     import signal, sys
