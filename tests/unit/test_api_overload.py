@@ -213,8 +213,10 @@ def test_a_change_whose_answer_fails_is_audited(tmp_path: Path, monkeypatch: pyt
 def test_a_full_queue_to_the_broker_does_not_stop_the_event_loop() -> None:
     appender = Appender(NOWHERE, 1 << 20)
     try:
-        while appender.try_append("raw", b"k", bytes(300_000), 0) is not None:
-            pass
+        for size in (300_000, 10_000, 100, 0):
+            # To the brim: an op is small.
+            while appender.try_append("raw", b"k", bytes(size), 0) is not None:
+                pass
         log = OpLog(None, OpSigner(appender, OpKey.new(1, "here", {})), ANY_PARTITION)  # type: ignore[arg-type]
 
         async def scene() -> float:
@@ -239,21 +241,21 @@ def test_a_full_queue_to_the_broker_does_not_stop_the_event_loop() -> None:
 
 
 class GatedLog:
-    """Is full until it is opened."""
+    """Is full at first. What waits for room gets it late."""
 
     def __init__(self) -> None:
-        self.is_open = threading.Event()
+        self.is_full = True
+        self.has_room = threading.Event()
         self.subjects: list[str] = []
 
-    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
-        assert self.is_open.wait(20)
-        done = self.try_append(topic, key, value, partition)
-        assert done is not None
-        return done
+    def append(self, topic: str, _key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+        assert self.has_room.wait(20)
+        return self._take(topic, value, partition)
 
     def try_append(self, topic: str, _key: bytes, value: bytes, partition: int) -> "Future[Appended] | None":
-        if not self.is_open.is_set():
-            return None
+        return None if self.is_full else self._take(topic, value, partition)
+
+    def _take(self, topic: str, value: bytes, partition: int) -> "Future[Appended]":
         self.subjects.append(read_op(unpack(value)).subject)
         done: Future[Appended] = Future()
         done.set_result(Appended(topic, partition, 0))
@@ -261,17 +263,18 @@ class GatedLog:
 
 
 def test_ops_that_had_to_wait_for_room_keep_their_order() -> None:
-    gate = GatedLog()
-    signer: Any = OpSigner(gate, OpKey.new(1, "here", {}))  # type: ignore[arg-type]
-    log = OpLog(None, signer, ANY_PARTITION)  # type: ignore[arg-type]
+    gate: Any = GatedLog()
+    log = OpLog(None, gate, ANY_PARTITION)  # type: ignore[arg-type]
     log._note_requested = lambda _: None  # type: ignore[method-assign]
     names = [f"s{number}" for number in range(10)]
 
     async def scene() -> None:
         asked = [asyncio.create_task(log.submit(BeginSpan("acme", name), wait=0.0)) for name in names[:5]]
         await asyncio.sleep(0)
-        gate.is_open.set()
+        gate.is_full = False
         asked += [asyncio.create_task(log.submit(BeginSpan("acme", name), wait=0.0)) for name in names[5:]]
+        await asyncio.sleep(0)
+        gate.has_room.set()
         await asyncio.gather(*asked)
 
     asyncio.run(scene())
