@@ -315,6 +315,8 @@ class AppSettings(_Section):
     """The app's /tmp."""
     disk_mb: int = Field(default=10_240, ge=1)
     """What an app may write to `in`, `out` and `log` before the platform takes it; no file may be larger."""
+    kept_mb: int = Field(default=40_960, ge=1)
+    """What the platform takes and keeps of an app's files that are not imported."""
     files: int = Field(default=100_000, ge=1)
     """So many files and folders it may have there."""
 

@@ -10,6 +10,7 @@ from millrace.manage.claiming import Claim, open_claims, still_open, take
 from millrace.manage.completion import Health
 from millrace.manage.deciding import BATCH
 from millrace.manage.importing import ClaimGroup, Importer, Report, fault_of
+from millrace.manage.kept_files import KeptFiles
 from millrace.manage.openrun import OpenRun, now_text
 from millrace.manage.outbox import Outbox
 from millrace.manage.tools import Tools
@@ -31,6 +32,7 @@ class Collector:
         self._tools = tools
         self._staging = staging
         self.outbox = Outbox(staging.outbox)
+        self._kept = KeptFiles(staging, tools.limiter.kept_bytes)
         self._importer = Importer(tools, staging, self._on_report)
         self._claims: list[Claim] = []
         self.runs: dict[str, OpenRun] = {}
@@ -55,7 +57,7 @@ class Collector:
         if self.outbox.has_to_look_again():
             self.look()
         room = MOST_FILES if health.is_batch or current.groups < MOST_GROUPS else 0
-        finished, broken = self.outbox.ripe(health, room)
+        finished, broken = ([], []) if self._kept.is_full() else self.outbox.ripe(health, room)
         if health.is_batch:
             self._claims += self._all_taken(finished, broken, current, current.run.id)
             if not health.is_running and self._claims and not finished:

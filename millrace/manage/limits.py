@@ -53,6 +53,10 @@ class Limiter:
     def means(self) -> str:
         return "cgroup v2" if self._parent is not None else "rlimits and cores"
 
+    @property
+    def kept_bytes(self) -> int:
+        return self._settings.kept_mb << 20
+
     def limits(self, tenant: str, agreed: Amounts) -> Limits:
         usual, disk = self._settings, self._settings.disk_mb << 20
         cpu = usual.cpu_millis if agreed.cpu_millis is None else agreed.cpu_millis

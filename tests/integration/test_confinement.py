@@ -25,6 +25,7 @@ SETTINGS = {
     "MILLRACE_APPS__MEMORY_MB": "256",
     "MILLRACE_APPS__PROCESSES": "100",
     "MILLRACE_APPS__FILES": "2000",
+    "MILLRACE_APPS__KEPT_MB": "80",
     "MILLRACE_SECRET_TOKEN": "nobody's business",
 }
 
@@ -193,6 +194,13 @@ def test_files_without_a_name_count_too(attack: Attack) -> None:
 
 def test_files_that_the_platform_took_count_as_long_as_they_are_written(attack: Attack) -> None:
     found, said = attack("taken_disk", files=3, each_mb=50)
+    assert (found, attack.run.exit_code) == ({}, -9)
+    assert "bytes of disk" in said
+
+
+def test_files_that_nobody_imports_fill_no_disk(attack: Attack) -> None:
+    """They are kept up to a limit. Then they stay where they are, and the program's own limit holds."""
+    found, said = attack("refused", files=200, each_mb=10)
     assert (found, attack.run.exit_code) == ({}, -9)
     assert "bytes of disk" in said
 

@@ -32,7 +32,7 @@ def main():
     plan = json.loads(sys.argv[1])
     deeds = {"look": look, "forks": forks, "memory": memory, "shared_memory": shared_memory, "disk": disk,
              "hidden_disk": hidden_disk, "scratch": scratch, "large_file": large_file, "wait": wait,
-             "sockets": sockets, "taken_disk": taken_disk}  # fmt: skip
+             "sockets": sockets, "taken_disk": taken_disk, "refused": refused}  # fmt: skip
     print(json.dumps(deeds[plan["deed"]](plan)), flush=True)
 
 
@@ -202,6 +202,21 @@ def taken_disk(plan):
             file.write(MEGABYTE)
     time.sleep(60)
     return {"written": len(held)}
+
+
+def refused(plan):
+    """Files that belong to no table, one after the other; each is left until it was taken, or for good."""
+    own = f"{os.environ['SOURCE_PATH']}/{os.environ['CLIENT_ID']}/out"
+    for number in range(plan["files"]):
+        with open(f"{own}/.{number}", "wb") as file:
+            for _ in range(plan["each_mb"]):
+                file.write(MEGABYTE)
+        os.rename(f"{own}/.{number}", f"{own}/{number}.bin")
+        until = time.monotonic() + 0.2
+        while os.path.exists(f"{own}/{number}.bin") and time.monotonic() < until:
+            time.sleep(0.01)
+    time.sleep(60)
+    return {"written": plan["files"]}
 
 
 def disk(plan):
