@@ -12,6 +12,9 @@ from millrace.sink.delta.upkeep import settled_version
 
 
 def is_waived(waiver: Waiver, group: StagedGroup) -> bool:
+    # Nobody gave up anything yet. A group without rows has version 0, and its chunks must be reported all the same.
+    if not waiver.below:
+        return False
     # Rows that are deleted because of their age are deleted whatever was given up.
     if group.is_ageing or group.versions[1] > waiver.below:
         return False

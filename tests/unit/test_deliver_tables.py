@@ -178,6 +178,20 @@ def test_a_new_process_knows_which_tables_have_something_waiting(world: World) -
     assert world.texts("bad") == {"0": "second", "1": "b"}
 
 
+def test_chunks_without_rows_that_waited_are_reported(world: World) -> None:
+    """All rows of such a chunk were rejected. Its import ends only when every sink has reported it."""
+    repair = garbage_entry(world.folder("bad"))
+    definition = world.define("bad").fingerprint
+    without_rows = StagedGroup("acme", "bad", definition, None, (("imp_01m7jdme494h128m7aftcs0jz9", 0),))
+    world.write(world.group("bad", 4, "first"))
+    world.write(without_rows)
+    assert world.waiting("bad") == 2
+    repair()
+    world.resume("bad")
+    wait_until(lambda: not world.waiting("bad"), 20, "nothing waits")
+    assert without_rows.chunks[0] in world.durable
+
+
 def test_a_batch_that_is_repeated_parks_the_same_once(world: World) -> None:
     repair = garbage_entry(world.folder("bad"))
     batch = [world.group("bad", 4, "first"), world.group("bad", 6, "second")]

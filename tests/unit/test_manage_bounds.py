@@ -95,3 +95,19 @@ def test_disk_is_counted_in_all_three_folders(source: Path, monkeypatch: pytest.
     for name in ("in", "log"):
         (source / name / "more").write_bytes(bytes(100_000))
     assert "bytes of disk, and may use 400,000" in (program.breach()[0] or "")
+
+
+def test_a_program_has_time_to_remove_what_an_earlier_run_left(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LONGEST_PAUSE_SECONDS", 0)
+    (source / "out" / "left").write_bytes(bytes(200_000))
+    program = ProgramBounds(str(source), None, 100_000, 100)
+    assert program.breach()[0] is None
+    (source / "out" / "more").write_bytes(bytes(10_000))
+    assert "bytes of disk" in (program.breach()[0] or ""), "but not to add to it"
+    (source / "out" / "more").unlink()
+    assert program.breach()[0] is None
+    later = time.monotonic() + bounds.CLEARING_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert "bytes of disk" in (program.breach()[0] or "")
+    (source / "out" / "left").unlink()
+    assert program.breach()[0] is None

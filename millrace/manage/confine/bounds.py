@@ -19,6 +19,8 @@ from millrace.manage.confine.processes import UsedFiles, anonymous_bytes, shared
 LOOK_SECONDS = 0.25
 # Of a core, for looking at the disk; but never less often than this.
 _SHARE, LONGEST_PAUSE_SECONDS = 0.05, 2.0
+# A program that was ended for its disk can remove what it left; until then it may have that, and no more.
+CLEARING_SECONDS = 10.0
 # What was in `in` before the program began.
 MOST_INPUTS = 1_000_000
 _LEAST_FILE_BYTES = 4096
@@ -52,8 +54,13 @@ class ProgramBounds:
         self._held = held
         self._look_at = 0.0
         self._inputs = _Contents(MOST_INPUTS)
+        # What an earlier run left. Measured without the limit: the program may be about to remove it.
+        self._left = _Contents(MOST_INPUTS)
+        self._cleared_by = time.monotonic() + CLEARING_SECONDS
         with suppress(CannotBeMeasured):
             self._inputs.add(f"{source}/in")
+            self._left.add(f"{source}/out")
+            self._left.add(f"{source}/log")
 
     def breach(self) -> tuple[str | None, float]:
         """What is used beyond its limit, and the seconds until the next look."""
@@ -78,7 +85,10 @@ class ProgramBounds:
         return None if used <= self._memory else f"{used:,} bytes of memory, and may use {self._memory:,}"
 
     def _over_disk(self, files: UsedFiles) -> str | None:
-        own, inputs = _Contents(self._files), _Contents(self._inputs.files + self._files)
+        disk, files_left = self._disk, self._files
+        if time.monotonic() < self._cleared_by:
+            disk, files_left = max(disk, self._left.octets), max(files_left, self._left.files)
+        own, inputs = _Contents(files_left), _Contents(self._inputs.files + self._files)
         try:
             own.add(f"{self._source}/out")
             own.add(f"{self._source}/log")
@@ -87,7 +97,7 @@ class ProgramBounds:
             return str(error)
         added = max(0, inputs.octets - self._inputs.octets)
         used = own.octets + added + files.elsewhere_bytes
-        return None if used <= self._disk else f"{used:,} bytes of disk, and may use {self._disk:,}"
+        return None if used <= disk else f"{used:,} bytes of disk, and may use {self._disk:,}"
 
 
 def bounds_of(order: dict[str, Any]) -> ProgramBounds:
