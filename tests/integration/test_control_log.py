@@ -371,7 +371,7 @@ def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
     monkeypatch.setattr("millrace.account.accountant.TRIM_SECONDS", 0.2)
     one = platform("lost")
     settle(one, tenant, declare(one, tenant))
-    really, lost = one.appender.append, []
+    really, lost = one.op_appender.append, []
 
     def lossy(topic: str, key: bytes, value: bytes, partition: int) -> Any:
         if b'"settle_import"' not in value or len(lost) == 2:
@@ -383,7 +383,7 @@ def test_an_end_that_was_asked_for_in_vain_is_asked_for_again(
         asked.set_exception(Unavailable("Kafka did not take the record.", remedy=""))
         return asked
 
-    monkeypatch.setattr(one.appender, "append", lossy)
+    monkeypatch.setattr(one.op_appender, "append", lossy)
     ended: list[str] = []
     trim = one.accountant._topics.trim
 
