@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select
 
-from millrace.model.errors import Clash, Invalid, Missing
+from millrace.model.errors import Clash, Exceeded, Invalid, Missing
 from millrace.notify import queue, subscription_sender
 from millrace.notify.notifier import Notifier
 from millrace.notify.queue import EventQueue
@@ -420,8 +420,9 @@ def test_subscriptions_are_checked_and_bounded(store: ControlStore) -> None:
         subscribe(store, "https://example.org", tenant="nobody")
     for number in range(19):
         subscribe(store, "https://example.org", f"more{number}")
-    with pytest.raises(Clash, match="20"):
-        subscribe(store, "https://example.org", "one-too-many")
+    one_more = NewSubscription("one-too-many", "https://example.org", types=["*"], order=IN_ORDER)
+    with pytest.raises(Exceeded, match="20"):
+        Subscriptions(store, 20).add("acme", one_more)
     assert "whsec_" not in json.dumps(Subscriptions(store).documents("acme"))
 
 
