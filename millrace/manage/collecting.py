@@ -57,7 +57,9 @@ class Collector:
         if self.outbox.has_to_look_again():
             self.look()
         room = MOST_FILES if health.is_batch or current.groups < MOST_GROUPS else 0
-        finished, broken = ([], []) if self._kept.is_full() else self.outbox.ripe(health, room)
+        # Measured only where something waits to be taken: most tenants have nothing at most times.
+        is_full = bool(self.outbox) and self._kept.is_full()
+        finished, broken = ([], []) if is_full else self.outbox.ripe(health, room)
         if health.is_batch:
             self._claims += self._all_taken(finished, broken, current, current.run.id)
             if not health.is_running and self._claims and not finished:

@@ -79,7 +79,7 @@ def test_many_files_do_not_put_off_the_next_look_for_long(source: Path, monkeypa
 
     program = ProgramBounds(str(source), None, 4096, 100)
     monkeypatch.setattr(time, "monotonic", clock)
-    assert program.breach() == (None, bounds.LOOK_SECONDS)
+    assert program.breach() == (None, bounds.LONGEST_PAUSE_SECONDS)
     (source / "out" / "large").write_bytes(bytes(200_000))
     monkeypatch.setattr(time, "monotonic", lambda: now + bounds.LONGEST_PAUSE_SECONDS)
     assert "bytes of disk" in (program.breach()[0] or "")

@@ -17,7 +17,7 @@ from millrace.beneath.folder import Folder, hold
 from millrace.manage.confine.processes import UsedFiles, anonymous_bytes, shared_bytes, used_files
 
 LOOK_SECONDS = 0.25
-# Of a core, for looking at the disk; but never less often than this.
+# Of a core, for looking at processes, and again at the disk; but never less often than this.
 _SHARE, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 # A program that was ended for its disk can remove what it left; until then it may have that, and no more.
 CLEARING_SECONDS = 10.0
@@ -64,14 +64,16 @@ class ProgramBounds:
 
     def breach(self) -> tuple[str | None, float]:
         """What is used beyond its limit, and the seconds until the next look."""
+        begun = time.monotonic()
         used = self._held()
         over = self._over_memory(used)
+        # A program with very many processes and open files must not make looking at them costly.
+        pause = max(LOOK_SECONDS, _pause_after(begun))
         begun = time.monotonic()
         if over is None and begun >= self._look_at:
             over = self._over_disk(used)
-            ended = time.monotonic()
-            self._look_at = ended + min(LONGEST_PAUSE_SECONDS, (ended - begun) / _SHARE)
-        return over, LOOK_SECONDS
+            self._look_at = time.monotonic() + _pause_after(begun)
+        return over, pause
 
     def _over_memory(self, files: UsedFiles) -> str | None:
         if self._memory is None:
@@ -105,6 +107,10 @@ def bounds_of(order: dict[str, Any]) -> ProgramBounds:
     source = f"/data/{order['view']['tenant']}"
     held = partial(used_files, f"{source}/", os.stat(f"{source}/out").st_dev)
     return ProgramBounds(source, limits["memory_bytes"], limits["disk_bytes"], limits["files"], held)
+
+
+def _pause_after(begun: float) -> float:
+    return min(LONGEST_PAUSE_SECONDS, (time.monotonic() - begun) / _SHARE)
 
 
 def _used(place: str) -> int:
