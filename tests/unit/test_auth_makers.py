@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -12,6 +11,7 @@ from millrace.auth.failures import MOST_OF_ADDRESS
 from millrace.model.errors import Unauthorised
 from millrace.model.ops.tenants import DefineTenant
 from millrace.store.tables import audit
+from tests.support.tokens import bearer, make
 from tests.support.whole_app import TOKEN, AppPlatform, whole_app
 
 
@@ -26,16 +26,6 @@ def scene(tmp_path: Path) -> Iterator[tuple[AppPlatform, TestClient]]:
 @pytest.fixture
 def client(scene: tuple[AppPlatform, TestClient]) -> TestClient:
     return scene[1]
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
-
-
-def make(client: TestClient, name: str, by: str = TOKEN, **wanted: Any) -> str:
-    made = client.post("/v1/tokens", json={"name": name, **wanted}, headers=bearer(by))
-    assert made.status_code == 201, made.text
-    return str(made.json()["token"])
 
 
 def works(client: TestClient, token: str) -> bool:

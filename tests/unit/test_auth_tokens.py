@@ -18,6 +18,7 @@ from millrace.model.names import new_id
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.store.tables import audit
+from tests.support.tokens import bearer, make
 from tests.support.whole_app import TOKEN, AppPlatform, served_app, whole_app
 
 IMPORT = new_id("imp")
@@ -40,16 +41,6 @@ def platform(scene: tuple[AppPlatform, TestClient]) -> AppPlatform:
 @pytest.fixture
 def client(scene: tuple[AppPlatform, TestClient]) -> TestClient:
     return scene[1]
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"}
-
-
-def make(client: TestClient, name: str, by: str = TOKEN, **wanted: Any) -> str:
-    made = client.post("/v1/tokens", json={"name": name, **wanted}, headers=bearer(by))
-    assert made.status_code == 201, made.text
-    return str(made.json()["token"])
 
 
 def listed(client: TestClient, by: str = TOKEN) -> dict[str, dict[str, Any]]:
