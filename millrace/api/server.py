@@ -27,7 +27,7 @@ from millrace.api.op_log import OpLog
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
 from millrace.api.shares import Shares
-from millrace.api.stalls import StallWatch
+from millrace.api.stalls import StallWatch, hold_threads_briefly
 from millrace.api.threads import Threads
 from millrace.api.uploads.in_flight import InFlight
 from millrace.api.uploads.session import UploadServices
@@ -145,6 +145,7 @@ class Server:
         hearing = (self.watch, self.feed, self.sessions, self.senders.appends)
         for listener in hearing:
             self.op_log.listen(listener.on_applied)
+        hold_threads_briefly()
         watching = asyncio.create_task(StallWatch().run())
         self.start()
         self.threads.start("replays", self.replay_sender.run)

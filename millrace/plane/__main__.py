@@ -20,6 +20,7 @@ from millrace.plane.held import HeldChunkSender
 from millrace.plane.plane import DataPlane, serve_metrics
 from millrace.plane.session import open_session, outlive_none, remember, warm_up
 from millrace.plane.tidying import keep_tidy
+from millrace.priority import yield_to_others
 from millrace.settings import Settings, wrong_settings_end
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.sink import DeltaSink, ErrorStore
@@ -32,10 +33,13 @@ from millrace.wire.topics import RAW_INPUT
 
 TOPICS_SECONDS = 60.0
 STOP_SECONDS = 12.0
+# Where both want the cores, the server answers first: it hands over chunks, and its answers are short.
+NICE = 4
 
 
 def main() -> None:
     log_to_stderr()
+    yield_to_others(NICE)
     stop_request = StopRequest()
     stop_request.heed_signals()
     # A query may wait for a broker that is gone. The next start does what it leaves undone.

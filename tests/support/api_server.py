@@ -14,7 +14,7 @@ import psutil
 from millrace.client import Millrace
 from millrace.embed.ports import accepts, free_ports
 from millrace.exchange.client_file import ClientFile, write_client_file
-from tests.support.broker import running_broker
+from tests.support.broker import passwords_of, running_broker
 from tests.support.processes import started
 from tests.support.waiting import wait_until
 
@@ -39,8 +39,9 @@ def api_server(home: Path, module: str = "millrace.api", **environ: str) -> Iter
     url = f"http://127.0.0.1:{port}"
     home.mkdir(parents=True, exist_ok=True)
     write_client_file(home, ClientFile(url, token))
-    env = {**os.environ, **environ, "MILLRACE_HOME": str(home)}
     with running_broker(home / "broker") as broker, (home / "server.log").open("wb") as log:
+        passwords = {"MILLRACE_KAFKA__PASSWORDS": str(passwords_of(broker.home))}
+        env = {**os.environ, **passwords, **environ, "MILLRACE_HOME": str(home)}
         argv = [sys.executable, "-m", module, broker.bootstrap_servers, "127.0.0.1", str(port)]
         with (
             started(argv, env=env, stdout=log, stderr=subprocess.STDOUT) as process,

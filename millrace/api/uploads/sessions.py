@@ -51,6 +51,7 @@ class Sessions:
             tenant, table, id=new_id("imp"), options=options, length=length, idempotency_key=key, **admission
         )
         await self._services.admission.refuse_rows(op)
+        await self._services.in_flight.turn_to_begin(tenant, op.id)
         async with self._services.sealing.asked_for(tenant, op.id):
             begun = await self._services.op_log.applied(op)
         if begun.import_id != op.id:
