@@ -11,6 +11,7 @@ from millrace.api.admission import Admission
 from millrace.api.deps import Services
 from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
+from millrace.api.jobs.app_announcing import ANNOUNCE_SECONDS, announce_apps
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.metering import measure_storage
 from millrace.api.jobs.refreshing import Refreshing
@@ -174,6 +175,7 @@ class Server:
         jobs: dict[str, tuple[float, Job]] = {
             "timer": (often, partial(append_due, api, self.store, self.op_log, self.in_flight.at_work)),
             "sink_watch": (often, self.sinks.look),
+            "app_news": (ANNOUNCE_SECONDS, partial(announce_apps, self.exchange.app_news, self.op_log.append)),
             "token_uses": (USES_SECONDS, self.tokens.note_uses),
             "quotas": (USES_SECONDS, self.quotas.write),
             "sweep": (SWEEP_SECONDS, partial(sweep, self.store, self.exchange)),

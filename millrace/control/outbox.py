@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from millrace.control.entities import forget_facts
 from millrace.control.state import Announce, Close, Effect, Send
@@ -62,8 +62,8 @@ class Kept:
     def write(self, connection: Connection) -> None:
         if self.requests:
             upsert(connection, t.requests, list(self.requests.values()))
-        if self.events:
-            connection.execute(insert(t.events), self.events)
+        # An op that was appended twice announces the same event.
+        insert_new(connection, t.events, self.events)
         insert_new(connection, t.closings, self.closings)
         insert_new(connection, t.outbox, self.chunks)
         if self.over:

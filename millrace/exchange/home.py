@@ -59,6 +59,7 @@ class Home:
     jvm = Below("run", "spark-jvm.json")
     apps = Below("run", "apps.json")
     app_requests = Below("run", "apps-asked")
+    app_news = Below("run", "app-news")
     # SOURCE_PATH of the client apps, and what the operator lets them run.
     sources = Below("sources")
     programs = Below("programs")

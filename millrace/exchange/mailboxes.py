@@ -7,6 +7,7 @@ from pathlib import Path
 
 from millrace.exchange.aged import AgedVersions
 from millrace.exchange.app_folders import Staging
+from millrace.exchange.app_news import AppNews
 from millrace.exchange.apps import AppBoard
 from millrace.exchange.data_plane import DataPlaneNotes
 from millrace.exchange.definitions import DefinitionStore
@@ -36,6 +37,7 @@ class Exchange:
     safe_version: SafeVersion
     data_plane: DataPlaneNotes
     apps: AppBoard
+    app_news: AppNews
     rule_keys: RuleKeys
     held_chunks: HeldChunks
     keys: WrappedKeys
@@ -62,6 +64,7 @@ def open_exchange(root: Path) -> Exchange:
         safe_version=SafeVersion(home),
         data_plane=DataPlaneNotes(home),
         apps=AppBoard(home),
+        app_news=AppNews(home),
         rule_keys=RuleKeys(home),
         held_chunks=HeldChunks(home),
         keys=KeyFiles(home),

@@ -9,19 +9,19 @@ from typing import Any
 from millrace.exchange.app_folders import Staging
 from millrace.manage.collecting import Collector
 from millrace.manage.completion import Health, Seen
-from millrace.manage.deciding import BATCH, STREAM, WELL_AFTER, Going, Skip, Standing, Start, Stop, decide, next_due
+from millrace.manage.deciding import WELL_AFTER, Going, Skip, Standing, Start, Stop, decide, next_due
 from millrace.manage.input_handover import InputHandover, Ready
 from millrace.manage.logs import LOG_BYTES
 from millrace.manage.openrun import OpenRun, text_of
-from millrace.manage.poll_timer import CLUSTER, LOOK_SECONDS, PollTimer, is_elsewhere, runs_elsewhere
+from millrace.manage.poll_timer import LOOK_SECONDS, PollTimer, is_elsewhere, runs_elsewhere
 from millrace.manage.running import AppProcess
 from millrace.manage.schedule_position import SchedulePosition
 from millrace.manage.tools import Tools
-from millrace.model.agreement import Agreement
+from millrace.model.agreement import BATCH, STREAM, Agreement
 from millrace.model.errors import MillraceError
 from millrace.model.names import new_id
 from millrace.observe import log
-from millrace.staging.runs import RUNNING, Run
+from millrace.staging.runs import CLUSTER, RUNNING, Run
 from millrace.staging.users import owner_of
 
 
@@ -153,8 +153,9 @@ class AppRunner:
 
     def stop(self) -> None:
         """The platform goes down: the program is asked to end, its files are claimed for the next time."""
-        if self._process is not None:
-            self._process.stop()
+        current = self._collector.current
+        if self._process is not None and self._process.stop() and current is not None:
+            current.change(error="The platform was stopped.")
 
     def has_stopped(self, *, by_force: bool) -> bool:
         if self._process is not None and by_force:
@@ -232,6 +233,7 @@ class AppRunner:
             self._process = AppProcess(opened.folder, order, seal)
         except (MillraceError, OSError) as failed:
             return self._could_not_start(opened, now, failed)
+        opened.tell_start()
         log("app_started", tenant=tenant, run=run.id, cause=action.cause)
 
     def _could_not_start(self, run: OpenRun, now: datetime, why: BaseException) -> None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from millrace.exchange.app_folders import Staging
 from millrace.manage.claiming import Claim, open_claims, still_open, take
 from millrace.manage.completion import Health
-from millrace.manage.deciding import BATCH
 from millrace.manage.importing import ClaimGroup, Importer, Report, fault_of
 from millrace.manage.kept_files import KeptFiles
 from millrace.manage.openrun import OpenRun, now_text
 from millrace.manage.outbox import Outbox
 from millrace.manage.tools import Tools
+from millrace.model.agreement import BATCH
 from millrace.model.errors import Clash
 from millrace.model.names import new_id
 from millrace.observe import log, observe
@@ -132,6 +132,7 @@ class Collector:
         for folder in run_folders(self._staging):
             run = folder.read()
             if not run.is_over:
+                run = folder.recounted(run)
                 self.runs[run.id] = OpenRun(self._staging, run)
                 self.runs[run.id].app_ended(run.exit_code)
         groups: dict[tuple[str, str], list[Claim]] = {}

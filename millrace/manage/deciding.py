@@ -8,10 +8,9 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from millrace.model.agreement import Schedule
+from millrace.model.agreement import BATCH, STREAM, Schedule
 from millrace.model.cron import next_after
 
-BATCH, STREAM = "batch", "stream"
 # A run that begins so long after its moment is still on time.
 GRACE = timedelta(seconds=60)
 MOST_CAUGHT_UP = 1000

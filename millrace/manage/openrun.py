@@ -8,13 +8,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from millrace.exchange.app_folders import Staging
+from millrace.exchange.app_news import AppNews
+from millrace.failpoint import reach
 from millrace.manage.logs import gather_own_logs, seal_logs
 from millrace.model.errors import MillraceError
 from millrace.observe import observe
 from millrace.seal.cipher import Seal
-from millrace.staging.runs import FAILED, IMPORTING, INTERRUPTED, RUNNING, SUCCEEDED, Run, RunFolder
+from millrace.staging.run_news import note_of
+from millrace.staging.runs import (
+    CLUSTER,
+    FAILED,
+    IMPORTING,
+    INTERRUPTED,
+    RUNNING,
+    SUCCEEDED,
+    Run,
+    RunFolder,
+    outcome_of,
+)
 
 MOST_SPANS = 20
+MOST_REMEMBERED = 10_000
 
 
 def now_text() -> str:
@@ -35,6 +49,8 @@ class OpenRun:
         self._lock = threading.Lock()
         self.run = run
         self.folder = RunFolder(staging.runs / run.id)
+        # A file whose filing is tried again is reported again, and counts once.
+        self._reported: dict[str, None] = {report["claim"]: None for report in self.folder.reports()}
         self.groups = 0
         self.group_number = 0
         self.folder.write(run)
@@ -78,7 +94,12 @@ class OpenRun:
     def add_report(self, report: dict[str, Any]) -> None:
         with self._lock:
             self.folder.add_reports([report])
-            outcome = "done" if report["state"] == "completed" else "failed"
+            if report["claim"] in self._reported:
+                return
+            self._reported[report["claim"]] = None
+            if len(self._reported) > MOST_REMEMBERED:
+                self._reported.pop(next(iter(self._reported)))
+            outcome = outcome_of(report)
             files = {**self.run.files, outcome: self.run.files[outcome] + 1}
             rows = {name: count + report["rows"][name] for name, count in self.run.rows.items()}
             self.run = replace(self.run, files=files, rows=rows)
@@ -90,4 +111,16 @@ class OpenRun:
         code, error = self.run.exit_code, self.run.error
         cut_off = (code is None) != (error is not None)
         state = INTERRUPTED if cut_off else SUCCEEDED if code == 0 else FAILED
-        self.change(state=state, ended_at=now_text())
+        ended = replace(self.run, state=state, ended_at=now_text())
+        # Told before it is over: a run that is over is never looked at again. Told twice, it is one event.
+        self._tell(ended)
+        reach("manage_after_told")
+        self.change(state=state, ended_at=ended.ended_at)
+
+    def tell_start(self) -> None:
+        self._tell(self.run)
+
+    def _tell(self, run: Run) -> None:
+        # This machine does not hear when a program on Kubernetes starts and ends.
+        if run.cause != CLUSTER:
+            AppNews(self._staging.home).put(note_of(run))

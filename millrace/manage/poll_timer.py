@@ -7,8 +7,8 @@ import time
 
 from millrace.manage.openrun import OpenRun
 from millrace.model.agreement import Agreement
+from millrace.staging.runs import CLUSTER
 
-CLUSTER = "cluster"
 # No news comes from folders that other machines write to: they are looked at.
 LOOK_SECONDS = 2.0
 

@@ -61,11 +61,13 @@ class AppProcess:
         code = int(self._process.returncode)
         return 128 - code if code > 128 else code
 
-    def stop(self) -> None:
-        """Asks it to end; if it does not, `poll` ends it by force."""
-        if self._kill_at is None and self._process.poll() is None:
-            self._kill_at = time.monotonic() + STOP_SECONDS
-            self._process.send_signal(signal.SIGTERM)
+    def stop(self) -> bool:
+        """Asks it to end; if it does not, `poll` ends it by force. False if it had ended by itself, or was asked before."""
+        if self._kill_at is not None or self._process.poll() is not None:
+            return False
+        self._kill_at = time.monotonic() + STOP_SECONDS
+        self._process.send_signal(signal.SIGTERM)
+        return True
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -17,7 +17,7 @@ from millrace.model.rules import Rule, parse_rules
 from millrace.model.sinks import SinkTarget, parse_targets
 
 MISSED = ("skip", "run_once", "run_all")
-MODES = ("batch", "stream")
+BATCH, STREAM = MODES = ("batch", "stream")
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -10, 10
 MOST_DAYS = 36_500
 MOST_REPLICAS = 1000

@@ -20,7 +20,11 @@ from millrace.model.errors import Missing
 from millrace.seal.keyring import Keyring
 from millrace.staging.sealed import log_tail, plain_size
 
+# The cause of a run that stands for a program on Kubernetes.
+CLUSTER = "cluster"
 RUNNING, IMPORTING, SUCCEEDED, FAILED, INTERRUPTED = "running", "importing", "succeeded", "failed", "interrupted"
+# Of a tenant with one app, its name.
+THE_APP = "app"
 MOST_REPORT_BYTES = 8 << 20
 OVER = (SUCCEEDED, FAILED, INTERRUPTED)
 _RUN_ID = re.compile(r"run_[0-9a-hjkmnp-tv-z]{26}", re.ASCII)
@@ -48,6 +52,7 @@ class Run:
     confinement: dict[str, Any] = field(default_factory=dict)
     sealed: bool = False
     given_at: str | None = None
+    app: str = THE_APP
 
     @property
     def is_over(self) -> bool:
@@ -111,6 +116,17 @@ class RunFolder:
                     found[report["claim"]] = report
         return list(found.values())
 
+    def recounted(self, run: Run) -> Run:
+        """With the files and rows of its reports: a crash may have come between a report and the record. Of a run with very
+        many files the first reports are gone; its record stands."""
+        if (self.path / "files.jsonl.1").exists():
+            return run
+        files, rows = dict.fromkeys(run.files, 0), dict.fromkeys(run.rows, 0)
+        for report in self.reports():
+            files[outcome_of(report)] += 1
+            rows = {name: count + report["rows"][name] for name, count in rows.items()}
+        return replace(run, files=files, rows=rows)
+
     def logs(self) -> list[dict[str, Any]]:
         """The name and the length of every kept log."""
         plain = {name: path.stat().st_size for name, path in _logs(self.path).items()}
@@ -126,6 +142,10 @@ class RunFolder:
             known = ", ".join(sorted({*plain, *sealed})) or "none"
             raise Missing(f"The run has no log {name[:80]!r}.", remedy=f"It has: {known}.", code="no_log")
         return _tail(plain[name], most)
+
+
+def outcome_of(report: dict[str, Any]) -> str:
+    return "done" if report["state"] == "completed" else "failed"
 
 
 def _logs(root: Path) -> dict[str, Path]:

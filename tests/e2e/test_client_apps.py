@@ -73,6 +73,11 @@ def test_a_batch_app_sees_uploads_first_and_its_files_are_one_span(platform: Run
     assert platform.cli("app", "logs", "apps_batch").stdout == "handled\n"
     assert client.json("GET", "/tenant/apps_batch")["in"] == []
 
+    told = [event for event in platform.events(tenant="apps_batch") if event["type"].startswith("millrace.app.")]
+    assert [event["type"] for event in told] == ["millrace.app.started", "millrace.app.succeeded"]
+    assert (told[1]["data"]["rows"], told[1]["data"]["files"]) == (run["rows"], run["files"])
+    assert f"millrace.app.succeeded  {run['id']}" in platform.cli("events", "--limit", "500").stdout
+
     client.tenants.apply("apps_stranger", {})
     stranger = Millrace(client.endpoint.url, client.tokens.create("apps_stranger", tenant="apps_stranger")["token"])
     theirs = "/v1/tenants/apps_batch/app"
@@ -106,6 +111,8 @@ def test_a_stream_app_carries_files_within_moments_of_their_completion(platform:
     wait_until(lambda: rows(platform, *target.split("/")) == expected, SECONDS, "the row behind the crash")
     imports = client.imports.list(tenant="apps_stream", limit=100)
     assert len([one for one in imports if one.get("file_name")]) == 13
+    ends = [event["data"] for event in platform.events(tenant="apps_stream") if event["type"] == "millrace.app.failed"]
+    assert [(end["run"], end["state"]) for end in ends] == [(run["id"], "interrupted")]
     client.tenants.apply("apps_stream", {})
     wait_until(lambda: client.apps.list()["items"] == [] or _stopped(client), SECONDS, "the app to be stopped")
 

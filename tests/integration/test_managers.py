@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.exchange.app_news import AppNews
 from millrace.staging.arrivals import waiting_files
 from tests.support.managers import Managers, Tenant, managers
 from tests.support.waiting import wait_until
@@ -175,6 +176,31 @@ def test_links_and_devices_are_not_imported(tenant: Tenant) -> None:
     [run] = tenant.ran()
     assert run.files == {"done": 1, "failed": 0}
     assert tenant.imported() == [b"1\n"]
+
+
+def test_the_end_of_a_run_is_told_once_although_the_managers_are_killed(tenant: Tenant) -> None:
+    """Once while the program runs, and once between telling its end and recording it."""
+    news = AppNews(tenant.managers.home)
+    tenant.declare("sh", "-c", IN_PLACE + "while [ ! -e in/go ]; do sleep 0.02; done; rm in/go; echo 1 > out/a.csv")
+    tenant.ask()
+    wait_until(tenant.running, 20, "the program to run")
+    tenant.managers.process.kill()
+    tenant.managers.process.wait(20)
+    tenant.managers.start()
+    [cut_off] = tenant.ran()
+    (tenant.managers.failpoints / "manage_after_told").write_text("kill")
+    tenant.put("go")
+    tenant.ask()
+    assert tenant.managers.process.wait(20) == -9
+    tenant.managers.start()
+    [ended, _] = tenant.ran(2)
+    told = [(note.run, note.what) for note in news.waiting() if note.tenant == tenant.name]
+    assert told == [
+        (cut_off.id, "started"), (cut_off.id, "failed"), (ended.id, "started"), (ended.id, "succeeded")
+    ]  # fmt: skip
+    data = {note.id: note.data for note in news.waiting()}
+    assert "cut off" in data[f"{cut_off.id}.ended"]["reason"]
+    assert data[f"{ended.id}.ended"]["files"] == {"done": 1, "failed": 0}
 
 
 @pytest.mark.parametrize(

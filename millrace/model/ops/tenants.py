@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from millrace.model.ops.base import Need, Op, op_kind
-from millrace.model.ops.codec import ALWAYS
+from millrace.model.ops.codec import ALWAYS, BESIDE
 from millrace.model.ops.results import Result
 
 
@@ -36,6 +36,11 @@ class TenantErased(Result):
     erased: bool = field(default=True, init=False, metadata=ALWAYS)
 
 
+@dataclass(frozen=True, slots=True)
+class AppNoted(Result):
+    run: str
+
+
 @op_kind("define_tenant")
 class DefineTenant(Op[TenantDefined]):
     agreement: dict[str, Any]
@@ -58,3 +63,14 @@ class EraseTenant(Op[TenantErased]):
 
     now: bool = False
     NEEDS: ClassVar[frozenset[Need]] = frozenset({Need.UNSETTLED})
+
+
+@op_kind("note_app")
+class NoteApp(Op[AppNoted]):
+    """`what` happened to a run of the tenant's client app: the last word of the event's type."""
+
+    run: str = field(metadata=BESIDE)
+    what: str
+    data: dict[str, Any]
+    SUBJECT: ClassVar[str] = "run"
+    IS_ASKED_FOR: ClassVar[bool] = False
