@@ -13,6 +13,7 @@ from typing import Any
 from bench import (
     demo,
     end_to_end,
+    formats,
     log_ops,
     log_streaming,
     memory_5gb,
@@ -55,6 +56,7 @@ CORE: Benches = {
     "partitions": partitions.run,
     "thousand_tables": thousand_tables.run,
     "million_rejects": million_rejects.run,
+    "formats": formats.run,
     "memory_5gb": memory_5gb.run,
     "demo": demo.run,
 }

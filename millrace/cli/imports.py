@@ -6,7 +6,16 @@ import typer
 
 from millrace.cli.arguments import ImportId, NoWait
 from millrace.cli.following import watch_import
-from millrace.cli.printing import LEDGER, answer, answer_all, ledger_line, ledger_row, print_json, print_table
+from millrace.cli.printing import (
+    LEDGER,
+    answer,
+    answer_all,
+    ledger_line,
+    ledger_row,
+    print_json,
+    print_table,
+    repeated_headers,
+)
 from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import Problem
@@ -47,6 +56,8 @@ def _show(session: CommandSession, document: ImportDocument) -> None:
     facts: list[tuple[str, object]] = [*zip(LEDGER, ledger_row(document), strict=True)]
     facts.insert(1, ("table", f"{document['tenant']}/{document['table']}"))
     facts += [("bytes", document.get("bytes")), ("started", document["started_at"]), ("ended", document["ended_at"])]
+    if repeated := repeated_headers(document):
+        facts.append(("repeated headers", f"{repeated:,} skipped"))
     facts.append(("location", location))
     if error := document["error"]:
         facts.append(("error", f"{error['message']} {error['remedy']}".strip()))

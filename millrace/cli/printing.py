@@ -121,12 +121,22 @@ def ledger_row(document: ImportDocument) -> tuple[object, ...]:
     )
 
 
+def repeated_headers(document: ImportDocument) -> int:
+    """Lines that equal the header and were left out."""
+    return document.get("repeated_headers", 0)
+
+
+def _repeated(document: ImportDocument) -> str:
+    count = repeated_headers(document)
+    return f"{count:,} repeated header line{'' if count == 1 else 's'} skipped; " if count else ""
+
+
 def ledger_line(document: ImportDocument) -> str:
     """The same as one line of a log."""
     values = dict(zip(LEDGER, map(readable, ledger_row(document)), strict=True))
     counts = ", ".join(f"{values[name]} {name}" for name in ("read", "accepted", "rejected", "ignored"))
     target = f"{document['tenant']}/{document['table']}"
     return (
-        f"{values['import']} {target} {values['file']}: {values['state']}; rows: {counts}; "
+        f"{values['import']} {target} {values['file']}: {values['state']}; rows: {counts}; {_repeated(document)}"
         f"durable: {values['durable'] or '-'}; {values['seconds']} s; {values['rows/s']} rows/s"
     )

@@ -40,6 +40,7 @@ class ImportDocument(TypedDict):
     chunks: Chunks
     sinks: dict[str, SinkProgress]
     parked_rejected_chunks: NotRequired[int]
+    repeated_headers: NotRequired[int]
     started_at: str | None
     ended_at: str | None
     error: FaultDocument | None

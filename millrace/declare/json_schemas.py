@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from millrace.declare.table import CHOICES
+from millrace.declare.written_schemas import column_words, written_words
 from millrace.model import agreement as a
 from millrace.model import rules as r
 from millrace.model.documents import NUMBER, WHOLE
 from millrace.model.formats import ENCODINGS, every_format, file_types
 from millrace.model.names import MAX_NAME
 from millrace.model.quantity import LARGEST, QUANTITY
+from millrace.model.table import REPEATED_HEADER
 
 Schema = dict[str, Any]
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -146,6 +148,10 @@ def table_schema(sinks: Schema) -> Schema:
         "quote": character,
         "null_text": _text(1000, 0),
         "encoding": _in_any_case(ENCODINGS),
+        "repeated_header": {
+            **_enum(REPEATED_HEADER),
+            "description": "What happens to a later line that equals the header.",
+        },
     }
     budget = _or_null(_number(0, 1e15))
     words: dict[str, Schema] = {
@@ -166,6 +172,9 @@ def table_schema(sinks: Schema) -> Schema:
         "max_rejected_percent": _or_null(_number(0, 100)),
         "max_rejected_min_rows": _number(0, 1e15),
         "rules": _RULES,
+        "written": _or_null(
+            _mapping(written_words(), about="How values are written, in every column that does not say.")
+        ),
     }
     return {"$schema": DIALECT, "title": "A table of Millrace", **_mapping(words, ("schema",)), "$defs": _avro()}
 
@@ -184,6 +193,7 @@ def _avro() -> dict[str, Schema]:
             "aliases": {"type": "array", "items": {"type": "string"}},
             "doc": {},
             "logicalType": {},
+            **column_words(),
         },
     }
     record = {

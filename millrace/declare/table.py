@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from millrace.declare.rules_fit import refuse_misfit
+from millrace.model.column_writing import has_writing, refuse_misplaced, with_writing
 from millrace.model.columns import Column, parse_columns, refuse_repeated
 from millrace.model.defaults import refuse_strange_defaults
 from millrace.model.documents import flag, mapping, number, one_of, text
@@ -14,7 +15,8 @@ from millrace.model.formats import ENCODINGS, file_type_of, file_types
 from millrace.model.names import checked_name
 from millrace.model.rules import parse_rules
 from millrace.model.sinks import parse_targets
-from millrace.model.table import Budget, CsvDialect, TableDeclaration
+from millrace.model.table import REPEATED_HEADER, Budget, CsvDialect, TableDeclaration
+from millrace.model.written import WrittenDefaults, parse_defaults
 
 # Words with a few values; the first is the default.
 CHOICES = {
@@ -29,9 +31,10 @@ CHOICES = {
 }  # fmt: skip
 WORDS = {
     "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
-    "sinks", "description", "max_rejected", "max_rejected_percent", "max_rejected_min_rows", "rules", *CHOICES,
+    "sinks", "description", "max_rejected", "max_rejected_percent", "max_rejected_min_rows", "rules",
+    "written", *CHOICES,
 }  # fmt: skip
-CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding")
+CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header")
 
 
 def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
@@ -51,6 +54,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
     rules = parse_rules(document.get("rules", []))
     for rule in rules:
         refuse_misfit(rule, columns, key)
+    written = _written(document, schema, columns)
     return TableDeclaration(
         name=name,
         schema=schema,
@@ -65,6 +69,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         title=text("name", document.get("name", name)),
         budget=_budget(document),
         rules=rules,
+        written=written,
         **{word: one_of(word, document.get(word, values[0]), values) for word, values in CHOICES.items()},
     )
 
@@ -93,6 +98,18 @@ def _refuse_repeated_inside(field: Field, where: str) -> None:
         raise Invalid(f"Column {where!r} is an enum that names a symbol twice.")
 
 
+def _written(
+    document: Mapping[str, Any], schema: dict[str, Any], columns: tuple[Column, ...]
+) -> WrittenDefaults | None:
+    refuse_misplaced(columns)
+    given = document.get("written")
+    defaults = WrittenDefaults() if given is None else parse_defaults(given)
+    if defaults == WrittenDefaults() and not has_writing(schema):
+        return None
+    with_writing(columns, schema, defaults)
+    return defaults
+
+
 def encoding_of(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -107,7 +124,9 @@ def _dialect(document: Mapping[str, Any]) -> CsvDialect:
     if delimiter == quote:
         raise Invalid(f"csv.delimiter and csv.quote are both {quote!r}.")
     encoding = one_of("csv.encoding", encoding_of(given.get("encoding", "utf-8")), ENCODINGS)
-    return CsvDialect(header, delimiter, quote, text("csv.null_text", given.get("null_text", ""), least=0), encoding)
+    null_text = text("csv.null_text", given.get("null_text", ""), least=0)
+    repeated = one_of("csv.repeated_header", given.get("repeated_header", REPEATED_HEADER[0]), REPEATED_HEADER)
+    return CsvDialect(header, delimiter, quote, null_text, encoding, repeated)
 
 
 def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:

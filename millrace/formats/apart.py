@@ -107,6 +107,9 @@ class SniffingCutter:
     def rows_cut(self) -> int:
         return self._cutter.rows_cut()
 
+    def repeated_headers(self) -> int:
+        return self._cutter.repeated_headers()
+
     def close(self) -> None:
         self._cutter.close()
 
@@ -120,7 +123,7 @@ class ApartCutter:
         self._job = job
         self._most_of_tenant = most_of_tenant
         self._decoder: Decoder | None = None
-        self._rows = 0
+        self._rows = self._repeated_headers = 0
         self._resume: ResumePoint | None = job.resume
 
     def feed(self, piece: bytes) -> Iterator[CutPiece]:
@@ -138,6 +141,9 @@ class ApartCutter:
 
     def rows_cut(self) -> int:
         return self._rows
+
+    def repeated_headers(self) -> int:
+        return self._repeated_headers
 
     def close(self) -> None:
         decoder, self._decoder = self._decoder, None
@@ -169,6 +175,7 @@ class ApartCutter:
                 refused = _KINDS.get(refusal["kind"], Invalid)
                 raise refused(refusal["message"], remedy=refusal["remedy"], code=refusal["code"])
             self._rows, self._resume = head["rows"], head["resume"]
+            self._repeated_headers = head["repeated_headers"]
             if "done" in head:
                 return
             yield _cut_of(head, self._next(decoder))

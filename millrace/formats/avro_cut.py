@@ -74,6 +74,9 @@ class AvroCutter:
     def rows_cut(self) -> int:
         return self._row - 1
 
+    def repeated_headers(self) -> int:
+        return 0
+
     def close(self) -> None:
         self._waiting.clear()
 

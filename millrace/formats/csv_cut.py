@@ -11,11 +11,12 @@ from millrace.formats import bits
 from millrace.formats.csv_rows import LineEnds, line_ends, open_lines, row_spans
 from millrace.formats.matching import missing, readable_columns, refuse_mismatch
 from millrace.formats.pieces import Opening, UploadOptions
+from millrace.formats.repeated_header import without_repeats
 from millrace.formats.text_cut import RowTally, TextCutter
 from millrace.model.chunk import TextLayout
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.errors import Invalid
-from millrace.model.table import Definition
+from millrace.model.table import SKIP_HEADER, Definition
 
 DELIMITERS = ",;\t|"
 
@@ -64,13 +65,20 @@ def csv_cutter(opening: Opening) -> TextCutter:
     definition, options, dialect, resume = opening.definition, opening.options, opening.dialect, opening.resume
     declared = tuple(column.name for column in readable_columns(definition, deletes=options.deletes))
     columns = tuple(resume["columns"]) if resume else declared
-    layout = TextLayout(columns, dialect.delimiter, dialect.quote, dialect.null_text)
+    layout = TextLayout(columns, dialect.delimiter, dialect.quote, dialect.null_text, dialect.header)
 
     def read_head(row: bytes, line: int) -> TextLayout:
         return read_header(row, line, definition, layout, options)
 
     rule = CsvRows(dialect.delimiter, dialect.quote)
-    return TextCutter(rule, layout, opening.limits, read_head=read_head if dialect.header else None, resume=resume)
+    return TextCutter(
+        rule,
+        layout,
+        opening.limits,
+        read_head=read_head if dialect.header else None,
+        without_repeats=without_repeats if dialect.header and dialect.repeated_header == SKIP_HEADER else None,
+        resume=resume,
+    )
 
 
 def read_header(

@@ -90,6 +90,9 @@ class Pipeline:
     def rows_cut(self) -> int:
         return self._cutter.rows_cut()
 
+    def repeated_headers(self) -> int:
+        return self._cutter.repeated_headers()
+
     def close(self) -> None:
         self._cutter.close()
 

@@ -56,7 +56,7 @@ def decode(link: Connection, job: DecoderJob) -> None:
                 link.send_bytes(json.dumps(_head(cut, cutter)).encode())
                 link.send_bytes(cut.body)
                 cpu.grant(len(cut.body))
-            answer: dict[str, Any] = {"done": True, "rows": cutter.rows_cut(), "resume": cutter.resume_point()}
+            answer: dict[str, Any] = {"done": True, **_progress(cutter)}
         except MemoryError:
             answer = _refusal(job, too_much_memory(UploadOptions(**job.options).what, job.memory_bytes))
         except MillraceError as error:
@@ -86,7 +86,14 @@ def _head(cut: CutPiece, cutter: Cutter) -> dict[str, Any]:
         "cut": [cut.encoding, cut.first_row, cut.first_line, cut.rows],
         "layout": None if cut.layout is None else asdict(cut.layout),
         "oversize": None if cut.oversize is None else asdict(cut.oversize),
+        **_progress(cutter),
+    }
+
+
+def _progress(cutter: Cutter) -> dict[str, Any]:
+    return {
         "rows": cutter.rows_cut(),
+        "repeated_headers": cutter.repeated_headers(),
         "resume": cutter.resume_point(),
     }
 

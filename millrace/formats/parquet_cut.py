@@ -68,6 +68,9 @@ class ParquetCutter:
     def rows_cut(self) -> int:
         return self._row - 1
 
+    def repeated_headers(self) -> int:
+        return 0
+
     def close(self) -> None:
         self._spool.close()
 

@@ -105,5 +105,8 @@ class Cutter(Protocol):
     def rows_cut(self) -> int:
         """The rows in all pieces so far."""
 
+    def repeated_headers(self) -> int:
+        """The lines so far that repeat the header and were left out. They are no rows."""
+
     def close(self) -> None:
         """Releases files on disk. May be called at any time, more than once."""

@@ -3,7 +3,7 @@
 The cutter holds at most one row limit and one step of bytes, and looks at each octet a few times at most."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from millrace.formats.pieces import CutPiece, PieceLimits, ResumePoint
@@ -48,7 +48,8 @@ class RowRule(Protocol):
 
 
 class TextCutter:
-    """`read_head` gets the first row and its line number, and returns the layout of the other rows."""
+    """`read_head` gets the first row and its line number, and returns the layout of the other rows. `without_repeats` gets
+    rows, and returns them with an empty line in place of each row that repeats the header, and the number of these."""
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class TextCutter:
         *,
         read_head: Callable[[bytes, int], TextLayout] | None = None,
         check_start: Callable[[bytes], None] | None = None,
+        without_repeats: Callable[[bytes, TextLayout], tuple[bytes, int]] | None = None,
         resume: ResumePoint | None = None,
     ) -> None:
         self._rule = rule
@@ -65,17 +67,19 @@ class TextCutter:
         self._limits = limits
         self._read_head = read_head
         self._check_start = check_start
+        self._without_repeats = without_repeats
         self._buffer = bytearray()
         self._wanted = self._limits.piece_bytes
         self._long_row: bytes | None = None
         # The lines with a quote that never closes, as offsets, the next line last. Known only at the end of the text.
         self._open_lines: list[tuple[int, int]] | None = None
-        self._offset, self._row, self._line, self._unclosed = 0, 1, 1, 0
+        self._offset, self._row, self._line, self._unclosed, self._repeats = 0, 1, 1, 0, 0
         self._yielded = self._started = resume is not None
         if resume is not None:
             self._read_head = None
             self._offset, self._row = resume["offset"], resume["row"]
             self._line, self._unclosed = resume["line"], resume["unclosed"]
+            self._repeats = resume.get("repeated_headers", 0)
 
     def feed(self, piece: bytes) -> Iterator[CutPiece]:
         view = memoryview(piece)
@@ -98,10 +102,14 @@ class TextCutter:
         if not self._yielded:
             return None
         point = {"offset": self._offset, "row": self._row, "line": self._line, "unclosed": self._unclosed}
+        point |= {"repeated_headers": self._repeats} if self._repeats else {}
         return {**point, "columns": list(self._layout.columns)} if self._layout else point
 
     def rows_cut(self) -> int:
         return self._row - 1
+
+    def repeated_headers(self) -> int:
+        return self._repeats
 
     def close(self) -> None:
         self._buffer.clear()
@@ -167,17 +175,24 @@ class TextCutter:
                 self._read_head = None
             self._line += tally.lines
         elif tally.rows:
-            yield self._rows_cut(body, tally)
+            body, repeats = (
+                self._without_repeats(body, self._layout) if self._without_repeats and self._layout else (body, 0)
+            )
+            self._repeats += repeats
+            yield from self._rows_cut(body, replace(tally, rows=tally.rows - repeats))
         else:
             self._line += tally.lines
 
-    def _rows_cut(self, body: bytes, tally: RowTally) -> CutPiece:
+    def _rows_cut(self, body: bytes, tally: RowTally) -> Iterator[CutPiece]:
         line = self._line
         self._line += tally.lines
+        if not tally.rows:
+            return
         if body.startswith(_BOM) and self._layout:
             # A CSV parser removes these octets at the start of its input. Behind a blank line they stay text.
-            return self._cut(b"\n" + body, tally.rows, line - 1)
-        return self._cut(body, tally.rows, line)
+            yield self._cut(b"\n" + body, tally.rows, line - 1)
+        else:
+            yield self._cut(body, tally.rows, line)
 
     def _cut(self, body: bytes, rows: int, line: int | None = None, oversize: Oversize | None = None) -> CutPiece:
         first_row, self._row, self._yielded = self._row, self._row + rows, True

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
@@ -10,6 +11,7 @@ from millrace.model.defaults import stored_default
 from millrace.model.fields import field_of
 from millrace.model.rules import rule_document
 from millrace.model.table import TableDeclaration
+from millrace.model.written import COLUMN_WORDS
 
 _SHOWN = 60
 
@@ -66,20 +68,29 @@ def _settings(table: TableDeclaration) -> dict[str, Any]:
     values = table.to_dict()
     del values["schema"], values["name"]
     values.pop("rules", None)
-    csv, budget = values.pop("csv"), values.pop("budget")
+    csv, budget, written = asdict(table.csv), values.pop("budget"), values.pop("written", {})
+    del values["csv"]
     named = {"max_rejected": "rows", "max_rejected_percent": "percent", "max_rejected_min_rows": "min_rows"}
     return {
         **values,
         **{f"csv.{name}": value for name, value in csv.items()},
         **{name: budget[part] for name, part in named.items()},
+        **{f"written.{word}": value for word, value in written.items()},
         **{f"rules.{rule.name}": rule_document(rule) for rule in table.rules},
     }
 
 
 def _said_of_columns(table: TableDeclaration) -> dict[str, dict[str, Any]]:
-    """The default and the aliases of each column."""
+    """The default and the aliases of each column, and how it is written."""
     columns = parse_columns(table.schema)
-    return {column.name: {"default": column.default, "aliases": list(column.aliases)} for column in columns}
+    return {
+        column.name: {
+            "default": column.default,
+            "aliases": list(column.aliases),
+            **({} if table.written is None else {word: words[word] for word in COLUMN_WORDS if word in words}),
+        }
+        for column, words in zip(columns, table.schema["fields"], strict=True)
+    }
 
 
 def shown_value(value: Any) -> str:

@@ -14,12 +14,14 @@ ROWS, PREPARE, TRUNCATE, PUBLISH = "rows", "prepare", "truncate", "publish"
 class TextLayout:
     """How the rows of a CSV chunk are written, and which column each cell belongs to, in file order.
 
-    An unknown column (unknown_fields: ignore) keeps its place under its own name."""
+    An unknown column (unknown_fields: ignore) keeps its place under its own name. `headed`: the names are those of a header
+    in the file."""
 
     columns: tuple[str, ...]
     delimiter: str
     quote: str
     null_text: str
+    headed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Any
 
 from millrace.model.errors import Invalid
 from millrace.model.stored_types import LOGICAL, STRING, Avro, StoredType, checked_field, stored_type, without_null
+from millrace.model.written import AS_USUAL, Writing
 
 MAX_COLUMNS = 2000
 DELETED_COLUMN = "_deleted"
@@ -14,7 +15,8 @@ RESERVED = ("_version", "_import", "_row", DELETED_COLUMN, RESCUED_COLUMN)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One declared column. `avro` is its type without the null branch; `stored` is its type in sinks."""
+    """One declared column. `avro` is its type without the null branch; `stored` is its type in sinks. `header` is the title
+    that it has in files, if that is not its name; `written` says how its cells are written."""
 
     name: str
     avro: Avro
@@ -22,6 +24,8 @@ class Column:
     stored: StoredType
     default: Any = None
     aliases: tuple[str, ...] = ()
+    header: str | None = None
+    written: Writing = AS_USUAL
 
     @property
     def kind(self) -> str:

@@ -78,6 +78,8 @@ def table_document_of(table: TableDeclaration) -> dict[str, Any]:
     document["file_type"] = table.file_type
     if table.csv != _HEADED:
         document["csv"] = {name: value for name, value in asdict(table.csv).items() if value != getattr(_HEADED, name)}
+    if table.written is not None and (said := table.written.to_dict()):
+        document["written"] = said
     document |= {"schema": table.schema, "primary_key": _primary_key(table)}
     if table.max_file_bytes is not None:
         document["max_file_size_mb"] = _megabytes(table.max_file_bytes)

@@ -19,6 +19,7 @@ class Field:
     nullable: bool
     aliases: tuple[str, ...] = ()
     default: Any = None
+    header: str | None = None
 
     @property
     def kind(self) -> str:
@@ -52,12 +53,14 @@ class Field:
 
 
 def assigned(names: Iterable[str], fields: Sequence[Field] | Sequence[Column]) -> dict[str, str]:
-    """For each field that is among the names: its name, and the name found there, which may be one of its aliases."""
+    """For each field that is among the names: its name, and the name found there, which may be its header or an alias."""
     given = set(names)
-    found = {field.name: field.name for field in fields if field.name in given}
+    found = {field.name: field.header for field in fields if field.header is not None and field.header in given}
+    free = given - set(found.values())
+    found |= {field.name: field.name for field in fields if field.name not in found and field.name in free}
     if len(found) == len(fields):
         return found
-    free = given - found.keys()
+    free -= set(found.values())
     for field in fields:
         former = next((alias for alias in field.aliases if alias in free), None)
         if field.name not in found and former is not None:

@@ -7,21 +7,29 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from millrace.model.column_writing import with_writing
 from millrace.model.columns import RESCUED, Column, parse_columns
 from millrace.model.rules import Rule
 from millrace.model.rules_in_force import in_force
 from millrace.model.sinks import DELTA, SinkTarget
+from millrace.model.written import WrittenDefaults
+
+# What happens to a later line that equals the header. The first is the default.
+SKIP_HEADER, REJECT_HEADER = "skip", "reject"
+REPEATED_HEADER = (SKIP_HEADER, REJECT_HEADER)
 
 
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
-    """How a tenant's CSV is written. `null_text` is the unquoted cell that means null."""
+    """How a tenant's CSV is written. `null_text` is the unquoted cell that means null. `repeated_header`: what happens to a
+    later line that equals the header."""
 
     header: bool = False
     delimiter: str = ","
     quote: str = '"'
     null_text: str = ""
     encoding: str = "utf-8"
+    repeated_header: str = SKIP_HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,8 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class TableDeclaration:
-    """`sinks` are the names of the required `targets`: an import ends when it is durable in all of them."""
+    """`sinks` are the names of the required `targets`: an import ends when it is durable in all of them. `written` is None
+    if neither the table nor a column says how values are written; then attributes of the schema's fields have no meaning."""
 
     name: str
     schema: dict[str, Any]
@@ -62,12 +71,17 @@ class TableDeclaration:
     targets: tuple[SinkTarget, ...] = (DELTA,)
     partition_key: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
+    written: WrittenDefaults | None = None
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
-        # Left out if empty: the fingerprint of a definition without rules must stay the same as before rules existed.
+        # Left out if nothing is said: definitions from before these words existed must keep their fingerprints.
         rules = values.pop("rules")
-        return {**values, "rules": rules} if rules else values
+        del values["written"]
+        if self.csv.repeated_header == SKIP_HEADER:
+            del values["csv"]["repeated_header"]
+        said = {} if self.written is None else {"written": self.written.to_dict()}
+        return {**values, **({"rules": rules} if rules else {}), **said}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "TableDeclaration":
@@ -80,6 +94,8 @@ class TableDeclaration:
         if "targets" in values:
             values["targets"] = tuple(SinkTarget(**target) for target in values["targets"])
         values["rules"] = tuple(Rule.from_dict(rule) for rule in values.get("rules", ()))
+        if "written" in values:
+            values["written"] = WrittenDefaults.from_dict(values["written"])
         return TableDeclaration(**values)
 
 
@@ -143,6 +159,8 @@ def define(
     agreed: tuple[Rule, ...] = (),
 ) -> Definition:
     columns = parse_columns(table.schema)
+    if table.written is not None:
+        columns = with_writing(columns, table.schema, table.written)
     if table.unknown_fields == "rescue":
         columns = (*columns, RESCUED)
     rules = in_force(agreed, table.rules)

@@ -1,6 +1,7 @@
 """Warnings about a table's document: values that are valid but likely a mistake, each with the likely intention."""
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from millrace.model.columns import parse_columns
@@ -8,14 +9,16 @@ from millrace.model.documents import DeclarationWarning
 from millrace.model.formats import format_named
 from millrace.model.rules import HOLD
 from millrace.model.table import TableDeclaration
+from millrace.model.written import COLUMN_WORDS
 
 LITTLE_FILE_BYTES = 1024
 _DATES = {"date": '{"type": "int", "logicalType": "date"}'}
+_AVRO_WORDS = ("name", "type", "default", "aliases", "doc", "order", "logicalType", "precision", "scale")
 _TIMES = ("timestamp-millis", "timestamp-micros", "time-millis", "time-micros")
 
 
 def table_warnings(table: TableDeclaration, document: Mapping[str, Any]) -> tuple[DeclarationWarning, ...]:
-    return (*_columns(table), *_sizes(table, document), *_policies(table, document), *_rules(table))
+    return (*_columns(table), *_words(table), *_sizes(table, document), *_policies(table, document), *_rules(table))
 
 
 def _columns(table: TableDeclaration) -> Iterator[DeclarationWarning]:
@@ -29,6 +32,15 @@ def _columns(table: TableDeclaration) -> Iterator[DeclarationWarning]:
                 f"is {given!r} on a {column.kind}, which Avro ignores: values are kept as {column.kind}.",
                 f"Likely {likely}." if likely else "Leave it out.",
             )
+
+
+def _words(table: TableDeclaration) -> Iterator[DeclarationWarning]:
+    """Words of a field that nobody reads and that are almost words that somebody reads."""
+    for field in table.schema["fields"]:
+        for word in field:
+            near = [] if word in (*_AVRO_WORDS, *COLUMN_WORDS) else get_close_matches(word, COLUMN_WORDS, 1, 0.8)
+            if near:
+                yield DeclarationWarning(f"schema.{field['name']}.{word}", "is ignored.", f"Likely {near[0]}.")
 
 
 def _sizes(table: TableDeclaration, document: Mapping[str, Any]) -> Iterator[DeclarationWarning]:

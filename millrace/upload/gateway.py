@@ -72,6 +72,10 @@ class Upload:
     def sent_chunks(self) -> int:
         return self._sent.chunks
 
+    @property
+    def repeated_headers(self) -> int:
+        return self._cutter.repeated_headers()
+
     def finish_with(self, piece: bytes) -> Resume | None:
         """Takes the last piece and begins to finish."""
         self.feed(piece)

@@ -4,6 +4,7 @@ Text is read as in CSV. Timestamps without a zone are UTC. Integers may stand fo
 encodes them. A number with a fraction is no int. A float becomes the decimal that its shortest text shows."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +14,14 @@ import pyarrow.types as pat
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
 from millrace.model.fields import field_of
+from millrace.model.written import AS_USUAL
 from millrace.validate.cells import holds_bytes, is_nested, typed_cells
 from millrace.validate.deep import broken_inside, conformed, declared
 from millrace.validate.encoded import ENCODED, typed_integers
+from millrace.validate.expected import called, meaning
 from millrace.validate.faults import RowFault, Rows, indices, lossy, same
 from millrace.validate.halving import cast_each
-from millrace.validate.text import Outcome, called, meaning
+from millrace.validate.text import Outcome
 
 
 def typed_column(column: Column, given: pa.Array) -> Outcome:
@@ -85,7 +88,8 @@ def _cast(column: Column, name: str, given: pa.Array) -> Outcome:
     if holds_bytes(column) or (name != "boolean" and name != "string" and pat.is_boolean(source)):
         return _impossible(column, given)
     if name == "decimal" and pat.is_floating(source):
-        return typed_cells(column, given.cast(pa.string()).view(pa.binary()), clean=True, has_nul=False)
+        usual = replace(column, written=AS_USUAL)
+        return typed_cells(usual, given.cast(pa.string()).view(pa.binary()), clean=True, has_nul=False)
     if arrow_type(column) == pa.string():
         text, faults = _each(column, given, pa.string())
         values, found = typed_cells(column, text.view(pa.binary()), clean=True, has_nul=False)

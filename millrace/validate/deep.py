@@ -15,9 +15,9 @@ from millrace.model.fields import Field, assigned
 from millrace.model.stored_types import Avro, stored_type
 from millrace.validate.cells import typed_cells
 from millrace.validate.encoded import ENCODED, typed_integers
+from millrace.validate.expected import meaning
 from millrace.validate.faults import RowFault, Rows, indices, same
 from millrace.validate.json_values import unwrapped
-from millrace.validate.text import meaning
 
 
 def conformed(array: pa.Array, field: Field) -> pa.Array:

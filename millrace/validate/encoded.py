@@ -5,8 +5,9 @@ import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
+from millrace.validate.expected import called, meaning
 from millrace.validate.faults import blanked, indices, worded
-from millrace.validate.text import Outcome, called, meaning
+from millrace.validate.text import Outcome
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
 _DAY_MS = 86_400_000

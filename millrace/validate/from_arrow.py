@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,9 @@ from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.fields import assigned
 from millrace.validate.arrow_columns import as_text, plain, typed_column
-from millrace.validate.faults import Rows, indices
+from millrace.validate.blanks import has_blanks, without_blanks
+from millrace.validate.cells import without_broken_text
+from millrace.validate.faults import RowFault, Rows, indices
 from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, long_keys, missing, typed_columns
 from millrace.validate.rescue import arrow_parts, rescued
 from millrace.validate.text import Outcome
@@ -53,11 +56,25 @@ def _marks(table: pa.Table) -> pa.Array:
 
 
 def _typed(table: pa.Table, column: Column, is_key: bool, name: str) -> Outcome:
-    given, faults = table.column(name).combine_chunks(), []
+    given = table.column(name).combine_chunks()
+    broken: list[RowFault] = []
+    if has_blanks(column):
+        given, broken = _without_blanks(column, plain(given))
+    faults = []
     if given.null_count and (is_key or not column.nullable):
-        faults.append(missing(column, is_key, indices(pc.is_null(given))))
+        absent = indices(pc.is_null(given))
+        for fault in broken:
+            absent = np.setdiff1d(absent, fault.rows)
+        faults = [missing(column, is_key, absent)] if len(absent) else []
     values, found = typed_column(column, given)
-    return values, faults + found + (long_keys(column, values) if is_key else [])
+    return values, broken + faults + found + (long_keys(column, values) if is_key else [])
+
+
+def _without_blanks(column: Column, given: pa.Array) -> Outcome:
+    if not pa.types.is_binary(given.type):
+        return given, []
+    cells, broken = without_broken_text(column, given)
+    return without_blanks(column, cells), broken
 
 
 def _as_json(table: pa.Table, others: Mapping[str, pa.Array], rows: Rows) -> pa.Array:

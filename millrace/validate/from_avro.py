@@ -8,13 +8,14 @@ import fastavro
 import pyarrow as pa
 
 from millrace.formats.avro_container import Reader, read_header
-from millrace.formats.avro_types import field_type, fields_of, without_logical_types
+from millrace.formats.avro_types import alone, field_type, fields_of, is_decimal, without_logical_types
 from millrace.formats.matching import unknown
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import DELETED_COLUMN
 from millrace.model.errors import Invalid, words_of
 from millrace.model.fields import assigned
 from millrace.model.stored_types import Avro
+from millrace.model.written import AS_USUAL
 from millrace.validate.avro_values import ESCAPED, array_of, readable, spoken
 from millrace.validate.faults import CellFault, RowFault, listed
 from millrace.validate.from_arrow import parse_table
@@ -36,7 +37,7 @@ def parse_avro(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     except (Invalid, pa.ArrowException, KeyError, TypeError) as error:
         raise Undecodable(f"The Avro file's schema cannot be read by this table: {words_of(error)}") from error
     others, faults = _others(fields, records, reading)
-    parsed = parse_table(table, reading, others)
+    parsed = parse_table(table, _read_as_held(fields, reading), others)
     return replace(parsed, faults=parsed.faults + faults)
 
 
@@ -62,6 +63,19 @@ def _table(fields: list[Avro], records: list[Any], reading: Reading) -> pa.Table
         texts = [None if mark is None else readable(as_text(mark)) for mark in marks]
         arrays[DELETED_COLUMN] = pa.array(texts, pa.string())
     return pa.table(arrays) if arrays else pa.table({"": pa.nulls(len(records))})
+
+
+def _read_as_held(fields: list[Avro], reading: Reading) -> Reading:
+    """Decimals of the file are held as text with a point, however the column's text is written."""
+    decimals = {field["name"] for field in fields if is_decimal(alone(field_type(field)))}
+    names = assigned((field["name"] for field in fields), reading.columns) if decimals else {}
+    if not decimals & set(names.values()):
+        return reading
+    columns = tuple(
+        replace(column, written=AS_USUAL) if names.get(column.name) in decimals else column
+        for column in reading.columns
+    )
+    return replace(reading, columns=columns)
 
 
 def _others(fields: list[Avro], records: list[Any], reading: Reading) -> tuple[dict[str, pa.Array], list[RowFault]]:

@@ -1,17 +1,23 @@
 """A CSV chunk: cells in, typed columns and faults out.
 
-An unquoted cell that equals the null text is null. A required text column reads an empty null text as the empty string; a
-primary key never does. A column that the file does not have takes its default, else null, else each row has a fault."""
+An unquoted cell that equals the null text is null, and so is any cell that equals a text for null of its column. A required
+text column reads an empty null text as the empty string; a primary key never does. A column that the file does not have takes
+its default, else null, else each row has a fault."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.formats.csv_rows import row_spans
 from millrace.formats.matching import unknown
+from millrace.formats.repeated_header import repeated_rows
 from millrace.model.chunk import ChunkHeader, TextLayout
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.fields import assigned
-from millrace.validate.cells import is_utf8, typed_cells
+from millrace.validate.blanks import has_blanks, without_blanks
+from millrace.validate.cells import is_utf8, typed_cells, without_broken_text
 from millrace.validate.csv_cells import CsvCells, read_cells, unclosed_quote
 from millrace.validate.faults import RowFault, Rows, indices
 from millrace.validate.parsed import Originals, Parsed, Reading, Undecodable, long_keys, missing, slices, typed_columns
@@ -43,9 +49,14 @@ def parse_csv(header: ChunkHeader, body: bytes, reading: Reading) -> Parsed:
     kept, more = _rescued(cells, others, entries, clean) if reading.rescues else (None, [])
     faults = _miscounted(cells, layout) + unclosed_quote(body, layout, cells)
     faults += [fault.at(cells.positions) for fault in found + more]
-    return Parsed(
-        columns, cells.positions, faults, cells.rows, lambda rows: _originals(body, layout, rows), marks, kept
-    )
+    # The cutter has left out what the table skips. Replayed rows did not come through it.
+    may_repeat = layout.headed and (reading.rejects_headers or header.row_numbers is not None)
+    repeats = repeated_rows(body, layout) if may_repeat else None
+
+    def originals(rows: Rows) -> Originals:
+        return _originals(body, layout, rows)
+
+    return Parsed(columns, cells.positions, faults, cells.rows, originals, marks, kept, repeats)
 
 
 def _rescued(cells: CsvCells, names: list[str], entries: int, clean: bool) -> Outcome:
@@ -71,15 +82,33 @@ def _originals(body: bytes, layout: TextLayout, rows: Rows) -> Originals:
 
 
 def _typed(column: Column, is_key: bool, cells: pa.Array, null_text: str, clean: bool, has_nul: bool) -> Outcome:
-    cells, faults = _without_nulls(column, is_key, cells, null_text)
+    empty_is_text = not null_text and not is_key and _is_required_text(column)
+    if cells.null_count and (empty_is_text or _is_boolean_text(column, null_text)):
+        cells = cells.fill_null(null_text.encode())
+    broken: list[RowFault] = []
+    if has_blanks(column):
+        if not clean:
+            cells, broken = without_broken_text(column, cells)
+            clean = True
+        cells = without_blanks(column, cells, None if empty_is_text else null_text)
+    faults = broken + _missing(column, is_key, cells, broken)
     values, found = typed_cells(column, cells, clean=clean, has_nul=has_nul)
     return values, faults + found + (long_keys(column, values) if is_key else [])
 
 
-def _without_nulls(column: Column, is_key: bool, cells: pa.Array, null_text: str) -> Outcome:
+def _is_required_text(column: Column) -> bool:
+    return not column.nullable and column.kind in ("string", "bytes") and column.logical is None
+
+
+def _is_boolean_text(column: Column, null_text: str) -> bool:
+    """Whether the file's text for null means true or false in this column: an empty cell beside an x."""
+    return column.kind == "boolean" and null_text.lower() in (*column.written.true_texts, *column.written.false_texts)
+
+
+def _missing(column: Column, is_key: bool, cells: pa.Array, broken: Sequence[RowFault]) -> list[RowFault]:
     if not cells.null_count or (column.nullable and not is_key):
-        return cells, []
-    is_text = column.kind in ("string", "bytes") and column.logical is None
-    if is_text and not null_text and not is_key:
-        return cells.fill_null(b""), []
-    return cells, [missing(column, is_key, indices(pc.is_null(cells)))]
+        return []
+    absent = indices(pc.is_null(cells))
+    for fault in broken:
+        absent = np.setdiff1d(absent, fault.rows)
+    return [missing(column, is_key, absent)] if len(absent) else []

@@ -22,6 +22,7 @@ from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import DELETED_COLUMN, Column
 from millrace.model.defaults import stored_default
 from millrace.model.fields import assigned
+from millrace.validate.blanks import has_blanks, values_without_blanks
 from millrace.validate.faults import CellFault, RowFault, Rows, listed
 from millrace.validate.json_columns import typed_values
 from millrace.validate.json_values import as_text
@@ -103,6 +104,8 @@ def _holds_decimal(kind: pa.DataType) -> bool:
 
 def _typed(column: Column, is_key: bool, values: Sequence[Any]) -> Outcome:
     faults: list[RowFault] = []
+    if has_blanks(column):
+        values = values_without_blanks(column, values)
     if (is_key or not column.nullable) and None in values:
         absent = np.array([row for row, value in enumerate(values) if value is None], np.int64)
         faults.append(missing(column, is_key, absent))
@@ -112,8 +115,9 @@ def _typed(column: Column, is_key: bool, values: Sequence[Any]) -> Outcome:
 
 def renamed(objects: list[Object], columns: Sequence[Column]) -> list[Object]:
     """The objects with each field under its column's present name."""
-    if not any(column.aliases for column in columns):
+    if not any(column.aliases or column.header for column in columns):
         return objects
+    # A header is matched before a name, so a row with plain names alone need not be looked at.
     names = {column.name for column in columns}
     # Rows with the same field names are matched once.
     known: dict[tuple[str, ...], dict[str, str]] = {}

@@ -1,8 +1,10 @@
 """The parsed JSON values of one column in, its typed values out. A value of the wrong type becomes null and a fault.
 
-The rules are those of json_values, applied to a whole column. Only cells of an unexpected type are checked one by one."""
+The rules are those of json_values, applied to a whole column. Only cells of an unexpected type are checked one by one. Text
+is read as the column is written; a number or boolean may be text if the column says how that is written."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -11,11 +13,13 @@ import pyarrow.compute as pc
 
 from millrace.arrow.types import arrow_type
 from millrace.model.columns import Column
+from millrace.model.written import AS_USUAL
 from millrace.validate.cells import is_nested, one_by_one, without_nul
 from millrace.validate.encoded import ENCODED, typed_integers
+from millrace.validate.expected import meaning
 from millrace.validate.faults import CellFault, RowFault, blanked, indices, listed, worded
 from millrace.validate.json_values import Misfit, as_text, fit
-from millrace.validate.text import Outcome, meaning, typed_text
+from millrace.validate.text import Outcome, typed_text
 
 _NUMBERS = frozenset({int, float, Decimal})
 _EXPECTED: dict[str, frozenset[type]] = {
@@ -35,10 +39,17 @@ def typed_values(column: Column, values: Sequence[Any]) -> Outcome:
     if is_nested(column):
         return one_by_one(column, values, lambda value: fit(column.avro, value))
     name = meaning(column)
-    expected = _EXPECTED.get(name, _TEXT_OR_INTEGER if name in ENCODED else _TEXT)
-    values, faults = _without_strangers(column, values, expected)
+    known = _EXPECTED.get(name, _TEXT_OR_INTEGER if name in ENCODED else _TEXT)
+    values, faults = _without_strangers(column, values, known | _TEXT if _has_own_text(column, name) else known)
     typed, found = _typed(column, name, values)
     return typed, faults + found
+
+
+def _has_own_text(column: Column, name: str) -> bool:
+    """Whether numbers or booleans of the column may also be text, because it says how they are written."""
+    if name == "boolean":
+        return column.written.has_own_booleans
+    return column.written.has_own_numbers
 
 
 def _without_strangers(
@@ -64,6 +75,8 @@ def _stranger(column: Column, row: int, value: Any) -> CellFault:
 
 
 def _typed(column: Column, name: str, values: Sequence[Any]) -> Outcome:
+    if _has_own_text(column, name) and str in set(map(type, values)):
+        return _partly_text(column, values, lambda others: _typed(replace(column, written=AS_USUAL), name, others))
     if name in ("int", "long"):
         return _integers(column, values)
     if name in ("float", "double"):
@@ -71,10 +84,18 @@ def _typed(column: Column, name: str, values: Sequence[Any]) -> Outcome:
     if name == "boolean":
         return pa.array(values, pa.bool_()), []
     if name == "decimal":
+        column = replace(column, written=AS_USUAL)
         values = [None if value is None else str(value) for value in values]
     if name in ENCODED and int in set(map(type, values)):
-        return _moments(column, values)
+        return _partly_text(column, values, lambda numbers: _encoded(column, numbers))
     return _text(column, values)
+
+
+def _partly_text(column: Column, values: Sequence[Any], typed: Callable[[Sequence[Any]], Outcome]) -> Outcome:
+    """A column where some values are text and others are not."""
+    others, found = typed([None if type(value) is str else value for value in values])
+    text, more = _text(column, [value if type(value) is str else None for value in values])
+    return pc.coalesce(others, text), found + more
 
 
 def _text(column: Column, values: Sequence[Any]) -> Outcome:
@@ -113,14 +134,9 @@ def _float(value: Any) -> float:
         return float("inf")
 
 
-def _moments(column: Column, values: Sequence[Any]) -> Outcome:
-    """A column where some values are integers in Avro's encoding and others are text."""
+def _encoded(column: Column, values: Sequence[Any]) -> Outcome:
+    """Moments as integers in Avro's encoding."""
     limit = 1 << 63
-    wide = [value for value in values if type(value) is int and not -limit <= value < limit]
-    if wide:
+    if any(value is not None and not -limit <= value < limit for value in values):
         return one_by_one(column, values, lambda value: fit(column.avro, value))
-    numbers, found = typed_integers(
-        column, pa.array([value if type(value) is int else None for value in values], pa.int64())
-    )
-    text, more = _text(column, [value if type(value) is str else None for value in values])
-    return pc.coalesce(numbers, text), found + more
+    return typed_integers(column, pa.array(values, pa.int64()))

@@ -15,7 +15,8 @@ from millrace.model.columns import column_of, logical_type
 from millrace.model.fields import bare
 from millrace.model.stored_types import Avro
 from millrace.validate.encoded import ENCODED, typed_integers
-from millrace.validate.text import Outcome, called, typed_text
+from millrace.validate.expected import called
+from millrace.validate.text import Outcome, typed_text
 
 _INTEGERS = {"int": 31, "long": 63}
 # Numbers from here on round to infinity: half a step beyond the largest number.

@@ -48,6 +48,8 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> JudgedChu
     except Undecodable as error:
         return fail(header, body, definition, str(error))
     faults, deleted = sort_out(parsed, reading.keys, all_delete=header.deletes)
+    if parsed.repeats is not None and len(parsed.repeats):
+        faults = _told_once(faults, parsed.repeats)
     has_rules = bool(definition.rules) and not header.deletes
     broken = check_rows(parsed, reading, definition, header.version, deleted, faults) if has_rules else BrokenRules()
     faults = faults + broken.faults
@@ -58,6 +60,13 @@ def judge(header: ChunkHeader, body: bytes, definition: Definition) -> JudgedChu
         return JudgedChunk(accepted, rejected, verdict)
     facts, keys = chunk_facts(header, definition, accepted, broken, bad)
     return JudgedChunk(accepted, rejected, replace(verdict, quality=facts), keys)
+
+
+def _told_once(faults: list[RowFault], repeats: Rows) -> list[RowFault]:
+    """The faults with one for each row that repeats the header: that its cells are no values says nothing more."""
+    others = [fault.only(np.flatnonzero(~np.isin(fault.rows, repeats))) for fault in faults]
+    kept = [fault for fault in others if len(fault.rows)]
+    return [*kept, same(repeats, None, "repeated_header", "repeats the header of the file")]
 
 
 def _rejected(header: ChunkHeader, parsed: Parsed, faults: list[RowFault]) -> tuple[Rows, pa.Table]:

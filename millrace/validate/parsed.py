@@ -14,7 +14,7 @@ from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import Column
 from millrace.model.defaults import stored_default
 from millrace.model.fields import bare
-from millrace.model.table import Definition
+from millrace.model.table import REJECT_HEADER, Definition
 from millrace.validate.faults import RowFault, Rows, indices, lossy, same
 from millrace.validate.text import Outcome
 
@@ -23,12 +23,14 @@ MAX_KEY_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`unknown`: what happens to other columns: reject, ignore or rescue. `marked`: rows may mark that they delete."""
+    """`unknown`: what happens to other columns: reject, ignore or rescue. `marked`: rows may mark that they delete.
+    `rejects_headers`: a row that repeats the file's header is rejected."""
 
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
     unknown: str
     marked: bool
+    rejects_headers: bool = False
 
     @property
     def rescues(self) -> bool:
@@ -41,7 +43,8 @@ def reading_of(header: ChunkHeader, definition: Definition) -> Reading:
     if any(bare(column.avro) is not column.avro for column in columns):
         columns = tuple(replace(column, avro=bare(column.avro)) for column in columns)
     unknown = "ignore" if header.deletes else definition.table.unknown_fields
-    return Reading(columns, definition.table.primary_key, unknown, not header.deletes)
+    rejects_headers = definition.table.csv.repeated_header == REJECT_HEADER
+    return Reading(columns, definition.table.primary_key, unknown, not header.deletes, rejects_headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,8 @@ class Parsed:
     """`columns` are the wanted columns, all of one length. `positions` is the chunk's row of each entry (None: all in order).
 
     `faults` name rows of the chunk. `originals` returns the original bytes of given rows. `marks` and `rescued` have one
-    entry per entry of the columns: the text that marks a delete, and the unknown fields; None if not wanted."""
+    entry per entry of the columns: the text that marks a delete, and the unknown fields; None if not wanted. `repeats` are
+    the rows of the chunk that repeat the file's header."""
 
     columns: list[pa.Array]
     positions: Rows | None
@@ -66,6 +70,7 @@ class Parsed:
     originals: Callable[[Rows], Originals]
     marks: pa.Array | None = None
     rescued: pa.Array | None = None
+    repeats: Rows | None = None
 
 
 class Undecodable(Exception):

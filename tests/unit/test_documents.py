@@ -18,6 +18,7 @@ from millrace.model.declared_documents import document_of, table_document_of
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Invalid
 from millrace.model.table_warnings import table_warnings
+from millrace.model.written import DEFAULT_WORDS
 from millrace.sink.json_schemas import schema_named
 from tests.support.examples import examples
 
@@ -225,6 +226,19 @@ TABLES: list[dict[str, Any]] = [
         "unknown_fields": "rescue",
         "sinks": [{"kind": "delta"}],
     },
+    {
+        "schema": {
+            **SCHEMA,
+            "fields": [*FIELDS, {"name": "d", "type": "double", "decimal_separator": ".", "header": "D"}],
+        },
+        "csv": {"repeated_header": "reject"},
+        "written": {
+            "timestamp_format": ["dd.MM.yyyy", "%F"],
+            "decimal_separator": ",",
+            "null_texts": ["-"],
+            "trim": True,
+        },
+    },
 ]
 NO_AGREEMENTS: list[dict[str, Any]] = [
     {},
@@ -260,6 +274,11 @@ NO_TABLES: list[dict[str, Any]] = [
     {"schema": SCHEMA, "max_rejected_percent": 101},
     {"schema": SCHEMA, "publish": "sometimes"},
     {"schema": SCHEMA, "unknown": 1},
+    {"schema": SCHEMA, "csv": {"repeated_header": "keep"}},
+    {"schema": SCHEMA, "written": {"decimal_separator": "12"}},
+    {"schema": SCHEMA, "written": {"format": "dd.MM.yyyy"}},
+    {"schema": SCHEMA, "written": {"true_texts": [True]}},
+    {"schema": {**SCHEMA, "fields": [{"name": "d", "type": "string", "trim": "maybe"}]}},
 ]
 
 
@@ -343,8 +362,9 @@ def test_every_agreement_that_the_parser_takes_validates(data: st.DataObject) ->
 def test_every_table_that_the_parser_takes_validates(data: st.DataObject) -> None:
     words = [word for word in schema_named("table")["properties"] if word not in ("tenant", "schema")]
     paths = [[word] for word in words] + [
-        ["csv", word] for word in ("header", "delimiter", "quote", "null_text", "encoding")
+        ["csv", word] for word in ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header")
     ]
+    paths += [["written", word] for word in DEFAULT_WORDS]
     document = _changed({"schema": SCHEMA}, data.draw(st.sampled_from(paths)), data.draw(_ODD))
     _in_step("table", document, lambda: parse_table(document))
 

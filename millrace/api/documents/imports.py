@@ -151,6 +151,9 @@ def _document(row: Any, sinks: "SinkStatus") -> dict[str, Any]:
         "table": imp.table,
         "state": _shown_state(imp, confirmed, values["touched_us"]),
         "rows": counts.rows,
+        "repeated_headers": announced.get(
+            "repeated_headers", (confirmed.get("cutter") or {}).get("repeated_headers", 0)
+        ),
         "chunks": {"sent": sent, "judged": counts.chunks},
         "lag": {"chunks": 0 if imp.is_over else max(sent - durable, 0)},
         "sinks": sinks.of(imp),

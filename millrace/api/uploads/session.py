@@ -154,6 +154,7 @@ class Session:
             rows=sent.rows,
             bytes=sent.plain_bytes,
             written=self.upload.written,
+            repeated_headers=self.upload.repeated_headers,
         )
         await self._services.op_log.applied(received)
 

@@ -102,6 +102,7 @@ def _begun_before(state: State, before: Import, op: ops.BeginImport) -> Step:
 def end(state: State, op: ops.EndImport, at_us: int, partition: int) -> Step:
     imp = known_import(state, op)
     announced = {"chunks": op.chunks, "rows": op.rows, "bytes": op.bytes}
+    announced |= {"repeated_headers": op.repeated_headers} if op.repeated_headers else {}
     if imp.options.get("received") == announced:
         return state, (), ops.ImportReceived(imp.id)
     if imp.announced is not None or not imp.accepts_chunks:

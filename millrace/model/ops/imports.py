@@ -43,12 +43,14 @@ class BeginImport(TurnOp[ImportBegun]):
 
 @op_kind("end_import")
 class EndImport(ImportOp[ImportReceived]):
-    """All of the upload has been received; `written` says how its rows were written."""
+    """All of the upload has been received; `written` says how its rows were written. Lines that repeat the header are no
+    rows."""
 
     chunks: int
     rows: int
     bytes: int
     written: dict[str, Any] | None = None
+    repeated_headers: int = 0
     IS_ASKED_FOR: ClassVar[bool] = False
 
 
