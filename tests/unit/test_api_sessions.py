@@ -63,7 +63,7 @@ class ReceivingPlatform(SmallPlatform):
 
 
 class StubUpload:
-    confirmed, written, sent_chunks, received = Resume(), None, 0, 0
+    confirmed, written, sent_chunks, received, repeated_headers = Resume(), None, 0, 0, 0
 
     def __init__(self, turn: Callable[[], None]) -> None:
         self._turn = turn
