@@ -1,5 +1,5 @@
 # Two commands for a newcomer: make demo, make test. Everything they need is installed by make setup.
-#   run      demo [ONCE=1] · setup
+#   run      demo [ONCE=1] [MYSIMBDP=1] · setup
 #   test     test (15 minutes) · test-all (60 minutes) · unit · lint · coverage
 #   parts    faults · bigquery · hdfs · pod: what test-all runs and test leaves out
 #   longer   soak [MINUTES=n] · simulate [SECONDS=n]
@@ -24,21 +24,22 @@ setup:
 	@scripts/setup python java jars
 
 demo: setup
-	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once)
+	@$(if $(MYSIMBDP),scripts/setup core_store)
+	@$(ALONE) $(BIN)/millrace demo $(if $(ONCE),--once) $(if $(MYSIMBDP),--mysimbdp)
 
 # Every promise of the README, in the same way each time: Hypothesis takes no random seeds.
 test: setup lint
-	@scripts/setup test_jars postgres mariadb duckdb_delta
+	@scripts/setup core_store test_jars postgres mariadb duckdb_delta
 	@$(ALONE) $(PYTEST) $(PARALLEL) -m "not slow"
 
 # Everything, with random seeds: before an issue is resolved.
 test-all: setup lint
-	@scripts/setup test_jars postgres mariadb duckdb_delta bigquery kustomize
+	@scripts/setup core_store test_jars postgres mariadb duckdb_delta bigquery kustomize
 	@$(ALONE) $(PYTEST) $(PARALLEL) --hypothesis-profile=random
 
 # The tests of `make test`, measured; every process they start is slower for it.
 coverage: setup
-	@scripts/setup test_jars postgres mariadb duckdb_delta
+	@scripts/setup core_store test_jars postgres mariadb duckdb_delta
 	@rm -rf build/coverage && mkdir -p build/coverage
 	@$(ALONE) $(BIN)/coverage run -m pytest -m "not slow"
 
@@ -93,7 +94,7 @@ bench-log: setup
 	@$(ALONE) $(BIN)/python -m bench log $(BENCH)
 
 bench-sinks: setup
-	@scripts/setup test_jars postgres mariadb duckdb_delta
+	@scripts/setup core_store test_jars postgres mariadb duckdb_delta
 	@$(ALONE) $(BIN)/python -m bench sinks $(BENCH)
 
 bench-tenants: setup

@@ -321,6 +321,10 @@ class AppSettings(_Section):
     """So many files and folders it may have there."""
 
 
+class CoreStoreSettings(_Section):
+    heap_mb: int = Field(default=512, ge=256)
+
+
 class Settings(BaseSettings):
     # A variable without a value is not set: as a path, it would be the folder in which the process was started.
     model_config = SettingsConfigDict(
@@ -332,6 +336,9 @@ class Settings(BaseSettings):
     """The control store; empty: SQLite under the home."""
     files_root: Path | None = None
     """The folder that local file sinks may write below; empty: none may."""
+    mysimbdp: bool = False
+    """As seed 002 means it: uploads are staged, schedules run the sample app, an embedded Cassandra is the core store."""
+    core_store: CoreStoreSettings = CoreStoreSettings()
     kafka: KafkaSettings = KafkaSettings()
     spark: SparkSettings = SparkSettings()
     api: ApiSettings = ApiSettings()

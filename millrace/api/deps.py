@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 
 from millrace.api.bodies import bounded, bounds_of
+from millrace.api.declarations.default_app import DefaultApp
 from millrace.api.documents.imports import VisibleImports
 from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
@@ -104,6 +105,14 @@ LimitsDep = Annotated[LimitSettings, _service("settings.limits")]
 QuerySettingsDep = Annotated[QuerySettings, _service("settings.query")]
 SinkSettingsDep = Annotated[SinkSettings, _service("settings.sinks")]
 KubernetesDep = Annotated[KubernetesSettings, _service("settings.k8s")]
+SettingsDep = Annotated[Settings, _service("settings")]
+
+
+async def _default_app(settings: SettingsDep) -> DefaultApp:
+    return DefaultApp.of(settings)
+
+
+DefaultAppDep = Annotated[DefaultApp, Depends(_default_app)]
 
 
 async def _caller(connection: HTTPConnection, tokens: TokensDep) -> Caller:

@@ -17,6 +17,7 @@ from millrace.cli.child import ChildPlatform, running_platform
 from millrace.cli.declarations import read_declarations
 from millrace.cli.declaring import apply_one
 from millrace.cli.following import follow
+from millrace.cli.mysimbdp_demo import MysimbdpDemo
 from millrace.cli.printing import LEDGER, exact, ledger_row, print_json, print_table
 from millrace.cli.rejected import show_rejected
 from millrace.cli.session import EXIT_FAILED, CommandSession
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN_REJECTS = 3
+# Read back row by row: the small demo is about where rows go, not about how many.
+FEW_ROWS = 7_000
 app = typer.Typer()
 
 
@@ -38,6 +41,9 @@ app = typer.Typer()
 def demo(
     session: CommandSession,
     once: Annotated[bool, typer.Option("--once", help="Check the numbers, stop everything and exit.")] = False,
+    mysimbdp: Annotated[
+        bool, typer.Option("--mysimbdp", help="As seed 002 describes it: staging, scheduled runs, Cassandra.")
+    ] = False,
 ) -> None:
     """See it work: two sample tenants, a million rows.
 
@@ -51,20 +57,33 @@ def demo(
         home = session.home or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-demo-")))
         _say(session, f"Starting a platform in {home} …")
         # The sample files are made while the platform starts.
-        making = stack.enter_context(ThreadPoolExecutor(1)).submit(_make_samples, files)
-        running = stack.enter_context(running_platform(home.expanduser().absolute()))
+        making = stack.enter_context(ThreadPoolExecutor(1)).submit(_make_samples, files, is_small=mysimbdp)
+        environ = {"MILLRACE_MYSIMBDP": "true"} if mysimbdp else {}
+        running = stack.enter_context(running_platform(home.expanduser().absolute(), environ))
         _say(session, f"Ready after {running.startup_seconds:.1f} s at {running.url}")
         platform = stack.enter_context(Millrace.from_home(running.home))
-        failures = _show(session, platform, making.result())
+        if mysimbdp:
+            failures = _show_mysimbdp(session, platform, running.home, making.result())
+        else:
+            failures = _show(session, platform, making.result())
         code = _serve(session, running, failures, once)
     raise typer.Exit(code)
 
 
-def _make_samples(folder: Path) -> "list[Sample]":
+def _make_samples(folder: Path, *, is_small: bool) -> "list[Sample]":
     # Arrow takes long to import, and help does not need it.
     from millrace.cli.samples import review_sample, speed_sample  # noqa: PLC0415
 
+    if is_small:
+        return [speed_sample(folder, FEW_ROWS), review_sample(folder, FEW_ROWS)]
     return [speed_sample(folder), review_sample(folder)]
+
+
+def _show_mysimbdp(session: CommandSession, platform: Millrace, home: Path, samples: "list[Sample]") -> list[str]:
+    failures = MysimbdpDemo(session, platform, home).show(read_declarations([EXAMPLES]), samples)
+    if session.json:
+        print_json({"ok": not failures, "failures": failures})
+    return failures
 
 
 def _show(session: CommandSession, platform: Millrace, samples: "list[Sample]") -> list[str]:

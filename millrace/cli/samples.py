@@ -36,13 +36,17 @@ class SampleFile:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`answer`: to the question when all files are in; it begins with the number of rows."""
+    """`answer`: to the question when all files are in: the number of rows, and of those whose cell of `column` `marks` is
+    true for, which are `marked`."""
 
     tenant: str
     table: str
     files: tuple[SampleFile, ...]
     question: str
     answer: list[object]
+    column: str
+    marks: Callable[[str], bool]
+    marked: str
 
 
 def speed_sample(folder: Path, rows: int = SPEED_ROWS) -> Sample:
@@ -54,7 +58,7 @@ def speed_sample(folder: Path, rows: int = SPEED_ROWS) -> Sample:
     ]
     keys = sum(file.rows - len(file.bad) for file in files) - updates
     question = "select count(*) as onus, count(*) filter (where TIME >= '2024-02') as updated from client_a.analytics"
-    return Sample("client_a", "analytics", tuple(files), question, [keys, updates])
+    return Sample("client_a", "analytics", tuple(files), question, [keys, updates], "TIME", _is_updated, "updated")
 
 
 def review_sample(folder: Path, rows: int = REVIEW_ROWS) -> Sample:
@@ -64,7 +68,24 @@ def review_sample(folder: Path, rows: int = REVIEW_ROWS) -> Sample:
         "select count(*) as reviews, count(*) filter (where contains(review_body, chr(10))) as with_line_breaks "
         "from client_b.product_reviews"
     )
-    return Sample("client_b", "product_reviews", tuple(files), question, [keys, keys])
+    return Sample(
+        "client_b",
+        "product_reviews",
+        tuple(files),
+        question,
+        [keys, keys],
+        "review_body",
+        _has_breaks,
+        "with line breaks",
+    )
+
+
+def _is_updated(moment: str) -> bool:
+    return moment >= "2024-02"
+
+
+def _has_breaks(body: str) -> bool:
+    return "\n" in body
 
 
 def _speed_file(path: Path, number: int, rows: int, updates: int) -> SampleFile:

@@ -18,6 +18,7 @@ from millrace.embed.java import find_java
 
 KAFKA_VERSION = "4.3.1"
 SPARK_VERSION = "4.2.0"
+CASSANDRA_VERSION = "5.0.9"
 
 JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
     "kafka": (
@@ -32,6 +33,8 @@ JAR_SETS: Mapping[str, tuple[Artifact, ...]] = {
         Artifact("org.apache.kafka", "kafka-clients", "3.9.2"),
         Artifact("org.apache.commons", "commons-pool2", "2.13.1"),
     ),
+    # Only for the core store (MILLRACE_MYSIMBDP), and for tests of the sink.
+    "cassandra": (Artifact("org.apache.cassandra", "cassandra-all", CASSANDRA_VERSION, transitive=True),),
 }
 
 

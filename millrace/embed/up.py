@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from millrace.embed.broker import prepare_broker
+from millrace.embed.core_roles import CoreRoles
+from millrace.embed.core_store import READY_SECONDS, ROLE, CoreStore, prepare_core_store
+from millrace.embed.default_app import install_default_app
 from millrace.embed.jars import jar_folder
 from millrace.embed.java import find_java
 from millrace.embed.ports import free_ports, is_free
@@ -19,6 +22,7 @@ from millrace.embed.process import Child, Launch
 from millrace.embed.supervisor import Event, Happening, RestartPolicy, Supervisor
 from millrace.exchange.apps import AppBoard
 from millrace.exchange.client_file import ClientFile, read_client_file, write_client_file
+from millrace.exchange.core_store import CoreStoreFile, CoreStoreLogin
 from millrace.exchange.data_plane import DataPlaneNotes
 from millrace.exchange.home import Home
 from millrace.model.errors import Clash
@@ -63,22 +67,47 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
         children.append(broker.child)
         bootstrap = broker.bootstrap_servers
         login = {"MILLRACE_KAFKA__PASSWORDS": str(accounts.folder.absolute())}
+    core_store = _core_store(place, settings)
+    if core_store is not None:
+        # First, beside the broker: it takes about as long to start as Spark.
+        children.insert(0, core_store.child)
     jar_folder("spark")
     # Spark takes longest to start: it does so beside the server, which is ready only when both are.
-    children += [_data_plane(place, bootstrap, login), _server(place, bootstrap, url, login), _managers(place)]
+    children += [
+        _data_plane(place, bootstrap, login),
+        _server(place, bootstrap, url, login, core_store),
+        _managers(place),
+    ]
     supervisor = Supervisor(children, _POLICY, _tell)
     supervisor.run(lambda: print(f"ready {url}", flush=True))
 
 
-def _server(place: Home, bootstrap: str, url: str, login: dict[str, str]) -> Child:
+def _core_store(place: Home, settings: Settings) -> CoreStore | None:
+    """With the default program, where the operator wants a platform as seed 002 describes it."""
+    file = CoreStoreFile(place)
+    if not settings.mysimbdp:
+        file.withdraw()
+        return None
+    install_default_app(place.programs)
+    store = prepare_core_store(place.core_store, settings.core_store.heap_mb)
+    file.write(CoreStoreLogin(store.host, store.port, ROLE, store.password))
+    return store
+
+
+def _server(place: Home, bootstrap: str, url: str, login: dict[str, str], core_store: CoreStore | None) -> Child:
     host, port = url.partition("://")[2].rsplit(":", 1)
     argv = (sys.executable, "-m", "millrace.api", bootstrap, host.strip("[]"), port)
     log, notes = place.logs / "server.log", DataPlaneNotes(place)
 
-    def is_ready() -> bool:
-        return notes.metrics_port() is not None and _answers(url)
+    roles = None if core_store is None else CoreRoles(core_store)
 
-    return Child(Launch("server", argv, log, env={**_REUSE_MEMORY, **login}, is_ready=is_ready, ready_seconds=90))
+    def is_ready() -> bool:
+        # First, at every look: until then a role can log in that everybody knows.
+        is_locked = roles is None or roles.are_set()
+        return is_locked and notes.metrics_port() is not None and _answers(url)
+
+    seconds = 90.0 if roles is None else READY_SECONDS
+    return Child(Launch("server", argv, log, env={**_REUSE_MEMORY, **login}, is_ready=is_ready, ready_seconds=seconds))
 
 
 def _managers(place: Home) -> Child:

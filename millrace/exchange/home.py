@@ -66,6 +66,8 @@ class Home:
     # Of the machine.
     logs = Below("logs")
     broker = Below("kafka")
+    core_store = Below("cassandra")
+    core_store_login = Below("cassandra", "login.json")
     # Readable by the platform's user alone.
     broker_passwords = Below("kafka-passwords")
     op_keys = Below("op-keys")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from millrace.exchange.core_store import CoreStoreFile
 from millrace.exchange.home import Home
 from millrace.exchange.pins import Pins
 from millrace.lake.store import Store
@@ -22,6 +23,9 @@ from millrace.seal.keyring import Keyring
 @dataclass(frozen=True, slots=True)
 class Places:
     home: Home
+
+    def core_store(self) -> CoreStoreFile:
+        return CoreStoreFile(self.home)
 
     def table(self, tenant: str, table: str) -> Path:
         return self.home.table(tenant, table)

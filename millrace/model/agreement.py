@@ -12,7 +12,7 @@ from millrace.model.cron import parse_cron, parse_zone
 from millrace.model.documents import DeclarationWarning, flag, listed, mapping, one_of, text, whole
 from millrace.model.errors import Invalid
 from millrace.model.names import checked_name
-from millrace.model.quantity import in_units, parse_quantity
+from millrace.model.quantity import in_units, parse_cores, parse_quantity
 from millrace.model.rules import Rule, parse_rules
 from millrace.model.sinks import SinkTarget, parse_targets
 
@@ -23,6 +23,8 @@ MOST_DAYS = 36_500
 MOST_REPLICAS = 1000
 MOST_NOTIFICATIONS = 10
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
+# Of tenants whose agreement names none, where the operator wants a platform as seed 002 describes it.
+DEFAULT_PROGRAM = "pass_through.sh"
 # Reserved for the platform's own variables.
 OWN_ENV = ("CLIENT_ID", "SOURCE_PATH")
 
@@ -203,7 +205,7 @@ def _amounts(what: str, given: object) -> Amounts:
     words = mapping(what, given, ("cpu", "memory"))
     cpu, memory = words.get("cpu"), words.get("memory")
     return Amounts(
-        None if cpu is None else in_units(parse_quantity(f"{what}.cpu", cpu), Fraction(1, 1000)),
+        None if cpu is None else in_units(parse_cores(f"{what}.cpu", cpu), Fraction(1, 1000)),
         None if memory is None else in_units(parse_quantity(f"{what}.memory", memory), Fraction(1)),
     )
 

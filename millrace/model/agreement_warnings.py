@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from millrace.model.cron import next_after
 from millrace.model.documents import DeclarationWarning
-from millrace.model.quantity import bytes_text, millis_text
+from millrace.model.errors import Invalid
+from millrace.model.quantity import bytes_text, memory_unit, millis_text
 
 if TYPE_CHECKING:
     from millrace.model.agreement import Agreement, Amounts
 
-MANY_CORES_MILLIS = 1_024_000
+MOST_CPU_MILLIS = 1_024_000
 LITTLE_MEMORY_BYTES = 4 << 20
-MUCH_MEMORY_BYTES = 64 << 40
+MOST_MEMORY_BYTES = 64 << 40
+_ADD_APP = (
+    "Add app: {command: [./pass_through.sh], uploads_first: true}, or name an image; or set MILLRACE_MYSIMBDP=true for the "
+    "whole platform."
+)
 # Any moment: a schedule either fires within five years of it or never.
 _SOME_MOMENT = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -26,6 +31,40 @@ def agreement_warnings(agreement: "Agreement", given: Mapping[str, Any]) -> tupl
         *_app(agreement),
         *_quotas(agreement),
     )
+
+
+def warnings_without_app(agreement: "Agreement") -> tuple[DeclarationWarning, ...]:
+    """What does nothing because there is no program; for platforms whose settings name none either."""
+    if agreement.app is not None:
+        return ()
+    past = "files sent to /upload-file go straight to the table, not to a staging directory"
+    found = []
+    if agreement.schedule is not None:
+        found.append(DeclarationWarning("schedule", f"has no effect: the agreement has no app; {past}.", _ADD_APP))
+    if agreement.resources != type(agreement.resources)():
+        found.append(DeclarationWarning("resources", "has no effect: the agreement has no app.", _ADD_APP))
+    return tuple(found)
+
+
+def refuse_absurd(agreement: "Agreement", given: Mapping[str, Any]) -> None:
+    """Amounts that no machine has. Only for what is declared now: an agreement of an earlier version stays readable."""
+    for kind, amounts in (("requests", agreement.resources.requests), ("limits", agreement.resources.limits)):
+        words = (given.get("resources") or {}).get(kind) or {}
+        cpu, memory, field = amounts.cpu_millis, amounts.memory_bytes, f"resources.{kind}"
+        if cpu is not None and cpu > MOST_CPU_MILLIS:
+            unit = memory_unit(words.get("cpu"))
+            what = f"{unit} is a unit of memory" if unit else f"that is {cpu // 1000:,} cores"
+            raise Invalid(
+                f"{field}.cpu is {words.get('cpu')}: {what}.",
+                remedy="Write cores: 2, 0.5 or 500m. No machine has more than 1,024.",
+                code="absurd_amount",
+            )
+        if memory is not None and memory > MOST_MEMORY_BYTES:
+            raise Invalid(
+                f"{field}.memory is {words.get('memory')}: {bytes_text(memory)}, more than a machine has.",
+                remedy="Write a smaller amount: 128Mi, 2Gi.",
+                code="absurd_amount",
+            )
 
 
 def _retention(agreement: "Agreement") -> Iterator[DeclarationWarning]:
@@ -72,11 +111,11 @@ def _cpu(field: str, amounts: "Amounts", spelled: object) -> Iterator[Declaratio
     millis = amounts.cpu_millis
     if millis == 0:
         yield DeclarationWarning(field, f"is {spelled}: no time at all.", "Likely 100m.")
-    elif millis is not None and millis > MANY_CORES_MILLIS:
-        likely = str(spelled).rstrip("KMGTPEkim")
-        binary = str(spelled).endswith("i")
-        meant = f"Likely {likely}, or a limit of memory." if binary and likely else f"Likely {likely or 1}."
-        yield DeclarationWarning(field, f"is {spelled}: {millis // 1000:,} cores.", meant)
+    elif millis is not None and (unit := memory_unit(spelled)) and millis <= MOST_CPU_MILLIS:
+        meant = millis_text(millis)
+        yield DeclarationWarning(
+            field, f"is {spelled}: {unit} is a unit of memory. It is read as {meant}.", f"Likely {meant}."
+        )
 
 
 def _memory(field: str, amounts: "Amounts", spelled: object) -> Iterator[DeclarationWarning]:
@@ -87,10 +126,6 @@ def _memory(field: str, amounts: "Amounts", spelled: object) -> Iterator[Declara
         digits = str(spelled).rstrip("numkKi")
         yield DeclarationWarning(
             field, f"is {spelled}: {octets:,} bytes, too little for any program.", f"Likely {digits}Mi."
-        )
-    elif octets > MUCH_MEMORY_BYTES:
-        yield DeclarationWarning(
-            field, f"is {spelled}: {bytes_text(octets)}, more than a machine has.", "Likely a smaller unit: Mi, Gi."
         )
 
 

@@ -16,19 +16,45 @@ _FACTORS: dict[str, Fraction] = {
     "Ki": Fraction(1 << 10), "Mi": Fraction(1 << 20), "Gi": Fraction(1 << 30), "Ti": Fraction(1 << 40),
     "Pi": Fraction(1 << 50), "Ei": Fraction(1 << 60),
 }  # fmt: skip
+# A number up to this, written in a unit of memory, is a plausible number of cores.
+MOST_MEANT_CORES = 64
 LARGEST = (1 << 63) - 1
 
 
 def parse_quantity(what: str, given: object) -> Fraction:
     """A number, or text with one of Kubernetes' suffixes."""
-    words = str(given) if isinstance(given, int | float | str) and not isinstance(given, bool) else ""
+    words = _words(given)
     found = QUANTITY.fullmatch(words) if len(words) <= _MOST_DIGITS else None
     amount = None if found is None else Fraction(found["digits"]) * _factor(found["suffix"])
+    if found is None and words.startswith("-") and QUANTITY.fullmatch(words[1:]):
+        raise Invalid(f"{what} is {given!r:.60}, below 0.", remedy="Write a positive amount, or leave it out.")
     if amount is None or amount > LARGEST:
         raise Invalid(
             f"{what} is {given!r:.60}, which is no quantity.", remedy="Write it as Kubernetes does: 250m, 2, 64Mi, 1G."
         )
     return amount
+
+
+def parse_cores(what: str, given: object) -> Fraction:
+    """As `parse_quantity`. Units of memory are no units of CPU: `1Gi` was meant as 1."""
+    amount = parse_quantity(what, given)
+    unit, number = memory_unit(given), _digits(given)
+    return number if unit and number <= MOST_MEANT_CORES else amount
+
+
+def memory_unit(given: object) -> str | None:
+    """The unit of memory that the amount is written in, if it is in one: Ki, Mi, Gi …"""
+    found = QUANTITY.fullmatch(_words(given))
+    return found["suffix"] if found is not None and found["suffix"].endswith("i") else None
+
+
+def _digits(given: object) -> Fraction:
+    found = QUANTITY.fullmatch(_words(given))
+    return Fraction(found["digits"]) if found is not None else Fraction(0)
+
+
+def _words(given: object) -> str:
+    return str(given) if isinstance(given, int | float | str) and not isinstance(given, bool) else ""
 
 
 def _factor(suffix: str) -> Fraction:
@@ -42,7 +68,7 @@ def in_units(amount: Fraction, unit: Fraction) -> int:
 
 def millis_text(millis: int) -> str:
     """CPU in Kubernetes' notation."""
-    return f"{millis}m" if millis % 1000 else bytes_text(millis // 1000)
+    return f"{millis}m" if millis % 1000 else str(millis // 1000)
 
 
 def bytes_text(octets: int) -> str:

@@ -11,6 +11,10 @@ from millrace.model.names import checked_name
 DELTA_KIND = "delta"
 # Declared as `delta` with a location: a remote table, delivered by couriers.
 REMOTE_DELTA_KIND = "delta-remote"
+# The Cassandra that the platform runs itself, as seed 002 calls it.
+CORE_STORE_KIND = "coredms"
+# Kinds whose tables are in the keyspace that `key_space` names.
+WITH_KEY_SPACES = ("cassandra", CORE_STORE_KIND)
 # The store of rejected rows. An import that has some ends only after they are durable there too.
 ERROR_STORE = "errors"
 

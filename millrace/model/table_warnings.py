@@ -8,6 +8,7 @@ from millrace.model.columns import parse_columns
 from millrace.model.documents import DeclarationWarning
 from millrace.model.formats import format_named
 from millrace.model.rules import HOLD
+from millrace.model.sinks import WITH_KEY_SPACES
 from millrace.model.table import TableDeclaration
 from millrace.model.written import COLUMN_WORDS
 
@@ -18,7 +19,14 @@ _TIMES = ("timestamp-millis", "timestamp-micros", "time-millis", "time-micros")
 
 
 def table_warnings(table: TableDeclaration, document: Mapping[str, Any]) -> tuple[DeclarationWarning, ...]:
-    return (*_columns(table), *_words(table), *_sizes(table, document), *_policies(table, document), *_rules(table))
+    return (
+        *_columns(table),
+        *_words(table),
+        *_sizes(table, document),
+        *_policies(table, document),
+        *_key_space(table),
+        *_rules(table),
+    )
 
 
 def _columns(table: TableDeclaration) -> Iterator[DeclarationWarning]:
@@ -59,6 +67,15 @@ def _policies(table: TableDeclaration, document: Mapping[str, Any]) -> Iterator[
     if not has_dialect and ("csv" in document or "csv.first.row.as.header" in document):
         yield DeclarationWarning(
             "csv", f"is ignored unless a file of {table.file_type} is sent as CSV.", "Likely file_type: csv."
+        )
+
+
+def _key_space(table: TableDeclaration) -> Iterator[DeclarationWarning]:
+    if table.key_space is not None and not any(target.kind in WITH_KEY_SPACES for target in table.targets):
+        yield DeclarationWarning(
+            "key_space",
+            "has no effect: the table has no cassandra sink.",
+            "Add sinks: [delta, {kind: cassandra, hosts: […]}], or leave it out.",
         )
 
 

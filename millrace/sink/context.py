@@ -16,7 +16,7 @@ from millrace.settings import JdbcDriver, LakeSettings, Settings
 @dataclass(frozen=True, slots=True)
 class SinkContext:
     """`allowed` are the private networks that tenants' sinks may reach; `files_root` is where local file sinks may write.
-    `tenant` is whose secrets may be read; without one none may."""
+    `tenant` is whose secrets may be read; without one none may. `has_core_store`: tables without sinks are stored there."""
 
     places: Places
     allowed: Networks = ()
@@ -25,6 +25,7 @@ class SinkContext:
     files_root: Path | None = None
     secrets: Secrets = field(default_factory=Secrets)
     tenant: str | None = None
+    has_core_store: bool = False
 
     @staticmethod
     def of(settings: Settings, places: Places) -> "SinkContext":
@@ -35,6 +36,7 @@ class SinkContext:
             settings.jdbc.drivers,
             settings.files_root,
             Secrets.of(settings),
+            has_core_store=settings.mysimbdp,
         )
 
     def for_tenant(self, tenant: str) -> "SinkContext":

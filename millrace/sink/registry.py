@@ -22,6 +22,7 @@ OURS = {
     "delta-remote": "millrace.sink.delta.settings:DeltaRemoteSettings",
     "postgres": "millrace.sink.postgres.settings:PostgresSettings",
     "cassandra": "millrace.sink.cassandra.settings:CassandraSettings",
+    "coredms": "millrace.sink.cassandra.core_settings:CoreSinkSettings",
     "bigquery": "millrace.sink.bigquery.settings:BigQuerySettings",
     "files": "millrace.sink.files.settings:FilesSettings",
     "jdbc": "millrace.sink.jdbc.settings:JdbcSinkSettings",

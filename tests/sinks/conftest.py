@@ -1,6 +1,7 @@
 """Every sink with its real server. A new sink is one line in TARGETS (how its target is made) and a reader in
 `tests/support/reading_back.py`."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -9,16 +10,19 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from millrace.embed.core_store import ROLE, CoreStore
 from millrace.model.sinks import SinkTarget
 from millrace.sink.connector import Connector
 from tests.support import file_sinks, remote_delta, row_receiver
-from tests.support.cassandra import cassandra
+from tests.support.cassandra import core_store as running_core_store
 from tests.support.file_sinks import bucket_target, folder_target, google_target, hdfs_target
 from tests.support.google_emulators import bigquery_emulator, bigquery_target, storage_emulator
 from tests.support.hdfs import HdfsCluster, hdfs
 from tests.support.mariadb import mariadb
 from tests.support.moto_server import S3, s3_server
 from tests.support.sink_context import open_target
+
+PASSWORD = "env:MILLRACE_SECRET_TEST_CASSANDRA"
 
 
 def postgres_target(request: pytest.FixtureRequest) -> SinkTarget:
@@ -30,7 +34,9 @@ def postgres_target(request: pytest.FixtureRequest) -> SinkTarget:
 def cassandra_target(request: pytest.FixtureRequest) -> SinkTarget:
     settings: dict[str, Any] = {
         "hosts": ["127.0.0.1"],
-        "port": request.getfixturevalue("cassandra_port"),
+        "port": request.getfixturevalue("core_store").port,
+        "user": ROLE,
+        "password": PASSWORD,
         "consistency": "ONE",
     }
     return SinkTarget("wide", "cassandra", True, settings)
@@ -70,9 +76,11 @@ TARGETS: dict[str, Callable[[pytest.FixtureRequest], SinkTarget]] = {
 
 
 @pytest.fixture(scope="session")
-def cassandra_port() -> Iterator[int]:
-    with cassandra() as port:
-        yield port
+def core_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoreStore]:
+    """The Cassandra of all tests of sinks, as the platform runs it."""
+    with running_core_store(tmp_path_factory.mktemp("cassandra")) as store:
+        os.environ[PASSWORD.removeprefix("env:")] = store.password
+        yield store
 
 
 @pytest.fixture(scope="session")

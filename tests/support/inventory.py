@@ -9,12 +9,14 @@ import boto3
 import httpx2
 import psycopg
 import pymysql
+from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import Cluster
 from confluent_kafka.admin import AdminClient
 
 from millrace.model.sinks import SinkTarget
 from tests.support.moto_server import ACCESS_KEY, REGION, SECRET_KEY
 from tests.support.row_receiver import RowReceiver
+from tests.support.sink_context import no_secret
 
 SECONDS = 20
 
@@ -51,7 +53,8 @@ def _mariadb(settings: dict[str, Any]) -> Iterable[str]:
 
 
 def _cassandra(settings: dict[str, Any]) -> Iterable[str]:
-    cluster = Cluster(settings["hosts"], port=settings["port"], connect_timeout=SECONDS)
+    who = PlainTextAuthProvider(settings["user"], no_secret(settings["password"]))
+    cluster = Cluster(settings["hosts"], port=settings["port"], connect_timeout=SECONDS, auth_provider=who)
     try:
         session = cluster.connect()
         yield from (row.keyspace_name for row in session.execute("select keyspace_name from system_schema.keyspaces"))

@@ -10,7 +10,6 @@ PINS = Path(__file__).with_name("jars.sha256")
 DELTA_VERSION = "4.4.0"
 
 TEST_SETS = {
-    "cassandra": (Artifact("org.apache.cassandra", "cassandra-all", "5.0.9", transitive=True),),
     # What else it needs is among Spark's own jars.
     "hdfs": (
         Artifact("org.apache.hadoop", "hadoop-client-minicluster", "3.5.0"),

@@ -20,6 +20,7 @@ from millrace.model.table import Definition
 from millrace.sink.bigquery.ddl import quoted as bigquery_quoted
 from millrace.sink.bigquery.ddl import type_of as bigquery_type
 from millrace.sink.bigquery.sink import BigQuerySink
+from millrace.sink.cassandra.core_sink import CoreStoreSink
 from millrace.sink.cassandra.ddl import place as cassandra_place
 from millrace.sink.cassandra.ddl import quoted as cassandra_quoted
 from millrace.sink.cassandra.sink import CassandraSink
@@ -164,6 +165,7 @@ def _typed(cell: Any, kind: pa.DataType) -> Any:
 _READERS: dict[type, Callable[[Any, Definition], pa.Table]] = {
     PostgresSink: _from_postgres,
     CassandraSink: _from_cassandra,
+    CoreStoreSink: _from_cassandra,
     JdbcSink: _from_mysql,
     BigQuerySink: _from_bigquery,
     DeltaRemoteSink: _from_delta,

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from millrace.api.declarations.default_app import DefaultApp
 from millrace.api.routes.apps import tenants_with_apps
 from millrace.exchange.apps import AppsReport
 from millrace.model.kube_names import dns_name
@@ -19,13 +20,18 @@ def test_those_with_a_program_and_with_an_image_in_the_settings_those_with_a_sch
     for name, agreement in {"plain": {}, "with_app": app, "seed_002": cron}.items():
         platform.apply(DefineTenant(name, agreement={"client": name, **agreement}))
     with platform.store.read() as connection:
-        own = tenants_with_apps(connection, KubernetesSettings())
-        every = tenants_with_apps(connection, KubernetesSettings(app_image="apps/{tenant}:1"))
+        own = tenants_with_apps(connection, DefaultApp(KubernetesSettings()))
+        every = tenants_with_apps(connection, DefaultApp(KubernetesSettings(app_image="apps/{tenant}:1")))
+        staged = tenants_with_apps(connection, DefaultApp(KubernetesSettings(), stages=True))
     platform.store.close()
     assert [one["tenant"] for one in own] == ["with_app"]
     assert [(one["tenant"], one["agreement"]["app"]) for one in every] == [
         ("seed_002", {"image": f"apps/{dns_name('seed_002')}:1"}),
         ("with_app", {"command": ["./x"]}),
+    ]
+    assert [(one["tenant"], one["agreement"]["app"]) for one in staged] == [
+        ("seed_002", {"command": ["./pass_through.sh"], "uploads_first": True}),
+        ("with_app", {"command": ["./x"], "uploads_first": True}),
     ]
 
 

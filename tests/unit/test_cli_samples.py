@@ -4,7 +4,7 @@ import csv
 import errno
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def test_a_demo_whose_files_cannot_be_made_does_not_say_that_all_is_well(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     @contextmanager
-    def no_platform(home: Path) -> Iterator[ChildPlatform]:
+    def no_platform(home: Path, environ: Mapping[str, str]) -> Iterator[ChildPlatform]:
         (home / "client.json").write_text(json.dumps({"url": fake.url, "token": TOKEN}))
         yield ChildPlatform(home, fake.url, None, 0.0)  # type: ignore[arg-type]
 

@@ -231,7 +231,7 @@ def test_warnings_are_shown_and_refused_under_strict(millrace: Run, tmp_path: Pa
     folder = written(tmp_path, agreement={"client": "acme", "resources": {"limits": {"cpu": "1Gi"}}})
     done = millrace("diff", "-f", folder)
     assert done.returncode == 0
-    assert "warning: resources.limits.cpu is 1Gi: 1,073,741,824 cores. Likely 1, or a limit of memory." in done.stdout
+    assert "warning: resources.limits.cpu is 1Gi: Gi is a unit of memory. It is read as 1. Likely 1." in done.stdout
     strict = millrace("diff", "-f", folder, "--strict")
     assert strict.returncode == 1
     assert strict.stdout.splitlines()[0] == "tenant acme refused"

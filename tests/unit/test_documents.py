@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from millrace.declare.json_schemas import SCHEMAS
 from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
+from millrace.model.agreement_warnings import refuse_absurd
 from millrace.model.cron import next_after
 from millrace.model.declared_documents import document_of, table_document_of
 from millrace.model.documents import refuse_warnings
@@ -70,7 +71,7 @@ def test_both_samples_of_seed_002_are_taken_as_they_stand() -> None:
         (limits(memory="64"), "resources.limits.memory"),
         (limits(memory="500m"), "resources.limits.memory"),
         (limits(cpu="0"), "resources.limits.cpu"),
-        (limits(memory="1Ei"), "resources.limits.memory"),
+        (limits(cpu="2Ki"), "resources.limits.cpu"),
         ({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "500m"}}}, "resources.limits.cpu"),
         ({"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}}}, "resources.limits.memory"),
         ({"data_retention_period_days": "0"}, "data_retention_period_days"),
@@ -86,6 +87,36 @@ def test_what_can_be_read_but_hardly_be_meant_gets_a_warning_by_field(words: dic
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (limits(cpu="500Mi"), "resources.limits.cpu is 500Mi: Mi is a unit of memory."),
+        (limits(cpu="2000"), "resources.limits.cpu is 2000: that is 2,000 cores."),
+        (limits(memory="1Ei"), "resources.limits.memory is 1Ei: 1Ei, more than a machine has."),
+    ],
+)
+def test_amounts_that_no_machine_has_are_refused_in_words(words: dict[str, Any], said: str) -> None:
+    agreement, _ = parse_agreement({"client": "acme", **words})
+    with pytest.raises(Invalid) as refused:
+        refuse_absurd(agreement, words)
+    assert refused.value.message == said
+    assert refused.value.remedy
+
+
+def test_negative_amounts_are_refused_in_words() -> None:
+    for words in (limits(cpu="-1"), limits(memory=-64), {"quotas": {"rows_per_day": "-5k"}}):
+        with pytest.raises(Invalid, match="below 0"):
+            agreed(**words)
+
+
+def test_a_limit_of_cpu_in_a_unit_of_memory_is_a_number_of_cores_also_when_it_is_stored() -> None:
+    agreement, _ = parse_agreement(sample("client_b", "service_agreement"))
+    assert agreement.resources.limits.cpu_millis == 1000
+    assert parse_agreement(document_of(agreement))[0] == agreement
+    many, _ = parse_agreement({"client": "acme", **limits(cpu="1024")})
+    assert parse_agreement(document_of(many))[0].resources.limits.cpu_millis == 1_024_000
+
+
+@pytest.mark.parametrize(
     ("document", "field"),
     [
         (
@@ -93,6 +124,7 @@ def test_what_can_be_read_but_hardly_be_meant_gets_a_warning_by_field(words: dic
             "schema.d.logicalType",
         ),
         ({"schema": SCHEMA, "max_file_size_mb": 0.0001}, "max_file_size_mb"),
+        ({"schema": SCHEMA, "key_space": "mysimbdp_coredms"}, "key_space"),
         ({"schema": SCHEMA, "rules": [{"column": "speed", "min": 0, "action": "hold"}]}, "rules.speed_range"),
     ],
 )

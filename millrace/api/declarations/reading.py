@@ -5,15 +5,18 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from millrace.api.declarations.default_app import DefaultApp
 from millrace.api.documents.tables import targets_of
 from millrace.auth.tokens import Caller
 from millrace.declare.table import parse_table
 from millrace.model.agreement import Agreement, parse_agreement
+from millrace.model.agreement_warnings import refuse_absurd, warnings_without_app
 from millrace.model.declared_documents import target_document
 from millrace.model.documents import DeclarationWarning
 from millrace.model.errors import Invalid, Refused
 from millrace.model.names import checked_name
 from millrace.model.roles import OPERATOR
+from millrace.model.sinks import CORE_STORE_KIND
 from millrace.model.table import TableDeclaration
 from millrace.model.table_warnings import table_warnings
 from millrace.sink.context import SinkContext
@@ -23,15 +26,16 @@ from millrace.store.agreements import agreement_of
 
 
 def read_agreement(
-    context: SinkContext, tenant: str, document: Mapping[str, Any]
+    context: SinkContext, default_app: DefaultApp, tenant: str, document: Mapping[str, Any]
 ) -> tuple[Agreement, tuple[DeclarationWarning, ...]]:
     agreement, warnings = parse_agreement({"client": tenant, **document})
     if agreement.tenant != checked_name("tenant", tenant):
         raise Invalid(
             f"The agreement is {agreement.tenant!r}'s, not {tenant!r}'s.", remedy="Send it to its own tenant."
         )
+    refuse_absurd(agreement, document)
     refuse_foreign_in(agreement.sinks, context.for_tenant(tenant))
-    return agreement, warnings
+    return agreement, (*warnings, *(() if default_app.exists else warnings_without_app(agreement)))
 
 
 def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
@@ -58,6 +62,8 @@ def read_table(
     agreement = None if "sinks" in document else agreement_of(connection, tenant)
     if agreement is not None and agreement.sinks:
         document = {**document, "sinks": [target_document(target) for target in agreement.sinks]}
+    elif "sinks" not in document and context.has_core_store:
+        document = {**document, "sinks": [CORE_STORE_KIND]}
     declaration = placed(context, parse_table(document), targets_of(connection, tenant, table))
     refuse_unable(declaration, context.for_tenant(tenant))
     if declaration.name != checked_name("table", table):

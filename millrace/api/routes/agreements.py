@@ -6,7 +6,7 @@ from fastapi import Body, Query, Request, Response
 from sqlalchemy import select
 
 from millrace.api.declarations.reading import read_agreement, refuse_unconfirmed
-from millrace.api.deps import EraserDep, OpLogDep, SinkContextDep, StoreDep, guarded_router
+from millrace.api.deps import DefaultAppDep, EraserDep, OpLogDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import tables_of
 from millrace.api.jobs.erasing import receipt_of
 from millrace.api.routes.declarations import answer_to
@@ -38,6 +38,7 @@ def diff_tenant(
     tenant: str,
     store: StoreDep,
     sink_context: SinkContextDep,
+    default_app: DefaultAppDep,
     request: Request,
     document: dict[str, Any] = Body(),
     strict: bool = False,
@@ -47,7 +48,7 @@ def diff_tenant(
     before = store.first(select(t.tenants).where(t.tenants.c.name == tenant))
     answer = no_difference(None if before is None else before.revision)
     try:
-        agreement, warnings = read_agreement(sink_context, tenant, document)
+        agreement, warnings = read_agreement(sink_context, default_app, tenant, document)
         answer["warnings"] = [warning.to_dict() for warning in warnings]
         if strict:
             refuse_warnings(warnings)

@@ -4,17 +4,16 @@ from typing import Annotated, Any
 
 from fastapi import Query
 from fastapi.responses import StreamingResponse
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, select
 
-from millrace.api.deps import AppBoardDep, AppFoldersDep, KubernetesDep, SealingDep, StoreDep, guarded_router
+from millrace.api.declarations.default_app import DefaultApp
+from millrace.api.deps import AppBoardDep, AppFoldersDep, DefaultAppDep, SealingDep, StoreDep, guarded_router
 from millrace.api.documents.tables import table_names
 from millrace.auth.access import allows
 from millrace.exchange.apps import AppBoard, AppsReport
-from millrace.k8s.pods import usual_image
 from millrace.model.agreement import Agreement, App
 from millrace.model.errors import Clash, Missing
 from millrace.model.roles import OPERATOR, READER, VIEWER, WRITER
-from millrace.settings import KubernetesSettings
 from millrace.staging.runs import run_folder, run_folders
 from millrace.store import tables as t
 from millrace.store.agreements import known_agreement
@@ -31,10 +30,10 @@ _BACKEND = ("at", "confinement", "limits", "watching")
 
 @router.get("/apps")
 @allows(OPERATOR)
-def list_apps(store: StoreDep, apps: AppBoardDep, k8s: KubernetesDep) -> dict[str, Any]:
+def list_apps(store: StoreDep, apps: AppBoardDep, default_app: DefaultAppDep) -> dict[str, Any]:
     """Every tenant with a client app, as the ingestion managers read it, and how apps run on this machine."""
     with store.read() as connection:
-        found = tenants_with_apps(connection, k8s)
+        found = tenants_with_apps(connection, default_app)
     report = last_report(apps)
     tended = {} if report is None else report.tenants
     items = [{**one, "status": tended.get(one["tenant"])} for one in found]
@@ -44,9 +43,9 @@ def list_apps(store: StoreDep, apps: AppBoardDep, k8s: KubernetesDep) -> dict[st
 
 @router.get("/tenants/{tenant}/app")
 @allows(VIEWER)
-def show_app(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
+def show_app(tenant: str, store: StoreDep, apps: AppBoardDep, default_app: DefaultAppDep) -> dict[str, Any]:
     with store.read() as connection:
-        agreement, app = agreement_with_app(connection, tenant)
+        agreement, app = agreement_with_app(connection, tenant, default_app)
     report = last_report(apps)
     return {
         "tenant": tenant,
@@ -60,10 +59,10 @@ def show_app(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
 
 @router.post("/tenants/{tenant}/app/run", status_code=202)
 @allows(WRITER, audited=True)
-def ask_for_run(tenant: str, store: StoreDep, apps: AppBoardDep) -> dict[str, Any]:
+def ask_for_run(tenant: str, store: StoreDep, apps: AppBoardDep, default_app: DefaultAppDep) -> dict[str, Any]:
     """Asks for a run of a batch app beside its schedule: as soon as none is under way."""
     with store.read() as connection:
-        _, app = agreement_with_app(connection, tenant)
+        _, app = agreement_with_app(connection, tenant, default_app)
     if app.mode != "batch" or not app.runs_here:
         raise Clash(
             f"The client app of {tenant} is not run on request.",
@@ -119,11 +118,11 @@ def show_log(
     return StreamingResponse(said, media_type="text/plain; charset=utf-8")
 
 
-def tenants_with_apps(connection: Connection, k8s: KubernetesSettings) -> list[dict[str, Any]]:
-    """Those that have not left, whose agreement names a program, or has a schedule where the settings name an image."""
+def tenants_with_apps(connection: Connection, default_app: DefaultApp) -> list[dict[str, Any]]:
+    """Those that have not left, whose agreement names a program, or has a schedule where the settings name one."""
     wanted = select(t.tenants).outerjoin(departures, departures.c.tenant == t.tenants.c.name)
     named = t.tenants.c.agreement["app"].as_string().is_not(None)
-    if k8s.app_image is not None:
+    if default_app.exists:
         named |= t.tenants.c.agreement["schedule"].as_string().is_not(None)
     rows = connection.execute(wanted.where(named, departures.c.tenant.is_(None)).order_by(t.tenants.c.name)).all()
     tables = table_names(connection, [row.name for row in rows])
@@ -131,20 +130,15 @@ def tenants_with_apps(connection: Connection, k8s: KubernetesSettings) -> list[d
         {
             "tenant": row.name,
             "revision": row.revision,
-            "agreement": _complete(row, k8s),
+            "agreement": default_app.complete(row.name, row.agreement),
             "tables": tables.get(row.name, []),
         }
         for row in rows
     ]
 
 
-def _complete(row: "Row[Any]", k8s: KubernetesSettings) -> dict[str, Any]:
-    agreement: dict[str, Any] = row.agreement
-    return agreement if "app" in agreement else {**agreement, "app": {"image": usual_image(row.name, k8s)}}
-
-
-def agreement_with_app(connection: Connection, tenant: str) -> tuple[Agreement, App]:
-    agreement = known_agreement(connection, tenant)
+def agreement_with_app(connection: Connection, tenant: str, default_app: DefaultApp) -> tuple[Agreement, App]:
+    agreement = default_app.completed(known_agreement(connection, tenant))
     if agreement.app is None:
         raise Missing(f"{tenant} has no client app.", remedy="Declare one as `app` in its agreement.", code="no_app")
     return agreement, agreement.app

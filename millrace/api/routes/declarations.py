@@ -14,6 +14,7 @@ from millrace.api.declarations.reading import read_agreement, read_table, refuse
 from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import (
     CallerDep,
+    DefaultAppDep,
     LimitsDep,
     OpLogDep,
     PrivateTargetsDep,
@@ -62,6 +63,7 @@ async def define_tenant(
     store: StoreDep,
     op_log: OpLogDep,
     sink_context: SinkContextDep,
+    default_app: DefaultAppDep,
     private_targets: PrivateTargetsDep,
     shares: SharesDep,
     response: Response,
@@ -69,7 +71,7 @@ async def define_tenant(
     strict: bool = False,
 ) -> dict[str, Any]:
     """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals."""
-    agreement, warnings = read_agreement(sink_context, tenant, document)
+    agreement, warnings = read_agreement(sink_context, default_app, tenant, document)
     refuse_local_command(caller, agreement)
     if strict:
         refuse_warnings(warnings)

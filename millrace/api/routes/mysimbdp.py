@@ -10,9 +10,11 @@ from starlette.types import Message
 
 from millrace.api.bodies import FILE, takes
 from millrace.api.bookkeeping import surely
+from millrace.api.declarations.default_app import DefaultApp
 from millrace.api.deps import (
     AppFolders,
     AppFoldersDep,
+    DefaultAppDep,
     ImportsDep,
     PlacesDep,
     SealingDep,
@@ -66,10 +68,11 @@ async def upload_file(
     sealing: SealingDep,
     sessions: SessionsDep,
     places: PlacesDep,
+    default_app: DefaultAppDep,
 ) -> dict[str, Any]:
     """Imports a form's file into the table the form names, or into the tenant's only one; where the agreement says
-    `uploads_first`, puts it into the `in` folder of the tenant's client app."""
-    agreement, limits = await asyncio.to_thread(_agreed, store, checked_name("tenant", tenant_id))
+    `uploads_first`, or the platform is set up as seed 002 describes it, puts it into the `in` folder of the tenant's app."""
+    agreement, limits = await asyncio.to_thread(_agreed, store, default_app, checked_name("tenant", tenant_id))
     stages = agreement.app is not None and agreement.app.uploads_first
     if not limits and not stages:
         raise Missing(f"{tenant_id} has no table.", remedy="Apply a table's declaration first.", code="no_table")
@@ -91,10 +94,10 @@ async def upload_file(
             return await surely(imports.find, begun.imp.id)
 
 
-def _agreed(store: ControlStore, tenant: str) -> tuple[Agreement, dict[str, int | None]]:
+def _agreed(store: ControlStore, default_app: DefaultApp, tenant: str) -> tuple[Agreement, dict[str, int | None]]:
     """The agreement, and the largest file of each table."""
     with store.read() as connection:
-        agreement = known_agreement(connection, tenant)
+        agreement = default_app.completed(known_agreement(connection, tenant))
         return agreement, {one.table.name: one.table.max_file_bytes for one in tables_of(connection, tenant)}
 
 

@@ -22,6 +22,7 @@ from millrace.model.defaults import stored_default
 from millrace.model.evolution import path
 from millrace.model.sinks import Fault, SinkFailed
 from millrace.model.table import Definition
+from millrace.outbound.addresses import Judged
 from millrace.sink.cassandra import ddl
 from millrace.sink.cassandra.frames import by_partition, cells_of, small_numbers
 from millrace.sink.cassandra.settings import CassandraSettings
@@ -33,9 +34,16 @@ DAY_SECONDS = 86_400
 
 
 class CassandraSink:
-    def __init__(self, settings: CassandraSettings, context: SinkContext) -> None:
+    def __init__(
+        self,
+        settings: CassandraSettings,
+        context: SinkContext,
+        permitted: Judged | None = None,
+        login: PlainTextAuthProvider | None = None,
+    ) -> None:
+        """`permitted` and `login`: of a server that the platform itself names."""
         self._settings = settings
-        permitted = context.permitted
+        permitted = permitted or context.permitted
         profile = ExecutionProfile(
             consistency_level=getattr(ConsistencyLevel, settings.consistency),
             request_timeout=REQUEST_SECONDS,
@@ -48,7 +56,7 @@ class CassandraSink:
         self._cluster = Cluster(
             [address for host in settings.hosts for address in permitted(host)],
             port=settings.port,
-            auth_provider=_login(settings, context),
+            auth_provider=login or _login(settings, context),
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             connect_timeout=10,
         )
