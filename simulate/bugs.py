@@ -228,9 +228,9 @@ _bug("an atomic import shows at once", (sinks.TableSink, "_take", _take_shown))
 # Spans, claims, senders.
 
 
-def _claim_unchecked(state: State, op: TableOp[Any], rows: str) -> State:
+def _claim_unchecked(state: State, op: TableOp[Any], rows: str, kind: str) -> State:
     try:
-        return _claim(state, op, rows)
+        return _claim(state, op, rows, kind)
     except Clash:
         return state
 

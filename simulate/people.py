@@ -5,6 +5,7 @@ from random import Random
 
 from pyroaring import BitMap64
 
+from millrace.control.claims import ClosedRows
 from millrace.model.imports import ADMITTED, ALTER, AMEND, DELETE, LOAD, TRUNCATE, Import
 from millrace.model.ops.imports import BeginImport, CancelImport
 from millrace.model.ops.rows import DiscardErrors, ReplayErrors
@@ -130,7 +131,7 @@ def mend(world: World, chance: Random) -> None:
 
 def _some_rejects(world: World, origin: Import, chance: Random) -> dict[int, dict[int, Row]]:
     claimed = world.store.read().claims.get(origin.id)
-    taken = BitMap64.deserialize(claimed) if claimed and chance.random() < 0.8 else BitMap64()
+    taken = ClosedRows.read(claimed).rows if chance.random() < 0.8 else BitMap64()
     found = {
         number: {row: value for row, value in rows.items() if row not in taken and chance.random() < 0.8}
         for number, rows in world.rejects_by_chunk(origin.id).items()

@@ -36,7 +36,7 @@ def import_(
     compression: a.Compression = None,
     idempotency_key: Annotated[
         str | None,
-        typer.Option(help="The same key is the same import, however often it is sent. Several files: key:1, key:2 …"),
+        typer.Option(help="The same key with the same file is the same import. Several files: key:1, key:2 …"),
     ] = None,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Return when the platform has the files.")] = False,
     fail_on_rejects: a.FailOnRejects = False,

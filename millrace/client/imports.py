@@ -2,14 +2,21 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from millrace.client.documents import ImportDocument, is_over
+from millrace.client.errors import Problem
 from millrace.client.file_body import PIECE_BYTES, Content, Progress
+from millrace.client.file_digest import digest_of, refuse_other_start
 from millrace.client.patience import LONGEST_POLL_SECONDS, PATIENCE_SECONDS, Patience, poll
 from millrace.client.resource import ResourceClient, at, given
 from millrace.client.upload import SMALL_FILE_BYTES, TUS, PendingUpload, Submission, nobody
+from millrace.model.content import DIGEST_WANTED, digest_header
+
+if TYPE_CHECKING:
+    import httpx2
 
 Imports = list[ImportDocument]
 
@@ -38,13 +45,24 @@ class ImportClient(ResourceClient):
         with path.open("rb") as file:
             length = file.seek(0, os.SEEK_END)
         headers = {**TUS, "Upload-Length": str(length), "Idempotency-Key": submission.idempotency_key}
-        route, query = submission.route("uploads"), submission.query(path.name)
-        response = Patience(submission.patience).repeat(
-            lambda: self._connection.ok("POST", route, params=query, headers=headers)
-        )
+        ask = partial(self._create, submission, path.name)
+        try:
+            response = ask(headers)
+        except Problem as refused:
+            if refused.code != DIGEST_WANTED:
+                raise
+            # The key was used before: only then the file is read once more.
+            response = ask({**headers, "Repr-Digest": digest_header(digest_of(path))})
         import_id = response.headers["Location"].rstrip("/").rpartition("/")[2]
         offset = int(response.headers.get("Upload-Offset", "0"))
+        refuse_other_start(path, import_id, offset, response.headers.get("Upload-Digest"))
         return PendingUpload(self._connection, import_id, path, length, offset, submission.patience)
+
+    def _create(self, submission: Submission, name: str, headers: dict[str, str]) -> "httpx2.Response":
+        route, query = submission.route("uploads"), submission.query(name)
+        return Patience(submission.patience).repeat(
+            lambda: self._connection.ok("POST", route, params=query, headers=headers)
+        )
 
     def list(
         self, *, tenant: str | None = None, table: str | None = None, state: str | None = None, limit: int = 100

@@ -15,6 +15,7 @@ from millrace.model.names import span_lineage
 from millrace.model.ops import Op
 from millrace.model.ops.base import ImportOp, Need, SpanOp, TableOp
 from millrace.model.ops.reading import decode_op
+from millrace.model.ops.rows import OpenSender
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
@@ -63,6 +64,7 @@ def _load_table(working: WorkingSet, op: TableOp[Any] | ImportOp[Any], name: str
         by_key=_find_keys(working, concerned),
         history=_find_history(connection, table) if Need.HISTORY in needs and table is not None else (),
         senders=_find_senders(connection, op.tenant, name, concerned),
+        row_digests=_find_digests(connection, op.tenant, name, concerned),
         claims=_find_claims(connection, origins),
         twin=_twin(connection, t.tables, name, of_tenant) if Need.TWIN in op.NEEDS and table is None else None,
         open_imports=_open_imports(working, op.tenant, imp) if Need.QUOTA in needs else None,
@@ -96,13 +98,21 @@ def save(working: WorkingSet, before: State, after: State, at_us: int) -> None:
         upsert(connection, t.spans, _span_row(span, at_us))
     if after.queue != before.queue and after.table is not None:
         _save_queue(connection, after.table, before.queue, after.queue)
-    for sender, seq in after.senders.items():
-        if before.senders.get(sender) != seq and after.table is not None:
-            key = {"tenant": after.table.tenant, "table_name": after.table.name, "stream": sender}
-            upsert(connection, t.streams, {**key, "seq": seq, "touched_us": at_us})
+    if after.table is not None:
+        _save_senders(connection, after.table, before, after, at_us)
     for import_id, rows in after.claims.items():
         if before.claims.get(import_id) != rows:
             upsert(connection, t.claims, {"import_id": import_id, "rows": rows})
+
+
+def _save_senders(connection: Connection, table: Table, before: State, after: State, at_us: int) -> None:
+    of_table = {"tenant": table.tenant, "table_name": table.name}
+    for sender, seq in after.senders.items():
+        if before.senders.get(sender) != seq:
+            upsert(connection, t.streams, {**of_table, "stream": sender, "seq": seq, "touched_us": at_us})
+    for sender, digest in after.row_digests.items():
+        if before.row_digests.get(sender) != digest:
+            upsert(connection, t.row_digests, {**of_table, "stream": sender, "digest": digest, "touched_us": at_us})
 
 
 def _changed(before: Any, after: Any) -> list[Any]:
@@ -174,6 +184,16 @@ def _find_senders(connection: Connection, tenant: str, table: str, concerned: It
         where = (t.streams.c.tenant == tenant, t.streams.c.table_name == table, t.streams.c.stream.in_(some))
         found |= {row.stream: row.seq for row in connection.execute(select(t.streams).where(*where))}
     return found
+
+
+def _find_digests(connection: Connection, tenant: str, table: str, concerned: Iterable[TableOp[Any]]) -> dict[str, str]:
+    """Of the senders that are asked about: an append only adds its own."""
+    asked = [op.sender for op in concerned if isinstance(op, OpenSender)]
+    if not asked:
+        return {}
+    kept = t.row_digests.c
+    where = (kept.tenant == tenant, kept.table_name == table, kept.stream.in_(asked))
+    return {row.stream: row.digest for row in connection.execute(select(kept.stream, kept.digest).where(*where))}
 
 
 def _find_claims(connection: Connection, import_ids: list[str]) -> dict[str, bytes]:

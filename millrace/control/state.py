@@ -83,6 +83,7 @@ class State:
     `by_key`        the imports that earlier requests with the same idempotency keys began
     `history`       the definitions of the table's generation
     `senders`       by name of a sender the number of its last row
+    `row_digests`   by name of a sender the digest of the rows that its one request brought
     `claims`        by import its rejected rows that someone has claimed
     `twin`          another tenant or table whose name differs from the op's in case only
     `open_imports`  how many the tenant has, where that is bounded"""
@@ -95,6 +96,7 @@ class State:
     by_key: Mapping[str, Import] = field(default_factory=dict)
     history: tuple[Definition, ...] = ()
     senders: Mapping[str, int] = field(default_factory=dict)
+    row_digests: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, bytes] = field(default_factory=dict)
     twin: str | None = None
     open_imports: int | None = None

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from millrace.control.rules import RULES, Rule, spans
+from millrace.control.rules.repeated import refuse_unlike
 from millrace.control.state import OpOutcome, State
 from millrace.model.errors import Clash, Invalid, Refused
 from millrace.model.ops import Applied, Op
@@ -44,9 +45,10 @@ def _may_start(state: State, op: TurnOp[Any]) -> bool:
 def _wait(state: State, op: TurnOp[Any], at_us: int) -> OpOutcome:
     under_way = f"{op.tenant}/{op.table} is exclusive and something else is under way."
     asked_before = next((one for one in state.queue if op.request_key and one.request_key == op.request_key), None)
-    if asked_before is not None:
-        return OpOutcome(state, (), (Applied(op.id, Waiting(asked_before.id)),))
     try:
+        if asked_before is not None:
+            refuse_unlike(asked_before, op)
+            return OpOutcome(state, (), (Applied(op.id, Waiting(asked_before.id)),))
         if not op.wait:
             raise Clash(under_way, remedy="Ask again later, or ask to wait your turn.", code="under_way")
         if len(state.queue) >= MOST_WAITING:

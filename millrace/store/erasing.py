@@ -9,8 +9,8 @@ _OF_IMPORTS = (
     t.claims, t.chunks, t.durable_chunks, t.refused_rows, t.uploads, t.chunk_quality, t.closings, t.outbox,
 )  # fmt: skip
 _OF_TENANTS = (
-    t.imports, t.tables, t.revisions, t.waiting, t.spans, t.streams, t.requests, t.events, t.tokens, t.subscriptions,
-    t.usage, t.departures, t.queues, t.parked,
+    t.imports, t.tables, t.revisions, t.waiting, t.spans, t.streams, t.row_digests, t.requests, t.events, t.tokens,
+    t.subscriptions, t.usage, t.departures, t.queues, t.parked,
 )  # fmt: skip
 
 

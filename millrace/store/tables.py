@@ -67,6 +67,14 @@ Index("spans_by_state_of_tenant", spans.c.state, spans.c.tenant)
 # How far each stream of rows has come.
 streams = table("streams", *key(Text, "tenant", "table_name", "stream"), *required(BigInteger, "seq", "touched_us"))
 
+# The SHA-256 of the rows that a request with an idempotency key brought; its key names a stream of one request.
+row_digests = table(
+    "row_digests",
+    *key(Text, "tenant", "table_name", "stream"),
+    *required(Text, "digest"),
+    *required(BigInteger, "touched_us"),
+)
+
 # The rejected rows of an import that were replayed, amended or discarded, as a bitmap of row numbers.
 claims = table("claims", *key(Text, "import_id"), *required(LargeBinary, "rows"))
 

@@ -32,6 +32,10 @@ class Source(Protocol):
     @property
     def wants_end(self) -> bool: ...
 
+    @property
+    def digest(self) -> str | None:
+        """Of all the rows of a sender that sends once."""
+
     def placed(self, part: "BatchPart", placement: Placement) -> None: ...
 
     def failed(self, error: MillraceError) -> None:
@@ -81,6 +85,11 @@ class Batch:
     def senders(self) -> dict[str, tuple[int, int]]:
         """By sender its first and its last row."""
         return {part.source.sender: (part.first_seq, part.last_seq) for part in self.parts if part.source.sender}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        found = ((part.source.sender, part.source.digest) for part in self.parts)
+        return {sender: digest for sender, digest in found if sender and digest}
 
     @property
     def wants_end(self) -> bool:

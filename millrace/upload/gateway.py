@@ -12,9 +12,10 @@ from millrace.failpoint import reach
 from millrace.formats.cut import CutPiece, Cutter
 from millrace.model.chunk import ChunkHeader
 from millrace.model.errors import Clash, TooLarge
-from millrace.model.imports import DELETE, Import
+from millrace.model.imports import Import
 from millrace.observe import observe
 from millrace.seal.cipher import Seal
+from millrace.upload.digest import KnownStart, RunningDigest
 from millrace.wire.client import Appended, Appender
 from millrace.wire.envelope import checksum, compress, pack_chunk
 from millrace.wire.topics import RAW_INPUT, bulk_partitions, chunk_partition, quick_partitions
@@ -35,6 +36,14 @@ class Resume:
     cutter: dict[str, Any] | None = None
 
 
+def line_end_of(text: bytes) -> str:
+    """Of the first line; most files have only one kind."""
+    feed, carriage = text.find(b"\n"), text.find(b"\r")
+    if carriage < 0 or -1 < feed < carriage:
+        return "\n"
+    return "\r\n" if feed == carriage + 1 else "\r"
+
+
 class Upload:
     """One import's bytes on their way. Not thread-safe: one request at a time feeds it."""
 
@@ -47,7 +56,9 @@ class Upload:
         is_closed: Callable[[str], bool],
         resume: Resume | None = None,
         seal: Seal | None = None,
+        known: KnownStart | None = None,
     ) -> None:
+        """`known`: how the file began when it came before, for one that comes from its start again."""
         self._imp = imp
         self._cutter = cutter
         self._appender = appender
@@ -61,10 +72,14 @@ class Upload:
         self.confirmed = resume or Resume()
         self.written: dict[str, Any] | None = None
         self._rest: Iterator[CutPiece] | None = None
-        self.received = int((self.confirmed.cutter or {}).get("offset", 0))
+        self.digest = RunningDigest(imp.id, int((self.confirmed.cutter or {}).get("offset", 0)), known)
+
+    @property
+    def received(self) -> int:
+        return self.digest.length
 
     def feed(self, piece: bytes) -> None:
-        self.received += len(piece)
+        self.digest.update(piece)
         for cut in self._cutter.feed(piece):
             self._take(cut, self._cutter.resume_point())
 
@@ -84,6 +99,7 @@ class Upload:
     def finish_some(self) -> Resume | None:
         """Sends what is left and waits until Kafka has confirmed every chunk. In turns, because some files can only be cut
         when all of it is here: None means that there is more."""
+        self.digest.finish()
         self._rest = iter(self._cutter.finish()) if self._rest is None else self._rest
         for number, cut in enumerate(self._rest, 1):
             self._take(cut, self._cutter.resume_point())
@@ -119,7 +135,9 @@ class Upload:
         if self._is_closed(self._imp.id):
             raise Clash(f"Import {self._imp.id} was stopped.", code="stopped")
         if cut.oversize is None:
-            self.written = {"encoding": cut.encoding, "layout": None if cut.layout is None else asdict(cut.layout)}
+            end = line_end_of(cut.body) if self.written is None else self.written.get("line_end")
+            layout = None if cut.layout is None else asdict(cut.layout)
+            self.written = {"encoding": cut.encoding, "layout": layout, **({"line_end": end} if layout else {})}
         payload = compress(cut.body)
         if self._seal is not None:
             payload = self._seal.close(payload, str(number))
@@ -136,7 +154,7 @@ class Upload:
             checksum=checksum(payload),
             layout=cut.layout,
             oversize=cut.oversize,
-            deletes=self._imp.kind == DELETE,
+            deletes=self._imp.deletes,
             publish=self._imp.publish,
             key=None if self._seal is None else self._seal.key,
         )

@@ -41,10 +41,11 @@ class EachRejectOnce(Check):
             raise Violation("floor", f"{op.id} replays what lies below the table's floor")
 
     def _may_double(self, imp: Import) -> bool:
-        """Not where the same row twice is the same row, nor where the first was written into a life that is over."""
+        """Not where the same row twice is the same row, nor where the first was written into a life that is over, nor where
+        nothing was written."""
         definition = self.world.definitions[imp.definition]
         is_past = definition.floor < self._floor.get((imp.tenant, imp.table), 0)
-        return not (definition.table.primary_key or is_past)
+        return not (definition.table.primary_key or is_past or imp.counts.accepted == 0)
 
     def _note_floor(self, turn: Turn) -> None:
         for told in turn.told:

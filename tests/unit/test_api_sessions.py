@@ -22,6 +22,7 @@ from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.store import tables as t
 from millrace.store.records import find_import
+from millrace.upload.digest import RunningDigest
 from millrace.upload.gateway import Resume
 from tests.support.platform import record
 from tests.support.small_server import SmallPlatform
@@ -66,6 +67,7 @@ class StubUpload:
     confirmed, written, sent_chunks, received, repeated_headers = Resume(), None, 0, 0, 0
 
     def __init__(self, turn: Callable[[], None]) -> None:
+        self.digest = RunningDigest("imp_stub")
         self._turn = turn
         self._turns = 0
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from pyroaring import BitMap64
 
+from millrace.control.claims import ClosedRows
 from millrace.control.rules.errors import MOST_REPLAYS
 from millrace.model.imports import COMPLETED, PROCESSING
 from millrace.model.ops.imports import CancelImport
@@ -36,8 +36,7 @@ def discard(log: TableLog, op_id: str, *numbers: int) -> Any:
 
 
 def claimed(log: TableLog) -> list[int]:
-    known = log.store.claims.get("imp_1")
-    return list(BitMap64.deserialize(known)) if known else []
+    return list(ClosedRows.read(log.store.claims.get("imp_1")).rows)
 
 
 def test_a_replay_keeps_its_version_so_it_can_beat_nothing_newer(log: TableLog) -> None:

@@ -17,6 +17,7 @@ class Sender:
     """Hears what became of its rows."""
 
     wants_end = False
+    digest = None
 
     def __init__(self, sender: str | None = None) -> None:
         self.sender = sender

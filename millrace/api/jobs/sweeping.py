@@ -31,7 +31,8 @@ def sweep(store: ControlStore, exchange: Exchange) -> None:
         connection.execute(delete(t.requests).where(*answered))
         connection.execute(delete(t.events).where(*announced))
         connection.execute(delete(t.imports).where(*appended))
-        connection.execute(delete(t.streams).where(t.streams.c.touched_us < _us_ago(STREAMS_KEPT)))
+        for kept in (t.streams, t.row_digests):
+            connection.execute(delete(kept).where(kept.c.touched_us < _us_ago(STREAMS_KEPT)))
         unsent = select(func.count()).select_from(t.events).where(t.events.c.published.is_(False))
         gauge("unsent_events", connection.execute(unsent).scalar_one())
     forget_keys(store, exchange.rule_keys)

@@ -1,6 +1,7 @@
 """Imports: sent in one request, watched, cancelled."""
 
 import asyncio
+from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
@@ -20,6 +21,7 @@ from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
 from millrace.api.uploads.sessions import Sessions
 from millrace.auth.access import allows
+from millrace.model.content import FileMark
 from millrace.model.imports import HELD, TERMINAL
 from millrace.model.ops.imports import CancelImport
 from millrace.model.roles import VIEWER, WRITER
@@ -62,13 +64,21 @@ async def receive_whole(
             async with begun.busy:
                 fresh = await sessions.from_start(begun)
                 if isinstance(fresh, Session):
-                    await fresh.take_whole(request.stream())
+                    await fresh.take_whole(fresh.behind_known(request.stream()))
                     return await surely(imports.find, fresh.imp.id)
                 begun = fresh
-        # All of it is here already: the body is read only so that its sender hears the answer.
-        async for _ in request.stream():
-            pass
+        # All of it is here already: the body is read to see that it is the same.
+        await sessions.refuse_unlike(begun.id, await read_mark(request))
         return await asyncio.to_thread(imports.find, begun.id)
+
+
+async def read_mark(request: Request) -> FileMark:
+    """Reads a body to its end and keeps only its length and its digest."""
+    digest, length = sha256(), 0
+    async for piece in request.stream():
+        digest.update(piece)
+        length += len(piece)
+    return FileMark(length=length, digest=digest.hexdigest())
 
 
 @router.get("/imports")

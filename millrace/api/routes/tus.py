@@ -13,11 +13,14 @@ from millrace.api.bodies import FILE, takes
 from millrace.api.bookkeeping import surely
 from millrace.api.deps import GuardedRoute, ImportDep, OpLogDep, SessionsDep, StoreDep, guarded_router
 from millrace.api.problems import problem
+from millrace.api.routes.imports import read_mark
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
+from millrace.api.uploads.sessions import Sessions
 from millrace.auth.access import allows, public
+from millrace.model.content import DIGEST_WANTED, FileMark, digest_header
 from millrace.model.errors import Clash, Invalid, TooLarge
-from millrace.model.imports import ADMITTED, RECEIVING
+from millrace.model.imports import ADMITTED, RECEIVING, Import
 from millrace.model.ops.imports import CancelImport
 from millrace.model.roles import WRITER
 from millrace.store import tables as t
@@ -77,6 +80,7 @@ async def create_upload(
     with sessions.receiving(tenant):
         begun = await sessions.begin(tenant, table, options, upload_length, idempotency_key, admission)
         if not isinstance(begun, Session):
+            await _refuse_unproven(request, sessions, begun, admission["digest"])
             headers = {"Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
             return Response(status_code=201, headers=headers)
         await surely(begun.remember)
@@ -85,6 +89,24 @@ async def create_upload(
         if comes_whole and begun.offset == 0 and not begun.busy.locked():
             await _receive(request, begun)
         return Response(status_code=201, headers={**_state(begun), "Location": f"/v1/uploads/{begun.imp.id}"})
+
+
+async def _refuse_unproven(request: Request, sessions: Sessions, imp: Import, digest: str | None) -> None:
+    """The key's import has its whole file. A request that comes again has to show that it is about the same one: by a digest,
+    which the log has compared, or by the bytes that it brings. Of imports of earlier releases nothing is known."""
+    known = FileMark.of(imp.options)
+    if digest is not None or known.digest is None:
+        return
+    if request.headers.get("content-type") == BODY_TYPE:
+        mark = await read_mark(request)
+        if mark.length == known.length:
+            return await sessions.refuse_unlike(imp.id, mark)
+    raise Clash(
+        f"Import {imp.id} has this idempotency key, and all of its file is here. Without a digest nobody can tell whether "
+        "yours is the same.",
+        remedy="Send the file's SHA-256 as Repr-Digest: sha-256=:BASE64:, or use a new key.",
+        code=DIGEST_WANTED,
+    )
 
 
 @router.head("/uploads/{import_id}")
@@ -179,5 +201,8 @@ def _note_length(import_id: str, length: int) -> None:
 
 
 def _state(session: Session) -> dict[str, str]:
+    """With the digest of the bytes that are here, so that a sender that goes on can compare them with its file."""
     length = {"Upload-Defer-Length": "1"} if session.length is None else {"Upload-Length": str(session.length)}
-    return {"Upload-Offset": str(session.offset), **length}
+    start = session.upload.digest.start
+    digest = {} if start is None else {"Upload-Digest": digest_header(start.digest)}
+    return {"Upload-Offset": str(session.offset), **length, **digest}

@@ -107,6 +107,7 @@ def _append(append_key: AppendKey, batch: Batch, seal: Seal | None, log_seal: Se
         payload=b64encode(logged).decode(),
         span=append_key.span,
         senders=batch.senders,
+        digests=batch.digests,
         key=None if seal is None else seal.key,
         log_key=None if log_seal is None else log_seal.key,
     )

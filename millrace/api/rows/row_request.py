@@ -2,12 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from millrace.api.rows.append_result import counts, rejected_pages
 from millrace.api.rows.endings import Ended
 from millrace.api.rows.senders import Senders
-from millrace.model.errors import Invalid, MillraceError, Unavailable
+from millrace.model.content import OTHER_CONTENT
+from millrace.model.errors import Clash, Invalid, MillraceError, Unavailable
 from millrace.model.frames import OUT_OF_STEP, count_rows
 from millrace.upload.batch import AppendKey, BatchPart, Placement
 
@@ -23,7 +25,8 @@ async def post_rows(
     if not rows:
         raise Invalid("There are no rows in the body.", remedy="Send JSON Lines, or a JSON array of objects.")
     await senders.pace(append_key.tenant, len(rows))
-    request = _RowRequest(senders, key, wants_end=wait > 0)
+    digest = None if key is None else sha256(rows).hexdigest()
+    request = _RowRequest(senders, key, digest, wants_end=wait > 0)
     if key is None:
         return await request.send(append_key, rows, wait)
     with senders.counted(append_key, key):
@@ -33,7 +36,7 @@ async def post_rows(
 async def _once(
     request: "_RowRequest", senders: Senders, append_key: AppendKey, key: str, rows: bytes, wait: float
 ) -> dict[str, Any]:
-    """The same rows that were sent before with the key are not sent again."""
+    """The same rows that were sent before with the key are not sent again; others are refused."""
     async with senders.exclusive(append_key, key):
         try:
             return await request.send(append_key, rows, wait)
@@ -41,14 +44,27 @@ async def _once(
             if error.code != OUT_OF_STEP:
                 raise
         opened = await senders.appends.open_sender(append_key, key)
+        # A digest tells all. Rows of earlier releases have none, but they were counted.
+        if opened.digest not in (None, request.digest) or opened.seq != count_rows(rows):
+            raise _other_rows(opened.seq, count_rows(rows))
         return {"rows": opened.seq, "repeated": True}
+
+
+def _other_rows(before: int, now: int) -> Clash:
+    how = f"{before:,} rows then, {now:,} now" if before != now else "their content differs"
+    return Clash(
+        f"The idempotency key was used for other rows of this table: {how}.",
+        remedy="Use a new key for other rows. The same rows with the same key are stored once.",
+        code=OTHER_CONTENT,
+    )
 
 
 class _RowRequest:
     """The request as a source of rows. A key makes it a sender whose rows begin at 1: sent again, they are out of step."""
 
-    def __init__(self, senders: Senders, key: str | None, *, wants_end: bool) -> None:
+    def __init__(self, senders: Senders, key: str | None, digest: str | None, *, wants_end: bool) -> None:
         self.sender = key
+        self.digest = digest
         self.wants_end = wants_end
         self._senders = senders
         self._place: asyncio.Future[tuple[BatchPart, Placement]] = asyncio.get_running_loop().create_future()

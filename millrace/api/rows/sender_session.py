@@ -42,6 +42,7 @@ class SenderSession:
     """`check_token` raises when the caller's token has been revoked or has expired."""
 
     wants_end = True
+    digest = None
 
     def __init__(
         self, senders: Senders, socket: WebSocket, append_key: AppendKey, sender: str, check_token: Callable[[], object]

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, Query
+from fastapi import Depends, Header, Query
 from pydantic import BeforeValidator
 
 from millrace.declare.table import encoding_of
+from millrace.model.content import digest_of_header
 from millrace.model.formats import ENCODINGS, file_type_of, file_types
 from millrace.model.names import checked_span
 
@@ -43,9 +44,11 @@ def _admission(
     kind: Annotated[Literal["load", "delete"], Query()] = "load",
     span: Annotated[str | None, Query(max_length=600)] = None,
     wait_turn: bool = True,
+    repr_digest: Annotated[str | None, Header(max_length=1000)] = None,
 ) -> dict[str, Any]:
     """`wait_turn=false`: on an exclusive table that is busy the import is refused instead of waiting in line."""
-    return {"import_kind": kind, "span": None if span is None else checked_span(span), "wait": wait_turn}
+    asked = {"import_kind": kind, "span": None if span is None else checked_span(span), "wait": wait_turn}
+    return {**asked, "digest": digest_of_header(repr_digest)}
 
 
 AdmissionDep = Annotated[dict[str, Any], Depends(_admission)]

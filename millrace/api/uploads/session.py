@@ -17,7 +17,8 @@ from millrace.api.uploads.in_flight import InFlight
 from millrace.auth.quotas import Quotas
 from millrace.exchange.mailboxes import Exchange
 from millrace.formats.apart import MEMORY_BYTES
-from millrace.model.errors import Clash, Exceeded, Overloaded, Refused, Unavailable
+from millrace.model.content import FileMark
+from millrace.model.errors import Clash, Exceeded, Invalid, Overloaded, Refused, Unavailable
 from millrace.model.imports import Import
 from millrace.model.ops.imports import EndImport, FailImport
 from millrace.model.ops.results import Refusal
@@ -26,6 +27,7 @@ from millrace.store import tables as t
 from millrace.store.engine import ControlStore, upsert
 from millrace.store.records import find_import
 from millrace.turns import ASKING
+from millrace.upload.digest import RunningDigest
 from millrace.upload.gateway import Resume, Upload
 from millrace.wire.client import Appender
 
@@ -62,6 +64,10 @@ class Session:
         self._remembered = time.monotonic()
         self.imp = imp
         self.length = length
+        # The digest that the sender says the file has.
+        self.declared = FileMark.of(imp.options).digest
+        # What the sender sent, if the bytes that are fed were made from it.
+        self.original: FileMark | None = None
         self.upload = upload
         self.busy = asyncio.Lock()
         self.is_broken = False
@@ -121,8 +127,12 @@ class Session:
             await surely(self.remember)
 
     def remember(self) -> None:
-        """Keeps the resume point, so that the upload can go on after a restart of the server, and renews its lease."""
+        """Keeps the resume point, so that the upload can go on after a restart of the server, and renews its lease. Also how
+        the file begins, so that another file does not go on in its place."""
         confirmed = asdict(self.upload.confirmed) if self.upload.confirmed else None
+        start = self.upload.digest.start
+        if confirmed is not None and start is not None:
+            confirmed["start"] = asdict(start)
         row = {"import_id": self.imp.id, "length": self.length, "confirmed": confirmed}
         with self._services.store.write() as connection:
             upsert(connection, t.uploads, {**row, "seen_us": time.time_ns() // 1000})
@@ -142,11 +152,31 @@ class Session:
     async def end(self) -> None:
         await self._finish(self.upload.finish_some)
 
+    async def behind_known(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A file that comes from its start again: what is behind the bytes that are here already. Refused, without harm to
+        the upload, if those differ."""
+        known = RunningDigest(self.imp.id, known=self.upload.digest.start)
+        async for piece in pieces:
+            missing = self.offset - known.length
+            if missing > 0:
+                known.update(piece[:missing])
+                await self._remember_if_due()
+            if len(piece) > missing:
+                yield piece[max(missing, 0) :]
+                # From here on the offset grows with what is fed.
+                async for later in pieces:
+                    yield later
+                return
+        known.finish()
+
     async def _finish(self, finish: Callable[[], Resume | None]) -> None:
         sent = await self._turn(finish)
         while sent is None:
             sent = await self._turn(self.upload.finish_some)
         await surely(self.upload.close)
+        mark = self.original or self.upload.digest.mark
+        if self.declared is not None and mark.digest not in (None, self.declared):
+            raise await fail_import(self._services.op_log, self.imp, _not_as_declared(self.declared, mark.digest))
         received = EndImport(
             self.imp.tenant,
             self.imp.id,
@@ -155,6 +185,7 @@ class Session:
             bytes=sent.plain_bytes,
             written=self.upload.written,
             repeated_headers=self.upload.repeated_headers,
+            content=mark.kept(),
         )
         await self._services.op_log.applied(received)
 
@@ -190,6 +221,14 @@ class Session:
         if imp is None or imp.error is None:
             return refusal
         return Clash(f"{refusal.message} {imp.error['message']}", remedy=imp.error["remedy"], code="stopped")
+
+
+def _not_as_declared(declared: str, digest: str | None) -> Invalid:
+    return Invalid(
+        f"The file that arrived has the SHA-256 {digest}; its sender announced {declared}.",
+        remedy="Send the file again with a new key. It changed while it was sent, or parts of two files arrived.",
+        code="digest_differs",
+    )
 
 
 async def fail_import(op_log: OpLog, imp: Import, refusal: Refused) -> Refused:

@@ -14,15 +14,27 @@ from millrace.api.uploads.session import Session, UploadServices, fail_import
 from millrace.auth.slots import SlotLimit, TenantSlots
 from millrace.formats.apart import open_apart
 from millrace.formats.cut import UploadOptions
+from millrace.model.content import CONTENT, FileMark, other_content
 from millrace.model.errors import Clash, Exceeded, Refused
-from millrace.model.imports import DELETE, Import
+from millrace.model.imports import Import
 from millrace.model.names import new_id
 from millrace.model.ops import Applied
 from millrace.model.ops.imports import BeginImport, ImportReceived
 from millrace.model.ops.results import ImportStatus
 from millrace.store import tables as t
 from millrace.store.records import known_import
+from millrace.upload.digest import KnownStart
 from millrace.upload.gateway import Resume, Upload
+
+# Options that say what became of an import since it was asked for, not how its file is read.
+_LATER = ("rows", "waived", "deletes", CONTENT)
+
+
+def _resume_point(row: Any) -> tuple[Resume | None, KnownStart | None]:
+    """What is kept of an upload: where it goes on, and how its file begins."""
+    kept = {} if row is None or not row.confirmed else dict(row.confirmed)
+    start = kept.pop("start", None)
+    return Resume(**kept) if kept else None, KnownStart(**start) if start else None
 
 
 class Sessions:
@@ -46,7 +58,7 @@ class Sessions:
     ) -> Session | Import:
         """A session for a new import, or the import that the same key began before and that has all its bytes.
 
-        `admission` says more about how it wants to be admitted: import_kind, span, wait, of, rows."""
+        `admission` says more about how it wants to be admitted: import_kind, span, wait, of, rows, digest."""
         op = BeginImport(
             tenant, table, id=new_id("imp"), options=options, length=length, idempotency_key=key, **admission
         )
@@ -60,7 +72,9 @@ class Sessions:
         if begun.repeated and not imp.accepts_chunks:
             return imp
         known = self._open.get(imp.id)
-        return known if known is not None and not known.is_broken else await self._start(imp, length, None)
+        session = known if known is not None and not known.is_broken else await self._start(imp, length, None)
+        session.declared = op.digest or session.declared
+        return session
 
     async def resume(self, import_id: str) -> Session:
         """The session of an upload that broke off, if the import still takes chunks."""
@@ -72,29 +86,39 @@ class Sessions:
             raise Clash(f"Import {import_id} is {imp.state}.", remedy="Begin a new import.", code="not_open")
         kept = select(t.uploads).where(t.uploads.c.import_id == import_id)
         row = await asyncio.to_thread(self._services.store.first, kept)
-        confirmed = Resume(**row.confirmed) if row is not None and row.confirmed else None
+        confirmed, _ = _resume_point(row)
         # Without the cutter's state the file must come again from its start; chunks already there are not doubled.
         resumable = confirmed if confirmed and confirmed.cutter else None
         return await self._start(imp, None if row is None else row.length, resumable)
 
     async def from_start(self, session: Session) -> Session | Import:
-        """A session that has received nothing, for a file that comes whole; the import itself if it takes no chunks now."""
+        """A session for a file that comes whole: `behind_known` passes over what it has. The import itself if it takes no
+        chunks now."""
         if session.offset == 0:
             return session
         imp = await asyncio.to_thread(known_import, self._services.store, session.imp.id)
         if not imp.accepts_chunks:
             return imp
+        if not session.is_broken and session.upload.digest.start is not None:
+            return session
         await surely(session.upload.close)
         return await self._start(imp, session.length, None)
+
+    async def refuse_unlike(self, import_id: str, mark: FileMark) -> None:
+        """Refuses what was read of a request that came again, if the import brought something else."""
+        imp = await surely(known_import, self._services.store, import_id)
+        difference = FileMark.of(imp.options).difference(mark)
+        if difference is not None:
+            raise other_content(import_id, difference)
 
     async def _start(self, imp: Import, length: int | None, confirmed: Resume | None) -> Session:
         # The import is admitted: from here on only its file may be refused.
         definition = await surely(self._services.exchange.definitions.read, imp.definition)
-        # These options say what became of the import since it was admitted, not how its file is read.
-        said = {name: value for name, value in imp.options.items() if name not in ("rows", "waived")}
-        options = UploadOptions(**said, deletes=imp.kind == DELETE)
+        said = {name: value for name, value in imp.options.items() if name not in _LATER}
+        options = UploadOptions(**said, deletes=imp.deletes)
         services = self._services
         resume = confirmed.cutter if confirmed else None
+        known = None if confirmed else await self._known_start(imp)
         try:
             seal = await services.sealing.seal_of(imp)
             spool = await surely(services.exchange.places.spool)
@@ -114,10 +138,16 @@ class Sessions:
             services.in_flight.stopped.__contains__,
             confirmed,
             seal,
+            known,
         )
         session = Session(services, imp, length, upload)
         self._open[imp.id] = session
         return session
+
+    async def _known_start(self, imp: Import) -> KnownStart | None:
+        """How the file began when a request brought a part of it before."""
+        kept = select(t.uploads).where(t.uploads.c.import_id == imp.id)
+        return _resume_point(await surely(self._services.store.first, kept))[1]
 
     def on_applied(self, applied: list[Applied]) -> None:
         """Runs in the controller's thread."""

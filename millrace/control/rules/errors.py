@@ -1,11 +1,9 @@
 """Rejected rows that are replayed, amended or discarded. An op claims the rows, so that nothing happens to them twice."""
 
-from base64 import b64decode
 from dataclasses import replace
 from typing import Any
 
-from pyroaring import BitMap64
-
+from millrace.control.claims import WAY_OF, ClosedRows, bitmap_of
 from millrace.control.rules import rule
 from millrace.control.rules.admitting import admit, one_more_import, received
 from millrace.control.rules.tables import known_table
@@ -27,7 +25,7 @@ def replay(state: State, op: ReplayErrors, at_us: int, partition: int) -> Step:
     table = known_table(state, op)
     refuse_departed(state.tenant)
     state = one_more_import(state)
-    origin = _origin(state, op)
+    origin = origin_of(state, op)
     depth = int(origin.options.get("replays", 0)) + 1
     if depth > MOST_REPLAYS:
         raise Clash(
@@ -43,58 +41,52 @@ def replay(state: State, op: ReplayErrors, at_us: int, partition: int) -> Step:
     again = received(table, op, REPLAY, origin.first_version, at_us, chunks=op.chunks, rows=op.rows_count)
     options = {"replays": depth, "rows": op.rows, "deletes": origin.deletes, "written": origin.written}
     imp = replace(again, versions=origin.versions, options=options, of=origin.id)
-    after, effects = admit(claim(state, op, op.rows), op, imp, 0)
+    after, effects = admit(claim(state, op, op.rows, REPLAY), op, imp, 0)
     return after, effects, ReplayBegun(imp.id, origin.id)
 
 
 @rule(DiscardErrors)
 def discard(state: State, op: DiscardErrors, at_us: int, partition: int) -> Step:
-    table, origin = known_table(state, op), _origin(state, op)
+    table, origin = known_table(state, op), origin_of(state, op)
     begun = received(table, op, DISCARD, 0, at_us, chunks=0)
     imp = replace(begun, definition=origin.definition, state=COMPLETED, sinks=(), ended_us=at_us, of=origin.id)
-    data = {"table": f"{op.tenant}/{op.table}", "kind": DISCARD, "of": origin.id, "discarded": len(_bitmap(op.rows))}
-    after = claim(state, op, op.rows).with_import(imp)
+    data = {"table": f"{op.tenant}/{op.table}", "kind": DISCARD, "of": origin.id, "discarded": len(bitmap_of(op.rows))}
+    after = claim(state, op, op.rows, DISCARD).with_import(imp)
     return after, (Announce(f"import.{COMPLETED}", imp.id, data),), ImportStatus(imp.id, COMPLETED)
 
 
-def claim(state: State, op: TableOp[Any], rows: str) -> State:
-    """The rejected rows that the op names belong to it from now on."""
-    origin = _origin(state, op)
-    wanted = _bitmap(rows)
-    claimed = _claimed(state, origin.id)
-    taken = wanted & claimed
+def claim(state: State, op: TableOp[Any], rows: str, kind: str) -> State:
+    """The rejected rows that the op names belong to it from now on. `kind` is that of its import."""
+    origin = origin_of(state, op)
+    wanted = bitmap_of(rows)
+    closed = ClosedRows.read(state.claims.get(origin.id))
+    taken = wanted & closed.rows
     if taken:
         raise Clash(
             f"{len(taken):,} of these rejected rows of {origin.id} were replayed, amended or discarded before "
             f"(row {taken[0]:,} is the first).",
-            remedy="Choose the others; `millrace errors` marks the open ones.",
+            remedy=f"Choose the others; `millrace errors {origin.id} --state open` shows them.",
             code="claimed",
         )
-    return replace(state, claims={**state.claims, origin.id: (claimed | wanted).serialize()})
+    claims = {**state.claims, origin.id: closed.closing(WAY_OF[kind], wanted).to_bytes()}
+    return replace(state, claims=claims)
 
 
 def release(state: State, imp: Import) -> State:
-    """Rows of a replay that did not complete can be claimed again, if the table has a key: then no row can be doubled."""
+    """Rows of a replay or an amendment that did not complete are open again, if no row can be doubled: the table has a key,
+    or nothing was accepted."""
+    if imp.kind not in (REPLAY, AMEND) or imp.state == COMPLETED or imp.of is None:
+        return state
     keyed = state.table is not None and bool(state.table.definition.table.primary_key)
-    if imp.kind not in (REPLAY, AMEND) or imp.state == COMPLETED or imp.of is None or not keyed:
-        return state
     rows = imp.options.get("rows")
-    if rows is None or imp.of not in state.claims:
+    if rows is None or imp.of not in state.claims or not (keyed or imp.counts.accepted == 0):
         return state
-    left = _claimed(state, imp.of) - _bitmap(rows)
-    return replace(state, claims={**state.claims, imp.of: left.serialize()})
+    left = ClosedRows.read(state.claims[imp.of]).opening(bitmap_of(rows))
+    return replace(state, claims={**state.claims, imp.of: left.to_bytes()})
 
 
-def _claimed(state: State, import_id: str) -> BitMap64:
-    known = state.claims.get(import_id)
-    return BitMap64.deserialize(known) if known else BitMap64()
-
-
-def _bitmap(rows: str) -> BitMap64:
-    return BitMap64.deserialize(b64decode(rows))
-
-
-def _origin(state: State, op: TableOp[Any]) -> Import:
+def origin_of(state: State, op: TableOp[Any]) -> Import:
+    """The import whose rejected rows the op is about."""
     origin = state.imports.get(op.origin or "")
     if origin is None or origin.tenant != op.tenant or origin.table != op.table:
         raise Missing(f"There is no import {op.origin} into {op.tenant}/{op.table}.", code="no_import")

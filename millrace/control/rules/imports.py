@@ -5,11 +5,13 @@ from typing import Any
 
 from millrace.control.rules import errors, rule, spans
 from millrace.control.rules.admitting import admit, begun, one_more_import, reserve
+from millrace.control.rules.repeated import begun_before, mark_of
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
 from millrace.control.state import Announce, Close, Effect, Send, State, Step, Table
 from millrace.model import chunk
 from millrace.model.chunk import CHUNK_BYTES
+from millrace.model.content import CONTENT
 from millrace.model.errors import Clash, Invalid, Missing, TooLarge
 from millrace.model.imports import (
     ALTER,
@@ -44,7 +46,7 @@ def begin(state: State, op: ops.BeginImport, at_us: int, partition: int) -> Step
     table = known_table(state, op)
     same = state.by_key.get(op.idempotency_key or "")
     if same is not None:
-        return _begun_before(state, same, op)
+        return begun_before(state, same, op)
     refuse_departed(state.tenant)
     state = one_more_import(state)
     _refuse_kind(table, op.import_kind)
@@ -58,12 +60,17 @@ def begin(state: State, op: ops.BeginImport, at_us: int, partition: int) -> Step
     if op.import_kind == AMEND:
         if op.rows is None:
             raise Invalid("An amendment must name the rejected rows that it corrects.", code="malformed_op")
-        state = errors.claim(state, op, op.rows)
+        state = errors.claim(state, op, op.rows, AMEND)
     versions = most_chunks(limit if length is None else min(limit, length * MOST_INFLATION))
     first = reserve(table, at_us)
+    options = {**op.options, "max_plain_bytes": limit, **({} if op.rows is None else {"rows": op.rows})}
+    if op.import_kind == AMEND and errors.origin_of(state, op).deletes:
+        options["deletes"] = True
+    # Nobody asks again without a key.
+    kept = mark_of(op).kept() if op.idempotency_key else {}
     imp = replace(
         begun(table, op, op.import_kind, first, versions, at_us),
-        options={**op.options, "max_plain_bytes": limit, **({} if op.rows is None else {"rows": op.rows})},
+        options={**options, **({CONTENT: kept} if kept else {})},
         idempotency_key=op.idempotency_key,
         of=op.of,
         publish=table.definition.table.publish,
@@ -88,16 +95,6 @@ def most_chunks(size: int) -> int:
     return 2 * -(-2 * size // CHUNK_BYTES) + SPARE_CHUNKS
 
 
-def _begun_before(state: State, before: Import, op: ops.BeginImport) -> Step:
-    if before.table != op.table:
-        raise Clash(
-            f"The idempotency key was used for {before.tenant}/{before.table}.",
-            remedy="Use a new key for a new import.",
-            code="key_reused",
-        )
-    return state, (), ops.ImportBegun(before.id, repeated=True)
-
-
 @rule(ops.EndImport)
 def end(state: State, op: ops.EndImport, at_us: int, partition: int) -> Step:
     imp = known_import(state, op)
@@ -108,6 +105,8 @@ def end(state: State, op: ops.EndImport, at_us: int, partition: int) -> Step:
     if imp.announced is not None or not imp.accepts_chunks:
         raise Clash(f"Import {imp.id} is already {imp.state}.", code="not_open")
     options = {**imp.options, "written": op.written, "received": announced}
+    if op.content is not None:
+        options[CONTENT] = {**imp.options.get(CONTENT, {}), **op.content}
     ended = replace(imp, state=PROCESSING, announced=announced, options=options)
     return state.with_import(ended), (Announce("import.received", imp.id, announced),), ops.ImportReceived(imp.id)
 

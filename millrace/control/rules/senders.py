@@ -23,7 +23,8 @@ def append(state: State, op: Append, at_us: int, partition: int) -> Step:
     senders = _in_step(state, op)
     version = reserve(table, at_us)
     imp = received(table, op, APPEND, version, at_us, chunks=1, rows=op.rows, size=op.plain_bytes)
-    after, effects = admit(replace(state, senders=senders), op, imp, version)
+    digests = {**state.row_digests, **op.digests} if op.digests else state.row_digests
+    after, effects = admit(replace(state, senders=senders, row_digests=digests), op, imp, version)
     if not op.payload:
         # An old op that is read again: its rows are in the tables, and can no longer be read here.
         return after, effects, RowsAppended(imp.id, version)
@@ -51,4 +52,4 @@ def _in_step(state: State, op: Append) -> dict[str, int]:
 def open_sender(state: State, op: OpenSender, at_us: int, partition: int) -> Step:
     known_table(state, op)
     refuse_departed(state.tenant)
-    return state, (), SenderOpened(op.sender, state.senders.get(op.sender, 0))
+    return state, (), SenderOpened(op.sender, state.senders.get(op.sender, 0), state.row_digests.get(op.sender))

@@ -29,7 +29,9 @@ class ImportReleased(ToRecheck):
 
 @op_kind("begin_import")
 class BeginImport(TurnOp[ImportBegun]):
-    """An upload asks to be admitted. An amendment names the rejected `rows` (a bitmap in base64) of the import `of`."""
+    """An upload asks to be admitted. An amendment names the rejected `rows` (a bitmap in base64) of the import `of`.
+
+    `digest` is the SHA-256 of the file, in hexadecimal, if its sender knows it before."""
 
     import_kind: str = field(default=LOAD, metadata=wire("kind"))
     length: int | None = None
@@ -38,19 +40,21 @@ class BeginImport(TurnOp[ImportBegun]):
     idempotency_key: str | None = None
     of: str | None = None
     rows: str | None = None
+    digest: str | None = None
     NEEDS: ClassVar[frozenset[Need]] = frozenset({Need.QUOTA})
 
 
 @op_kind("end_import")
 class EndImport(ImportOp[ImportReceived]):
-    """All of the upload has been received; `written` says how its rows were written. Lines that repeat the header are no
-    rows."""
+    """All of the upload has been received; `written` says how its rows were written, `content` what was sent: its length
+    and, if it was received without a restart of the server, its digest. Lines that repeat the header are no rows."""
 
     chunks: int
     rows: int
     bytes: int
     written: dict[str, Any] | None = None
     repeated_headers: int = 0
+    content: dict[str, Any] | None = None
     IS_ASKED_FOR: ClassVar[bool] = False
 
 

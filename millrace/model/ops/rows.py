@@ -16,10 +16,11 @@ class RowsAppended(ToRecheck):
 
 @dataclass(frozen=True, slots=True)
 class SenderOpened(Result):
-    """`seq` is the number of the sender's last row in the log."""
+    """`seq` is the number of the sender's last row in the log; `digest` that of the rows of a request with a key."""
 
     sender: str = field(metadata=wire("stream"))
     seq: int
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Append(TurnOp[RowsAppended]):
     """Rows that travel in the op: compressed, sealed if there is a `key`, in base64. By sender its first and last row.
 
     With a `log_key` they are sealed for their time in the log alone: the controller opens them. Once that key is deleted, the
-    op has no payload any more."""
+    op has no payload any more. `digests` are those of the rows of requests that have an idempotency key, by sender."""
 
     rows: int
     plain_bytes: int
@@ -41,6 +42,7 @@ class Append(TurnOp[RowsAppended]):
     senders: dict[str, tuple[int, int]] = field(default_factory=dict, metadata=wire("streams"))
     key: str | None = None
     log_key: str | None = None
+    digests: dict[str, str] = field(default_factory=dict)
     IS_ASKED_FOR: ClassVar[bool] = False
 
     @property
