@@ -19,8 +19,10 @@ from millrace.api.documents.imports import VisibleImports
 from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
+from millrace.api.jobs.rejected_rows import RejectedRows
 from millrace.api.jobs.replaying import Replays
 from millrace.api.op_log import OpLog
+from millrace.api.repair.amendments import Amendments
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
 from millrace.api.shares import Shares
@@ -61,7 +63,9 @@ class Services(Protocol):
     shares: Shares
     sessions: Sessions
     senders: Senders
+    rejected: RejectedRows
     replays: Replays
+    amendments: Amendments
     eraser: Eraser
     health: PlatformHealth
     settings: Settings
@@ -95,7 +99,9 @@ SharesDep = Annotated[Shares, _service("shares")]
 FeedDep = Annotated[EventFeed, _service("feed")]
 SessionsDep = Annotated[Sessions, _service("sessions")]
 SendersDep = Annotated[Senders, _service("senders")]
+RejectedDep = Annotated[RejectedRows, _service("rejected")]
 ReplaysDep = Annotated[Replays, _service("replays")]
+AmendmentsDep = Annotated[Amendments, _service("amendments")]
 EraserDep = Annotated[Eraser, _service("eraser")]
 HealthDep = Annotated[PlatformHealth, _service("health")]
 PrivateTargetsDep = Annotated[Networks, _service("settings.api.private_targets")]

@@ -25,6 +25,7 @@ from millrace.api.jobs.sweeping import SWEEP_SECONDS, sweep
 from millrace.api.jobs.timer import Job, append_due, renew_leases, start_jobs
 from millrace.api.op_keys import open_op_keys
 from millrace.api.op_log import OpLog
+from millrace.api.repair.amendments import Amendments
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
 from millrace.api.shares import Shares
@@ -124,22 +125,22 @@ class Server:
         self.shares.use()
         self.watch = Watch()
         self.feed = EventFeed(self.store, self.tokens.is_valid, self.settings.limits.followers)
-        self.sessions = Sessions(
-            UploadServices(
-                store=self.store,
-                exchange=self.exchange,
-                op_log=self.op_log,
-                admission=self.admission,
-                quotas=self.quotas,
-                sealing=self.sealing,
-                in_flight=self.in_flight,
-                appender=self.appender,
-                raw_partitions=self.topics.partitions(RAW_INPUT),
-                decoder_bytes=self.settings.api.decoder_mb << 20,
-                uploads=self.settings.limits.uploads,
-                decoders=self.settings.limits.decoders,
-            )
+        uploads = UploadServices(
+            store=self.store,
+            exchange=self.exchange,
+            op_log=self.op_log,
+            admission=self.admission,
+            quotas=self.quotas,
+            sealing=self.sealing,
+            in_flight=self.in_flight,
+            appender=self.appender,
+            raw_partitions=self.topics.partitions(RAW_INPUT),
+            decoder_bytes=self.settings.api.decoder_mb << 20,
+            uploads=self.settings.limits.uploads,
+            decoders=self.settings.limits.decoders,
         )
+        self.sessions = Sessions(uploads)
+        self.amendments = Amendments(self.rejected, self.sessions, uploads)
         self.senders = Senders(
             self.store, self.op_log, self.admission, self.sealing, self.quotas, self.settings.limits.senders
         )

@@ -16,6 +16,7 @@ from millrace.cli.printing import (
     print_table,
     repeated_headers,
 )
+from millrace.cli.rejected import states_line
 from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import ImportDocument
 from millrace.client.errors import Problem
@@ -58,6 +59,8 @@ def _show(session: CommandSession, document: ImportDocument) -> None:
     facts += [("bytes", document.get("bytes")), ("started", document["started_at"]), ("ended", document["ended_at"])]
     if repeated := repeated_headers(document):
         facts.append(("repeated headers", f"{repeated:,} skipped"))
+    if document["rows"]["rejected"]:
+        facts.append(("rejected rows", states_line(document.get("rejected_rows", {}))))
     facts.append(("location", location))
     if error := document["error"]:
         facts.append(("error", f"{error['message']} {error['remedy']}".strip()))

@@ -2,9 +2,10 @@
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 SHOWN_ROWS = 20
 FORMATS = {".csv": "csv", ".jsonl": "jsonl"}
+CUT_SHORT = ("row_too_long", "undecodable", "unclosed_quote")
 Rule = Annotated[str | None, typer.Option(help="Only rows rejected by this rule.")]
+State = Annotated[
+    Literal["open", "amended", "replayed", "discarded"] | None, typer.Option(help="Only rows in this state.")
+]
 app = typer.Typer()
 
 
@@ -31,64 +36,106 @@ def errors(
     limit: Annotated[
         int | None, typer.Option(help="At most so many rows. Default: 20, all with --json.", min=1)
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all of them to a .csv or .jsonl file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a report on all of them to a .csv or .jsonl file.")] = None,
+    as_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--as-file", help="Write the rows that are open as a file that `amend` takes when it is corrected."
+        ),
+    ] = None,
+    state: State = None,
 ) -> None:
     """Show the rejected rows of an import, and why.
 
     Each with its row number, its line, its original text and every reason."""
-    if out is not None:
-        _export(session.platform, import_id, out)
+    if as_file is not None:
+        _write(as_file, session.platform.rejected.export(import_id, "file", state=state or "open"))
+        _report_left_out(session.platform, import_id, state or "open")
+    elif out is not None:
+        _export(session.platform, import_id, out, state)
     elif session.json:
-        for row in session.platform.rejected.list(import_id, limit=limit):
+        for row in session.platform.rejected.list(import_id, limit=limit, state=state):
             print_json(row)
     else:
-        _show(session.platform, import_id, limit or SHOWN_ROWS)
+        _show(session.platform, import_id, limit or SHOWN_ROWS, state)
 
 
-def _export(platform: "Millrace", import_id: str, out: Path) -> None:
-    """The file appears when it is complete."""
+def _export(platform: "Millrace", import_id: str, out: Path, state: str | None) -> None:
     format = FORMATS.get(out.suffix.lower())
     if format is None:
         raise typer.BadParameter(f"{out} should end in .csv or .jsonl.")
+    _write(out, platform.rejected.export(import_id, format, state=state))
+
+
+def _write(out: Path, pieces: Iterator[bytes]) -> None:
+    """The file appears when it is complete."""
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
         raise typer.BadParameter(f"{out} cannot be written: its folder is missing or closed to you.")
     try:
         with replacing(out) as file:
-            file.writelines(platform.rejected.export(import_id, format))
+            file.writelines(pieces)
     except OSError as failed:
         raise MillraceError(f"{out} could not be written: {failed.strerror}.", code="unwritable") from None
     print(f"Written to {out}.", file=sys.stderr)
 
 
-def _show(platform: "Millrace", import_id: str, limit: int) -> None:
-    rows = list(islice(platform.rejected.list(import_id, limit=limit), limit))
+def _report_left_out(platform: "Millrace", import_id: str, state: str) -> None:
+    found = platform.rejected.reasons(import_id, state=state)
+    left_out = sum(each["rows"] for each in found if each["rule"] in CUT_SHORT or each["rule"].startswith("sink:"))
+    if left_out:
+        were = "was" if left_out == 1 else "were"
+        print(
+            f"{counted(left_out, 'row')} {were} not kept whole and left out; see `millrace reasons {import_id}`.",
+            file=sys.stderr,
+        )
+
+
+def _show(platform: "Millrace", import_id: str, limit: int, state: str | None) -> None:
+    rows = list(islice(platform.rejected.list(import_id, limit=limit, state=state), limit))
     for row in rows:
         show_rejected(row)
-    rejected = platform.imports.show(import_id)["rows"]["rejected"]
+    document = platform.imports.show(import_id)
+    states = document.get("rejected_rows", {})
+    rejected = states.get(state, 0) if state else document["rows"]["rejected"]
     if rejected > len(rows):
         more = f"{rejected - len(rows):,} more; `millrace errors {import_id} --out rejected.csv` writes all."
         print(more, file=sys.stderr)
     elif not rows:
-        print("No row was rejected.", file=sys.stderr)
+        print(f"No rejected row is {state}." if state else "No row was rejected.", file=sys.stderr)
+    if document["rows"]["rejected"]:
+        print(f"{states_line(states)}.", file=sys.stderr)
+
+
+def states_line(states: Mapping[str, int]) -> str:
+    """The rejected rows by state: 27 open, 1 amended."""
+    return ", ".join(f"{count:,} {state}" for state, count in states.items())
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def show_rejected(row: RejectedRow) -> None:
     line = f", line {row['line']:,}" if row["line"] is not None else ""
     raw = row["raw"] if len(row["raw"]) <= 400 else row["raw"][:399] + "…"
-    print(f"row {row['row']:,}{line}: {printable(raw)}")
+    state = row.get("state", "open")
+    closed = "" if state == "open" else f" ({state})"
+    print(f"row {row['row']:,}{line}{closed}: {printable(raw)}")
     for reason in row["reasons"]:
         column = f"{reason['column']}: " if reason["column"] else ""
         print(printable(f"    {column}{reason['message']} [{reason['rule']}]"), flush=True)
 
 
 @app.command("reasons")
-def reasons(session: CommandSession, import_id: ImportId) -> None:
+def reasons(session: CommandSession, import_id: ImportId, state: State = None) -> None:
     """Count the rejected rows of an import by reason."""
-    found = session.platform.rejected.reasons(import_id)
-    headers = ("rows", "column", "rule", "for example")
-    answer_all(
-        session, headers, found, lambda each: (each["rows"], each["column"] or "", each["rule"], each["example"])
-    )
+    found = session.platform.rejected.reasons(import_id, state=state)
+    headers = ("rows", "open", "column", "rule", "for example")
+    answer_all(session, headers, found, _reason_row)
+
+
+def _reason_row(each: Mapping[str, Any]) -> tuple[object, ...]:
+    return each["rows"], each.get("open", ""), each["column"] or "", each["rule"], each["example"]
 
 
 @app.command("replay")
@@ -111,11 +158,16 @@ def amend(
     import_id: ImportId,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Corrected rows.", exists=True)],
     rule: Rule = None,
+    add: Annotated[bool, typer.Option("--add", help="Also import rows that replace no rejected row.")] = False,
     no_wait: NoWait = False,
 ) -> None:
-    """Import corrected rows in place of rejected ones."""
-    made = session.platform.rejected.amend(import_id, file, rule=rule)
-    _follow(session, {"import": made["id"]}, wait=not no_wait)
+    """Import corrected rows in place of rejected ones.
+
+    A row replaces the rejected row whose number is in its column _row, as `errors --as-file`
+    writes it. Without that column, it replaces the rejected row with the same primary key."""
+    made = session.platform.rejected.amend(import_id, file, rule=rule, add=add)
+    closes = {"closed": made["closed"], "of": made["of"], "open": made["open"], "added": made["added"]}
+    _follow(session, {"import": made["id"], **closes}, wait=not no_wait)
 
 
 @app.command("discard")
@@ -129,6 +181,9 @@ def _follow(session: CommandSession, asked: dict[str, Any], *, wait: bool) -> No
     made = asked["import"]
     imports = session.platform.imports
     document = imports.wait(made) if wait else imports.show(made)
+    if "closed" in asked and wait and document["state"] != "completed":
+        # Rows of an amendment that failed are open again, unless one could be stored twice.
+        asked = {name: value for name, value in asked.items() if name == "import"}
     if session.json:
         print_json({**document, **{name: value for name, value in asked.items() if name != "import"}})
     else:
@@ -143,6 +198,9 @@ def _report(asked: dict[str, Any], document: ImportDocument) -> None:
         line += f", {asked['rows']:,} rows chosen"
     if rows["read"]:
         line += f": {rows['accepted']:,} accepted, {rows['rejected']:,} rejected"
+    if "closed" in asked:
+        line += f"; {asked['closed']:,} of {asked['of']:,} closed, {asked['open']:,} open"
+        line += f", {counted(asked['added'], 'row')} added" if asked["added"] else ""
     print(line)
     if asked.get("only_amendable"):
         print(f"{asked['only_amendable']:,} have a key that occurs again in their chunk: amend them.")

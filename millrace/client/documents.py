@@ -50,6 +50,16 @@ class ImportDocument(TypedDict):
     first_version: NotRequired[int]
     rows_per_second: NotRequired[float | None]
     eta_seconds: NotRequired[float | None]
+    rejected_rows: NotRequired[dict[str, int]]
+
+
+class AmendmentDocument(ImportDocument):
+    """The import of corrected rows: it closes `closed` of the `of` rows that were open, and brings `added` others."""
+
+    closed: int
+    of: int
+    open: int
+    added: int
 
 
 class Reason(TypedDict):
@@ -64,11 +74,13 @@ class RejectedRow(TypedDict):
     line: int | None
     raw: str
     reasons: list[Reason]
+    state: NotRequired[str]
 
 
 class ErrorPage(TypedDict):
     items: list[RejectedRow]
     next: str | None
+    states: NotRequired[dict[str, int]]
 
 
 class TableColumn(TypedDict):

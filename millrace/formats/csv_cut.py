@@ -14,7 +14,7 @@ from millrace.formats.pieces import Opening, UploadOptions
 from millrace.formats.repeated_header import without_repeats
 from millrace.formats.text_cut import RowTally, TextCutter
 from millrace.model.chunk import TextLayout
-from millrace.model.columns import MAX_COLUMNS
+from millrace.model.columns import MAX_COLUMNS, ROW_COLUMN
 from millrace.model.errors import Invalid
 from millrace.model.table import SKIP_HEADER, Definition
 
@@ -100,7 +100,8 @@ def read_header(
         remedy = "Close it, or check the quote setting."
         raise Invalid(f"{where} has a quote that never closes.", remedy=remedy) from error
     hint = _other_delimiter(row, layout, names, definition, options.deletes)
-    refuse_mismatch(names, definition, where, deletes=options.deletes, hint=hint)
+    declared = [name for name in names if not (options.amends and name == ROW_COLUMN)]
+    refuse_mismatch(declared, definition, where, deletes=options.deletes, hint=hint)
     return replace(layout, columns=_distinct(names))
 
 

@@ -32,7 +32,8 @@ class CutPiece:
 class UploadOptions:
     """The uploader's options for one file. None: the table's declaration decides. `file_name` is used in messages only.
 
-    With `deletes` the rows are keys to delete, and other columns are ignored."""
+    With `deletes` the rows are keys to delete, and other columns are ignored. With `amends` a column may number the rows that
+    the file corrects."""
 
     file_type: str | None = None
     compression: str | None = None
@@ -44,6 +45,7 @@ class UploadOptions:
     max_plain_bytes: int | None = None
     file_name: str = ""
     deletes: bool = False
+    amends: bool = False
 
     @property
     def what(self) -> str:

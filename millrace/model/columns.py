@@ -10,7 +10,9 @@ from millrace.model.written import AS_USUAL, Writing
 MAX_COLUMNS = 2000
 DELETED_COLUMN = "_deleted"
 RESCUED_COLUMN = "_rescued"
-RESERVED = ("_version", "_import", "_row", DELETED_COLUMN, RESCUED_COLUMN)
+# In a file of corrected rows: the number of the rejected row that a row replaces. It is not stored.
+ROW_COLUMN = "_row"
+RESERVED = ("_version", "_import", ROW_COLUMN, DELETED_COLUMN, RESCUED_COLUMN)
 
 
 @dataclass(frozen=True, slots=True)

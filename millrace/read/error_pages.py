@@ -12,6 +12,7 @@ from typing import Any
 from millrace.lake.store import Store
 from millrace.model.errors import Invalid
 from millrace.read.rejected import BEGINNING, RowPlace, rejected_rows
+from millrace.read.row_states import ALL_OPEN, RowStates, numbers_of
 
 # A page ends early when its rows are large.
 MOST_PAGE_BYTES = 8 << 20
@@ -22,24 +23,26 @@ _CURSOR = re.compile(r"(\d{1,10})\.(\d{1,19})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ErrorPage:
-    """`items` are {"row", "line", "raw", "reasons"}. `next` is the cursor of the next page; None if there is none yet."""
+    """`items` are {"row", "line", "raw", "reasons", "state"}. `next` is the cursor of the next page; None if there is none
+    yet."""
 
     items: list[dict[str, Any]]
     next: str | None
 
 
-def page(errors: Store, import_id: str, cursor: str | None, limit: int) -> ErrorPage:
+def page(errors: Store, import_id: str, cursor: str | None, limit: int, states: RowStates = ALL_OPEN) -> ErrorPage:
     """Up to `limit` rejected rows behind the cursor, in the order of the user's file."""
     after = BEGINNING if not cursor else _place(cursor)
     items: list[dict[str, Any]] = []
     size = 0
     for rejected in rejected_rows(errors, import_id, after):
-        for row in rejected.rows.slice(0, limit - len(items) + 1).to_pylist():
+        wanted = states.only_wanted(rejected.rows).slice(0, limit - len(items) + 1)
+        for row, state in zip(wanted.to_pylist(), states.of(numbers_of(wanted)), strict=True):
             size += len(row["raw"]) + REASON_BYTES * len(row["reasons"])
             if len(items) == limit or (items and size > MOST_PAGE_BYTES):
                 return ErrorPage(items, _cursor(after))
             after = RowPlace(rejected.chunk, row["row"])
-            items.append(shown(row))
+            items.append({**shown(row), "state": state})
     return ErrorPage(items, None)
 
 

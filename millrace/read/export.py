@@ -16,6 +16,7 @@ from millrace.lake.store import Store
 from millrace.model.errors import Invalid
 from millrace.read.error_pages import shown
 from millrace.read.rejected import rejected_rows
+from millrace.read.row_states import ALL_OPEN, RowStates, numbers_of
 
 CSV_COLUMNS = ["row", "line", "column", "rule", "message", "value", "raw"]
 # Characters that start a formula in Excel, LibreOffice and Google Sheets, or that they skip before one. Some also accept
@@ -23,19 +24,22 @@ CSV_COLUMNS = ["row", "line", "column", "rule", "message", "value", "raw"]
 FORMULA_START = "^[=+\\-@\t\r\n\\x00＝＋－＠]"
 
 
-def export(errors: Store, import_id: str, format: str = "csv") -> Iterator[bytes]:
+def export(errors: Store, import_id: str, format: str = "csv", states: RowStates = ALL_OPEN) -> Iterator[bytes]:
     """Pieces of the file. CSV has a header even if nothing was rejected."""
     if format not in ("csv", "jsonl"):
-        raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv or jsonl.")
-    found = rejected_rows(errors, import_id)
+        raise Invalid(f"format is {format[:20]!r}.", remedy="Choose csv, jsonl or file.")
+    found = (states.only_wanted(rejected.rows) for rejected in rejected_rows(errors, import_id))
     if format == "jsonl":
-        return (_json_lines(rejected.rows) for rejected in found)
+        return (_json_lines(rows, states) for rows in found)
     header = ",".join(f'"{name}"' for name in CSV_COLUMNS).encode() + b"\n"
-    return chain([header], (_csv(rejected.rows) for rejected in found))
+    return chain([header], map(_csv, found))
 
 
-def _json_lines(rows: pa.RecordBatch) -> bytes:
-    return b"".join(orjson.dumps(shown(row), option=orjson.OPT_APPEND_NEWLINE) for row in rows.to_pylist())
+def _json_lines(rows: pa.RecordBatch, states: RowStates) -> bytes:
+    pairs = zip(rows.to_pylist(), states.of(numbers_of(rows)), strict=True)
+    return b"".join(
+        orjson.dumps({**shown(row), "state": state}, option=orjson.OPT_APPEND_NEWLINE) for row, state in pairs
+    )
 
 
 def _csv(rows: pa.RecordBatch) -> bytes:

@@ -1,27 +1,42 @@
 """Rejected rows of an import in, counts per rule and column out."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.lake.store import Store
-from millrace.read.rejected import rejected_rows
+from millrace.read.rejected import rejected_numbers, rejected_rows
+from millrace.read.row_states import ALL_OPEN, OPEN, RowStates
+
+Why = tuple[str | None, str]
 
 
-def count_by_reason(errors: Store, import_id: str) -> list[dict[str, Any]]:
-    """The most frequent first. A row with two reasons counts for both, but only once per rule and column."""
-    counts: Counter[tuple[str | None, str]] = Counter()
-    examples: dict[tuple[str | None, str], str] = {}
+def count_by_reason(errors: Store, import_id: str, states: RowStates = ALL_OPEN) -> list[dict[str, Any]]:
+    """The most frequent first. A row with two reasons counts for both, but only once per rule and column. `open` says how
+    many of the rows are open."""
+    counts: Counter[Why] = Counter()
+    still_open: Counter[Why] = Counter()
+    examples: dict[Why, str] = {}
+    of_open = replace(states, wanted=frozenset({OPEN}))
     for rejected in rejected_rows(errors, import_id):
-        for (column, rule, message), rows in _counted(rejected.rows["reasons"]).items():
+        wanted = states.only_wanted(rejected.rows)
+        for (column, rule, message), rows in _counted(wanted["reasons"]).items():
             counts[column, rule] += rows
             examples.setdefault((column, rule), message)
+        for (column, rule, _), rows in _counted(of_open.only_wanted(wanted)["reasons"]).items():
+            still_open[column, rule] += rows
     return [
-        {"column": column, "rule": rule, "rows": rows, "example": examples[column, rule]}
-        for (column, rule), rows in counts.most_common()
+        {"column": why[0], "rule": why[1], "rows": rows, "open": still_open[why], "example": examples[why]}
+        for why, rows in counts.most_common()
     ]
+
+
+def count_states(errors: Store, import_id: str, states: RowStates) -> dict[str, int]:
+    """How many rejected rows are in each state."""
+    return states.count(rejected_numbers(errors, import_id))
 
 
 def _counted(reasons: pa.Array) -> dict[tuple[str | None, str, str], int]:

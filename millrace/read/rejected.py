@@ -86,6 +86,15 @@ def rejected_rows(store: Store, import_id: str, after: RowPlace = BEGINNING) -> 
                 yield from (RejectedBatch(run.first.chunk, piece) for piece in _in_pieces(rows))
 
 
+def rejected_numbers(store: Store, import_id: str) -> Positions:
+    """The number of each rejected row, rising. A row that two sinks refused is there twice."""
+    found = [np.zeros(0, np.int64)]
+    for file in load(store).files.values():
+        if _may_hold(file, import_id) and _chunk_span(store, file.name, import_id) is not None:
+            found.append(_wanted_rows(store, file, import_id, BEGINNING)[2])
+    return np.sort(np.concatenate(found))
+
+
 def _may_hold(file: AddFile, import_id: str) -> bool:
     """A file is named by its import, unless compaction joined several imports."""
     return file.name.startswith(f"{import_id}-") or _IMPORT_PREFIX.match(file.name) is None
@@ -126,7 +135,10 @@ def _row_group(group: Any, columns: dict[str, int]) -> _RowGroup:
     return _RowGroup(**known)
 
 
-def _runs(store: Store, file: AddFile, import_id: str, after: RowPlace) -> Iterable[_Run]:
+def _wanted_rows(
+    store: Store, file: AddFile, import_id: str, after: RowPlace
+) -> tuple[Positions, Positions, Positions]:
+    """The positions of the import's rows behind a place, with their chunks and numbers."""
     is_compacted = not file.name.startswith(f"{import_id}-")
     with pq.ParquetFile(store.source(file.name), memory_map=True) as parquet:
         keys = parquet.read(["chunk", "row", "_import"] if is_compacted else ["chunk", "row"], use_threads=False)
@@ -137,7 +149,11 @@ def _runs(store: Store, file: AddFile, import_id: str, after: RowPlace) -> Itera
     if file.deletion_vector is not None:
         wanted[np.asarray(load_vector(store, file.deletion_vector).to_array())] = False
     positions = np.flatnonzero(wanted)
-    chunk, row = chunk[positions], row[positions]
+    return positions, chunk[positions], row[positions]
+
+
+def _runs(store: Store, file: AddFile, import_id: str, after: RowPlace) -> Iterable[_Run]:
+    positions, chunk, row = _wanted_rows(store, file, import_id, after)
     cuts = np.flatnonzero(chunk[1:] != chunk[:-1]) + 1
     for part in np.split(np.arange(len(positions)), cuts):
         if len(part):

@@ -19,6 +19,7 @@ from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.rejected_rows import RejectedRows
 from millrace.api.jobs.replaying import Replays
 from millrace.api.jobs.sink_watch import SinkWatch
+from millrace.api.repair.amendments import Amendments
 from millrace.api.rows.senders import Senders
 from millrace.api.shares import Shares
 from millrace.api.threads import Threads
@@ -80,7 +81,9 @@ class AppPlatform(SmallPlatform):
             shares=shares,
             sessions=self.sessions,
             senders=self.senders,
+            rejected=rejected,
             replays=Replays(rejected, log, admission, self.sealing),
+            amendments=Amendments(rejected, self.sessions, uploads),
             eraser=Eraser(self.store, log, self.quotas, self.sealing, self.exchange, self.sink_context, None),
             health=PlatformHealth(absent, Threads(), absent, self.exchange, sinks, absent),
             settings=self.settings,

@@ -97,7 +97,7 @@ def call(method: Any, folder: Path) -> None:
     big = folder / "big.csv"
     big.write_bytes(bytes(SMALL_FILE_BYTES + 1))
     values = {"path": big, "submission": Submission("t", "tb"), "stream": BytesIO(b"x"), "rows": b"{}", "count": 1}
-    documents = {"agreement": {}, "declaration": {}, "overlap_seconds": 1.0}
+    documents = {"agreement": {}, "declaration": {}, "overlap_seconds": 1.0, "values": {1: {}}}
     needed = {
         name: {**values, **documents}.get(name, "x")
         for name, each in inspect.signature(method).parameters.items()

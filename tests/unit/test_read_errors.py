@@ -110,6 +110,7 @@ def test_an_item_is_the_row_with_every_reason(errors: Errors) -> None:
                 {"column": "a", "rule": "type", "message": "no number in row 31", "value": "x"},
                 {"column": None, "rule": "shape", "message": "too few cells", "value": None},
             ],
+            "state": "open",
         }
     ]
 
@@ -266,5 +267,5 @@ def test_rows_with_many_reasons_leave_in_small_pieces(errors: Errors, monkeypatc
 
 
 def test_an_unknown_format_is_refused_before_anything_is_sent(errors: Errors) -> None:
-    with pytest.raises(Invalid, match="csv or jsonl"):
+    with pytest.raises(Invalid, match="csv, jsonl or file"):
         errors.exported("xlsx")

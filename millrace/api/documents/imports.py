@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, not_, or_,
 
 from millrace.account.ledger import refused_rows, rejecting_chunks
 from millrace.auth.tokens import Caller
+from millrace.control.claims import ClosedRows
 from millrace.exchange.queues import parked_targets
 from millrace.model.errors import Missing
 from millrace.model.imports import (
@@ -33,8 +34,10 @@ from millrace.store.records import to_import
 
 STALLED_AFTER_US = 120_000_000
 _BEGINNING = (BeginImport.KIND, ReplayErrors.KIND)
-_IMPORTS = select(t.imports, t.uploads.c.confirmed, t.uploads.c.length).outerjoin(
-    t.uploads, t.uploads.c.import_id == t.imports.c.id
+_IMPORTS = (
+    select(t.imports, t.uploads.c.confirmed, t.uploads.c.length, t.claims.c.rows.label("claimed"))
+    .outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
+    .outerjoin(t.claims, t.claims.c.import_id == t.imports.c.id)
 )
 _REQUESTED = select(t.requests).where(t.requests.c.kind.in_(_BEGINNING), t.requests.c.applied.is_(False))
 _HAS_CHUNKS = or_(
@@ -154,6 +157,7 @@ def _document(row: Any, sinks: "SinkStatus") -> dict[str, Any]:
         "repeated_headers": announced.get(
             "repeated_headers", (confirmed.get("cutter") or {}).get("repeated_headers", 0)
         ),
+        "rejected_rows": _rejected_rows(imp, values["claimed"]),
         "chunks": {"sent": sent, "judged": counts.chunks},
         "lag": {"chunks": 0 if imp.is_over else max(sent - durable, 0)},
         "sinks": sinks.of(imp),
@@ -172,6 +176,11 @@ def _document(row: Any, sinks: "SinkStatus") -> dict[str, Any]:
         "rows_per_second": round(counts.read / elapsed),
         "eta_seconds": _eta(_expected_chunks(imp, confirmed, values["length"]), durable, elapsed),
     }
+
+
+def _rejected_rows(imp: Import, claimed: bytes | None) -> dict[str, int]:
+    """By state: open, amended, replayed, discarded. With those that sinks refused."""
+    return ClosedRows.read(claimed).counts(imp.counts.rejected + sum(imp.options.get("refused", {}).values()))
 
 
 def _shown_state(imp: Import, confirmed: dict[str, Any], touched_us: int) -> str:

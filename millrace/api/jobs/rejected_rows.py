@@ -2,24 +2,30 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 from sqlalchemy import select
 
 from millrace.api.sealing import Sealing
-from millrace.lake.errors_table import SINK_RULE
+from millrace.control.claims import ClosedRows
 from millrace.lake.log import load
 from millrace.lake.read import scan_files
+from millrace.lake.store import Store
 from millrace.model.chunk import ChunkHeader, TextLayout
-from millrace.model.errors import Missing
-from millrace.model.imports import Import
-from millrace.model.table import Definition
-from millrace.read.rejected import rejected_rows
+from millrace.model.errors import Clash, Missing
+from millrace.model.formats import JSON_LINES, format_of_chunks
+from millrace.model.imports import REPLAY, Import
+from millrace.model.table import CsvDialect, Definition
+from millrace.read.original_file import OriginalForm
+from millrace.read.rejected import rejected_numbers, rejected_rows
+from millrace.read.row_states import OPEN, RowStates, numbers_of
+from millrace.read.whole_rows import kept_whole, with_rule
 from millrace.sink.context import SinkContext
 from millrace.sink.delta.places import table_store
 from millrace.store import tables as t
@@ -28,8 +34,7 @@ from millrace.store.records import known_import
 from millrace.validate.judge import judge
 from millrace.wire.envelope import checksum, compress
 
-# Their bytes were not kept whole; of what a sink refused none were.
-_CUT_SHORT = ("row_too_long", "undecodable", "unclosed_quote")
+DIALECT = ("header", "delimiter", "quote", "null_text", "encoding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +58,11 @@ class Choice:
         if self.rows is not None:
             rows = rows.filter(pc.is_in(rows["row"], pa.array(sorted(self.rows), pa.int64())))
         if self.rule is not None:
-            rows = rows.filter(_has_rule(rows["reasons"], lambda rules: pc.equal(rules, self.rule)))
-        return rows.filter(pc.invert(_has_rule(rows["reasons"], _is_cut_short))) if whole else rows
+            rows = with_rule(rows, self.rule)
+        return kept_whole(rows) if whole else rows
 
 
-def _is_cut_short(rules: pa.Array) -> pa.Array:
-    return pc.or_(pc.is_in(rules, pa.array(_CUT_SHORT)), pc.starts_with(rules, SINK_RULE))
-
-
-def _has_rule(reasons: pa.Array, is_meant: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    hits = is_meant(reasons.flatten().field("rule"))
-    rows = pc.unique(pc.list_parent_indices(reasons).filter(hits))
-    return pc.is_in(pa.array(range(len(reasons)), pa.int64()), rows.cast(pa.int64()))
+ALL = Choice()
 
 
 class RejectedRows:
@@ -80,11 +78,59 @@ class RejectedRows:
             definition = connection.execute(select(t.tables.c.definition).where(*where)).scalar_one()
         return origin, Definition.from_json(definition.encode())
 
+    def dialect_of(self, origin: Import) -> dict[str, Any]:
+        """How the file of the rows was written: as its sender said, else as its table declared."""
+        while origin.kind == REPLAY and origin.of is not None:
+            origin = known_import(self._store, origin.of)
+        of = (t.revisions.c.fingerprint == origin.definition, t.revisions.c.tenant == origin.tenant)
+        with self._store.read() as connection:
+            found = connection.execute(select(t.revisions.c.definition).where(*of)).scalar()
+        declared = CsvDialect() if found is None else Definition.from_json(found.encode()).table.csv
+        return {name: origin.options.get(name, getattr(declared, name)) for name in DIALECT}
+
+    def original_form(self, import_id: str) -> OriginalForm:
+        origin, _ = self.find(import_id)
+        if not origin.written:
+            raise Clash(
+                f"The upload of {import_id} was never finished: nobody knows how its rows are written.",
+                remedy="Import the file again; rows that arrived are not doubled.",
+                code="unfinished",
+            )
+        _, layout = written_form(origin)
+        return OriginalForm(layout, origin.written.get("line_end") or "\n", self.dialect_of(origin)["encoding"])
+
     def open_rows(self, origin: Import, choice: Choice) -> BitMap64:
-        rows = BitMap64(number for piece in self._open_pieces(origin, choice) for number in piece.rows)
+        rows = self.chosen(origin, choice) - self.closed(origin.id).rows
         if not rows:
             raise Missing(f"No rejected row of {origin.id} is open.", code="nothing_open")
         return rows
+
+    def chosen(self, origin: Import, choice: Choice = ALL) -> BitMap64:
+        """The numbers of its rejected rows, open or not."""
+        if choice.rule is None:
+            every = BitMap64(rejected_numbers(self._errors(origin), origin.id))
+            return every if choice.rows is None else every & BitMap64(choice.rows)
+        found = (choice.of(rejected.rows, whole=False) for rejected in rejected_rows(self._errors(origin), origin.id))
+        return BitMap64().union(*(BitMap64(numbers_of(rows)) for rows in found))
+
+    def closed(self, import_id: str) -> ClosedRows:
+        with self._store.read() as connection:
+            claimed = connection.execute(select(t.claims.c.rows).where(t.claims.c.import_id == import_id)).scalar()
+        return ClosedRows.read(claimed)
+
+    def states(self, import_id: str, wanted: str | None = None) -> RowStates:
+        closed = self.closed(import_id).by_way
+        known = {way: np.asarray(rows.to_array(), np.int64) for way, rows in closed.items()}
+        return RowStates(known, None if wanted is None else frozenset({wanted}))
+
+    def open_batches(self, origin: Import, choice: Choice) -> Iterator[pa.RecordBatch]:
+        """The open rows whose bytes were kept whole."""
+        states = replace(self.states(origin.id), wanted=frozenset({OPEN}))
+        for rejected in rejected_rows(self._errors(origin), origin.id):
+            yield choice.of(states.only_wanted(rejected.rows), whole=True)
+
+    def _errors(self, origin: Import) -> Store:
+        return self._sealing.errors(origin.tenant, origin.table)
 
     def replayable(self, origin: Import, definition: Definition, choice: Choice) -> tuple[BitMap64, list[int], int]:
         """The open rows, their chunks, and how many rows were left out because their key occurs again in their chunk:
@@ -101,15 +147,13 @@ class RejectedRows:
         return rows, chunks, doubtful
 
     def _open_pieces(self, origin: Import, choice: Choice, *, whole: bool = False) -> Iterator[Piece]:
-        with self._store.read() as connection:
-            claimed = connection.execute(select(t.claims.c.rows).where(t.claims.c.import_id == origin.id)).scalar()
-        taken = BitMap64.deserialize(claimed) if claimed else BitMap64()
+        taken = self.closed(origin.id).rows
         for piece in self.pieces(origin, choice, whole=whole):
             yield from only_rows(piece, lambda row: row not in taken)
 
     def pieces(self, origin: Import, choice: Choice, *, whole: bool) -> Iterator[Piece]:
         """One chunk after the other, so that memory does not grow with the number of rejected rows."""
-        every = rejected_rows(self._sealing.errors(origin.tenant, origin.table), origin.id)
+        every = rejected_rows(self._errors(origin), origin.id)
         for chunk, parts in groupby(every, key=lambda rejected: rejected.chunk):
             chosen = [choice.of(part.rows, whole=whole) for part in parts]
             rows = [number for part in chosen for number in part["row"].to_pylist()]
@@ -149,22 +193,30 @@ def _doubles(
 
 
 def chunk_of(imp: Import, origin: Import, definition: Definition, piece: Piece) -> tuple[ChunkHeader, bytes]:
-    written = origin.written
-    layout = written.get("layout")
+    encoding, layout = written_form(origin)
     body = b"".join(raw + b"\n" for raw in piece.raw)
     header = ChunkHeader(
         import_id=imp.id,
         number=piece.chunk,
         version=origin.first_version + piece.chunk,
         definition=definition.fingerprint,
-        encoding=written["encoding"],
+        encoding=encoding,
         first_row=piece.rows[0],
         first_line=0,
         rows=len(piece.rows),
         plain_bytes=len(body),
         checksum=checksum(compress(body)),
-        layout=TextLayout(**{**layout, "columns": tuple(layout["columns"])}) if layout else None,
+        layout=layout,
         row_numbers=piece.rows,
         deletes=origin.deletes,
     )
     return header, body
+
+
+def written_form(origin: Import) -> tuple[str, TextLayout | None]:
+    """How the rejected rows are kept: rows of Avro and Parquet files as JSON."""
+    written = origin.written
+    layout, found = written.get("layout"), format_of_chunks(written.get("encoding"))
+    if found is None or not found.is_replayable:
+        return JSON_LINES.encoding, None
+    return found.encoding, TextLayout(**{**layout, "columns": tuple(layout["columns"])}) if layout else None

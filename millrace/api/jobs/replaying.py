@@ -1,4 +1,4 @@
-"""Rejected rows on their way back: replayed as they were, amended by corrected ones, or discarded."""
+"""Rejected rows that are replayed as they were, or discarded."""
 
 import asyncio
 from base64 import b64encode
@@ -10,7 +10,6 @@ from millrace.api.op_log import OpLog, raise_refusal
 from millrace.api.sealing import Sealing
 from millrace.model.errors import Clash, Missing
 from millrace.model.formats import format_of_chunks
-from millrace.model.imports import AMEND
 from millrace.model.names import new_id
 from millrace.model.ops.rows import DiscardErrors, ReplayErrors
 
@@ -68,9 +67,3 @@ class Replays:
         wanted = b64encode(rows.serialize()).decode()
         op = DiscardErrors(origin.tenant, origin.table, id=new_id("imp"), of=origin.id, rows=wanted)
         return {"import": (await self._op_log.applied(op)).import_id, "rows": len(rows)}
-
-    def amendment(self, origin_id: str, choice: Choice) -> dict[str, Any]:
-        """What an upload of corrected rows says when it asks to be admitted."""
-        origin, _ = self._rejected.find(origin_id)
-        rows = self._rejected.open_rows(origin, choice)
-        return {"import_kind": AMEND, "of": origin.id, "rows": b64encode(rows.serialize()).decode()}
