@@ -23,8 +23,8 @@ from millrace.model.table import Definition
 from millrace.validate.cells import is_nested, is_utf8
 from millrace.validate.csv_cells import read_cells
 from millrace.validate.encoded import ENCODED
+from millrace.validate.expected import meaning
 from millrace.validate.parsed import Parsed, Undecodable, reading_of
-from millrace.validate.text import meaning
 
 Values = dict[str, Any]
 
