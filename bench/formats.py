@@ -1,6 +1,7 @@
 """Dates and numbers as people write them against ISO dates and points: the same rows through the judge, chunk by chunk."""
 
 import random
+import re
 import time
 from datetime import datetime, timedelta
 from typing import Any
@@ -67,8 +68,11 @@ def _text(way: str) -> bytes:
         placed = datetime(2019, 1, 1, 12) + timedelta(seconds=dice.randrange(150_000_000))
         placed = placed.replace(hour=4 + placed.hour % 20)
         numbers = [f"{dice.randrange(1, 5_000_000) / 100:,.2f}" for _ in range(2)] + [f"{dice.random() * 90:.3f}"]
-        cells = [str(number), f"customer {dice.randrange(9999)}", placed.strftime(day), placed.strftime(clock)]
-        cells += ["" if number % 5 else placed.strftime(clock), *(_number(one, way) for one in numbers), "left at door"]
+        moments = [placed.strftime(day), placed.strftime(clock), "" if number % 5 else placed.strftime(clock)]
+        if way == "german, any digits":
+            moments = [re.sub(r"(?<![0-9:])0(?=[0-9])", "", one) for one in moments]
+        cells = [str(number), f"customer {dice.randrange(9999)}", *moments]
+        cells += [*(_number(one, way) for one in numbers), "left at door"]
         lines.append(delimiter.join(cells))
     return ("\n".join(lines) + "\n").encode()
 
@@ -96,9 +100,10 @@ def _chunks(definition: Definition, text: bytes) -> tuple[Definition, list[tuple
 
 
 def _seconds(definition: Definition, chunks: list[tuple[ChunkHeader, bytes]]) -> float:
-    begun = time.perf_counter()
+    # Of the processor, because the judge waits for nothing: other work on the machine does not count.
+    begun = time.process_time()
     accepted = sum(judge(header, body, definition).verdict.accepted for header, body in chunks)
-    taken = time.perf_counter() - begun
+    taken = time.process_time() - begun
     if accepted != ROWS:
         raise RuntimeError(f"{accepted:,} of {ROWS:,} rows were accepted.")
     return taken

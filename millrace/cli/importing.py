@@ -10,7 +10,15 @@ from millrace.cli import arguments as a
 from millrace.cli.board import board_for
 from millrace.cli.folder_spans import FolderSpans
 from millrace.cli.following import follow
-from millrace.cli.printing import LEDGER, ledger_line, ledger_row, print_json, print_table
+from millrace.cli.printing import (
+    LEDGER,
+    ledger_line,
+    ledger_row,
+    print_json,
+    print_table,
+    repeated_headers,
+    repeated_words,
+)
 from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_UNREACHABLE, CommandSession
 from millrace.cli.spans import span_line
 from millrace.cli.tracks import Track
@@ -139,6 +147,8 @@ def _report(session: CommandSession, tracks: list[Track]) -> None:
         for document in documents:
             print(ledger_line(document), flush=True)
     for track, document in zip(tracks, documents, strict=True):
+        if repeated_headers(document) and sys.stdout.isatty() and not session.json:
+            print(f"{track.name}: {repeated_words(document)}.", file=sys.stderr)
         if error := document["error"]:
             print(f"{track.name}: {error['message']} {error['remedy']}".rstrip(), file=sys.stderr)
         if track.document is not None and track.failure is not None and not isinstance(track.failure, Problem):

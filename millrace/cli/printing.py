@@ -126,9 +126,9 @@ def repeated_headers(document: ImportDocument) -> int:
     return document.get("repeated_headers", 0)
 
 
-def _repeated(document: ImportDocument) -> str:
+def repeated_words(document: ImportDocument) -> str:
     count = repeated_headers(document)
-    return f"{count:,} repeated header line{'' if count == 1 else 's'} skipped; " if count else ""
+    return f"{count:,} repeated header line{'' if count == 1 else 's'} skipped"
 
 
 def ledger_line(document: ImportDocument) -> str:
@@ -136,7 +136,8 @@ def ledger_line(document: ImportDocument) -> str:
     values = dict(zip(LEDGER, map(readable, ledger_row(document)), strict=True))
     counts = ", ".join(f"{values[name]} {name}" for name in ("read", "accepted", "rejected", "ignored"))
     target = f"{document['tenant']}/{document['table']}"
+    repeated = f"{repeated_words(document)}; " if repeated_headers(document) else ""
     return (
-        f"{values['import']} {target} {values['file']}: {values['state']}; rows: {counts}; {_repeated(document)}"
+        f"{values['import']} {target} {values['file']}: {values['state']}; rows: {counts}; {repeated}"
         f"durable: {values['durable'] or '-'}; {values['seconds']} s; {values['rows/s']} rows/s"
     )

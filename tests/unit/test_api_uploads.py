@@ -203,3 +203,14 @@ def test_a_file_that_no_reader_understands_fails_instead_of_being_asked_for_agai
     assert refused.status_code == 422
     assert "a footer that lies" in refused.json()["detail"]
     assert any("a footer that lies" in message for message in failed(client))
+
+
+def test_lines_that_repeat_the_header_are_no_rows_and_are_shown(client: TestClient) -> None:
+    text = b"id\n1\nid\n2\n\xef\xbb\xbfid\nid\n"
+    place = create(client, Upload_Length=str(len(text))).headers["location"]
+    assert patch(client, place, 0, text).status_code == 204
+    shown = client.get(place.replace("uploads", "imports"), headers=AUTH).json()
+    assert shown["repeated_headers"] == 3
+    events = client.get("/v1/events", params={"tenant": "acme", "limit": 500}, headers=AUTH).json()["items"]
+    (received,) = [one["data"] for one in events if one["type"].endswith("import.received") and shown["id"] in str(one)]
+    assert (received["rows"], received["repeated_headers"]) == (2, 3)

@@ -2,12 +2,17 @@
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import yaml
 
+from millrace.declare.table import parse_table
+from millrace.formats.cut import UploadOptions, open_cutter
 from millrace.model.chunk import TextLayout
+from millrace.model.table import define
 from tests.support.chunks import arrow, avro, column, csv, jsonl, judged, reasons, table
 
 DATE = {"type": "int", "logicalType": "date"}
@@ -365,3 +370,32 @@ def test_a_file_may_use_the_columns_title_its_name_or_a_former_name() -> None:
         result = csv(definition, "2024-01-31,1\n", title, "i")
         assert result.accepted["day"].to_pylist() == [dt.date(2024, 1, 31)]
         assert jsonl(definition, {title: "2024-01-31", "i": 1}).accepted.num_rows == 1
+
+
+def test_the_example_is_taken_but_for_its_two_mistakes() -> None:
+    folder = Path(__file__).parents[2] / "examples" / "messy"
+    definition = define("messy", parse_table(yaml.safe_load((folder / "orders.yaml").read_text())), 1)
+    cutter = open_cutter(definition, UploadOptions())
+    (piece,) = [*cutter.feed((folder / "orders.csv").read_bytes()), *cutter.finish()]
+    assert (piece.rows, cutter.repeated_headers()) == (5, 1)
+    result = judged(definition, "csv", piece.body, 5, layout=piece.layout, first_line=piece.first_line)
+    assert result.accepted.select(["id", "customer", "placed", "due", "amount", "paid"]).to_pylist() == [
+        {
+            "id": 1001, "customer": "Anna Müller", "placed": utc(2024, 3, 1, 8, 15), "due": dt.date(2024, 3, 15),
+            "amount": Decimal("1234.56"), "paid": True,
+        },
+        {
+            "id": 1003, "customer": "Carl & Co.", "placed": utc(2024, 4, 1, 22), "due": None,
+            "amount": Decimal("-5.90"), "paid": True,
+        },
+        {
+            "id": 1005, "customer": "Emil Groß", "placed": utc(2024, 4, 3, 16, 5), "due": dt.date(2024, 4, 17),
+            "amount": Decimal("999.00"), "paid": False,
+        },
+    ]  # fmt: skip
+    assert result.rejected is not None
+    assert result.rejected["line"].to_pylist() == [3, 6]
+    assert [[one["message"] for one in row] for row in result.rejected["reasons"].to_pylist()] == [
+        ["'31.03.2024 02:30' does not exist in Europe/Berlin: the clocks were set forward over it"],
+        ["'12.34' is not a decimal (1.234,56)"],
+    ]
