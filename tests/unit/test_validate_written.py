@@ -326,6 +326,12 @@ def test_strings_of_json_lines_are_read_as_the_column_is_written() -> None:
     assert reasons(result) == [[(name, "type") for name in "dxfnb"]]
 
 
+def test_numbers_of_json_have_a_point_however_text_is_written() -> None:
+    assert values(jsonl(everything(), {"x": 1234.56, "f": 1.5}))[0] == {
+        "d": None, "x": Decimal("1234.56"), "f": 1.5, "n": None, "b": None,
+    }  # fmt: skip
+
+
 def test_a_number_in_json_is_never_text_unless_the_column_says_how_it_is_written() -> None:
     definition = table(column("f", "double"), column("b", "boolean"))
     assert reasons(jsonl(definition, {"f": "0.5", "b": "true"})) == [[("f", "type"), ("b", "type")]]
