@@ -162,8 +162,11 @@ def test_rejected_rows_come_back_once_and_never_beat_newer_ones(platform: Runnin
     with pytest.raises(Problem) as claimed:
         platform.client.rejected.replay(first["id"], rows=[2])
     assert claimed.value.code in ("claimed", "nothing_to_replay")
-    mended = platform.client.rejected.amend(first["id"], write(tmp_path / "mended.csv", "id,name,age\n4,e,4\n"))
+    mended = platform.client.rejected.amend(first["id"], write(tmp_path / "mended.csv", "_row,id,name,age\n5,4,e,4\n"))
+    assert (mended["closed"], mended["open"]) == (1, 1)
     assert platform.ended(mended["id"])["state"] == "completed"
+    states = platform.client.imports.show(first["id"])["rejected_rows"]
+    assert states == {"open": 1, "amended": 1, "replayed": 2, "discarded": 0}
     assert rows(platform, "back", "id", "name") == [(1, "a"), (2, "newer"), (4, "e")]
     given_up = platform.client.rejected.discard(again["id"])
     assert given_up["rows"] == 1
