@@ -3,13 +3,11 @@ begins it claims exactly these. Until then nothing is claimed; of two files for 
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
 
 from pyroaring import BitMap64
 
@@ -21,6 +19,7 @@ from millrace.api.repair.row_matching import AS_FILE, MatchedRows, keys_of_rejec
 from millrace.api.uploads.session import Session, UploadServices
 from millrace.api.uploads.sessions import Sessions
 from millrace.control.claims import bitmap_of
+from millrace.formats.spool import Spool
 from millrace.model.content import FileMark
 from millrace.model.errors import Clash, Invalid, TooLarge
 from millrace.model.formats import JSON_LINES
@@ -65,7 +64,7 @@ class Amendments:
         origin, definition = await self._find(origin_id)
         with self._sessions.receiving(origin.tenant):
             spool = await surely(self._services.exchange.places.spool)
-            with _spooled(spool) as sent:
+            with Spool(spool) as sent:
                 mark = await _take(pieces, sent)
                 # Unless the caller says otherwise, the file is written as the original one was.
                 said = {**await surely(self._rejected.dialect_of, origin), **options}
@@ -78,7 +77,7 @@ class Amendments:
         lines = await asyncio.to_thread(filled_rows, self._rejected, origin, definition, chosen, rows)
         with self._sessions.receiving(origin.tenant):
             spool = await surely(self._services.exchange.places.spool)
-            with _spooled(spool) as sent:
+            with Spool(spool) as sent:
                 mark = await _take(_async(lines), sent)
                 said = {"file_type": JSON_LINES.name}
                 return await self._import(origin, definition, sent, spool, mark, said, asked)
@@ -93,13 +92,13 @@ class Amendments:
         self,
         origin: Import,
         definition: Definition,
-        sent: IO[bytes],
+        sent: Spool,
         spool: Path,
         mark: FileMark,
         options: dict[str, Any],
         asked: Asked,
     ) -> Amended:
-        with _spooled(spool) as stripped:
+        with Spool(spool) as stripped:
             reader = CorrectedReader(definition, options, stripped, deletes=origin.deletes)
             bounds = self._services.decoder_bytes, self._services.decoders
             corrected = await asyncio.to_thread(reader.read, sent, spool, *bounds)
@@ -163,13 +162,7 @@ class Amendments:
             return session.imp.id
 
 
-@contextmanager
-def _spooled(folder: Path) -> Iterator[IO[bytes]]:
-    with TemporaryFile(dir=folder) as file:
-        yield file
-
-
-async def _take(pieces: AsyncIterator[bytes], file: IO[bytes]) -> FileMark:
+async def _take(pieces: AsyncIterator[bytes], file: Spool) -> FileMark:
     digest, length = sha256(), 0
     async for piece in pieces:
         length += len(piece)
@@ -180,6 +173,7 @@ async def _take(pieces: AsyncIterator[bytes], file: IO[bytes]) -> FileMark:
             )
         digest.update(piece)
         await asyncio.to_thread(file.write, piece)
+    await asyncio.to_thread(file.whole)
     return FileMark(length=length, digest=digest.hexdigest())
 
 

@@ -1,13 +1,13 @@
 """A file of corrected rows, read before it is imported: which rejected rows it names, or which keys its rows have.
 
-It waits on disk, so memory does not grow with it."""
+It waits on disk, sealed, so memory does not grow with it."""
 
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from millrace.api.jobs.rejected_rows import DIALECT
 from millrace.formats.apart import open_apart
 from millrace.formats.cut import CutPiece, UploadOptions
 from millrace.formats.numbered import NO_NUMBER, Numbers, header_line, without_numbers
+from millrace.formats.spool import Spool
 from millrace.formats.transcode import Transcode
 from millrace.model.chunk import ChunkHeader
 from millrace.model.columns import ROW_COLUMN
@@ -34,7 +35,7 @@ class CorrectedFile:
     """`body` is what is imported, `options` how it is written. `numbers` has the rejected row that each row names (NO_NUMBER:
     none), unless no row names one: then `keys` has the keys of the rows that have one."""
 
-    body: IO[bytes]
+    body: Spool
     options: dict[str, Any]
     rows: int
     numbers: Numbers | None
@@ -49,7 +50,7 @@ class CorrectedFile:
 class CorrectedReader:
     """Reads one file. `stripped` takes its rows without their numbers."""
 
-    def __init__(self, definition: Definition, options: dict[str, Any], stripped: IO[bytes], *, deletes: bool) -> None:
+    def __init__(self, definition: Definition, options: dict[str, Any], stripped: Spool, *, deletes: bool) -> None:
         self._definition = definition
         self._options = options
         self._stripped = stripped
@@ -59,7 +60,7 @@ class CorrectedReader:
         self._keys: list[KeyedRows] = []
         self._has_header = self._has_numbers = False
 
-    def read(self, sent: IO[bytes], spool_dir: Path, memory_bytes: int, decoders: int) -> CorrectedFile:
+    def read(self, sent: Spool, spool_dir: Path, memory_bytes: int, decoders: int) -> CorrectedFile:
         options = _sniffed(sent, self._options, self._definition.table.csv)
         said = UploadOptions(**options, max_plain_bytes=MOST_CORRECTED_BYTES, deletes=self._deletes, amends=True)
         opened = partial(open_apart, memory_bytes=memory_bytes, most_of_tenant=decoders)
@@ -73,6 +74,7 @@ class CorrectedReader:
                 self._take(cut)
         finally:
             cutter.close()
+        self._stripped.whole()
         if not self._rows:
             raise Invalid("There are no corrected rows in the file.", remedy="Send at least one.", code="no_rows")
         if not self._has_numbers:
@@ -122,7 +124,7 @@ def _joined(parts: list[KeyedRows]) -> KeyedRows:
     return KeyedRows(*(np.concatenate(column) for column in columns))
 
 
-def _sniffed(sent: IO[bytes], options: dict[str, Any], declared: CsvDialect) -> dict[str, Any]:
+def _sniffed(sent: Spool, options: dict[str, Any], declared: CsvDialect) -> dict[str, Any]:
     """What the first bytes say: the format, unless it was named, and the header that only a file with `_row` has."""
     sent.seek(0, os.SEEK_SET)
     head = sent.read(_HEAD_BYTES)
