@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,15 +17,16 @@ from millrace.account.quality import with_quality
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.partitions import OpPartitions
 from millrace.failpoint import reach
+from millrace.model.budget import STOP, Budget, budget_in_force
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
-from millrace.model.imports import STOPPING, TERMINAL, Import
+from millrace.model.imports import AMEND, LOAD, STOPPING, TERMINAL, Import
 from millrace.model.names import new_id
 from millrace.model.ops.imports import SettleImport
 from millrace.model.sinks import DELTA_KIND
-from millrace.model.table import Budget
 from millrace.observe import gauge, observe
 from millrace.store import tables as t
+from millrace.store.agreements import agreement_of
 from millrace.store.engine import ControlStore
 from millrace.store.records import advance, find_import, positions
 from millrace.wire.client import Appended, Cluster, LogReader, Record, Topics
@@ -148,7 +150,7 @@ class Accountant:
     def _settle_one(self, connection: Connection, imp: Import, passed: dict[str, int]) -> None:
         if imp.state == STOPPING and not self._has_held_verdicts(connection, imp):
             return
-        asked = due(connection, imp, passed, self._budget)
+        asked = due(connection, imp, passed, partial(self._budget, connection))
         if asked is not None:
             asked = with_quality(connection, imp, asked, self._definitions(imp.definition), self._exchange)
         if asked is not None:
@@ -159,8 +161,15 @@ class Accountant:
         held = self._exchange.held_chunks.numbers(imp.tenant, imp.id)
         return not held or held <= judged_numbers(connection, imp.id)
 
-    def _budget(self, imp: Import) -> Budget:
-        return self._definitions(imp.definition).table.budget
+    def _budget(self, connection: Connection, imp: Import) -> Budget:
+        """The agreement is asked for only if rows were rejected. Imports of streamed or replayed rows are never held, because
+        their senders wait for the end."""
+        own = self._definitions(imp.definition).table.budget
+        if not imp.counts.rejected:
+            return own
+        agreement = agreement_of(connection, imp.tenant)
+        found = own if agreement is None else budget_in_force(own, agreement.budget)
+        return found if imp.kind in (LOAD, AMEND) else replace(found, on_budget=STOP)
 
     def _ask(self, connection: Connection, imp: Import, op: Due) -> None:
         what = imp.id, op.kind

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from millrace.model.budget import Budget
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import ChunkJudged, Durable, Fact
 from millrace.model.imports import ADMITTED, PROCESSING, STOPPING, Counts, Import, too_many_rejected
 from millrace.model.ops.imports import HoldImport, PublishImport, SettleImport, StopImport
 from millrace.model.sinks import ERROR_STORE
-from millrace.model.table import Budget
 
 # By import; the second also by sink.
 Verdicts = dict[str, list[ChunkVerdict]]
@@ -115,6 +115,6 @@ def due(
             budget=budget(),
         )
     under_way = imp.state in (ADMITTED, PROCESSING) and imp.counts.rejected > 0
-    if under_way and budget().is_blown(imp.counts.read, imp.counts.rejected):
+    if under_way and not (allowed := budget()).holds and allowed.is_blown(imp.counts.read, imp.counts.rejected):
         return StopImport(imp.tenant, imp.id, error=too_many_rejected(imp.counts))
     return None

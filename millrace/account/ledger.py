@@ -12,11 +12,12 @@ from millrace.account import counting
 from millrace.account.counting import Counted, Due, Places, Verdicts, by_import, count
 from millrace.account.quality import keep_facts
 from millrace.exchange.ends import EndBox, ImportEnded
+from millrace.model.budget import Budget
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Fact, RowsRefused
 from millrace.model.imports import ALTER, TRUNCATE, Counts, Import
 from millrace.model.ops.imports import SettleImport
-from millrace.model.table import Budget, Definition
+from millrace.model.table import Definition
 from millrace.observe import observe
 from millrace.sink.registry import has_ability
 from millrace.store import tables as t

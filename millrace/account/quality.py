@@ -1,6 +1,6 @@
 """The end of an import in, its quality report out: from the facts of its chunks, its hashed keys and the imports before it.
 
-Where a rule holds the import, its hold is asked for instead of its end."""
+Where a rule or the error budget holds the import, its hold is asked for instead of its end."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from millrace.exchange.mailboxes import Exchange
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import AMEND, COMPLETED, HELD, LOAD, PROCESSING, Import
 from millrace.model.ops.imports import HoldImport, StopImport
-from millrace.model.quality import Measured, report, total
+from millrace.model.quality import Measured, over_its_budget, report, total
 from millrace.model.table import Definition
 from millrace.store import tables as t
 from millrace.store.engine import upsert
@@ -36,11 +36,16 @@ def with_quality(
     connection: Connection, imp: Import, asked: Due, definition: Definition, exchange: Exchange
 ) -> Due | None:
     """The op to ask for, with the report. None while someone must decide about a held import."""
-    if isinstance(asked, StopImport) or not definition.rules:
+    if isinstance(asked, StopImport):
+        return asked
+    over_budget = asked.budget.holds and asked.budget.is_blown(imp.counts.read, imp.counts.rejected, at_the_end=True)
+    if not definition.rules and not over_budget:
         return asked
     if imp.state == HELD:
         return None
     found = imp.options.get("quality") or quality_of(connection, imp, definition, exchange)
+    if over_budget:
+        found = over_its_budget(found, imp.counts.read, imp.counts.rejected)
     if not found["held"] or imp.state != PROCESSING or imp.options.get("released"):
         return replace(asked, quality=found)
     said = {name: getattr(asked, name) for name in ("counts", "durable", "failure", "budget", "refused")}

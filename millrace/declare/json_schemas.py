@@ -11,6 +11,7 @@ from millrace.declare.table import CHOICES
 from millrace.declare.written_schemas import column_words, written_words
 from millrace.model import agreement as a
 from millrace.model import rules as r
+from millrace.model.budget import ON_BUDGET
 from millrace.model.documents import NUMBER, WHOLE
 from millrace.model.formats import ENCODINGS, every_format, file_types
 from millrace.model.names import MAX_NAME
@@ -153,7 +154,6 @@ def table_schema(sinks: Schema) -> Schema:
             "description": "What happens to a later line that equals the header.",
         },
     }
-    budget = _or_null(_number(0, 1e15))
     words: dict[str, Schema] = {
         "tenant": {**_NAME, "description": "Whose table it is, where no agreement beside it says so."},
         "name": _text(about="A title for people."),
@@ -168,9 +168,7 @@ def table_schema(sinks: Schema) -> Schema:
         "max_file_size_mb": _or_null(_number(0, 1e9)),
         "sinks": sinks,
         **{word: _enum(values) for word, values in CHOICES.items()},
-        "max_rejected": budget,
-        "max_rejected_percent": _or_null(_number(0, 100)),
-        "max_rejected_min_rows": _number(0, 1e15),
+        **_budget(),
         "rules": _RULES,
         "written": _or_null(
             _mapping(written_words(), about="How values are written, in every column that does not say.")
@@ -232,9 +230,19 @@ def agreement_schema(sinks: Schema) -> Schema:
         "notifications": _or_null({**_list({"anyOf": [_ADDRESS, notification]}), "maxItems": a.MOST_NOTIFICATIONS}),
         "sinks": _or_null(sinks),
         "rules": _or_null(_RULES),
+        **_budget(),
     }
     one_name = {"anyOf": [{"required": ["client"]}, {"required": ["tenant"]}]}
     return {"$schema": DIALECT, "title": "A service agreement of Millrace", **_mapping(words), **one_name}
+
+
+def _budget() -> dict[str, Schema]:
+    return {
+        "max_rejected": _or_null(_number(0, 1e15)),
+        "max_rejected_percent": _or_null(_number(0, 100)),
+        "max_rejected_min_rows": _number(0, 1e15),
+        "on_budget": _enum(ON_BUDGET),
+    }
 
 
 def _app() -> Schema:

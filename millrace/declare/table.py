@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from millrace.declare.rules_fit import refuse_misfit
+from millrace.model.budget import BUDGET_WORDS, Budget, parse_budget
 from millrace.model.column_writing import has_writing, refuse_misplaced, with_writing
 from millrace.model.columns import Column, parse_columns, refuse_repeated
 from millrace.model.defaults import refuse_strange_defaults
@@ -15,7 +17,7 @@ from millrace.model.formats import ENCODINGS, file_type_of, file_types
 from millrace.model.names import checked_name
 from millrace.model.rules import parse_rules
 from millrace.model.sinks import parse_targets
-from millrace.model.table import REPEATED_HEADER, Budget, CsvDialect, TableDeclaration
+from millrace.model.table import REPEATED_HEADER, CsvDialect, TableDeclaration
 from millrace.model.written import WrittenDefaults, parse_defaults
 
 # Words with a few values; the first is the default.
@@ -31,8 +33,7 @@ CHOICES = {
 }  # fmt: skip
 WORDS = {
     "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
-    "sinks", "description", "max_rejected", "max_rejected_percent", "max_rejected_min_rows", "rules",
-    "written", *CHOICES,
+    "sinks", "description", "rules", "written", *BUDGET_WORDS, *CHOICES,
 }  # fmt: skip
 CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header")
 
@@ -157,15 +158,8 @@ def _partition_key(given: object) -> tuple[str, ...]:
 
 def _budget(document: Mapping[str, Any]) -> Budget:
     """`on_error: stop` without other limits allows no rejected row."""
-    rows, percent = document.get("max_rejected"), document.get("max_rejected_percent")
-    if rows is None and percent is None and document.get("on_error") == "stop":
-        rows = 0
-    least = document.get("max_rejected_min_rows", 1000)
-    return Budget(
-        None if rows is None else int(number("max_rejected", rows, 0, 1e15)),
-        None if percent is None else number("max_rejected_percent", percent, 0, 100),
-        int(number("max_rejected_min_rows", least, 0, 1e15)),
-    )
+    budget = parse_budget(document)
+    return replace(budget, rows=0) if not budget.has_limit and document.get("on_error") == "stop" else budget
 
 
 def _max_file_bytes(given: object) -> int | None:

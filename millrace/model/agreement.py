@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from millrace.model.agreement_warnings import agreement_warnings
+from millrace.model.budget import BUDGET_WORDS, NO_BUDGET, Budget, parse_budget
 from millrace.model.cron import parse_cron, parse_zone
 from millrace.model.documents import DeclarationWarning, flag, listed, mapping, one_of, text, whole
 from millrace.model.errors import Invalid
@@ -98,12 +99,13 @@ class Agreement:
     notifications: tuple[dict[str, Any], ...] = ()
     sinks: tuple[SinkTarget, ...] = ()
     rules: tuple[Rule, ...] = ()
+    budget: Budget = NO_BUDGET
     description: str = ""
 
 
 WORDS = (
     "client", "description", "data_retention_period_days", "sink_retention_days", "schedule", "app", "resources", "quotas",
-    "encryption", "priority", "notifications", "sinks", "rules",
+    "encryption", "priority", "notifications", "sinks", "rules", *BUDGET_WORDS,
 )  # fmt: skip
 SCHEDULE_WORDS = ("cron", "time_zone", "missed")
 APP_WORDS = ("image", "command", "mode", "env", "uploads_first", "replicas", "autoscale")
@@ -130,6 +132,7 @@ def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[Decla
         notifications=_notifications(given.get("notifications")),
         sinks=() if sinks is None else parse_targets(sinks),
         rules=() if rules is None else parse_rules(rules),
+        budget=parse_budget(given),
         description=text("description", given.get("description", ""), 10_000, 0),
     )
     return agreement, agreement_warnings(agreement, given)

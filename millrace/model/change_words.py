@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from millrace.model.budget import BUDGET_WORDS
 from millrace.model.changes import AddColumn, Change, DropColumn, RenameColumn, WidenColumn
 from millrace.model.columns import Column, parse_columns
 from millrace.model.defaults import stored_default
@@ -70,11 +71,11 @@ def _settings(table: TableDeclaration) -> dict[str, Any]:
     values.pop("rules", None)
     csv, budget, written = asdict(table.csv), values.pop("budget"), values.pop("written", {})
     del values["csv"]
-    named = {"max_rejected": "rows", "max_rejected_percent": "percent", "max_rejected_min_rows": "min_rows"}
+    named = dict(zip(BUDGET_WORDS, ("rows", "percent", "min_rows", "on_budget"), strict=True))
     return {
         **values,
         **{f"csv.{name}": value for name, value in csv.items()},
-        **{name: budget[part] for name, part in named.items()},
+        **{name: budget.get(part) for name, part in named.items()},
         **{f"written.{word}": value for word, value in written.items()},
         **{f"rules.{rule.name}": rule_document(rule) for rule in table.rules},
     }

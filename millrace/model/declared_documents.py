@@ -37,7 +37,7 @@ def document_of(agreement: Agreement) -> dict[str, Any]:
         "sinks": [target_document(target) for target in agreement.sinks],
         "rules": [rule_document(rule) for rule in agreement.rules],
     }
-    return {**document, **{word: value for word, value in more.items() if value}}
+    return {**document, **{word: value for word, value in more.items() if value}, **agreement.budget.to_document()}
 
 
 def target_document(target: SinkTarget) -> str | dict[str, Any]:
@@ -84,7 +84,7 @@ def table_document_of(table: TableDeclaration) -> dict[str, Any]:
     if table.max_file_bytes is not None:
         document["max_file_size_mb"] = _megabytes(table.max_file_bytes)
     document |= {name: getattr(table, name) for name in _POLICIES if getattr(table, name) != getattr(plain, name)}
-    document |= _budget(table)
+    document |= table.budget.to_document()
     document["sinks"] = [target_document(target) for target in table.targets]
     if table.rules:
         document["rules"] = [rule_document(rule) for rule in table.rules]
@@ -100,12 +100,3 @@ def _primary_key(table: TableDeclaration) -> list[Any]:
 
 def _megabytes(octets: int) -> int | float:
     return octets // _MEGABYTE if octets % _MEGABYTE == 0 else octets / _MEGABYTE
-
-
-def _budget(table: TableDeclaration) -> dict[str, Any]:
-    words = {
-        "max_rejected": table.budget.rows,
-        "max_rejected_percent": table.budget.percent,
-        "max_rejected_min_rows": None if table.budget.min_rows == 1000 else table.budget.min_rows,
-    }
-    return {word: value for word, value in words.items() if value is not None}

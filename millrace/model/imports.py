@@ -4,7 +4,7 @@ from dataclasses import astuple, dataclass, field
 from operator import add
 from typing import Any
 
-from millrace.model.table import Budget
+from millrace.model.budget import NO_BUDGET, Budget
 
 REQUESTED, ADMITTED, RECEIVING, PROCESSING = "requested", "admitted", "receiving", "processing"
 PUBLISHING, STOPPING, STALLED = "publishing", "stopping", "stalled"
@@ -44,7 +44,6 @@ class Counts:
 REPLAYABLE_US = 7 * 86_400_000_000
 
 NOTHING = Counts()
-NO_BUDGET = Budget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ def outcome(
     """The terminal state of an import that has settled, and why if it is not `completed`."""
     if imp.final is not None:
         return imp.final, imp.error
-    if budget.is_blown(counts.read, counts.rejected, at_the_end=True):
+    if not budget.holds and budget.is_blown(counts.read, counts.rejected, at_the_end=True):
         return FAILED, too_many_rejected(counts)
     if counts.failed_chunks:
         return FAILED, {"code": "chunk_failed", "message": failure or "A chunk could not be judged.", "remedy": ""}

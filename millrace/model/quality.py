@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from millrace.model.budget import BUDGET_RULE
 from millrace.model.rules import HOLD, OF_ROWS, REJECT, Rule
 
 MOST_SAMPLES = 100
@@ -117,6 +118,15 @@ def _bounded(rule: Rule, value: int, past: Sequence[int]) -> dict[str, Any]:
 
 def _share(usual: float, percent: float | None) -> float | None:
     return None if percent is None else usual * percent / 100
+
+
+def over_its_budget(report: Mapping[str, Any], read: int, rejected: int) -> dict[str, Any]:
+    """The report of an import that its error budget holds. Added once, however often it is asked for."""
+    if BUDGET_RULE in report["held"]:
+        return dict(report)
+    about = {"name": BUDGET_RULE, "kind": "budget", "columns": [], "action": HOLD}
+    rules = [*report["rules"], {**about, **_counted(rejected, read)}]
+    return {**report, "rules": rules, "held": [*report["held"], BUDGET_RULE]}
 
 
 def summary(report: Mapping[str, Any]) -> dict[str, Any]:

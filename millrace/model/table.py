@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from millrace.model.budget import NO_BUDGET, Budget
 from millrace.model.column_writing import with_writing
 from millrace.model.columns import RESCUED, Column, parse_columns
 from millrace.model.rules import Rule
@@ -33,21 +34,6 @@ class CsvDialect:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
-    """How many rejected rows an import may have. The percentage counts only after `min_rows` rows."""
-
-    rows: int | None = None
-    percent: float | None = None
-    min_rows: int = 1000
-
-    def is_blown(self, read: int, rejected: int, *, at_the_end: bool = False) -> bool:
-        if self.rows is not None and rejected > self.rows:
-            return True
-        enough = at_the_end or read >= self.min_rows
-        return self.percent is not None and enough and rejected * 100 > read * self.percent
-
-
-@dataclass(frozen=True, slots=True)
 class TableDeclaration:
     """`sinks` are the names of the required `targets`: an import ends when it is durable in all of them. `written` is None
     if neither the table nor a column says how values are written; then attributes of the schema's fields have no meaning."""
@@ -65,7 +51,7 @@ class TableDeclaration:
     title: str = ""
     concurrency: str = "concurrent"
     on_error: str = "reject_row"
-    budget: Budget = Budget()
+    budget: Budget = NO_BUDGET
     publish: str = "rolling"
     compatibility: str = "backward"
     targets: tuple[SinkTarget, ...] = (DELTA,)
@@ -74,7 +60,7 @@ class TableDeclaration:
     written: WrittenDefaults | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
+        values = {**asdict(self), "budget": self.budget.to_dict()}
         # Left out if nothing is said: definitions from before these words existed must keep their fingerprints.
         rules = values.pop("rules")
         del values["written"]

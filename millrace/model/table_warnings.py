@@ -15,6 +15,10 @@ from millrace.model.written import COLUMN_WORDS
 LITTLE_FILE_BYTES = 1024
 _DATES = {"date": '{"type": "int", "logicalType": "date"}'}
 _AVRO_WORDS = ("name", "type", "default", "aliases", "doc", "order", "logicalType", "precision", "scale")
+_READ_BEFORE = (
+    "holds an import whose rows can be read before it is released: the table publishes as rows come.",
+    "Likely publish: atomic.",
+)
 _TIMES = ("timestamp-millis", "timestamp-micros", "time-millis", "time-micros")
 
 
@@ -81,10 +85,8 @@ def _key_space(table: TableDeclaration) -> Iterator[DeclarationWarning]:
 
 def _rules(table: TableDeclaration) -> Iterator[DeclarationWarning]:
     if table.publish == "rolling":
+        if table.budget.holds:
+            yield DeclarationWarning("on_budget", *_READ_BEFORE)
         for rule in table.rules:
             if rule.action == HOLD:
-                yield DeclarationWarning(
-                    f"rules.{rule.name}",
-                    "holds an import whose rows can be read before it is released: the table publishes as rows come.",
-                    "Likely publish: atomic.",
-                )
+                yield DeclarationWarning(f"rules.{rule.name}", *_READ_BEFORE)

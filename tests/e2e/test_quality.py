@@ -87,3 +87,25 @@ def test_rules_of_quality_from_the_agreement_to_the_trend(platform: RunningPlatf
     printed = platform.cli("quality", held["id"])
     assert (printed.returncode, "once" in printed.stdout) == (0, True)
     assert "possible" in platform.cli("quality", "quality/readings").stdout
+
+
+def test_an_import_over_its_error_budget_is_held_where_the_agreement_says_so(
+    platform: RunningPlatform, tmp_path: Path
+) -> None:
+    client, rows = platform.client, "1,5\n2,x\n3,y\n"
+    client.tenants.apply("quality", {"client": "quality", "max_rejected": 1, "on_budget": "hold"})
+    client.tables.apply("quality", "readings", {**READINGS, "rules": []})
+    before = shown(platform)
+    held = until(platform, sent(platform, tmp_path / "over.csv", rows), "held")
+    assert held["error"]["message"] == "Held by rule error_budget."
+    assert held["rows"]["rejected"] == 2
+    assert shown(platform) == before, "nobody sees the rows of a held atomic import"
+    client.imports.release(held["id"])
+    assert until(platform, held["id"], "completed")["rows"]["accepted"] == 1
+    assert shown(platform) == sorted({*before, 1})
+
+    kept = until(platform, sent(platform, tmp_path / "within.csv", "1,5\n2,x\n"), "completed")
+    assert kept["rows"]["rejected"] == 1
+    client.tables.apply("quality", "readings", {**READINGS, "rules": [], "on_budget": "stop"})
+    failed = until(platform, sent(platform, tmp_path / "stop.csv", rows), "failed")
+    assert failed["error"]["code"] == "too_many_rejected", "the table says what happens, the agreement how many"

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from sqlalchemy import insert
 
 from millrace.account.ledger import due, first_failure, fold
+from millrace.model.budget import NO_BUDGET
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import ChunkJudged, Durable, Fact
-from millrace.model.imports import NO_BUDGET, PROCESSING, STOPPING, Counts, Import
+from millrace.model.imports import PROCESSING, STOPPING, Counts, Import
 from millrace.model.ops.imports import SettleImport
 from millrace.model.sinks import ERROR_STORE
 from millrace.store import tables as t

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millrace.control.state import Announce
+from millrace.model.budget import Budget
 from millrace.model.imports import DISCARD, REPLAY
 from millrace.model.ops import Op
 from millrace.model.ops.imports import (
@@ -23,7 +24,6 @@ from millrace.model.ops.imports import (
 from millrace.model.ops.rows import Append, DiscardErrors, OpenSender, ReplayErrors
 from millrace.model.ops.spans import AbortSpan, BeginSpan, EndSpan, ExpireSpan
 from millrace.model.ops.tables import DefineTable, DropTable, PurgeTable, RestoreTable, TruncateTable, WaiveSink
-from millrace.model.table import Budget
 from simulate.memory import Memory
 from tests.support.control import COUNTS, NOON, TableLog, declared, rows
 from tests.support.examples import examples

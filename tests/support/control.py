@@ -9,14 +9,14 @@ from pyroaring import BitMap64
 from millrace.control.state import Announce, Close, Effect, OpOutcome, Send, Span, StoreDefinition, Table
 from millrace.control.step import step
 from millrace.declare.table import parse_table
+from millrace.model.budget import NO_BUDGET, Budget
 from millrace.model.chunk import ChunkHeader
-from millrace.model.imports import LOAD, NO_BUDGET, Counts, Import
+from millrace.model.imports import LOAD, Counts, Import
 from millrace.model.ops import Applied, Op, read_op
 from millrace.model.ops.imports import BeginImport, EndImport, SettledOp, SettleImport
 from millrace.model.ops.rows import Append
 from millrace.model.ops.tables import DefineTable, TableDefined
 from millrace.model.ops.tenants import DefineTenant
-from millrace.model.table import Budget
 from simulate.memory import Memory, MemoryTransaction
 
 NOON = 1_700_000_000_000_000

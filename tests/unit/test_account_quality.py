@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from millrace.exchange.mailboxes import open_exchange
 from millrace.exchange.rule_keys import RuleKeys
 from millrace.lake.store import Store as LakeStore
 from millrace.lake.table import LakeTable
+from millrace.model.budget import Budget
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.imports import APPEND, HELD, LOAD, PROCESSING, STOPPING, Counts, Import
 from millrace.model.ops.imports import HoldImport, SettleImport
@@ -133,6 +135,30 @@ def test_facts_told_twice_count_once_and_a_broken_rule_holds_the_import(store: C
     assert released is not None
     assert isinstance(released, SettleImport)
     assert asked(store, imported(), ruled(), tmp_path) == SETTLE, "no rules, no report"
+
+
+def test_an_import_over_a_budget_that_holds_is_held_without_any_rule(store: ControlStore, tmp_path: Path) -> None:
+    over = {"counts": Counts(2, 20, 15, 5)}
+    with store.read() as connection:
+
+        def asked(imp: Import, budget: Budget) -> Due | None:
+            end = replace(SETTLE, counts=imp.counts, budget=budget)
+            return with_quality(connection, imp, end, ruled(), open_exchange(tmp_path))
+
+        held = asked(imported(**over), Budget(rows=4, on_budget="hold"))
+        assert isinstance(held, HoldImport)
+        assert held.quality["held"] == ["error_budget"]
+        assert held.quality["rules"] == [
+            {"name": "error_budget", "kind": "budget", "columns": [], "action": "hold", "broken": 5, "of": 20,
+             "verdict": "broken"}
+        ]  # fmt: skip
+        assert asked(imported(**over, state=HELD), held.budget) is None, "someone must decide"
+        options = {"quality": held.quality, "released": {"by": "ann"}}
+        released = asked(imported(**over, options=options), held.budget)
+        assert isinstance(released, SettleImport)
+        assert released.quality == held.quality, "the budget is named once"
+        assert isinstance(asked(imported(**over), Budget(rows=5, on_budget="hold")), SettleImport)
+        assert isinstance(asked(imported(**over), Budget(rows=4)), SettleImport), "its end says that it failed"
 
 
 def test_bounds_look_at_completed_loads_of_the_same_table(store: ControlStore, tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from millrace.model.budget import Budget
 from millrace.model.imports import CANCELLED, COMPLETED, FAILED, PROCESSING, PUBLISHING, STOPPING
 from millrace.model.ops.imports import CancelImport, PublishImport, StopImport
-from millrace.model.table import Budget
 from tests.support.control import TableLog, refusal
 
 
@@ -79,6 +79,8 @@ def test_what_fails_instead_of_being_shown_lets_the_next_in() -> None:
         (Budget(percent=10.0), {"rejected": 1, "accepted": 9}, COMPLETED),
         (Budget(percent=9.9), {"rejected": 1, "accepted": 9}, FAILED),
         (Budget(percent=9.9, min_rows=1000), {"rejected": 1, "accepted": 9}, FAILED),
+        (Budget(rows=0, on_budget="stop"), {"rejected": 1, "accepted": 9}, FAILED),
+        (Budget(rows=0, on_budget="hold"), {"rejected": 1, "accepted": 9}, COMPLETED),
     ],
 )
 def test_budgets_are_judged_once_more_over_all_rows(budget: Budget, counts: dict[str, int], state: str) -> None:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from millrace.model.imports import LOAD, NO_BUDGET, Counts
+from millrace.model.budget import NO_BUDGET, Budget
+from millrace.model.imports import LOAD, Counts
 from millrace.model.ops.base import ImportOp, Need, TurnOp, op_kind
 from millrace.model.ops.codec import ALWAYS, wire
 from millrace.model.ops.results import ImportStatus, OfImport, ToRecheck
-from millrace.model.table import Budget
 
 
 @dataclass(frozen=True, slots=True)
