@@ -1,7 +1,7 @@
 """An error budget: how many rejected rows an import may have, and what happens to one that has more."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from millrace.model.documents import number, one_of
@@ -20,7 +20,7 @@ class Budget:
     rows: int | None = None
     percent: float | None = None
     min_rows: int = USUAL_MIN_ROWS
-    on_budget: str | None = None
+    on_budget: str | None = field(default=None, metadata={"later": True})
 
     @property
     def has_limit(self) -> bool:

@@ -33,6 +33,7 @@ class _WireField(NamedTuple):
     default: Any
     is_constant: bool
     is_nested: bool
+    is_later: bool
 
 
 _PARTS: dict[type, tuple[_WireField, ...]] = {}
@@ -51,7 +52,8 @@ def _part(declared: "Field[Any]", annotation: Any) -> _WireField:
     factory, constant = declared.default_factory, "always" in declared.metadata
     default = factory() if factory is not MISSING else declared.default
     name, nested = declared.metadata.get("wire", declared.name), is_dataclass(annotation)
-    return _WireField(declared.name, name, *_accepted(annotation), default, constant, nested)
+    later = "later" in declared.metadata
+    return _WireField(declared.name, name, *_accepted(annotation), default, constant, nested, later)
 
 
 def encode(value: object) -> dict[str, Any]:
@@ -59,17 +61,20 @@ def encode(value: object) -> dict[str, Any]:
     for part in _parts(type(value)):
         given = getattr(value, part.name)
         if part.default is MISSING or part.is_constant or given != part.default:
-            # Nested values are written whole: older readers expect every field of them.
-            made[part.wire] = (
-                {one.wire: getattr(given, one.name) for one in _parts(type(given))} if part.is_nested else given
-            )
+            made[part.wire] = _encode_whole(given) if part.is_nested else given
     return made
+
+
+def _encode_whole(value: object) -> dict[str, Any]:
+    """Older readers expect every field of a nested value, but those that came later."""
+    found = ((one, getattr(value, one.name)) for one in _parts(type(value)))
+    return {one.wire: given for one, given in found if not one.is_later or given != one.default}
 
 
 def decode(cls: type[T], data: Mapping[str, Any], beside: Mapping[str, Any] = {}) -> T:
     """Raises Corrupt for a missing field or a value of another type."""
     given = dict(beside)
-    for name, key, types, read, default, is_constant, _ in _parts(cls):
+    for name, key, types, read, default, is_constant, *_ in _parts(cls):
         value = data.get(key, MISSING)
         if is_constant:
             if value != default:
