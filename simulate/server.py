@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from millrace.account.counting import due
 from millrace.control.state import StoreDefinition
 from millrace.control.step import step
+from millrace.model.budget import Budget
 from millrace.model.chunk import ChunkVerdict
 from millrace.model.facts import Checkpointed
 from millrace.model.imports import STOPPING, Import
 from millrace.model.ops import Op
 from millrace.model.ops.imports import SettleImport
-from millrace.model.table import Budget
 from simulate.logs import EVENTS, OPS, PROGRESS, RAW, RAW_PARTITIONS, Record
 from simulate.memory import SecondReader
 from simulate.watch import Applying
