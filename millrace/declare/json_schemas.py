@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from millrace.declare.table import CHOICES
+from millrace.declare.table import CHOICES, MOST_SKIPPED
 from millrace.declare.written_schemas import column_words, written_words
 from millrace.model import agreement as a
 from millrace.model import rules as r
@@ -153,6 +153,7 @@ def table_schema(sinks: Schema) -> Schema:
             **_enum(REPEATED_HEADER),
             "description": "What happens to a later line that equals the header.",
         },
+        "skip_lines": {**_number(0, MOST_SKIPPED), "description": "How many lines may stand before the header."},
     }
     words: dict[str, Schema] = {
         "tenant": {**_NAME, "description": "Whose table it is, where no agreement beside it says so."},

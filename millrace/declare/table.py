@@ -35,7 +35,8 @@ WORDS = {
     "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
     "sinks", "description", "rules", "written", *BUDGET_WORDS, *CHOICES,
 }  # fmt: skip
-CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header")
+CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header", "skip_lines")
+MOST_SKIPPED = 1000
 
 
 def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
@@ -127,7 +128,10 @@ def _dialect(document: Mapping[str, Any]) -> CsvDialect:
     encoding = one_of("csv.encoding", encoding_of(given.get("encoding", "utf-8")), ENCODINGS)
     null_text = text("csv.null_text", given.get("null_text", ""), least=0)
     repeated = one_of("csv.repeated_header", given.get("repeated_header", REPEATED_HEADER[0]), REPEATED_HEADER)
-    return CsvDialect(header, delimiter, quote, null_text, encoding, repeated)
+    skipped = int(number("csv.skip_lines", given.get("skip_lines", 0), 0, MOST_SKIPPED))
+    if skipped and not header:
+        raise Invalid(f"csv.skip_lines is {skipped}, and csv.header is false.", remedy="Only lines before a header are skipped.")
+    return CsvDialect(header, delimiter, quote, null_text, encoding, repeated, skipped)
 
 
 def _primary_key(given: object, columns: tuple[Column, ...]) -> tuple[str, ...]:

@@ -67,7 +67,13 @@ def csv_cutter(opening: Opening) -> TextCutter:
     columns = tuple(resume["columns"]) if resume else declared
     layout = TextLayout(columns, dialect.delimiter, dialect.quote, dialect.null_text, dialect.header)
 
-    def read_head(row: bytes, line: int) -> TextLayout:
+    may_skip = dialect.skip_lines
+
+    def read_head(row: bytes, line: int) -> TextLayout | None:
+        nonlocal may_skip
+        if may_skip and not _suits(row, definition, layout, options):
+            may_skip -= 1
+            return None
         return read_header(row, line, definition, layout, options)
 
     rule = CsvRows(dialect.delimiter, dialect.quote)
@@ -103,6 +109,15 @@ def read_header(
     declared = [name for name in names if not (options.amends and name == ROW_COLUMN)]
     refuse_mismatch(declared, definition, where, deletes=options.deletes, hint=hint)
     return replace(layout, columns=_distinct(names))
+
+
+def _suits(row: bytes, definition: Definition, layout: TextLayout, options: UploadOptions) -> bool:
+    """Whether the row is the header of a file that needs no lines to be skipped, such as one with corrected rows."""
+    try:
+        read_header(row, 1, definition, layout, options)
+    except Invalid:
+        return False
+    return True
 
 
 def first_row(text: bytes, delimiter: str, quote: str) -> list[str]:

@@ -48,7 +48,8 @@ class RowRule(Protocol):
 
 
 class TextCutter:
-    """`read_head` gets the first row and its line number, and returns the layout of the other rows. `without_repeats` gets
+    """`read_head` gets the first row and its line number, and returns the layout of the other rows; or None if the row is not
+    the header, then it gets the next. `without_repeats` gets
     rows, and returns them with an empty line in place of each row that repeats the header, and the number of these."""
 
     def __init__(
@@ -57,7 +58,7 @@ class TextCutter:
         layout: TextLayout | None,
         limits: PieceLimits,
         *,
-        read_head: Callable[[bytes, int], TextLayout] | None = None,
+        read_head: Callable[[bytes, int], TextLayout | None] | None = None,
         check_start: Callable[[bytes], None] | None = None,
         without_repeats: Callable[[bytes, TextLayout], tuple[bytes, int]] | None = None,
         resume: ResumePoint | None = None,
@@ -170,9 +171,9 @@ class TextCutter:
     def _take(self, tally: RowTally) -> Iterator[CutPiece]:
         body = self._drop(tally.end)
         if self._read_head is not None:
-            if tally.rows:
-                self._layout = self._read_head(body, self._line)
-                self._read_head = None
+            layout = self._read_head(body, self._line) if tally.rows else None
+            if layout is not None:
+                self._layout, self._read_head = layout, None
             self._line += tally.lines
         elif tally.rows:
             body, repeats = (

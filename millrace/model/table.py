@@ -23,7 +23,8 @@ REPEATED_HEADER = (SKIP_HEADER, REJECT_HEADER)
 @dataclass(frozen=True, slots=True)
 class CsvDialect:
     """How a tenant's CSV is written. `null_text` is the unquoted cell that means null. `repeated_header`: what happens to a
-    later line that equals the header."""
+    later line that equals the header. `skip_lines`: how many lines may stand before the header; blank ones do not
+    count."""
 
     header: bool = False
     delimiter: str = ","
@@ -31,6 +32,7 @@ class CsvDialect:
     null_text: str = ""
     encoding: str = "utf-8"
     repeated_header: str = SKIP_HEADER
+    skip_lines: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class TableDeclaration:
         del values["written"]
         if self.csv.repeated_header == SKIP_HEADER:
             del values["csv"]["repeated_header"]
+        if not self.csv.skip_lines:
+            del values["csv"]["skip_lines"]
         said = {} if self.written is None else {"written": self.written.to_dict()}
         return {**values, **({"rules": rules} if rules else {}), **said}
 
