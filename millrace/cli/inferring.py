@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from millrace.cli.session import CommandSession
 
 if TYPE_CHECKING:
     from millrace.infer.proposing import Proposal
+    from millrace.infer.tally import Example, ReasonCount
 
 _FORMATS = (".yaml", ".yml", ".json")
 app = typer.Typer()
@@ -65,13 +67,32 @@ def _remarks(proposal: "Proposal") -> Iterator[str]:
         f"Looked at {proposal.looked_at:,} rows{packed}; the judge took "
         f"{checked.rows - checked.failed:,} of {whole} {checked.rows:,} rows."
     )
+    if checked.repeated_headers:
+        lines = "1 line repeats" if checked.repeated_headers == 1 else f"{checked.repeated_headers:,} lines repeat"
+        yield f"{lines} the header. They are skipped (csv.repeated_header)."
+    yield from checked.draft.remarks
     for reason in checked.reasons:
-        example = f": {reason.examples[0].message}" if reason.examples else ""
-        yield f"{reason.rows:,} rows would be rejected whatever is declared [{reason.rule}]{example}."
+        yield _exception(reason)
     for name, why in checked.draft.left_out.items():
         yield f"Column {name!r} is left out: it {why}."
     if not proposal.document["primary_key"]:
         yield "No primary key was found: rows would be appended, and a row sent again would be there twice."
+
+
+def _exception(reason: "ReasonCount") -> str:
+    """Rows that would be rejected, with the places of the first."""
+    rows = f"{reason.rows:,} {'row' if reason.rows == 1 else 'rows'} would be rejected"
+    shown = [_example(each) for each in reason.examples]
+    more = "; …" if reason.rows > len(shown) else ""
+    if reason.column is None:
+        return f"{rows} whatever is declared [{reason.rule}]: {'; '.join(shown)}{more}."
+    return f"Column {reason.column!r}: {rows} [{reason.rule}]: {'; '.join(shown)}{more}."
+
+
+def _example(example: "Example") -> str:
+    place = f"line {example.line:,}" if example.line else f"row {example.row:,}"
+    said = example.message if example.value is None else repr(example.value)
+    return f"{place}: {said}"
 
 
 def _document(proposal: "Proposal", path: Path) -> dict[str, object]:
@@ -82,6 +103,8 @@ def _document(proposal: "Proposal", path: Path) -> dict[str, object]:
         "compression": proposal.compression,
         "looked_at_rows": proposal.looked_at,
         "judged": {"rows": checked.rows, "rejected": checked.failed, "whole_file": checked.is_whole},
-        "reasons": [{"rule": each.rule, "column": each.column, "rows": each.rows} for each in checked.reasons],
+        "repeated_headers": checked.repeated_headers,
+        "reasons": [asdict(each) for each in checked.reasons],
+        "remarks": list(checked.draft.remarks),
         "left_out": checked.draft.left_out,
     }

@@ -60,8 +60,8 @@ def validate(
 ) -> None:
     """Judge a file without importing it.
 
-    Shows which rows would pass and fail and why, and for each failing column the types that
-    would take all its values. Exit 0: every row passes; 1: some would be rejected, or the file
+    Shows which rows would pass and fail and why, and for each failing column what to declare
+    or which rows to mend. Exit 0: every row passes; 1: some would be rejected, or the file
     would be refused."""
     options = FileOptions(format, header, delimiter, quote, null_text, encoding, compression)
     if file not in (None, a.STDIN):
@@ -159,6 +159,9 @@ def _shown(value: str | None, message: str) -> str:
 
 
 def _remarks(report: TrialReport) -> Iterator[str]:
+    if repeated := report.get("repeated_headers"):
+        lines = "1 line repeats" if repeated == 1 else f"{repeated:,} lines repeat"
+        yield f"{lines} the header. They are no rows and are skipped (csv.repeated_header)."
     if report["stopped_by"]:
         yield f"Not all was judged: the bound on {report['stopped_by']} was reached."
     if "asked_chunks" in report and report["chunks"] < report["asked_chunks"]:

@@ -211,13 +211,22 @@ class FittingType(TypedDict):
     avro: Any
 
 
+class AdviceCells(TypedDict):
+    seen: int
+    fitting: int
+
+
 class ColumnAdvice(TypedDict):
-    """`fits`: the types that would take every value, the narrowest first."""
+    """`fits`: the types that would take every value, the narrowest first. `declare`: what to declare about the column; then
+    `fitting` of the cells fit. `bad_lines`: where the first bad cells are."""
 
     column: str
     declared: str
     fits: list[FittingType]
     nullable: bool
+    declare: dict[str, Any]
+    cells: AdviceCells
+    bad_lines: list[int]
     advice: str
 
 
@@ -228,6 +237,7 @@ class TrialReport(TypedDict):
     table: str
     revision: int
     rows: TrialRows
+    repeated_headers: int
     chunks: int
     bytes: int
     stopped_by: str | None

@@ -1,4 +1,4 @@
-"""CSV text in, its dialect out: delimiter, quote and the text that stands for null.
+"""CSV text in, its dialect out: delimiter and quote.
 
 Each likely pair of delimiter and quote is tried with the judge's own parser. The pair whose rows agree best wins."""
 
@@ -9,13 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millrace.formats.csv_cut import DELIMITERS, first_row
-from millrace.infer.evidence import bytes_evidence, fitting
 from millrace.model.chunk import TextLayout
 from millrace.validate.cells import is_utf8
 from millrace.validate.csv_cells import CsvCells, read_cells
 
 LOOKED_AT = 256 << 10
-NULL_TEXTS = ("", "NULL", "null", "\\N", "NA", "N/A", "n/a", "None", "nil", "-")
 _QUOTES = "\"'"
 # Characters that the text does not contain serve as "no quote" or "no delimiter".
 _UNUSED = "\x1f\x1e\x1d\x1c\x02\x03\x04\x05"
@@ -81,11 +79,13 @@ def _tried(text: bytes, delimiter: str, quote: str) -> CsvGuess:
 
 
 def _lopsided(text: bytes, delimiter: str, quote: str) -> int:
-    """How many quotes begin a cell without ending one, if most do so: then they are no quotes but, for example, inches."""
+    """How many quotes begin a cell without ending one, or end one without beginning it, if most do so: then they are text,
+    such as inches."""
     mark, edges = quote.encode(), (delimiter.encode(), b"\n", b"\r")
     opening = sum(text.count(edge + mark) for edge in edges) + text.startswith(mark)
     closing = sum(text.count(mark + edge) for edge in edges) + text.endswith(mark)
-    return opening - closing if closing * 2 < opening else 0
+    fewer, more = sorted((opening, closing))
+    return more - fewer if fewer * 2 < more else 0
 
 
 def _first_cells(text: bytes, delimiter: str, quote: str) -> tuple[str, ...]:
@@ -134,18 +134,3 @@ def _span_lines_in_apostrophes(text: bytes, delimiter: str) -> bool:
     quoted = re.compile(rb"(?<![^%b])'(?:[^']++|'')*+'(?![^%b])" % (edges, edges))
     spans_lines = any(b"\n" in cell or b"\r" in cell for cell in quoted.findall(text))
     return spans_lines and b"'" not in quoted.sub(b"", text)
-
-
-def null_text_of(text: bytes, written: CsvGuess) -> str:
-    """The null text with which the most columns have a type other than text. `text` begins behind the header."""
-    text = whole_lines(text)
-    present = [word for word in NULL_TEXTS if not word or word.encode() in text]
-    return max(present, key=lambda word: _typed_columns(text, written, word))
-
-
-def _typed_columns(text: bytes, written: CsvGuess, null_text: str) -> int:
-    cells = cells_of(text, layout_of(len(written.first_row), written.delimiter, written.quote, null_text))
-    if cells is None:
-        return 0
-    narrowest = [fitting(bytes_evidence(column))[:1] for column in cells.columns.values()]
-    return sum(found not in ((), ("string",), ("bytes",)) for found in narrowest)

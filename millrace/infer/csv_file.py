@@ -1,17 +1,19 @@
 """A sample of a CSV file in, the draft of its table out."""
 
-import re
-from collections.abc import Sequence
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from millrace.formats.csv_rows import row_spans
-from millrace.infer.csv_dialect import CsvGuess, cells_of, layout_of, null_text_of, whole_lines, written_as
-from millrace.infer.draft import Draft, Drafted, proposed, unusable, with_key
-from millrace.infer.evidence import NOTHING, Evidence, bytes_evidence, fitting, text_evidence
+from millrace.infer.agreeing import agreed
+from millrace.infer.csv_columns import CsvColumns
+from millrace.infer.csv_dialect import CsvGuess, cells_of, layout_of
+from millrace.infer.csv_header import is_heading, row_end
+from millrace.infer.draft import Draft, Drafted, unusable, with_key
+from millrace.infer.guessing import ColumnGuess
 from millrace.infer.keys import KeyFinder
 from millrace.infer.sampling import LATIN1, UTF8, FileSample, as_utf8, encoding_of
+from millrace.infer.surroundings import Footer, Lead, footers_of, lead_of
+from millrace.infer.titles import plain_names
 from millrace.model.chunk import TextLayout
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.errors import Invalid
@@ -19,29 +21,29 @@ from millrace.model.table import CsvDialect
 from millrace.validate.cells import is_utf8
 
 _AT_ONCE = 1 << 20
-_LIKE_A_NAME = re.compile(r"[^\W\d][\w .\-/()#%:+&']{0,99}")
-_TEXT = ("string", "bytes")
 
 
 def draft_csv(sample: FileSample, table: str) -> Drafted:
     encoding = encoding_of(sample)
     text = as_utf8(sample, encoding)
-    written = written_as(_start(text.head))
-    if encoding == UTF8 and not is_utf8(_first_row(text.head, written)):
+    lead = lead_of(_start(text.head))
+    if encoding == UTF8 and not is_utf8(_first_row(text.head, lead)):
         # Names of columns must be UTF-8. So these bytes are not damage: the file has another encoding.
         encoding, text = LATIN1, as_utf8(sample, LATIN1)
-        written = written_as(_start(text.head))
+        lead = lead_of(_start(text.head))
+    written = lead.written
     if len(written.first_row) > MAX_COLUMNS:
         raise Invalid(f"The file has {len(written.first_row)} columns.", remedy=f"A table has up to {MAX_COLUMNS}.")
-    head = _start(text.head)
-    rest = head[len(_first_row(head, written)) :]
-    null_text = null_text_of(rest, written)
-    header = _is_heading(written, whole_lines(rest), null_text)
-    names = _names(written, header)
-    dialect = CsvDialect(header, written.delimiter, written.quote, null_text, encoding)
-    layout = layout_of(len(names), written.delimiter, written.quote, null_text)
-    bodies = _bodies(rest if header else head, text, layout)
-    return _drawn(table, dialect, names, layout, bodies)
+    head = _rows(text.head, lead)
+    lines_before = _line_ends(text.head[: len(text.head) - len(head)])
+    footers = footers_of(head, written, lines_before) if text.is_whole else []
+    header = is_heading(head, written)
+    rows = head[: footers[0].start] if footers else head
+    layout = layout_of(len(written.first_row), written.delimiter, written.quote)
+    bodies = _bodies(rows[row_end(rows, written) :] if header else rows, text, layout)
+    dialect = CsvDialect(header, written.delimiter, written.quote, "", encoding, skip_lines=lead.lines if header else 0)
+    draft = Draft(table, "csv", (), csv=dialect, remarks=tuple(_remarks(lead, footers, header=header)))
+    return _drawn(replace(draft, footers=tuple(footer.line for footer in footers)), written, layout, bodies)
 
 
 def _start(head: bytes) -> bytes:
@@ -49,16 +51,30 @@ def _start(head: bytes) -> bytes:
     return head.lstrip(b"\r\n")
 
 
-def _first_row(head: bytes, written: CsvGuess) -> bytes:
-    start = _start(head)
-    spans = row_spans(whole_lines(start), written.delimiter, written.quote)
-    return start[: int(spans.ends[0])] if len(spans.ends) else start
+def _rows(head: bytes, lead: Lead) -> bytes:
+    """The text from the header on."""
+    return _start(_start(head)[lead.size :])
 
 
-def _names(written: CsvGuess, header: bool) -> list[str]:
-    if not header:
-        return [f"column_{number}" for number in range(1, len(written.first_row) + 1)]
-    return [name.strip() for name in written.first_row]
+def _first_row(head: bytes, lead: Lead) -> bytes:
+    rows = _rows(head, lead)
+    return rows[: row_end(rows, lead.written)]
+
+
+def _line_ends(text: bytes) -> int:
+    return text.count(b"\n") or text.count(b"\r")
+
+
+def _remarks(lead: Lead, footers: Sequence[Footer], *, header: bool) -> Iterator[str]:
+    if lead.is_sep:
+        what = "It is skipped (csv.skip_lines)" if header else "Remove it: without a header it would be a row"
+        yield f"The first line ({lead.text!r}) names the delimiter for Excel. {what}."
+    elif lead.lines:
+        lines = "A line stands" if lead.lines == 1 else f"{lead.lines} lines stand"
+        yield f"{lines} before the header and are skipped (csv.skip_lines): {lead.text!r}."
+    for footer in footers:
+        row = f"The row in line {footer.line:,} ({footer.text!r})"
+        yield f"{row} looks like a total and not like a row: remove it from the file."
 
 
 def _bodies(head: bytes, text: FileSample, layout: TextLayout) -> list[bytes]:
@@ -96,46 +112,48 @@ def _strays(body: bytes, layout: TextLayout) -> int:
     return len(cells.miscounted) if cells else 0
 
 
-def _drawn(
-    table: str, dialect: CsvDialect, names: Sequence[str], layout: TextLayout, bodies: Sequence[bytes]
-) -> Drafted:
-    shown: dict[str, Evidence] = dict.fromkeys(layout.columns, NOTHING)
-    watch, rows = KeyFinder(), 0
+def _drawn(draft: Draft, written: CsvGuess, layout: TextLayout, bodies: Sequence[bytes]) -> Drafted:
+    """The draft with its columns."""
+    assert draft.csv is not None
+    titles = [title.strip() for title in written.first_row] if draft.csv.header else _numbered(len(layout.columns))
+    names, refused = plain_names(titles), unusable(titles)
+    columns, watch = CsvColumns(layout, written if draft.csv.header else None), KeyFinder()
     for body in bodies:
-        cells = cells_of(body, layout)
-        if cells is None:
-            continue
-        for place, column in cells.columns.items():
-            shown[place] = shown[place].merged(bytes_evidence(column, shown[place].fits))
-        by_name = {names[int(place)]: column for place, column in cells.columns.items()}
-        watch.add(by_name, cells.rows - len(cells.miscounted))
-        rows += cells.rows
-    refused = unusable(names)
-    pairs = zip(names, shown.values(), strict=True)
-    columns = [proposed(name, evidence) for name, evidence in pairs if name not in refused]
-    draft = Draft(table, "csv", tuple(filter(None, columns)), csv=dialect, left_out=refused)
-    return Drafted(with_key(draft, watch), rows)
-
-
-def _is_heading(written: CsvGuess, rest: bytes, null_text: str) -> bool:
-    """Whether the first row is a header. `rest` are the rows behind it."""
-    names = [name.strip() for name in written.first_row]
-    filled = [name for name in names if name]
-    if not filled or len(unusable(names)) == len(set(names)):
-        return False
-    if any(not text_evidence(pa.array([name])).fits <= {*_TEXT, "boolean"} for name in filled):
-        # A number, a date or the like is data.
-        return False
-    cells = cells_of(rest, layout_of(len(names), written.delimiter, written.quote, null_text))
-    columns = [] if cells is None else list(cells.columns.values())
-    if any(types[0] not in _TEXT for column in columns if (types := fitting(bytes_evidence(column)))):
-        return True
-    return len(filled) * 2 > len(names) and all(map(_LIKE_A_NAME.fullmatch, filled)) and not _recur(names, columns)
-
-
-def _recur(names: Sequence[str], columns: Sequence[pa.Array]) -> bool:
-    """Whether a name occurs again as a value in its own column."""
-    return any(
-        pc.any(pc.equal(column, pa.scalar(name.encode(), column.type))).as_py()
-        for name, column in zip(names, columns, strict=False)
+        before = columns.rows
+        cells = columns.add(body)
+        watch.add({names[int(place)]: column for place, column in cells.items()}, columns.rows - before)
+    places = {names[int(place)]: place for place in layout.columns if titles[int(place)] not in refused}
+    guesses = [columns.guess(place, name) for name, place in places.items()]
+    guesses = agreed(guesses, layout.delimiter, lambda name: columns.text(places[name]))
+    null_text = _null_text(guesses, columns, places)
+    found = []
+    for guess in guesses:
+        title = titles[int(places[guess.column.name])]
+        column = replace(guess.column, header=None if title == guess.column.name else title)
+        if null_text:
+            column = replace(column, written=replace(column.written, null_texts=()))
+        found.append(column)
+    remarks = [f"Column {guess.column.name!r} {remark}." for guess in guesses for remark in guess.remarks]
+    draft = replace(
+        draft,
+        columns=tuple(found),
+        csv=replace(draft.csv, null_text=null_text),
+        left_out=refused,
+        remarks=(*draft.remarks, *remarks),
     )
+    return Drafted(with_key(draft, watch), columns.rows)
+
+
+def _numbered(count: int) -> list[str]:
+    return [f"column_{number}" for number in range(1, count + 1)]
+
+
+def _null_text(guesses: Sequence[ColumnGuess], columns: CsvColumns, places: dict[str, str]) -> str:
+    """The one word that means null in the whole file: no empty cell does, and no column holds it as a value. Else nothing."""
+    words = {word for guess in guesses for word in guess.column.written.null_texts}
+    word = words.pop() if len(words) == 1 else ""
+    # A dash may be a value in the next file.
+    if not any(map(str.isalpha, word)) or any(columns.nulls(place) for place in places.values()):
+        return ""
+    valued = [guess for guess in guesses if not guess.column.written.null_texts]
+    return "" if any(columns.holds(places[guess.column.name], word) for guess in valued) else word

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millrace.declare.table import parse_table
+from millrace.infer.described import described
 from millrace.infer.evidence import Evidence, fitting
 from millrace.infer.keys import KeyFinder, may_be_key
 from millrace.model.columns import MAX_COLUMNS, RESERVED, Column, column_of
 from millrace.model.formats import format_named
 from millrace.model.names import MAX_NAME
-from millrace.model.stored_types import Avro
 from millrace.model.table import CsvDialect, Definition, define
 
 _LONGEST = 255
@@ -22,7 +22,8 @@ _FIRST_PRINTABLE = 32
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """`left_out`: columns of the file that the table does not have, each with the reason."""
+    """`left_out`: columns of the file that the table does not have, each with the reason. `remarks`: sentences for the person
+    who reads the proposal. `footers`: the lines of rows at the end that are no rows of the table."""
 
     table: str
     file_type: str
@@ -30,6 +31,8 @@ class Draft:
     key: tuple[str, ...] = ()
     csv: CsvDialect | None = None
     left_out: dict[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    footers: tuple[int, ...] = ()
 
     @property
     def is_strict(self) -> bool:
@@ -55,7 +58,11 @@ class Draft:
         if self.csv is not None:
             names = ("header", "delimiter", "quote", "null_text", "encoding")
             document["csv"] = {name: getattr(self.csv, name) for name in names}
-        fields = [{"name": column.name, "type": declared_type(column)} for column in self.columns]
+            if self.csv.skip_lines:
+                document["csv"]["skip_lines"] = self.csv.skip_lines
+        fields, defaults = described(self.columns)
+        if defaults:
+            document["written"] = defaults
         document["schema"] = {"type": "record", "name": avro_name(self.table), "fields": fields}
         document["primary_key"] = list(self.key)
         if self.left_out:
@@ -79,11 +86,6 @@ def with_key(draft: Draft, watch: KeyFinder) -> Draft:
     key = watch.likely(draft.table, [column for column in draft.columns if may_be_key(column.avro)])
     columns = (replace(column, nullable=column.nullable and column.name not in key) for column in draft.columns)
     return replace(draft, columns=tuple(columns), key=key)
-
-
-def declared_type(column: Column) -> Avro:
-    """The column's type with its null branch."""
-    return ["null", column.avro] if column.nullable else column.avro
 
 
 def proposed(name: str, shown: Evidence) -> Column | None:

@@ -1,11 +1,17 @@
 """A sample of a JSON Lines file in, the draft of its table out, with nested types."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import orjson
+import polars as pl
 import pyarrow as pa
 
-from millrace.infer.draft import Draft, Drafted, avro_name, declared_type, proposed, unusable, usable, with_key
+from millrace.infer.agreeing import agreed
+from millrace.infer.described import declared_type
+from millrace.infer.draft import Draft, Drafted, avro_name, proposed, unusable, usable, with_key
+from millrace.infer.evidence import TEXTS
+from millrace.infer.guessing import ColumnGuess, guess_column
 from millrace.infer.json_shape import JsonShape, Object, looked_at, object_shape
 from millrace.infer.keys import KeyFinder
 from millrace.infer.sampling import UTF8, UTF16, FileSample, as_utf8, encoding_of
@@ -43,12 +49,38 @@ def draft_json(sample: FileSample, table: str) -> Drafted:
     # JSON is UTF-8, unless a byte order mark at the start says otherwise.
     text = as_utf8(sample, UTF16 if encoding == UTF16 else UTF8)
     shape, watch, rows = JsonShape(), KeyFinder(), 0
+    texts: dict[str, list[pa.Array]] = {}
     for body in _bodies(text):
         objects, shown = looked_at(body, object_shape)
         shape = shape.merged(shown)
         watch.add(_keyable(objects, shown), len(objects))
         rows += len(objects)
-    return Drafted(with_key(_drawn(table, shape), watch), rows)
+        for name, cells in _texts(objects, shown).items():
+            texts.setdefault(name, []).append(cells)
+    return Drafted(with_key(_written(_drawn(table, shape), shape, texts), watch), rows)
+
+
+def _texts(objects: list[Object], shown: JsonShape) -> dict[str, pa.Array]:
+    """The fields that are text which no type takes as it is."""
+    plain = [name for name, inner in shown.fields.items() if "text" in inner.kinds and inner.usual.fits <= TEXTS]
+    return {
+        name: pa.array([cell for value in objects if isinstance(cell := value.get(name), str)], pa.string())
+        for name in plain
+    }
+
+
+def _written(draft: Draft, shape: JsonShape, texts: dict[str, list[pa.Array]]) -> Draft:
+    """The draft, in which text that is a date or a time for people has this type and a format."""
+    guesses = []
+    for column in draft.columns:
+        cells = pa.concat_arrays(texts[column.name]) if column.name in texts else None
+        if cells is not None and column.avro == "string":
+            guesses.append(guess_column(column.name, cells, shape.fields[column.name].scalar.nulls, strict=True))
+        else:
+            guesses.append(ColumnGuess(column))
+    guesses = agreed(guesses, "", lambda name: pl.Series(pa.concat_arrays(texts[name])))
+    remarks = [f"Column {guess.column.name!r} {remark}." for guess in guesses for remark in guess.remarks]
+    return replace(draft, columns=tuple(guess.column for guess in guesses), remarks=(*draft.remarks, *remarks))
 
 
 def _bodies(text: FileSample) -> Iterator[bytes]:
@@ -87,7 +119,7 @@ def _drawn(table: str, shape: JsonShape) -> Draft:
 
 def _column(name: str, shape: JsonShape) -> Column | None:
     if not shape.objects and not shape.lists:
-        return proposed(name, shape.scalar)
+        return proposed(name, shape.usual)
     avro = _nested(shape, avro_name(name))
     return None if avro is None else column_of(name, avro, shape.scalar.nulls > 0)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from millrace.formats.line_cut import line_spans
 from millrace.infer.digits import NO_DIGITS, Digits, digits_of_texts
 from millrace.infer.evidence import NOTHING, NUMBERS, Evidence, float_evidence, integer_evidence, only, text_evidence
+from millrace.infer.tolerance import tolerated
 from millrace.model.columns import MAX_COLUMNS
 from millrace.model.stored_types import MAX_DEPTH
 from millrace.validate.from_jsonl import exact_json
@@ -28,7 +29,8 @@ Shown = TypeVar("Shown")
 
 @dataclass(frozen=True, slots=True)
 class JsonShape:
-    """`scalar`: values that are neither object nor list, and nulls. `overgrown`: too many fields or levels for a table."""
+    """`scalar`: values that are neither object nor list, and nulls. `kinds`: the same values by kind: number, text, boolean.
+    `overgrown`: too many fields or levels for a table."""
 
     scalar: Evidence = NOTHING
     objects: int = 0
@@ -36,6 +38,16 @@ class JsonShape:
     lists: int = 0
     items: "JsonShape | None" = None
     overgrown: bool = False
+    kinds: dict[str, Evidence] = field(default_factory=dict)
+
+    @property
+    def usual(self) -> Evidence:
+        """Evidence of the kind of value that nearly all have, if not all are of one kind."""
+        if self.scalar.fits or not self.kinds:
+            return self.scalar
+        most = max(self.kinds.values(), key=lambda shown: shown.cells)
+        few = self.scalar.cells - most.cells <= tolerated(self.scalar.cells)
+        return replace(most, nulls=self.scalar.nulls) if few else self.scalar
 
     def merged(self, other: "JsonShape") -> "JsonShape":
         names = dict.fromkeys([*self.fields, *other.fields])
@@ -49,6 +61,10 @@ class JsonShape:
             self.lists + other.lists,
             items,
             overgrown,
+            {
+                kind: self.kinds.get(kind, NOTHING).merged(other.kinds.get(kind, NOTHING))
+                for kind in dict.fromkeys([*self.kinds, *other.kinds])
+            },
         )
 
     def _field(self, name: str) -> "JsonShape":
@@ -106,7 +122,8 @@ def _of_kind(kind: type, values: Sequence[Any], depth: int) -> JsonShape:
     if kind is list:
         items = [item for value in values for item in value]
         return JsonShape(lists=len(values), items=_deeper(items, depth), overgrown=depth >= MAX_DEPTH)
-    return JsonShape(_scalars(kind, values))
+    shown = _scalars(kind, values)
+    return JsonShape(shown, kinds={"text" if kind is str else "boolean" if kind is bool else "number": shown})
 
 
 def object_shape(objects: Sequence[Object], depth: int = 0) -> JsonShape:

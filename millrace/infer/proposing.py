@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Any
 
 from millrace.formats.cut import UploadOptions
+from millrace.infer.advising import Advice
 from millrace.infer.draft import Draft, Drafted, table_name
 from millrace.infer.json_file import SPACES
 from millrace.infer.sampling import FileSample, as_utf8, compression_of, encoding_of, plain_bytes, sample_of
-from millrace.infer.tally import Advice, ReasonCount
+from millrace.infer.tally import ReasonCount
 from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.columns import Column, column_of
 from millrace.model.errors import Invalid
 from millrace.model.formats import CSV, Format, every_format, format_of_suffix, load
 from millrace.model.names import checked_name
+from millrace.model.written import AS_USUAL
 
 _START_BYTES = 64 << 10
 CHECKED_BYTES = 256 << 20
@@ -21,6 +23,7 @@ CHECK_SECONDS = 30.0
 _ROUNDS = 6
 _KEY_RULES = ("primary_key", "key_length")
 _READ_BYTES = 1 << 20
+_EXAMPLES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class CheckedDraft:
     failed: int
     is_whole: bool
     reasons: tuple[ReasonCount, ...]
+    repeated_headers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +87,9 @@ def _start(path: Path) -> bytes:
 
 
 def _checked(path: Path, draft: Draft) -> CheckedDraft:
-    """A draft by which the file passes the judge: columns that fail are widened or left out. Faults that no declaration could
-    prevent, such as rows with too few cells, stay in the report."""
-    bounds = Bounds(bytes=CHECKED_BYTES, seconds=CHECK_SECONDS)
+    """A draft by which nearly all rows pass the judge: columns in which more than a few cells fail are widened or left out.
+    Faults that no declaration could prevent, such as rows with too few cells, stay in the report, as do single bad cells."""
+    bounds = Bounds(bytes=CHECKED_BYTES, seconds=CHECK_SECONDS, examples=_EXAMPLES)
     # Most drafts pass at once. The expensive search for fitting types runs only for the others.
     trial = _tried(path, draft, bounds, advising=False)
     for _ in range(_ROUNDS):
@@ -99,7 +103,8 @@ def _checked(path: Path, draft: Draft) -> CheckedDraft:
         _refuse_empty(draft, path)
         trial = _tried(path, draft, bounds, advising=False)
     reasons = tuple(trial.tally.reasons)
-    return CheckedDraft(draft, trial.tally.read, trial.tally.failed, trial.stopped_by is None, reasons)
+    tally, is_whole = trial.tally, trial.stopped_by is None
+    return CheckedDraft(draft, tally.read, tally.failed, is_whole, reasons, tally.repeated_headers)
 
 
 def _refuse_empty(draft: Draft, path: Path) -> None:
@@ -116,16 +121,22 @@ def _tried(path: Path, draft: Draft, bounds: Bounds, *, advising: bool = True) -
 
 
 def _mended(path: Path, draft: Draft, trial: TrialRun) -> Draft:
-    rules = {reason.rule for reason in trial.tally.reasons}
+    reasons = [reason for reason in trial.tally.reasons if not _is_footer(draft, reason)]
+    rules = {reason.rule for reason in reasons}
     if "undecodable" in rules:
         return _without_undecodable(path, draft)
     if rules & set(_KEY_RULES):
-        return _without_key(draft, trial.tally.reasons)
-    for name in [reason.column for reason in trial.tally.reasons if reason.rule == "unknown_field"]:
+        return _without_key(draft, reasons)
+    for name in [reason.column for reason in reasons if reason.rule == "unknown_field"]:
         draft = replace(draft, left_out={**draft.left_out, name or "": "does not occur in the rows looked at"})
-    for advice in trial.advice():
+    for advice in trial.advice(reasons):
         draft = _widened(draft, advice)
     return draft
+
+
+def _is_footer(draft: Draft, reason: ReasonCount) -> bool:
+    """Whether only the totals at the end of the file have this fault."""
+    return 0 < reason.rows <= len(draft.footers) and all(each.line in draft.footers for each in reason.examples)
 
 
 def _without_key(draft: Draft, reasons: list[ReasonCount]) -> Draft:
@@ -137,13 +148,27 @@ def _without_key(draft: Draft, reasons: list[ReasonCount]) -> Draft:
 
 def _widened(draft: Draft, advice: Advice) -> Draft:
     column = next(each for each in draft.columns if each.name == advice.column)
-    avro = next(iter(advice.fits), None)
-    if avro is None:
+    nullable = column.nullable or advice.nullable
+    if advice.is_tolerable:
+        return draft.retyped(replace(column, nullable=nullable)) if nullable != column.nullable else draft
+    wider = _wider(column, advice)
+    if wider is None:
         return draft.without(column.name, "has values of kinds that no type unites")
-    wider = column_of(column.name, "double" if avro == "float" else avro, column.nullable or advice.nullable)
-    if (wider.avro, wider.nullable) != (column.avro, column.nullable):
+    wider = replace(wider, nullable=nullable or wider.nullable)
+    if (wider.avro, wider.nullable, wider.written) != (column.avro, column.nullable, column.written):
         return draft.retyped(wider)
     return _last_resort(draft, column)
+
+
+def _wider(column: Column, advice: Advice) -> Column | None:
+    if advice.likely is not None and advice.declare:
+        return advice.likely
+    avro = next(iter(advice.fits), None)
+    if avro is None:
+        return None
+    wider = column_of(column.name, "double" if avro == "float" else avro)
+    written = column.written if wider.avro == column.avro else replace(AS_USUAL, null_texts=column.written.null_texts)
+    return replace(wider, header=column.header, written=written)
 
 
 def _last_resort(draft: Draft, column: Column) -> Draft:
@@ -152,7 +177,7 @@ def _last_resort(draft: Draft, column: Column) -> Draft:
     avro = wider.get(column.kind if column.logical is None else "", "string")
     if avro is None or (draft.is_strict and avro == "string"):
         return draft.without(column.name, "has values that the judge does not take as any type")
-    return draft.retyped(column_of(column.name, avro, column.nullable))
+    return draft.retyped(replace(column_of(column.name, avro, column.nullable), header=column.header))
 
 
 def _without_undecodable(path: Path, draft: Draft) -> Draft:

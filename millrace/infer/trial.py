@@ -3,16 +3,16 @@
 The work is bounded by rows, plain bytes and seconds. One chunk is in memory at a time."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from millrace.formats.cut import CutPiece, UploadOptions, open_cutter
+from millrace.formats.cut import CutPiece, Cutter, UploadOptions, open_cutter
 from millrace.formats.matching import refuse_mismatch
-from millrace.infer.avro import shown_type
+from millrace.infer.advising import Advice, advise
 from millrace.infer.observing import Observed
-from millrace.infer.tally import Advice, Tally, advise
+from millrace.infer.tally import ReasonCount, Tally
 from millrace.model.chunk import ROWS, ChunkHeader
 from millrace.model.errors import Invalid
 from millrace.model.table import Definition
@@ -65,8 +65,9 @@ class TrialRun:
                 return
         self.take(header, body)
 
-    def advice(self) -> list[Advice]:
-        return advise(self.definition, self.tally.reasons, self.observed)
+    def advice(self, reasons: Sequence[ReasonCount] | None = None) -> list[Advice]:
+        """Advice about all reasons, or about some."""
+        return advise(self.definition, self.tally.reasons if reasons is None else reasons, self.observed)
 
     def report(self) -> dict[str, Any]:
         """The report for callers, as JSON values."""
@@ -76,14 +77,12 @@ class TrialRun:
             "table": definition.table.name,
             "revision": definition.revision,
             "rows": {"read": tally.read, "passed": tally.read - tally.failed, "failed": tally.failed},
+            "repeated_headers": tally.repeated_headers,
             "chunks": tally.chunks,
             "bytes": tally.bytes,
             "stopped_by": self.stopped_by,
             "reasons": [asdict(reason) for reason in tally.reasons],
-            "columns": [
-                {**asdict(advice), "fits": [{"type": shown_type(avro), "avro": avro} for avro in advice.fits]}
-                for advice in self.advice()
-            ],
+            "columns": [advice.report() for advice in self.advice()],
             "seconds": round(self._seconds, 3),
         }
 
@@ -108,23 +107,22 @@ def try_file(
 ) -> TrialRun:
     """Judges a file as an import would. Refuses a file that an import would refuse."""
     trial = TrialRun(definition, bounds, advising=advising)
-    for number, cut in enumerate(_cuts(pieces, definition, options, spool_dir)):
-        trial.take(_stamp(cut, number, definition), cut.body)
-        if trial.stopped_by:
-            break
+    cutter = open_cutter(definition, options, spool_dir=spool_dir)
+    try:
+        for number, cut in enumerate(_cuts(pieces, cutter)):
+            trial.take(_stamp(cut, number, definition), cut.body)
+            if trial.stopped_by:
+                break
+        trial.tally.repeated_headers = cutter.repeated_headers()
+    finally:
+        cutter.close()
     return trial
 
 
-def _cuts(
-    pieces: Iterable[bytes], definition: Definition, options: UploadOptions, spool_dir: Path | None
-) -> Iterator[CutPiece]:
-    cutter = open_cutter(definition, options, spool_dir=spool_dir)
-    try:
-        for piece in pieces:
-            yield from cutter.feed(piece)
-        yield from cutter.finish()
-    finally:
-        cutter.close()
+def _cuts(pieces: Iterable[bytes], cutter: Cutter) -> Iterator[CutPiece]:
+    for piece in pieces:
+        yield from cutter.feed(piece)
+    yield from cutter.finish()
 
 
 def _stamp(cut: CutPiece, number: int, definition: Definition) -> ChunkHeader:

@@ -1,4 +1,5 @@
-"""What `infer` proposes for a file is a declaration that `apply` takes and by which every row of the file passes."""
+"""What `infer` proposes for a file is a declaration that `apply` takes and by which every row of the file passes, but for a
+few bad cells in columns that have a type otherwise."""
 
 import csv
 import gzip
@@ -21,6 +22,7 @@ from millrace.cli.inferring import _written
 from millrace.declare.table import parse_table
 from millrace.formats.cut import UploadOptions
 from millrace.infer.proposing import Proposal, propose
+from millrace.infer.tolerance import tolerated
 from millrace.infer.trial import Bounds, TrialRun, try_file
 from millrace.model.errors import Refused
 from millrace.model.table import define
@@ -51,6 +53,12 @@ def proposed(body: bytes, name: str) -> tuple[Proposal, TrialRun] | None:
         if "no column" not in refused.message:
             raise
         return None
+
+
+def few_fail(trial: TrialRun) -> bool:
+    """Whether nothing fails but what no declaration mends, and single cells."""
+    allowed = tolerated(trial.tally.read)
+    return all(reason.rule in UNMENDABLE or reason.rows <= allowed for reason in trial.tally.reasons)
 
 
 def packed(body: bytes, how: str) -> bytes:
@@ -112,13 +120,15 @@ def csv_files(draw: st.DrawFn) -> tuple[bytes, int, int]:
 def test_every_row_of_a_csv_file_passes_by_its_own_proposal(file: tuple[bytes, int, int]) -> None:
     body, rows, columns = file
     proposal, trial = inferred(body)
-    assert trial.tally.failed == 0, (proposal.document, trial.report())
-    assert proposal.checked.failed == 0
+    assert few_fail(trial), (proposal.document, trial.report())
+    assert proposal.checked.failed == trial.tally.failed
     dialect = proposal.document["csv"]
     found = len(proposal.document["schema"]["fields"]) + len(proposal.checked.draft.left_out)
     event(f"header {dialect['header']}, as written {found == columns}")
     if found == columns and dialect["quote"] == '"':
-        assert trial.tally.read == rows - dialect["header"]
+        assert trial.tally.read + trial.tally.repeated_headers == rows - dialect["header"] - dialect.get(
+            "skip_lines", 0
+        )
 
 
 @MANY
@@ -127,8 +137,8 @@ def test_text_of_any_kind_passes(rows: list[list[str]]) -> None:
     out = io.StringIO()
     csv.writer(out).writerows([["id", "text"], *rows])
     proposal, trial = inferred(out.getvalue().encode())
-    assert trial.tally.failed == 0, (proposal.document, trial.report())
-    assert trial.tally.read == len(rows)
+    assert few_fail(trial), (proposal.document, trial.report())
+    assert trial.tally.read + trial.tally.repeated_headers == len(rows)
 
 
 @MANY
@@ -138,7 +148,7 @@ def test_whatever_the_bytes_are_there_is_a_proposal_or_a_refusal(body: bytes) ->
         proposal, trial = inferred(body)
     except Refused:
         return
-    assert {reason.rule for reason in trial.tally.reasons} <= UNMENDABLE, (proposal.document, trial.report())
+    assert few_fail(trial), (proposal.document, trial.report())
 
 
 scalars = (
@@ -167,7 +177,7 @@ def test_every_json_object_passes_by_its_own_proposal(objects: list[dict[str, An
     if found is None:
         return
     proposal, trial = found
-    assert trial.tally.failed == 0, (proposal.document, trial.report())
+    assert few_fail(trial), (proposal.document, trial.report())
     assert trial.tally.read == len(objects)
 
 

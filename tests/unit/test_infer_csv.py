@@ -112,7 +112,8 @@ def test_a_word_that_is_text_stays_text(given: Any) -> None:
 def test_the_encoding_is_seen_from_the_bytes(given: Any, encoding: str, declared: str) -> None:
     proposal = given("id,größe\n1,süß\n2,zäh\n".encode(encoding))
     assert dialect(proposal)["encoding"] == declared
-    assert types(proposal) == {"id": "int", "größe": "string"}
+    assert types(proposal) == {"id": "int", "groesse": "string"}
+    assert proposal.document["schema"]["fields"][1]["header"] == "größe"
     assert proposal.checked.failed == 0
 
 
@@ -120,8 +121,14 @@ def test_a_broken_letter_among_many_is_damage_and_no_other_encoding(given: Any) 
     body = b"id,a,b\n" + "1,äöü,ß\n".encode() * 500 + b"2,x\xff,y\n"
     proposal = given(body)
     assert dialect(proposal)["encoding"] == "utf-8"
-    assert types(proposal)["a"] == "bytes"
-    assert types(proposal)["b"] == "string"
+    assert types(proposal) == {"id": "int", "a": "string", "b": "string"}
+    assert [(each.rule, each.examples[0].line) for each in proposal.checked.reasons] == [("utf8", 502)]
+
+
+def test_a_column_with_many_broken_letters_is_bytes(given: Any) -> None:
+    proposal = given(b"id,a,b\n" + "1,äöü,ß\n".encode() * 500 + b"2,x\xff,y\n" * 8)
+    assert (types(proposal)["a"], types(proposal)["b"]) == ("bytes", "string")
+    assert proposal.checked.failed == 0
 
 
 def test_compression_is_seen_through(given: Any) -> None:
@@ -198,9 +205,9 @@ def test_pieces_from_the_middle_are_read_from_a_row_on(tmp_path: Path) -> None:
 
 def test_the_sample_reaches_the_end_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "long.csv"
-    path.write_bytes(b"id,v\n" + b"".join(b"%d,5\n" % n for n in range(100_000)) + b"100000,x\n100001,6\n")
+    path.write_bytes(b"id,v\n" + b"".join(b"%d,5\n" % n for n in range(100_000)) + b"100000,2.5\n100001,6\n")
     sample = sample_of(path, head_bytes=10_000, piece_bytes=2_000, pieces=5)
-    assert draft_csv(sample, "long").draft.columns[1].avro == "string"
+    assert draft_csv(sample, "long").draft.columns[1].avro == "double"
     assert len(sample.head) + sum(map(len, sample.pieces)) < 25_000
 
 
@@ -229,7 +236,19 @@ def test_a_rare_cell_that_the_sample_missed_is_found_by_the_judge(
     assert draft_csv(small, "rare").draft.columns[1].avro == "int"
     monkeypatch.setattr("millrace.infer.proposing.sample_of", lambda path: small)
     proposal = propose(path)
-    assert types(proposal) == {"id": ["null", "int"], "v": "string"}
+    assert types(proposal) == {"id": ["null", "int"], "v": "int"}
     assert proposal.document["primary_key"] == []
-    assert (proposal.checked.rows, proposal.checked.failed) == (100_002, 0)
+    assert (proposal.checked.rows, proposal.checked.failed) == (100_002, 1)
+    assert [(each.line, each.value) for each in proposal.checked.reasons[0].examples] == [(99_003, "x")]
     assert proposal.looked_at < 5_000
+
+
+def test_a_column_that_the_sample_misjudged_is_widened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "late.csv"
+    path.write_bytes(b"id,v\n" + b"1,5\n" * 20_000 + b"2,word\n" * 20_000)
+    small = sample_of(path, head_bytes=10_000, piece_bytes=1_000, pieces=3)
+    monkeypatch.setattr("millrace.infer.proposing.sample_of", lambda path: FileSample(small.head))
+    assert draft_csv(FileSample(small.head[:9_000]), "late").draft.columns[1].avro == "int"
+    proposal = propose(path)
+    assert types(proposal)["v"] == "string"
+    assert proposal.checked.failed == 0

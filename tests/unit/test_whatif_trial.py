@@ -64,8 +64,12 @@ def test_a_type_must_fit_the_cells_of_all_chunks_also_those_that_passed() -> Non
     report = judged(definition, b"id,v\n" + filler + b"1,0.25\n")
     assert report["chunks"] > 2
     assert reasons(report) == {("type", "v"): 1}
-    assert fits(report) == {"v": ["double", "decimal(11,2)", "string"]}
+    assert fits(report) == {"v": ["double", "decimal(11,2)"]}
     assert report["reasons"][0]["examples"][0]["line"] == 200_002
+    assert report["columns"][0]["advice"] == (
+        "is declared int, and 200,000 of 200,001 cells fit: 1 row is bad (line 200,002); "
+        "double or decimal(11,2) would take every value"
+    )
 
 
 def test_empty_cells_are_told_from_wrong_ones() -> None:
