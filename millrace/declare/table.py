@@ -130,7 +130,7 @@ def _dialect(document: Mapping[str, Any]) -> CsvDialect:
     repeated = one_of("csv.repeated_header", given.get("repeated_header", REPEATED_HEADER[0]), REPEATED_HEADER)
     skipped = int(number("csv.skip_lines", given.get("skip_lines", 0), 0, MOST_SKIPPED))
     if skipped and not header:
-        raise Invalid(f"csv.skip_lines is {skipped}, and csv.header is false.", remedy="Only lines before a header are skipped.")
+        raise Invalid(f"csv.skip_lines is {skipped}, and csv.header is false.", remedy="It needs a header.")
     return CsvDialect(header, delimiter, quote, null_text, encoding, repeated, skipped)
 
 
