@@ -20,6 +20,7 @@ CSV = {"header": True}
 NOTES = record("notes", ("id", "long"), ("amount", "long"), ("note", ["null", "string"]), key=("id",), csv=CSV)
 PLAIN = record("plain", ("id", "long"), ("amount", "long"), csv=CSV)
 PAIRS = record("pairs", ("a", "string"), ("b", "int"), ("v", "long"), key=("a", "b"), csv=CSV)
+DATE = {"type": "int", "logicalType": "date"}
 BAD_ROWS = 28
 
 
@@ -321,3 +322,25 @@ def test_the_values_that_are_kept_are_those_the_table_reads(
     [stored] = platform.accepted[told["id"]]
     own = ("_version", "_import", "_row")
     assert {k: v for k, v in stored.items() if k not in own} == {k: v for k, v in wanted.items() if k not in own}
+
+
+def test_values_that_are_written_in_another_way_keep_their_meaning(
+    platform: JudgedPlatform, client: TestClient
+) -> None:
+    money = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": 2}
+    document = record("german", ("id", "long"), ("n", "long"), ("price", money), ("day", DATE), key=("id",), csv=CSV)
+    fields = document["schema"]["fields"]
+    fields[1] |= {"type": ["null", "long"], "null_texts": ["k.A."]}
+    fields[2] |= {"decimal_separator": ",", "thousands_separator": ".", "header": "Preis in EUR"}
+    fields[3] |= {"format": "%d.%m.%Y"}
+    platform.declare(document)
+    good = send(client, 'id,n,Preis in EUR,day\n1,k.A.,"1.234,56",03.02.2026\n', "german")
+    origin = send(client, 'id,n,Preis in EUR,day\nx,k.A.,"1.234,56",03.02.2026\n', "german")
+    told = amend_rows(client, origin, {"row": 1, "values": {"id": 1}}).json()
+    [stored], [wanted] = platform.accepted[told["id"]], platform.accepted[good]
+    assert [stored[name] for name in ("id", "n", "price", "day")] == [wanted[n] for n in ("id", "n", "price", "day")]
+    again = send(client, 'id,n,Preis in EUR,day\nx,k.A.,"1.234,56",03.02.2026\n', "german")
+    exported = client.get(f"/v1/imports/{again}/errors/export", params={"format": "file"}, headers=AUTH).content
+    told = amend(client, again, exported.replace(b"1,x,", b"1,1,")).json()
+    [stored] = platform.accepted[told["id"]]
+    assert [stored[name] for name in ("id", "n", "price", "day")] == [wanted[n] for n in ("id", "n", "price", "day")]

@@ -9,6 +9,7 @@ from decimal import Decimal
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -45,7 +46,7 @@ def filled_rows(
     for piece in rejected.pieces(origin, chosen, whole=True):
         if piece.rows:
             originals |= zip(piece.rows, _values(origin, definition, piece), strict=True)
-    former = {column.name: column.aliases for column in columns}
+    former = {column.name: (*column.aliases, *([column.header] if column.header else [])) for column in columns}
     return [_line(row, originals.get(row.row, {}), former) for row in rows]
 
 
@@ -89,12 +90,23 @@ def _values(origin: Import, definition: Definition, piece: Piece) -> list[Values
     columns: dict[str, Iterator[Any]] = {}
     for column, typed in zip(reading.columns, parsed.columns, strict=True):
         if column.name in names:
-            columns[column.name] = iter(_json_values(column, typed, texts[names[column.name]]))
+            unread = _unread(parsed, column.name)
+            columns[column.name] = iter(_json_values(column, typed, texts[names[column.name]], unread))
     rows: list[Values] = [{} for _ in piece.rows]
     for place in range(len(rows)) if parsed.positions is None else parsed.positions.tolist():
         rows[place] = {name: next(values) for name, values in columns.items()}
     _add_unknown(rows, parsed)
     return rows
+
+
+def _unread(parsed: Parsed, column: str) -> list[bool]:
+    """For each entry of the columns: whether its cell could not be read. A null may be what the cell says."""
+    bad = np.zeros(parsed.rows, bool)
+    for fault in parsed.faults:
+        if fault.column == column:
+            bad[fault.rows] = True
+    unread: list[bool] = (bad if parsed.positions is None else bad[parsed.positions]).tolist()
+    return unread
 
 
 def _add_unknown(rows: list[Values], parsed: Parsed) -> None:
@@ -114,19 +126,14 @@ def _json_object(raw: bytes) -> Values:
     return found if isinstance(found, dict) else {}
 
 
-def _json_values(column: Column, typed: pa.Array, texts: pa.Array) -> list[Any]:
-    """What the table would read; the text itself where it reads nothing."""
+def _json_values(column: Column, typed: pa.Array, texts: pa.Array, unread: list[bool]) -> list[Any]:
+    """What the table reads; the text itself where it cannot read it."""
     originals = [None if text is None else text.decode("utf-8", "replace") for text in texts.to_pylist()]
     if is_nested(column):
-        return [_nested(text, is_read) for text, is_read in zip(originals, typed.is_valid().to_pylist(), strict=True)]
-    return [
-        text if value is None else value
-        for value, text in zip(_plain(column, typed, originals), originals, strict=True)
-    ]
-
-
-def _nested(text: str | None, is_read: bool) -> Any:
-    return orjson.Fragment(text) if is_read and text is not None else text
+        read = [None if text is None else orjson.Fragment(text) for text in originals]
+    else:
+        read = _plain(column, typed, originals)
+    return [text if bad else value for value, text, bad in zip(read, originals, unread, strict=True)]
 
 
 def _plain(column: Column, typed: pa.Array, originals: list[str | None]) -> list[Any]:
@@ -139,4 +146,5 @@ def _plain(column: Column, typed: pa.Array, originals: list[str | None]) -> list
         return [
             text if is_read else None for text, is_read in zip(originals, typed.is_valid().to_pylist(), strict=True)
         ]
-    return [str(value) if isinstance(value, Decimal) else value for value in typed.to_pylist()]
+    # A decimal as a number: text would be read with the separators of the column.
+    return [orjson.Fragment(f"{value:f}") if isinstance(value, Decimal) else value for value in typed.to_pylist()]
