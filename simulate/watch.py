@@ -16,7 +16,8 @@ from simulate.logs import Record
 if TYPE_CHECKING:
     from simulate.world import World
 
-ENDS = {f"import.{final}": final for final in (COMPLETED, FAILED, CANCELLED)}
+BEGINS = ("import.admitted", "table.created", "table.changed")
+ENDS = {f"{kind}{final}" for kind in ("import.", "table.change_") for final in (COMPLETED, FAILED, CANCELLED)}
 
 
 class Violation(AssertionError):
@@ -66,10 +67,12 @@ class Turn:
         self.admitted: Import | None = None
         self.ended: Import | None = None
         for told in self.told:
-            if told.type == "import.admitted":
-                self.admitted = outcome.state.imports[told.subject]
+            # A change of a table names its import.
+            import_id = told.data.get("import", told.subject) if told.type.startswith("table.") else told.subject
+            if told.type in BEGINS:
+                self.admitted = outcome.state.imports[import_id]
             elif told.type in ENDS:
-                self.ended = outcome.state.imports[told.subject]
+                self.ended = outcome.state.imports[import_id]
 
 
 @dataclass

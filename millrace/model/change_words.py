@@ -70,15 +70,22 @@ def _settings(table: TableDeclaration) -> dict[str, Any]:
     del values["schema"], values["name"]
     values.pop("rules", None)
     csv, budget, written = asdict(table.csv), values.pop("budget"), values.pop("written", {})
-    del values["csv"]
+    targets = {f"sinks.{one['name']}": _target(one) for one in values.pop("targets")}
+    del values["csv"], values["sinks"]
     named = dict(zip(BUDGET_WORDS, ("rows", "percent", "min_rows", "on_budget"), strict=True))
     return {
         **values,
+        **targets,
         **{f"csv.{name}": value for name, value in csv.items()},
         **{name: budget.get(part) for name, part in named.items()},
         **{f"written.{word}": value for word, value in written.items()},
         **{f"rules.{rule.name}": rule_document(rule) for rule in table.rules},
     }
+
+
+def _target(target: Mapping[str, Any]) -> dict[str, Any]:
+    """As in the document."""
+    return {"kind": target["kind"], **target["settings"], **({} if target["required"] else {"required": False})}
 
 
 def _said_of_columns(table: TableDeclaration) -> dict[str, dict[str, Any]]:

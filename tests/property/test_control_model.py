@@ -30,7 +30,14 @@ from tests.support.examples import examples
 
 TABLES = ("first", "second")
 SPANS = ("a", "a/b", "a/b/c", "d")
-ENDS = ("import.completed", "import.failed", "import.cancelled")
+# A change of a definition is an import whose events are those of its table.
+BEGINS = ("import.admitted", "table.created", "table.changed")
+ENDS = ("import.completed", "import.failed", "import.cancelled", "table.change_completed", "table.change_failed")
+
+
+def import_of(effect: Announce) -> str:
+    return str(effect.data["import"] if effect.type.startswith("table.") else effect.subject)
+
 
 tables, spans = st.sampled_from(TABLES), st.sampled_from(SPANS)
 # How many imports ago; mostly it is one of the last.
@@ -114,8 +121,8 @@ class Reader:
 
     def _check_versions(self) -> None:
         for _, effect in self.log.last.effects:
-            if isinstance(effect, Announce) and effect.type == "import.admitted":
-                imp = self.log.imported(effect.subject)
+            if isinstance(effect, Announce) and effect.type in BEGINS:
+                imp = self.log.imported(import_of(effect))
                 if imp.kind != REPLAY:
                     assert imp.first_version == max(self.log.now_us, self._last.get(imp.table, 0) + 1)
                     self._last[imp.table] = imp.first_version + imp.versions - 1
@@ -124,12 +131,12 @@ class Reader:
         told = [effect for _, effect in self.log.last.effects if isinstance(effect, Announce)]
         if any(effect.type in ENDS for effect in told):
             return
-        for imp in (self.log.imported(effect.subject) for effect in told if effect.type == "import.admitted"):
+        for imp in (self.log.imported(import_of(effect)) for effect in told if effect.type in BEGINS):
             table = before.tables.get((imp.tenant, imp.table))
             assert table is None or table.has_room, "an exclusive table has one thing under way"
 
     def _check_ends(self, before: dict[str, Any]) -> None:
-        ends = [e.subject for _, e in self.log.last.effects if isinstance(e, Announce) and e.type in ENDS]
+        ends = [import_of(e) for _, e in self.log.last.effects if isinstance(e, Announce) and e.type in ENDS]
         assert not self._ended & set(ends), "an end is announced once"
         self._ended |= set(ends)
         assert self._ended == {imp.id for imp in self.log.store.imports.values() if imp.is_over}

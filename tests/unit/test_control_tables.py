@@ -48,6 +48,21 @@ def test_a_change_in_force_cannot_be_cancelled(log: TableLog, kind: type[Truncat
     assert log.imported(import_id).state == PROCESSING
 
 
+def test_a_change_of_a_definition_is_told_as_a_change_of_the_table() -> None:
+    log = TableLog()
+    import_id = log.define().result.import_id
+    assert [each for each in log.told if each.startswith(("import.", "table."))] == [
+        "table.created",
+        "table.change_completed",
+    ]
+    assert [log.events(kind)[0].subject for kind in ("table.created", "table.change_completed")] == ["acme/notes"] * 2
+    assert log.events("table.change_completed")[0].data["import"] == import_id
+    log.define(more=[{"name": "added", "type": ["null", "int"]}], publish="atomic")
+    (changed,) = log.events("table.changed")
+    assert changed.data["revision"] == 2
+    assert changed.data["changes"] == ["add column added nullable int", 'publish: "rolling" -> "atomic"']
+
+
 def test_a_dropped_table_is_gone_for_everyone_who_asks(log: TableLog) -> None:
     drop(log)
     assert refusal(log.begin("imp_2")) == "no_table"

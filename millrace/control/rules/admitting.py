@@ -6,7 +6,7 @@ from typing import Any
 from millrace.control.rules import spans
 from millrace.control.state import Announce, Effect, Send, State, Table
 from millrace.model.errors import Exceeded
-from millrace.model.imports import ADMITTED, PROCESSING, Import
+from millrace.model.imports import ADMITTED, ALTER, PROCESSING, Import
 from millrace.model.names import import_id_of
 from millrace.model.ops.base import TableOp
 
@@ -48,8 +48,18 @@ def admit(state: State, op: TableOp[Any], imp: Import, last_version: int) -> tup
     after = spans.join(replace(state, table=taken), op).with_import(imp)
     if imp.idempotency_key:
         after = replace(after, by_key={**after.by_key, imp.idempotency_key: imp})
+    if imp.kind == ALTER:
+        # The event about the table says it.
+        return after, ()
     data = {"table": f"{imp.tenant}/{imp.table}", "kind": imp.kind, "definition": imp.definition, "span": imp.span}
     return after, (Announce("import.admitted", imp.id, {**data, "of": imp.of}),)
+
+
+def about_import(imp: Import, what: str, data: dict[str, Any]) -> Announce:
+    """A change of a definition reaches the sinks as an import, but for everybody else it is a change of the table."""
+    if imp.kind == ALTER:
+        return Announce(f"table.change_{what}", f"{imp.tenant}/{imp.table}", {**data, "import": imp.id})
+    return Announce(f"import.{what}", imp.id, data)
 
 
 def change_of_table(

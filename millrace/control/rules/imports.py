@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from millrace.control.rules import errors, rule, spans
-from millrace.control.rules.admitting import admit, begun, one_more_import, reserve
+from millrace.control.rules.admitting import about_import, admit, begun, one_more_import, reserve
 from millrace.control.rules.repeated import begun_before, mark_of
 from millrace.control.rules.tables import known_table
 from millrace.control.rules.tenants import refuse_departed
@@ -160,6 +160,14 @@ def _stop(state: State, op: ImportOp[Any], final: str, reason: dict[str, str]) -
     return state.with_import(stopping), effects, ImportStatus(imp.id, STOPPING)
 
 
+@rule(ops.NoteImport)
+def note(state: State, op: ops.NoteImport, at_us: int, partition: int) -> Step:
+    """Announces what was seen of an import; changes nothing. Nobody needs it once the import is over."""
+    imp = known_import(state, op)
+    events = () if imp.is_over else (about_import(imp, op.what, {"table": f"{imp.tenant}/{imp.table}", **op.data}),)
+    return state, events, ImportStatus(imp.id, imp.state)
+
+
 @rule(ops.PublishImport)
 def publish(state: State, op: ops.PublishImport, at_us: int, partition: int) -> Step:
     """Every sink has every accepted row; one more chunk tells them to show the rows. It can no longer be cancelled."""
@@ -196,7 +204,7 @@ def settled(state: State, op: ops.SettledOp, at_us: int) -> Step:
         state = replace(state, table=replace(state.table, open_imports=max(state.table.open_imports - 1, 0)))
     state, of_span = spans.member_settled(state, ended, at_us)
     data = {"table": f"{imp.tenant}/{imp.table}", "rows": op.counts.rows, "durable": ended.durable, "error": error}
-    event: Effect = Announce(f"import.{final}", imp.id, {**data, **_more_about(ended)})
+    event: Effect = about_import(imp, final, {**data, **_more_about(ended)})
     return state, (event, *reported(ended), *of_span), ImportStatus(imp.id, final)
 
 

@@ -8,6 +8,7 @@ from millrace.control.rules.admitting import change_of_table, reserve
 from millrace.control.rules.tenants import TWINS, refuse_departed
 from millrace.control.state import Announce, Effect, State, Step, StoreDefinition, Table, Tenant
 from millrace.declare.rules_fit import applicable
+from millrace.model.change_words import describe, settings_changed
 from millrace.model.chunk import PREPARE
 from millrace.model.chunk import TRUNCATE as TRUNCATE_CHUNK
 from millrace.model.columns import parse_columns
@@ -83,12 +84,23 @@ def _defined_anew(
         floor=max(before.floor if before else 0, definition.floor),
         open_imports=before.open_imports if before else 0,
     )
-    about = {"revision": definition.revision, "generation": definition.generation, "definition": definition.fingerprint}
-    event = Announce("table.defined", f"{op.tenant}/{table.name}", about)
     history = tuple(one for one in state.history if one.generation == definition.generation)
     defined = replace(state, table=table, history=(*history, definition))
-    state, effects, imp = change_of_table(defined, op, ALTER, PREPARE, version, at_us)
-    return state, (StoreDefinition(definition), event, *effects), _defined(table, changed=True, import_id=imp.id)
+    after, effects, imp = change_of_table(defined, op, ALTER, PREPARE, version, at_us)
+    event = _definition_event(state, definition, imp)
+    return after, (StoreDefinition(definition), event, *effects), _defined(table, changed=True, import_id=imp.id)
+
+
+def _definition_event(before: State, definition: Definition, imp: Import) -> Announce:
+    about = {"revision": definition.revision, "generation": definition.generation, "definition": definition.fingerprint}
+    old = None if before.table is None else before.table.definition
+    is_same = old is not None and old.generation == definition.generation
+    words = settings_changed(old.table, definition.table) if old is not None else []
+    if old is not None and is_same:
+        words = [*describe(check(old, before.history, definition.table)), *words]
+    what = "created" if old is None else "changed"
+    about |= {"changes": words, "import": imp.id}
+    return Announce(f"table.{what}", f"{imp.tenant}/{imp.table}", about)
 
 
 def _next_definition(

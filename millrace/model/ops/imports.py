@@ -115,6 +115,15 @@ class HoldImport(SettledOp):
     quality: dict[str, Any]
 
 
+@op_kind("note_import")
+class NoteImport(ImportOp[ImportStatus]):
+    """Something was seen of an import that has not ended; `what` becomes the type of the event."""
+
+    what: str
+    data: dict[str, Any]
+    IS_ASKED_FOR: ClassVar[bool] = False
+
+
 @op_kind("release_import")
 class ReleaseImport(ImportOp[ImportStatus | ImportReleased]):
     by: str = ""
