@@ -25,6 +25,8 @@ from millrace.wire.topics import (
 )
 
 EVENT_SOURCE = "millrace"
+STRUCTURED_EVENT = b"application/cloudevents+json; charset=UTF-8"
+CLOUD_EVENT_ATTRIBUTES = ("specversion", "id", "source", "type", "subject", "time")
 # One row a time: how many there are is up to the tenants, and a statement may hold only so much.
 _FORGET_CHUNK = delete(t.outbox).where(
     t.outbox.c.import_id == bindparam("of_import"), t.outbox.c.number == bindparam("of_number")
@@ -100,7 +102,7 @@ class EffectOutbox:
 
     def _announce(self, tenant: str, event: dict[str, Any]) -> Any:
         partition = tenant_partition(tenant, EVENT_PARTITIONS)
-        return self._appender.append(EVENTS, tenant.encode(), pack(event), partition)
+        return self._appender.append(EVENTS, tenant.encode(), pack(event), partition, event_headers(event))
 
     def _forget(self, chunks: list[Any], events: list[Any]) -> None:
         with self._store.write() as connection:
@@ -120,6 +122,13 @@ class EffectOutbox:
         with self._store.write() as connection:
             connection.execute(update(t.imports).where(t.imports.c.id == import_id).values(markers=markers))
             connection.execute(delete(t.closings).where(t.closings.c.import_id == import_id))
+
+
+def event_headers(event: dict[str, Any]) -> list[tuple[str, bytes]]:
+    """As the Kafka binding of CloudEvents says: the content type tells that the value is the whole event. The attributes come
+    along, so that a consumer can choose without reading the value."""
+    attributes = ((f"ce_{name}", str(event[name]).encode()) for name in CLOUD_EVENT_ATTRIBUTES if name in event)
+    return [("content-type", STRUCTURED_EVENT), *attributes]
 
 
 def cloud_event(announce: Announce, op: Op[Any], number: int, at_us: int) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -57,6 +57,9 @@ def open_consumer(cluster: Cluster, group: str, **more: str | int | bool) -> Con
     return Consumer({**cluster.client_config(), **fixed, "log_level": 2, **more})
 
 
+RecordHeaders = Sequence[tuple[str, bytes]]
+
+
 class Appender:
     """Appends records; each append is a future that holds the offset once the log has confirmed it.
 
@@ -82,18 +85,22 @@ class Appender:
         self._thread = threading.Thread(target=self._deliver, name="appender", daemon=True)
         self._thread.start()
 
-    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+    def append(
+        self, topic: str, key: bytes, value: bytes, partition: int, headers: RecordHeaders = ()
+    ) -> "Future[Appended]":
         """Waits while the local queue is full, because the broker is the pace. Not for an event loop."""
-        while (appended := self.try_append(topic, key, value, partition)) is None:
+        while (appended := self.try_append(topic, key, value, partition, headers)) is None:
             if self._stopping.wait(FULL_SECONDS):
                 raise Unavailable("The server stops.", remedy="Ask again when it is back.")
         return appended
 
-    def try_append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended] | None":
+    def try_append(
+        self, topic: str, key: bytes, value: bytes, partition: int, headers: RecordHeaders = ()
+    ) -> "Future[Appended] | None":
         """The same without waiting. None: the local queue is full."""
         done: Future[Appended] = Future()
         try:
-            self._producer.produce(topic, value, key, partition, on_delivery=_confirm(done))
+            self._producer.produce(topic, value, key, partition, on_delivery=_confirm(done), headers=list(headers))
         except BufferError:
             return None
         except KafkaException as error:

@@ -1,15 +1,18 @@
 """The table log on a real broker: nothing is evaluated before it went through Kafka; a replay gives the same state."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+from confluent_kafka import Consumer, Message
 from pydantic import SecretStr
 from sqlalchemy import select
 
@@ -408,3 +411,35 @@ def test_topics_and_partitions_do_not_depend_on_tenants(platform: Callable[..., 
     for number in range(20):
         declare(one, f"tenant-{number}")
     assert {name: topics.partitions(name) for name in before} == before
+
+
+def test_a_plain_client_of_kafka_reads_events_as_cloud_events(
+    platform: Callable[..., Server], broker: Broker, tenant: str
+) -> None:
+    """By the Kafka binding of CloudEvents, with the account that docs/events.md names."""
+    declare(platform("telling"), tenant)
+    login = cluster_as(broker, Account.OPERATOR).client_config()
+    consumer = Consumer({**login, "group.id": f"mine-{tenant}", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["millrace.events"])
+    found: list[Message] = []
+
+    def has_both() -> bool:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None and message.key() == tenant.encode():
+            found.append(message)
+        return len(found) >= 2
+
+    try:
+        wait_until(has_both, 30, "the events of the tenant")
+    finally:
+        consumer.close()
+    events = [json.loads(message.value() or b"") for message in found]
+    assert [event["type"] for event in events[:2]] == ["millrace.tenant.defined", "millrace.table.created"]
+    for message, event in zip(found, events, strict=True):
+        headers = {name: value.decode() for name, value in message.headers() or [] if isinstance(value, bytes)}
+        assert headers.pop("content-type") == "application/cloudevents+json; charset=UTF-8"
+        assert headers == {
+            f"ce_{name}": event[name] for name in ("specversion", "id", "source", "type", "subject", "time")
+        }
+        assert event["specversion"] == "1.0"
+        assert datetime.fromisoformat(event["time"]).tzinfo is not None

@@ -44,7 +44,7 @@ class _Log:
     def __init__(self) -> None:
         self.chunks: list[list[Any]] = []
 
-    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+    def append(self, topic: str, key: bytes, value: bytes, partition: int, headers: Any = ()) -> "Future[Appended]":
         if topic == RAW_INPUT:
             self.chunks.append([partition, key.decode(), value])
         done: Future[Appended] = Future()

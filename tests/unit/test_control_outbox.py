@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import insert, select
@@ -31,7 +32,7 @@ class CountingLog:
     def __init__(self) -> None:
         self.appended = 0
 
-    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+    def append(self, topic: str, key: bytes, value: bytes, partition: int, headers: Any = ()) -> "Future[Appended]":
         self.appended += 1
         done: Future[Appended] = Future()
         done.set_result(Appended(topic, partition, self.appended))
@@ -82,7 +83,7 @@ class LateLog(CountingLog):
         self._store = store
         self.events: list[str] = []
 
-    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+    def append(self, topic: str, key: bytes, value: bytes, partition: int, headers: Any = ()) -> "Future[Appended]":
         if not self.events:
             with self._store.write() as connection:
                 connection.execute(insert(t.events), [event(5, "late")])

@@ -112,7 +112,7 @@ def test_two_processes_that_read_and_then_write_lose_nothing(tmp_path: Path) -> 
 
 
 class Log:
-    def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+    def append(self, topic: str, key: bytes, value: bytes, partition: int, headers: Any = ()) -> "Future[Appended]":
         done: Future[Appended] = Future()
         done.set_result(Appended(topic, partition, 0))
         return done
