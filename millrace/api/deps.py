@@ -16,12 +16,14 @@ from starlette.requests import HTTPConnection
 from millrace.api.bodies import bounded, bounds_of
 from millrace.api.declarations.default_app import DefaultApp
 from millrace.api.documents.imports import VisibleImports
+from millrace.api.documents.waiting import PlatformOutlook
 from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
 from millrace.api.jobs.rejected_rows import RejectedRows
 from millrace.api.jobs.replaying import Replays
 from millrace.api.op_log import OpLog
+from millrace.api.parameters import query_names, refuse_unknown_parameters
 from millrace.api.repair.amendments import Amendments
 from millrace.api.rows.senders import Senders
 from millrace.api.sealing import Sealing
@@ -68,6 +70,7 @@ class Services(Protocol):
     amendments: Amendments
     eraser: Eraser
     health: PlatformHealth
+    outlook: PlatformOutlook
     settings: Settings
 
 
@@ -103,6 +106,7 @@ RejectedDep = Annotated[RejectedRows, _service("rejected")]
 ReplaysDep = Annotated[Replays, _service("replays")]
 AmendmentsDep = Annotated[Amendments, _service("amendments")]
 EraserDep = Annotated[Eraser, _service("eraser")]
+OutlookDep = Annotated[PlatformOutlook, _service("outlook")]
 HealthDep = Annotated[PlatformHealth, _service("health")]
 PrivateTargetsDep = Annotated[Networks, _service("settings.api.private_targets")]
 DecoderMbDep = Annotated[int, _service("settings.api.decoder_mb")]
@@ -129,8 +133,8 @@ async def _caller(connection: HTTPConnection, tokens: TokensDep) -> Caller:
 CallerDep = Annotated[Caller, Depends(_caller)]
 
 
-async def _imports(caller: CallerDep, store: StoreDep) -> VisibleImports:
-    return VisibleImports(store, caller)
+async def _imports(caller: CallerDep, store: StoreDep, outlook: OutlookDep) -> VisibleImports:
+    return VisibleImports(store, caller, outlook)
 
 
 ImportsDep = Annotated[VisibleImports, Depends(_imports)]
@@ -151,10 +155,14 @@ class GuardedRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         bounds = bounds_of(inspect.unwrap(self.endpoint))
+        known = query_names(self.dependant)
 
         async def guarded(request: Request) -> Response:
             services: Services = request.app.state.services
             tenant = await refuse_caller(request, services.tokens, services.quotas)
+            # Whoever looks at a public page may add what they like: a probe, a cache.
+            if access_of(request) is not PUBLIC:
+                refuse_unknown_parameters(request, known)
             with nullcontext() if tenant is None else services.quotas.requests.one_more(tenant):
                 request = bounded(request, bounds, services.settings.api.lease_seconds)
                 if self.body_field is not None:

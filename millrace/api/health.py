@@ -1,5 +1,7 @@
 """How the parts of the platform are doing."""
 
+import time
+
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,6 +16,7 @@ from millrace.wire.topics import TABLE_OPS
 
 FAILURES_IN_VAIN = 2
 LEAST_FREE_MB = 256
+DATA_PLANE_SECONDS = 2.0
 _WATCHED = ("controller", "accountant", "notifier")
 
 
@@ -33,6 +36,7 @@ class PlatformHealth:
         self._exchange = exchange
         self._sinks = sinks
         self._genuine = genuine
+        self._data_plane_seen = (0.0, "ok")
 
     def parts(self) -> dict[str, str]:
         """Each part with `ok`, or with what is wrong."""
@@ -59,6 +63,14 @@ class PlatformHealth:
             raise Unavailable(
                 "The data plane does not answer.", remedy="See its log under the home's logs folder."
             ) from error
+
+    def data_plane(self) -> str:
+        """`ok`, or what is wrong with it, as of a moment ago: many may ask at once."""
+        asked, found = self._data_plane_seen
+        if time.monotonic() - asked > DATA_PLANE_SECONDS:
+            found = "It is starting." if self._exchange.data_plane.metrics_port() is None else self._data_plane()
+            self._data_plane_seen = time.monotonic(), found
+        return found
 
     def _kafka(self) -> str:
         try:

@@ -9,6 +9,7 @@ from threading import Event
 from millrace.account.accountant import Accountant
 from millrace.api.admission import Admission
 from millrace.api.deps import Services
+from millrace.api.documents.waiting import PlatformOutlook
 from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.app_announcing import ANNOUNCE_SECONDS, announce_apps
@@ -23,6 +24,7 @@ from millrace.api.jobs.retention import keep_retention
 from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.api.jobs.sweeping import SWEEP_SECONDS, sweep
 from millrace.api.jobs.timer import Job, append_due, renew_leases, start_jobs
+from millrace.api.jobs.wait_watch import WAIT_LOOK_SECONDS, WaitWatch
 from millrace.api.op_keys import open_op_keys
 from millrace.api.op_log import OpLog
 from millrace.api.repair.amendments import Amendments
@@ -106,6 +108,10 @@ class Server:
         self.health = PlatformHealth(
             self.topics, self.threads, self.accountant, self.exchange, self.sinks, self.genuine
         )
+        self.outlook = PlatformOutlook(
+            self.health.data_plane, self.exchange.held_chunks.has_any, self.quotas, settings.api.lease_seconds
+        )
+        self.wait_watch = WaitWatch(self.store, self.outlook, self.op_log.append)
         self.eraser = Eraser(
             self.store, self.op_log, self.quotas, self.sealing, self.exchange, self.sink_context, kafka.ops_kept_days
         )
@@ -177,6 +183,7 @@ class Server:
             "timer": (often, partial(append_due, api, self.store, self.op_log, self.in_flight.at_work)),
             "sink_watch": (often, self.sinks.look),
             "app_news": (ANNOUNCE_SECONDS, partial(announce_apps, self.exchange.app_news, self.op_log.append)),
+            "wait_watch": (WAIT_LOOK_SECONDS, self.wait_watch.look),
             "token_uses": (USES_SECONDS, self.tokens.note_uses),
             "quotas": (USES_SECONDS, self.quotas.write),
             "sweep": (SWEEP_SECONDS, partial(sweep, self.store, self.exchange)),

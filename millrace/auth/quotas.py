@@ -82,6 +82,10 @@ class _Tenant:
     refused: int = 0
 
 
+# A sender that is held back says so at least this often.
+HELD_BACK_SECONDS = 2.0
+
+
 class Quotas:
     """Used from any thread."""
 
@@ -97,6 +101,7 @@ class Quotas:
         self._tenants: dict[str, _Tenant] = {}
         self._learning: set[str] = set()
         self._throttled: dict[str, tuple[str, float]] = {}
+        self._last_throttled: dict[str, float] = {}
         self._lock = threading.RLock()
         self.requests = TenantSlots(SlotLimit("requests", "requests under way", self._defaults.requests))
 
@@ -164,6 +169,13 @@ class Quotas:
             known.held_seconds += seconds
             if import_id is not None:
                 self._throttled[import_id] = tenant, self._throttled.get(import_id, (tenant, 0.0))[1] + seconds
+                self._last_throttled[import_id] = self._clock()
+
+    def is_held_back(self, import_id: str) -> bool:
+        """Whether its sender waits now for the quota or the share of its tenant."""
+        with self._lock:
+            last = self._last_throttled.get(import_id)
+            return last is not None and self._clock() - last < HELD_BACK_SECONDS
 
     def throttled_imports(self, tenant: str) -> dict[str, float]:
         """How long each import under way was held back."""
@@ -173,6 +185,7 @@ class Quotas:
     def over(self, import_id: str) -> None:
         with self._lock:
             self._throttled.pop(import_id, None)
+            self._last_throttled.pop(import_id, None)
 
     def write(self) -> None:
         """Meters what was refused and held back since; to be called once in a while."""

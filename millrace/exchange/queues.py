@@ -41,6 +41,16 @@ class ParkedRow:
     item: str
 
 
+@dataclass(frozen=True, slots=True)
+class ParkedTarget:
+    """Since when a target takes nothing, why, how often it was tried, and when it is tried next, in seconds since 1970."""
+
+    since: float
+    reason: str
+    tries: int
+    next_try: float
+
+
 class Queues:
     def __init__(self, store: ControlStore) -> None:
         self._store = store
@@ -180,11 +190,15 @@ class Queues:
             insert_new(connection, parked, [_parked_values(row) for row in rows])
 
 
-def parked_targets(connection: Connection, tenant: str, table: str) -> set[str]:
+def parked_targets(connection: Connection, tenant: str, table: str) -> dict[str, ParkedTarget]:
     """The table's targets that take nothing at the moment."""
     of_table = queues.c.tenant == tenant, queues.c.table_name == table
-    wanted = select(queues.c.target).where(*of_table, queues.c.parked_since.is_not(None))
-    return set(connection.execute(wanted).scalars())
+    state = queues.c.parked_since, queues.c.reason, queues.c.tries, queues.c.next_try
+    wanted = select(queues.c.target, *state).where(*of_table, queues.c.parked_since.is_not(None))
+    return {
+        row.target: ParkedTarget(row.parked_since, row.reason or "", row.tries, row.next_try)
+        for row in connection.execute(wanted)
+    }
 
 
 def _columns(table: Table) -> tuple[Any, ...]:

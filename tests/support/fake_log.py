@@ -20,6 +20,7 @@ import zstandard
 from fastapi import FastAPI
 
 from millrace.api.admission import Admission
+from millrace.api.documents.waiting import PlatformOutlook
 from millrace.api.jobs.sink_watch import SinkWatch
 from millrace.api.op_log import raise_refusal
 from millrace.api.problems import add_problems
@@ -227,6 +228,7 @@ class FakeServer:
             watch=watch,
             senders=self.senders,
             sessions=None,
+            outlook=PlatformOutlook(lambda: "ok", lambda _: False, log.quotas, 60),
             settings=Settings(home=log.root),
         )
         yield

@@ -13,6 +13,7 @@ from starlette.testclient import TestClient
 
 from millrace.api.admission import Admission
 from millrace.api.app import make_app
+from millrace.api.documents.waiting import PlatformOutlook
 from millrace.api.following.feed import EventFeed
 from millrace.api.health import PlatformHealth
 from millrace.api.jobs.erasing import Eraser
@@ -42,10 +43,14 @@ class AppPlatform(SmallPlatform):
     raw_partitions = 0
     decoder_bytes = MEMORY_BYTES
     parked_bytes = 1 << 60
+    data_plane = "ok"
 
     def __init__(self, root: Path, private_targets: tuple[str, ...]) -> None:
         super().__init__(root, private_targets)
         self.in_flight = InFlight(4, self.quotas.weight)
+        self.outlook = PlatformOutlook(
+            lambda: self.data_plane, self.exchange.held_chunks.has_any, self.quotas, self.settings.api.lease_seconds
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Any]:
@@ -86,6 +91,7 @@ class AppPlatform(SmallPlatform):
             amendments=Amendments(rejected, self.sessions, uploads),
             eraser=Eraser(self.store, log, self.quotas, self.sealing, self.exchange, self.sink_context, None),
             health=PlatformHealth(absent, Threads(), absent, self.exchange, sinks, absent),
+            outlook=self.outlook,
             settings=self.settings,
         )
         feed.close()

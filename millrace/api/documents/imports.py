@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, not_, or_, select
 
 from millrace.account.ledger import refused_rows, rejecting_chunks
+from millrace.api.documents.waiting import STALLED_AFTER_US, PlatformOutlook, WaitReasons
 from millrace.auth.tokens import Caller
 from millrace.control.claims import ClosedRows
-from millrace.exchange.queues import parked_targets
 from millrace.model.errors import Missing
 from millrace.model.imports import (
     ADMITTED,
@@ -32,10 +32,9 @@ from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.store.records import to_import
 
-STALLED_AFTER_US = 120_000_000
 _BEGINNING = (BeginImport.KIND, ReplayErrors.KIND)
 _IMPORTS = (
-    select(t.imports, t.uploads.c.confirmed, t.uploads.c.length, t.claims.c.rows.label("claimed"))
+    select(t.imports, t.uploads.c.confirmed, t.uploads.c.length, t.uploads.c.seen_us, t.claims.c.rows.label("claimed"))
     .outerjoin(t.uploads, t.uploads.c.import_id == t.imports.c.id)
     .outerjoin(t.claims, t.claims.c.import_id == t.imports.c.id)
 )
@@ -45,23 +44,25 @@ _HAS_CHUNKS = or_(
 )
 
 
-def import_document(connection: Connection, import_id: str) -> dict[str, Any]:
+def import_document(connection: Connection, import_id: str, outlook: PlatformOutlook | None = None) -> dict[str, Any]:
     row = connection.execute(_IMPORTS.where(t.imports.c.id == import_id)).first()
-    return _find_requested(connection, import_id) if row is None else _document(row, SinkStatus(connection))
+    reasons = WaitReasons(connection, outlook)
+    return _find_requested(connection, import_id, reasons) if row is None else _document(row, connection, reasons)
 
 
 class VisibleImports:
     """Imports as one caller sees them: those of others do not exist for it."""
 
-    def __init__(self, store: ControlStore, caller: Caller) -> None:
+    def __init__(self, store: ControlStore, caller: Caller, outlook: PlatformOutlook | None = None) -> None:
         self._store = store
         self._caller = caller
+        self._outlook = outlook
 
     def find(self, import_id: str) -> dict[str, Any]:
         if not is_import_id(import_id):
             raise Missing(f"There is no import {import_id[:40]!r}.", code="no_import")
         with self._store.read() as connection:
-            document = import_document(connection, import_id)
+            document = import_document(connection, import_id, self._outlook)
         if self._caller.tenant not in (None, document["tenant"]) or not self._caller.sees_table(document["table"]):
             raise Missing(f"There is no import {import_id}.", code="no_import")
         return document
@@ -82,15 +83,19 @@ class VisibleImports:
         if state == REQUESTED:
             asked, chosen = t.requests.c, {"tenant": of, "subject": table}
             wanted = _only(_REQUESTED, asked, chosen, asked.subject, seen).order_by(asked.id.desc()).limit(limit)
-            return [] if kind or span else [_requested(row) for row in self._store.rows(wanted)]
+            if kind or span:
+                return []
+            with self._store.read() as connection:
+                reasons = WaitReasons(connection, self._outlook)
+                return [_requested(row, reasons) for row in list(connection.execute(wanted))]
         stored, chosen = t.imports.c, {"tenant": of, "table_name": table, "kind": kind, "span": span}
         wanted = _only(_IMPORTS, stored, chosen, stored.table_name, seen)
         wanted = wanted if state is None else wanted.where(_is_shown_as(state))
         wanted = wanted if kind is not None else wanted.where(stored.kind != ALTER)
         with self._store.read() as connection:
             found = list(connection.execute(wanted.order_by(stored.id.desc()).limit(limit)))
-            sinks = SinkStatus(connection)
-            return [_document(row, sinks) for row in found]
+            reasons = WaitReasons(connection, self._outlook)
+            return [_document(row, connection, reasons) for row in found]
 
 
 def _only(
@@ -114,16 +119,16 @@ def _is_shown_as(state: str) -> ColumnElement[bool]:
     return told_apart.get(state, stored == state)
 
 
-def _find_requested(connection: Connection, import_id: str) -> dict[str, Any]:
+def _find_requested(connection: Connection, import_id: str, reasons: WaitReasons) -> dict[str, Any]:
     """An import whose op nobody has evaluated yet."""
     asked = select(t.requests).where(t.requests.c.id == import_id, t.requests.c.kind.in_(_BEGINNING))
     row = connection.execute(asked).first()
     if row is None or (row.applied and row.refusal is None):
         raise Missing(f"There is no import {import_id}.", code="no_import")
-    return _requested(row)
+    return _requested(row, reasons)
 
 
-def _requested(row: Any) -> dict[str, Any]:
+def _requested(row: Any, reasons: WaitReasons) -> dict[str, Any]:
     return {
         "id": row.id,
         "tenant": row.tenant,
@@ -135,10 +140,12 @@ def _requested(row: Any) -> dict[str, Any]:
         "started_at": iso(row.requested_us),
         "ended_at": None,
         "error": None if row.refusal is None else Refusal.from_dict(row.refusal).reason,
+        "waiting_for": reasons.of_request(row) if row.refusal is None else None,
     }
 
 
-def _document(row: Any, sinks: "SinkStatus") -> dict[str, Any]:
+def _document(row: Any, connection: Connection, reasons: WaitReasons) -> dict[str, Any]:
+    sinks = SinkStatus(connection, reasons)
     values = row._mapping
     confirmed = values["confirmed"] or {}
     imp = to_import(values)
@@ -168,6 +175,7 @@ def _document(row: Any, sinks: "SinkStatus") -> dict[str, Any]:
         "started_at": iso(imp.begun_us),
         "ended_at": iso(imp.ended_us),
         "error": imp.error,
+        "waiting_for": reasons.of(imp, values["touched_us"], values["seen_us"]),
         "kind": imp.kind,
         "span": imp.span,
         "of": imp.of,
@@ -207,11 +215,11 @@ def _eta(expected: float | None, durable: int, elapsed: float) -> float | None:
 
 
 class SinkStatus:
-    """How imports stand in each of their sinks. For the documents of one request: the queues of a table are read once."""
+    """How imports stand in each of their sinks."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, reasons: WaitReasons) -> None:
         self._connection = connection
-        self._parked: dict[tuple[str, str], set[str]] = {}
+        self._reasons = reasons
 
     def of(self, imp: Import) -> dict[str, dict[str, int]]:
         refused = imp.options.get("refused", {}) if imp.is_over else refused_rows(self._connection, imp.id)
@@ -236,9 +244,4 @@ class SinkStatus:
         return max(rejecting_chunks(self._connection, imp.id) - imp.durable.get(ERROR_STORE, 0), 0)
 
     def _is_parked(self, imp: Import, sink: str) -> bool:
-        if imp.is_over:
-            return False
-        place = imp.tenant, imp.table
-        if place not in self._parked:
-            self._parked[place] = parked_targets(self._connection, *place)
-        return sink in self._parked[place]
+        return not imp.is_over and sink in self._reasons.parked(imp)
