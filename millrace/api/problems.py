@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
+from typing import get_args
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from millrace.api.parameters import unknown_name
 from millrace.auth.audit import note_refusal
 from millrace.model import errors
 from millrace.model.errors import Exceeded, MillraceError, Overloaded
@@ -32,6 +34,9 @@ STATUS: dict[type[MillraceError], int] = {
 # Where the words of the library speak of Python.
 _NO_OBJECT = "Input should be a JSON object; say Content-Type: application/json"
 _WORDS = {"model_attributes_type": _NO_OBJECT, "dataclass_type": _NO_OBJECT}
+
+
+_UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def problem(status: int, code: str, detail: str, remedy: str = "", **more: object) -> JSONResponse:
@@ -62,6 +67,17 @@ def problem_of(error: MillraceError) -> JSONResponse:
     return problem(status, error.code, error.message, error.remedy, **more)
 
 
+def _known_fields(request: Request) -> list[str]:
+    """Of the body that the endpoint takes."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    annotation = None if body is None else body.field_info.annotation
+    known: list[str] = []
+    for shape in (annotation, *get_args(annotation)):
+        fields: Mapping[str, object] = getattr(shape, "model_fields", {})
+        known += fields or getattr(shape, "__dataclass_fields__", {})
+    return known
+
+
 def add_problems(app: FastAPI) -> None:
     @app.exception_handler(MillraceError)
     async def ours(request: Request, error: MillraceError) -> JSONResponse:
@@ -72,8 +88,10 @@ def add_problems(app: FastAPI) -> None:
         return response
 
     @app.exception_handler(RequestValidationError)
-    async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
+    async def malformed(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
+        if first["type"] in _UNKNOWN_FIELD:
+            return problem_of(unknown_name("field", str(first["loc"][-1]), _known_fields(request)))
         where = ".".join(str(part) for part in first["loc"])
         what = _WORDS.get(first["type"], first["msg"])
         return problem(422, "invalid", f"{where}: {what}.", "See /docs for what the request takes.")

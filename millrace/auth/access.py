@@ -109,7 +109,8 @@ def refuse_unless_may(caller: Caller, access: EndpointAccess | None, names: Mapp
         return
     if not may(caller.role, access.least):
         raise Forbidden(
-            f"A {caller.role} may not do this.", remedy=f"Use a token of the role {access.least}, or a higher one."
+            f"The role {caller.role} may not do this.",
+            remedy=f"Use a token of the role {access.least}, or a higher one.",
         )
     if caller.tables is not None and not access.by_table:
         raise Forbidden("The token is limited to some tables, and this is not about one.")

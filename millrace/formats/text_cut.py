@@ -90,6 +90,12 @@ class TextCutter:
 
     def finish(self) -> Iterator[CutPiece]:
         yield from self._advance(last=True)
+        if self._read_head is not None:
+            raise Invalid(
+                "The file is empty: it does not even have a header.",
+                remedy="Send a file whose first line names the columns, or send it with header=false.",
+                code="no_header",
+            )
         if not self._yielded:
             yield self._cut(b"", 0)
 

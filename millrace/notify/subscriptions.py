@@ -32,6 +32,8 @@ MOST_COUNTED = 1000
 class NewSubscription:
     """A subscription to make. Its address has been checked."""
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
     name: str
     url: str
     types: list[str] = field(default_factory=lambda: [EVERYTHING])

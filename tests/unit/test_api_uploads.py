@@ -76,9 +76,12 @@ def state(client: TestClient, place: str) -> str:
 
 
 def test_an_empty_file_is_whole_when_it_is_created(client: TestClient) -> None:
-    created = create(client, Upload_Length="0")
+    said = {**AUTH, "Tus-Resumable": "1.0.0", "Upload-Length": "0"}
+    created = client.post(f"{UPLOADS}?header=false", headers=said)
     assert created.status_code == 201
     assert state(client, created.headers["location"]) == "processing"
+    refused = create(client, Upload_Length="0")
+    assert (refused.status_code, refused.json()["code"]) == (422, "no_header")
 
 
 def test_an_upload_is_told_to_be_at_its_end_as_long_as_its_import_is_known(

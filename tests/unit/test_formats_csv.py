@@ -104,7 +104,14 @@ def test_unknown_columns_that_share_a_name_stay_apart() -> None:
     assert found.layout.columns == ("id", "name", "", "#4")
 
 
-@pytest.mark.parametrize("text", [b"", b"\n\r\n\n", b"\xef\xbb\xbf", b"id,name\n", b"id,name", b"\n\nid,name\n\n\n"])
+@pytest.mark.parametrize("text", [b"", b"\n\r\n\n", b"\xef\xbb\xbf"])
+def test_an_upload_without_its_header_is_refused(text: bytes) -> None:
+    with pytest.raises(Invalid) as refused:
+        cut(text)
+    assert refused.value.code == "no_header"
+
+
+@pytest.mark.parametrize("text", [b"id,name\n", b"id,name", b"\n\nid,name\n\n\n"])
 def test_an_upload_without_rows_is_one_piece_with_none(text: bytes) -> None:
     (found,) = cut(text)
     assert (found.rows, found.body, found.first_row, found.encoding) == (0, b"", 1, "csv")
@@ -260,8 +267,9 @@ def test_hostile_text_streams_through_in_bounded_memory_and_linear_time(
     for piece in stream_of(64 * MIB, first, line):
         for _ in cutter.feed(piece):
             pass
-    for _ in cutter.finish():
-        pass
+    with pytest.raises(Invalid) if header else contextlib.nullcontext():
+        for _ in cutter.finish():
+            pass
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 150 * MIB

@@ -13,7 +13,7 @@ from millrace.model.agreement import Agreement, parse_agreement
 from millrace.model.agreement_warnings import refuse_absurd, warnings_without_app
 from millrace.model.declared_documents import target_document
 from millrace.model.documents import DeclarationWarning
-from millrace.model.errors import Invalid, Refused
+from millrace.model.errors import Forbidden, Invalid, Refused
 from millrace.model.names import checked_name
 from millrace.model.roles import OPERATOR
 from millrace.model.sinks import CORE_STORE_KIND
@@ -45,6 +45,18 @@ def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
             "app.command is for the platform's operator to declare.",
             remedy="Name an image, or ask the operator to apply the agreement.",
             code="operators_only",
+        )
+
+
+def refuse_changed_agreement(tenant: str, changes: list[str], *, is_new: bool) -> None:
+    """For a caller who is not an operator."""
+    if is_new:
+        raise Forbidden(f"Only an operator declares a tenant, and {tenant!r} is none yet.", remedy="Ask the operator.")
+    if changes:
+        more = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
+        raise Forbidden(
+            f"Only an operator changes an agreement. This one changes {changes[0]}{more}.",
+            remedy="Send the agreement as it is (`millrace export`), or ask the operator to apply it.",
         )
 
 

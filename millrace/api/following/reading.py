@@ -27,8 +27,10 @@ def fed_events(store: ControlStore, tenant: str | None, after: int, limit: int) 
     return [_fed(row) for row in store.rows(wanted.order_by(t.events.c.number).limit(limit))]
 
 
-def newest_event(store: ControlStore) -> int:
-    found = store.first(select(func.max(t.events.c.number)))
+def newest_event(store: ControlStore, before: float | None = None) -> int:
+    """Its number, 0 if there is none; with `before`, of the newest that happened before that second."""
+    wanted = select(func.max(t.events.c.number))
+    found = store.first(wanted if before is None else wanted.where(t.events.c.kept_from < int(before)))
     return 0 if found is None or found[0] is None else int(found[0])
 
 

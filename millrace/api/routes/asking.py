@@ -5,10 +5,11 @@ from functools import partial
 from typing import Any
 
 from fastapi import Request
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from millrace.api.deps import CallerDep, QuerySettingsDep, SharesDep, SinkContextDep, StoreDep, guarded_router
 from millrace.api.documents.tables import tables_of
+from millrace.api.parameters import RequestBody
 from millrace.arrow.types import stored_schema
 from millrace.auth.access import allows
 from millrace.auth.tokens import Caller
@@ -24,7 +25,7 @@ router = guarded_router(prefix="/v1", tags=["query"])
 PATIENCE_SECONDS = 30.0
 
 
-class Question(BaseModel):
+class Question(RequestBody):
     sql: str = Field(max_length=100_000)
     max_rows: int = Field(1000, ge=1)
 

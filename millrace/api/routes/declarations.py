@@ -9,8 +9,9 @@ from sqlalchemy import select
 
 from millrace.api.bookkeeping import surely
 from millrace.api.declarations.agreed_hooks import keep_agreed, refuse_strange_targets
+from millrace.api.declarations.changes import changes_of
 from millrace.api.declarations.over_limits import refuse_over_limits
-from millrace.api.declarations.reading import read_agreement, read_table, refuse_local_command
+from millrace.api.declarations.reading import read_agreement, read_table, refuse_changed_agreement, refuse_local_command
 from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
 from millrace.api.deps import (
     CallerDep,
@@ -28,6 +29,7 @@ from millrace.api.op_log import raise_refusal
 from millrace.api.routes.subscriptions import check_url
 from millrace.arrow.types import arrow_type
 from millrace.auth.access import allows
+from millrace.model.change_words import words_changed
 from millrace.model.declared_documents import document_of
 from millrace.model.documents import DeclarationWarning, refuse_warnings
 from millrace.model.errors import Missing
@@ -56,7 +58,7 @@ def answer_to(outcome: Applied | str, response: Response) -> dict[str, Any]:
 
 
 @router.put("/tenants/{tenant}")
-@allows(OPERATOR, audited=True)
+@allows(ADMIN, audited=True)
 async def define_tenant(
     tenant: str,
     caller: CallerDep,
@@ -70,9 +72,16 @@ async def define_tenant(
     document: dict[str, Any] = Body(),
     strict: bool = False,
 ) -> dict[str, Any]:
-    """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals."""
+    """Declares a tenant by its service agreement. Values that can hardly be meant are warnings, with `strict` refusals.
+
+    Only an operator changes an agreement. An admin of the tenant may send it as it is, which changes nothing."""
     agreement, warnings = read_agreement(sink_context, default_app, tenant, document)
-    refuse_local_command(caller, agreement)
+    before = await asyncio.to_thread(store.first, select(t.tenants).where(t.tenants.c.name == tenant))
+    changes = [] if before is None else words_changed(dict(before.agreement), document_of(agreement))
+    if caller.role != OPERATOR:
+        refuse_changed_agreement(tenant, changes, is_new=before is None)
+    if changes or before is None:
+        refuse_local_command(caller, agreement)
     if strict:
         refuse_warnings(warnings)
     refuse_strange_targets(agreement)
@@ -81,6 +90,7 @@ async def define_tenant(
     answer = answer_to(await op_log.submit(DefineTenant(tenant, agreement=document_of(agreement))), response)
     if answer.get("changed"):
         await surely(keep_agreed, store, agreement)
+        answer["changes"] = changes
     return {**answer, "warnings": [warning.to_dict() for warning in warnings]}
 
 
@@ -131,13 +141,14 @@ async def define_table(
     Values that can hardly be meant are warnings, with `strict` refusals. New sinks are tried, unless `check` is false."""
     checked_name("tenant", tenant)
 
-    def read() -> tuple[TableDeclaration, tuple[DeclarationWarning, ...], Any]:
+    def read() -> tuple[TableDeclaration, tuple[DeclarationWarning, ...], Any, list[str]]:
         with store.read() as connection:
             declaration, warnings = read_table(sink_context, connection, tenant, table, document)
             refuse_over_limits(connection, tenant, declaration, limits)
-            return declaration, warnings, sinks_to_try(connection, tenant, declaration)
+            changes = changes_of(connection, tenant, declaration, new_generation=new_generation)
+            return declaration, warnings, sinks_to_try(connection, tenant, declaration), changes
 
-    declaration, warnings, new_sinks = await asyncio.to_thread(read)
+    declaration, warnings, new_sinks, changes = await asyncio.to_thread(read)
     if new_sinks:
         attempt = partial(try_sinks, new_sinks, sink_context.for_tenant(tenant), really=check)
         warnings = (*warnings, *await shares.look_ups.run(attempt))
@@ -145,6 +156,8 @@ async def define_table(
         refuse_warnings(warnings)
     op = DefineTable(tenant, table, declaration=declaration.to_dict(), new_generation=new_generation, wait=wait_turn)
     answer = answer_to(await op_log.submit(op), response)
+    if answer.get("changed"):
+        answer["changes"] = changes
     return {**answer, "warnings": [warning.to_dict() for warning in warnings]}
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fastapi import Body, Request
-from sqlalchemy import Connection, select
 
+from millrace.api.declarations.changes import begins_anew, history_of, words_of
 from millrace.api.declarations.over_limits import refuse_over_limits
 from millrace.api.declarations.reading import read_table
 from millrace.api.declarations.sink_checks import sinks_to_try, try_sinks
@@ -14,7 +14,6 @@ from millrace.auth.access import allows
 from millrace.auth.audit import note_refusal
 from millrace.lake.log import load
 from millrace.lake.reshape import delta_ddl
-from millrace.model.change_words import describe, settings_changed
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Refused
 from millrace.model.evolution import check
@@ -24,7 +23,6 @@ from millrace.model.roles import ADMIN
 from millrace.model.table import Definition, TableDeclaration, define
 from millrace.sink.delta.places import table_store
 from millrace.sink.planned import sink_plans
-from millrace.store import tables as t
 
 router = guarded_router(prefix="/v1", tags=["declarations"])
 
@@ -46,7 +44,7 @@ def diff_table(
     checked_name("tenant", tenant)
     with store.read() as connection:
         before = declared_table(connection, tenant, table)
-        history = _history(connection, before) if before is not None else []
+        history = history_of(connection, before) if before is not None else []
     answer = no_difference(None if before is None else before.revision)
     try:
         with store.read() as connection:
@@ -76,20 +74,10 @@ def no_difference(revision: int | None) -> dict[str, Any]:
     return {"new": revision is None, "revision": revision or 0, **nothing}
 
 
-def _history(connection: Connection, definition: Definition) -> list[Definition]:
-    wanted = select(t.revisions.c.definition).where(
-        t.revisions.c.tenant == definition.tenant,
-        t.revisions.c.table_name == definition.table.name,
-        t.revisions.c.generation == definition.generation,
-    )
-    return [Definition.from_json(row.encode()) for row in connection.execute(wanted).scalars()]
-
-
 def _begun(before: Definition | None, declaration: TableDeclaration) -> dict[str, Any]:
     if before is None:
         return {"changes": [f"declare table {declaration.name}"], "ddl": ["delta: create the table"]}
-    begins = f"begin generation {before.generation + 1}, without the rows of generation {before.generation}"
-    return {"changes": [begins, *settings_changed(before.table, declaration)], "ddl": ["delta: all rows go"]}
+    return {"changes": begins_anew(before, declaration), "ddl": ["delta: all rows go"]}
 
 
 def _next(tenant: str, before: Definition | None, declaration: TableDeclaration, *, begins: bool) -> Definition:
@@ -107,5 +95,4 @@ def _changed(
     if declaration == before.table:
         return {}
     found = check(before, history, declaration)
-    lines = [*describe(found), *settings_changed(before.table, declaration)]
-    return {"changes": lines or ["words of the schema"], "ddl": delta_ddl(found, files)}
+    return {"changes": words_of(found, before, declaration), "ddl": delta_ddl(found, files)}

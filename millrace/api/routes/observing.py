@@ -8,10 +8,12 @@ from typing import Annotated, Any
 from fastapi import Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import AwareDatetime
 from sqlalchemy import select
 
 from millrace.api.deps import CallerDep, FeedDep, HealthDep, StoreDep, TokensDep, guarded_router
 from millrace.api.following.follower import FollowedBy
+from millrace.api.following.reading import newest_event
 from millrace.api.following.stream import EventStream
 from millrace.api.jobs.sink_watch import ParkedTable
 from millrace.api.uploads.options import MOST_STORED
@@ -83,8 +85,11 @@ def list_events(
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
     newest: bool = False,
     tenant: str | None = None,
+    since: AwareDatetime | None = None,
 ) -> dict[str, Any]:
-    """Events in order, from `after` on; with `newest`, the last ones."""
+    """Events in order, behind the number `after` and not before `since`; with `newest`, the last ones."""
+    if since is not None:
+        after = max(after, newest_event(store, before=since.timestamp()))
     found = _events(store, caller.scope(tenant), after, limit, newest)
     return {"items": [event for _, event in found], "last": found[-1][0] if found else after}
 

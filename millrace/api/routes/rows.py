@@ -9,6 +9,7 @@ from fastapi import Header, Query, Request, Response, WebSocket
 from millrace.api.bodies import BodyBounds, takes
 from millrace.api.deps import QuotasDep, SendersDep, StoreDep, TokensDep, guarded_router, refuse_caller
 from millrace.api.documents.tables import find_table
+from millrace.api.parameters import refuse_unknown_of_socket
 from millrace.api.problems import problem_of
 from millrace.api.rows.row_request import post_rows
 from millrace.api.rows.sender_session import SenderSession
@@ -69,6 +70,7 @@ async def stream_rows(
     with ExitStack() as counted:
         try:
             await refuse_caller(socket, tokens, quotas)
+            refuse_unknown_of_socket(socket)
             append_key = await asyncio.to_thread(_append_key, store, tenant, table, span)
             name = checked_sender(new_id("st") if stream is None else stream)
             # Before the connection is accepted: many may come at once.

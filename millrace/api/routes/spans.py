@@ -5,11 +5,12 @@ import time
 from typing import Annotated, Any
 
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import Field
 from sqlalchemy import func, select, update
 
 from millrace.api.bookkeeping import surely
 from millrace.api.deps import FeedDep, LimitsDep, OpLogDep, StoreDep, guarded_router
+from millrace.api.parameters import RequestBody
 from millrace.auth.access import allows
 from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.limits import REMOVAL_SECONDS, over_limit
@@ -31,11 +32,11 @@ VERBS = {"end", "abort", "touch"}
 
 
 # Models, not single fields: of a body that is not JSON, a field with a default would be ignored without a word.
-class Beginning(BaseModel):
+class Beginning(RequestBody):
     lease_seconds: int | None = Field(None, ge=1, le=LONGEST_LEASE_SECONDS)
 
 
-class Ending(BaseModel):
+class Ending(RequestBody):
     reason: str = Field("", max_length=500)
 
 

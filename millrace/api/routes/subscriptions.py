@@ -4,10 +4,11 @@ import asyncio
 import time
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from millrace.api.bookkeeping import surely
 from millrace.api.deps import LimitsDep, PrivateTargetsDep, SharesDep, StoreDep, guarded_router
+from millrace.api.parameters import RequestBody
 from millrace.api.shares import Shares
 from millrace.auth.access import allows
 from millrace.model.addresses import Networks
@@ -24,7 +25,7 @@ LOOK_UP_SECONDS = 5.0
 LONGEST_OVERLAP_SECONDS = 30 * 86_400
 
 
-class Changes(BaseModel):
+class Changes(RequestBody):
     """What is left out stays as it is."""
 
     url: str | None = None
@@ -33,7 +34,7 @@ class Changes(BaseModel):
     enabled: bool | None = None
 
 
-class Rotation(BaseModel):
+class Rotation(RequestBody):
     overlap_seconds: float = Field(default=86_400, ge=0, le=LONGEST_OVERLAP_SECONDS)
 
 

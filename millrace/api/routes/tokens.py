@@ -5,9 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from millrace.api.deps import CallerDep, StoreDep, TokenDaysDep, TokensDep, guarded_router
+from millrace.api.parameters import RequestBody
 from millrace.auth.access import allows
 from millrace.auth.tokens import Caller
 from millrace.model.errors import Forbidden
@@ -21,11 +22,10 @@ router = guarded_router(prefix="/v1/tokens", tags=["tokens"])
 _DAY_US = timedelta(days=1) // timedelta(microseconds=1)
 
 
-class NewToken(BaseModel):
+class NewToken(RequestBody):
     """Without a role it may do everything where it is; `tables` limits it to some; it expires after `days`, or after the days
     that the operator has set (MILLRACE_API__TOKEN_DAYS)."""
 
-    model_config = ConfigDict(extra="forbid")
     name: str = Field(min_length=1, max_length=100)
     tenant: str | None = None
     role: str | None = None

@@ -12,8 +12,10 @@ from starlette.types import Message, Receive, Scope, Send
 from millrace.api.bodies import FILE, takes
 from millrace.api.bookkeeping import surely
 from millrace.api.deps import GuardedRoute, ImportDep, OpLogDep, SessionsDep, StoreDep, guarded_router
+from millrace.api.parameters import query_names
 from millrace.api.problems import problem
 from millrace.api.routes.imports import read_mark
+from millrace.api.uploads.metadata import file_name_in
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
 from millrace.api.uploads.sessions import Sessions
@@ -57,7 +59,8 @@ _lengths: dict[str, int] = {}
 
 @router.options("/tenants/{tenant}/tables/{table}/uploads")
 @public
-def abilities() -> Response:
+def abilities(tenant: str, table: str) -> Response:
+    """What the server can do; it is the same for every table."""
     return Response(status_code=204, headers=ABILITIES)
 
 
@@ -73,10 +76,15 @@ async def create_upload(
     admission: AdmissionDep,
     upload_length: Annotated[int | None, Header(ge=0)] = None,
     upload_defer_length: Annotated[int | None, Header()] = None,
+    upload_metadata: Annotated[str | None, Header()] = None,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> Response:
+    """Begins an upload. The key `filename` of Upload-Metadata names the file, unless `file_name` does."""
     if upload_length is None and upload_defer_length != 1:
         raise Invalid("The upload has no length.", remedy="Send Upload-Length, or Upload-Defer-Length: 1.")
+    named = file_name_in(upload_metadata, query_names(request.scope["route"].dependant))
+    if named is not None:
+        options = {"file_name": named, **options}
     with sessions.receiving(tenant):
         begun = await sessions.begin(tenant, table, options, upload_length, idempotency_key, admission)
         if not isinstance(begun, Session):
