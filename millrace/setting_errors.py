@@ -1,10 +1,10 @@
-"""What is wrong with a setting, for who set it: its variable and an example, and never its value, which may be a secret."""
+"""What is wrong with a setting, for who set it: its variable, an example, and its value unless that may be a secret."""
 
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
-from typing import get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -12,6 +12,8 @@ from pydantic.fields import FieldInfo
 from millrace.model.errors import Invalid
 
 PREFIX = "MILLRACE_"
+# A number, perhaps with a unit, or a word.
+_PLAIN_VALUE = re.compile(r"[-+]?[0-9][0-9.,_]{0,20} ?[A-Za-z%]{0,3}|[A-Za-z]{1,12}", re.ASCII)
 _NETWORKS = '["10.0.0.0/8"]'
 _EXAMPLES = {
     "PRIVATE_TARGETS": _NETWORKS,
@@ -39,7 +41,8 @@ def wrong_settings(model: type[BaseModel], error: ValidationError) -> Invalid:
     # A value that may be of several kinds has an error for each: the first one is enough.
     found: dict[str, tuple[str, str]] = {}
     for one in error.errors():
-        name, text, example = _wrong(model, one["loc"], one["msg"].removeprefix("Value error, "))
+        message = one["msg"].removeprefix("Value error, ")
+        name, text, example = _wrong(model, one["loc"], message, one.get("input"))
         found.setdefault(name, (text, example))
     return _refusal(found.values())
 
@@ -59,7 +62,7 @@ def _refusal(found: Collection[tuple[str, str]]) -> Invalid:
     return Invalid(message, remedy=remedy, code="bad_setting")
 
 
-def _wrong(model: type[BaseModel], place: tuple[int | str, ...], message: str) -> tuple[str, str, str]:
+def _wrong(model: type[BaseModel], place: tuple[int | str, ...], message: str, value: object) -> tuple[str, str, str]:
     """The variable at that place, what is wrong with it, and an example."""
     names: list[str] = []
     field, below = None, model
@@ -74,7 +77,8 @@ def _wrong(model: type[BaseModel], place: tuple[int | str, ...], message: str) -
     if field is None:
         return name, f"{name} is no setting.{_meant(model, name)}", ""
     if _section(field) is None:
-        return name, f"{name}: {message.removesuffix('.')}.", _example(name, field)
+        shown = f" is {value}" if _is_shown(field, value) else ""
+        return name, f"{name}{shown}: {message.removesuffix('.')}.", _example(name, field)
     return name, f"{name}: {_with_variables(message, name, below)}.", ""
 
 
@@ -94,6 +98,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The variable that may be meant. The prefix, which all have, does not count."""
     found = get_close_matches(name.removeprefix(PREFIX), [one.removeprefix(PREFIX) for one in known], 1)
     return f"{PREFIX}{found[0]}" if found else None
+
+
+def _is_shown(field: FieldInfo, value: object) -> bool:
+    """Only of settings that are numbers or choices, and only what looks like one: somebody may have put a secret there."""
+    kinds = {kind for kind in (field.annotation, *get_args(field.annotation)) if kind is not type(None)}
+    is_plain = any(kind in (int, float, bool) or isinstance(kind, str) or get_origin(kind) is Literal for kind in kinds)
+    return is_plain and isinstance(value, str | int | float) and _PLAIN_VALUE.fullmatch(str(value)) is not None
 
 
 def _example(name: str, field: FieldInfo) -> str:

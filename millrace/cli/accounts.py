@@ -1,10 +1,11 @@
 """The commands about what happened: events, audit, usage."""
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
-from millrace.cli.arguments import of_tenant
+from millrace.cli.arguments import moment, of_tenant
 from millrace.cli.printing import answer, answer_all, print_json, print_table, printable
 from millrace.cli.session import CommandSession
 
@@ -32,7 +33,11 @@ def audit(
 ) -> None:
     """Show who changed what, when and from where."""
     found = session.platform.audit.list(tenant, limit=limit)
-    answer_all(session, AUDIT_COLUMNS, found, lambda entry: [entry[name] or "" for name in AUDIT_COLUMNS])
+    answer_all(session, AUDIT_COLUMNS, found, _audit_row, ("request", "from", "role"))
+
+
+def _audit_row(entry: dict[str, Any]) -> list[object]:
+    return [entry[name] or "" for name in AUDIT_COLUMNS]
 
 
 @app.command("usage")
@@ -62,16 +67,23 @@ def usage(
 def events(
     session: CommandSession,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as they happen.")] = False,
-    after: Annotated[int, typer.Option(help="Only events after this number.", min=0)] = 0,
+    since: Annotated[
+        datetime | None,
+        typer.Option(parser=moment, metavar="TIME", help="Since 10m, 2h or 3d ago, or a time: 2026-11-16T08:00."),
+    ] = None,
+    after: Annotated[int | None, typer.Option(help="Only events after this number; 0: all.", min=0)] = None,
     limit: Annotated[int, typer.Option(help="How many, without --follow.", min=1)] = 100,
 ) -> None:
-    """Show what happened, as CloudEvents."""
+    """Show what happened, as CloudEvents.
+
+    With --follow from now on, unless --since or --after is given."""
     if not follow:
-        for event in session.platform.events.page(after=after, limit=limit, newest=after == 0)["items"]:
+        newest = since is None and not after
+        for event in session.platform.events.page(after=after or 0, limit=limit, newest=newest, since=since)["items"]:
             _show_event(session, event)
         return
     try:
-        for _, event in session.platform.events.follow(after=after):
+        for _, event in session.platform.events.follow(after=after, since=since):
             _show_event(session, event)
     except KeyboardInterrupt:
         return
@@ -79,6 +91,15 @@ def events(
 
 def _show_event(session: CommandSession, event: dict[str, Any]) -> None:
     data = event.get("data") or {}
-    facts = " ".join(f"{name}={value}" for name, value in data.items() if not isinstance(value, dict | list))
+    facts = " ".join(f"{name}={shown}" for name, value in data.items() if (shown := _fact(value)) is not None)
     line = f"{event.get('time', '')}  {event.get('type', '')}  {event.get('subject', '')}  {facts}"
     answer(session, event, printable(line))
+
+
+def _fact(value: object) -> str | None:
+    """None: nothing to show in a line."""
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return "; ".join(value)
+    if isinstance(value, dict) and "text" in value:
+        return str(value["text"])
+    return None if value is None or isinstance(value, dict | list) else str(value)

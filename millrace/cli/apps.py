@@ -82,9 +82,10 @@ def _ended(apps: "AppClient", tenant: str, before: set[str]) -> dict[str, Any]:
 
 
 def _run_line(run: dict[str, Any]) -> str:
-    files, rows = run["files"], run["rows"]["read"]
+    files, rows = run["files"], run["rows"]
     code = "" if run["exit_code"] in (0, None) else f" with code {run['exit_code']}"
-    return f"{run['id']} {run['state']}{code}; files: {files['done']} done, {files['failed']} failed; {rows} rows"
+    counts = ", ".join(f"{rows[name]:,} {name}" for name in ("read", "accepted", "rejected"))
+    return f"{run['id']} {run['state']}{code}; files: {files['done']} done, {files['failed']} failed; rows: {counts}"
 
 
 @app.command("runs")
@@ -95,13 +96,13 @@ def runs(
 ) -> None:
     """List the latest runs."""
     found = session.platform.apps.runs(tenant, limit=limit)
-    headers = ("run", "cause", "state", "code", "started", "ended", "done", "failed", "rows")
-    answer_all(session, headers, found, _run_row)
+    headers = ("run", "cause", "state", "code", "started", "ended", "done", "failed", "rows", "rejected")
+    answer_all(session, headers, found, _run_row, ("started", "code", "cause"))
 
 
 def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
     known = (run[name] for name in ("id", "cause", "state", "exit_code", "started_at", "ended_at"))
-    return *known, run["files"]["done"], run["files"]["failed"], run["rows"]["read"]
+    return *known, run["files"]["done"], run["files"]["failed"], run["rows"]["read"], run["rows"]["rejected"]
 
 
 @app.command("files")
@@ -109,7 +110,7 @@ def files(session: CommandSession, tenant: TenantName, run: Run = None) -> None:
     """Show what became of the files of a run."""
     found = session.platform.apps.files(tenant, run or _latest(session.platform.apps, tenant))
     headers = ("file", "table", "import", "state", "accepted", "rejected", "why")
-    answer_all(session, headers, found, _file_row)
+    answer_all(session, headers, found, _file_row, ("table", "accepted"))
 
 
 def _file_row(file: dict[str, Any]) -> tuple[object, ...]:

@@ -1,6 +1,8 @@
 """Arguments that several commands take, and what they mean."""
 
+import re
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -32,6 +34,20 @@ Header = Annotated[bool | None, typer.Option("--header/--no-header", help="Wheth
 NullText = Annotated[str | None, typer.Option(help="The cell that means null.")]
 Encoding = Annotated[str | None, typer.Option(help="utf-8, utf-16 or latin-1.")]
 Compression = Annotated[str | None, typer.Option(help="gzip or zstd. Default: by file name.")]
+
+
+_AGO = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def moment(text: str) -> datetime:
+    """A time, in this machine's zone if it names none; or so long ago."""
+    if ago := _AGO.fullmatch(text):
+        return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(f"{text!r} is no time: write 10m, 2h, 3d or 2026-11-16T08:00.") from None
 
 
 def split_target(target: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -12,6 +12,7 @@ from millrace.cli.printing import printable
 from millrace.cli.tracks import Track
 
 SHOWN_FILES = 12
+SHOWN_WAITS = 3
 _BAR_WIDTH = 16
 
 
@@ -35,7 +36,12 @@ class Bars:
         self.show()
         self._live.stop()
 
-    def _table(self) -> Table:
+    def _table(self) -> Group:
+        """The bars, and below them what imports wait for."""
+        waiting = [f"{track.import_id} {track.waits_for}" for track in self._tracks if track.waits_for]
+        return Group(self._bars(), *(Text(printable(line), style="yellow") for line in waiting[:SHOWN_WAITS]))
+
+    def _bars(self) -> Table:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for header in ("", "sent", "judged", "durable", "rows", "rejected", "state"):
             table.add_column(header, justify="right" if header in ("rows", "rejected") else "left", no_wrap=True)

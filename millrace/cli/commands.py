@@ -54,7 +54,9 @@ class Commands(TyperGroup):
         except MillraceError as failed:
             if ctx.params.get("debug"):
                 raise
-            typer.echo(f"{failed.message}\n{failed.remedy}".strip(), err=True)
+            # A setting's example belongs behind what is wrong, in one line.
+            between = " " if failed.code == "bad_setting" else "\n"
+            typer.echo(f"{failed.message}{between}{failed.remedy}".strip(), err=True)
             raise typer.Exit(EXIT_UNREACHABLE if isinstance(failed, Unavailable) else EXIT_FAILED) from None
         except OSError as failed:
             # Whoever read the output has left: typer ends the command in silence.

@@ -88,11 +88,12 @@ def _result(applied: DeclarationResult) -> str:
 
 def _report(session: CommandSession, declaration: Declaration, applied: DeclarationResult) -> None:
     result, warnings = _result(applied), applied.get("warnings", [])
+    changes = applied.get("changes", []) if result == "changed" else []
     if session.json:
         names = {"tenant": declaration.tenant, "table": declaration.table, "outcome": result}
-        return print_json({**names, "revision": applied.get("revision"), "warnings": warnings})
+        return print_json({**names, "revision": applied.get("revision"), "changes": changes, "warnings": warnings})
     waits = " (the controller has not evaluated it yet)" if result == "requested" else ""
-    _print(declaration, f"{result}{waits}", _warning_lines(warnings))
+    _print(declaration, f"{result}{waits}", [*changes, *_warning_lines(warnings)])
 
 
 def _print(declaration: Declaration, outcome: str, details: Iterable[str]) -> None:

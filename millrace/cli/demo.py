@@ -18,7 +18,7 @@ from millrace.cli.declarations import read_declarations
 from millrace.cli.declaring import apply_one
 from millrace.cli.following import follow
 from millrace.cli.mysimbdp_demo import MysimbdpDemo
-from millrace.cli.printing import LEDGER, exact, ledger_row, print_json, print_table
+from millrace.cli.printing import LEAST, LEDGER, exact, ledger_row, print_json, print_table
 from millrace.cli.rejected import show_rejected
 from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.cli.tracks import Track
@@ -95,7 +95,7 @@ def _show(session: CommandSession, platform: Millrace, samples: "list[Sample]") 
     documents = [document for of_sample in imported for document in of_sample]
     if not session.json:
         rows = [(f"{each['tenant']}/{each['table']}", *ledger_row(each)[1:]) for each in documents]
-        print_table(("table", *LEDGER[1:]), rows)
+        print_table(("table", *LEDGER[1:]), rows, least=LEAST)
         for sample, of_sample in zip(samples, imported, strict=True):
             _tell(platform, sample, of_sample[0])
     pairs = zip(samples, imported, strict=True)

@@ -11,6 +11,7 @@ from millrace.cli.board import board_for
 from millrace.cli.folder_spans import FolderSpans
 from millrace.cli.following import follow
 from millrace.cli.printing import (
+    LEAST,
     LEDGER,
     ledger_line,
     ledger_row,
@@ -142,7 +143,7 @@ def _report(session: CommandSession, tracks: list[Track]) -> None:
         for document in documents:
             print_json(document)
     elif sys.stdout.isatty():
-        print_table(LEDGER, [ledger_row(document) for document in documents])
+        print_table(LEDGER, [ledger_row(document) for document in documents], least=LEAST)
     else:
         for document in documents:
             print(ledger_line(document), flush=True)

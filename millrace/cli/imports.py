@@ -1,5 +1,6 @@
 """The commands about imports that are under way or over: status, cancel, quality, release."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from millrace.cli.arguments import ImportId, NoWait
 from millrace.cli.following import watch_import
 from millrace.cli.printing import (
+    LEAST,
     LEDGER,
     answer,
     answer_all,
@@ -14,11 +16,12 @@ from millrace.cli.printing import (
     ledger_row,
     print_json,
     print_table,
+    printable,
     repeated_headers,
 )
 from millrace.cli.rejected import states_line
 from millrace.cli.session import EXIT_FAILED, CommandSession
-from millrace.client.documents import ImportDocument
+from millrace.client.documents import ImportDocument, waits_for
 from millrace.client.errors import Problem
 
 SHOWN_SAMPLES = 5
@@ -35,7 +38,12 @@ def status(
     """Show how imports are doing."""
     if import_id is None:
         headers = ("import", "table", *LEDGER[1:])
-        return answer_all(session, headers, session.platform.imports.list(limit=limit), _latest_row)
+        latest = session.platform.imports.list(limit=limit)
+        answer_all(session, headers, latest, _latest_row, LEAST)
+        for each in [] if session.json else latest:
+            if waiting := waits_for(each):
+                print(printable(f"{each['id']} {waiting}"), file=sys.stderr)
+        return
     document = session.platform.imports.show(import_id)
     if watch:
         document = watch_import(session.platform, document, quiet=session.json)
@@ -62,6 +70,8 @@ def _show(session: CommandSession, document: ImportDocument) -> None:
     if document["rows"]["rejected"]:
         facts.append(("rejected rows", states_line(document.get("rejected_rows", {}))))
     facts.append(("location", location))
+    if waiting := waits_for(document):
+        facts.append(("waiting", waiting))
     if error := document["error"]:
         facts.append(("error", f"{error['message']} {error['remedy']}".strip()))
     print_table(("", ""), facts)

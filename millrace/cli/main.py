@@ -62,6 +62,14 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version  # noqa: PLC0415
+
+        print(f"millrace {version('millrace')}")
+        raise typer.Exit(0)
+
+
 @app.callback()
 def options(
     home: Annotated[
@@ -69,6 +77,9 @@ def options(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Answer for programs: one JSON object a line.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
 ) -> None:
     pass
 

@@ -1,17 +1,22 @@
 """How commands answer on standard output: tables on a terminal, aligned lines in a pipe, JSON when asked for."""
 
 import json
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+from millrace.cli.fitting import fitted
 from millrace.cli.session import CommandSession
 from millrace.client.documents import ImportDocument
 
 T = TypeVar("T")
 
 LEDGER = ("import", "file", "state", "read", "accepted", "rejected", "ignored", "durable", "seconds", "rows/s")
+# The first to go on a narrow terminal.
+LEAST = ("rows/s", "seconds", "ignored", "durable", "file", "accepted")
 _CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160))}
 
 
@@ -28,11 +33,15 @@ def answer(session: CommandSession, document: Any, line: str) -> None:
 
 
 def answer_all(
-    session: CommandSession, headers: Sequence[str], documents: Iterable[T], row: Callable[[T], Sequence[object]]
+    session: CommandSession,
+    headers: Sequence[str],
+    documents: Iterable[T],
+    row: Callable[[T], Sequence[object]],
+    least: Sequence[str] = (),
 ) -> None:
     """One JSON object a line for programs, a table with a row for each document for people."""
     if not session.json:
-        return print_table(headers, [row(document) for document in documents])
+        return print_table(headers, [row(document) for document in documents], least=least)
     for document in documents:
         print_json(document)
 
@@ -57,31 +66,37 @@ def printable(text: str) -> str:
 
 
 def print_table(
-    headers: Sequence[str], rows: Sequence[Sequence[object]], *, show: Callable[[object], str] = readable
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    show: Callable[[object], str] = readable,
+    least: Sequence[str] = (),
 ) -> None:
-    """Columns that hold only numbers are aligned to the right."""
+    """Columns that hold only numbers are aligned to the right. On a terminal that is too narrow, the columns `least` are
+    left out first."""
     numeric = [bool(rows) and all(isinstance(row[at], int | float) for row in rows) for at in range(len(headers))]
     cells = [[printable(show(cell)) for cell in row] for row in rows]
-    if sys.stdout.isatty():
-        return _print_rich(headers, numeric, cells)
-    widths = [max(map(len, column)) for column in zip(headers, *cells, strict=True)]
-    for row in [list(headers), *cells]:
-        fields = zip(row, widths, numeric, strict=True)
-        print("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in fields).rstrip())
+    width = terminal_width()
+    table = fitted(headers, cells, numeric, width, least)
+    for number, line in enumerate(table.lines):
+        print(_bold(line) if number == 0 and width is not None else line)
+    if table.left_out:
+        print(f"No room for: {', '.join(table.left_out)}. Widen the terminal, or use --json.", file=sys.stderr)
 
 
-def _print_rich(headers: Sequence[str], numeric: Sequence[bool], cells: Sequence[Sequence[str]]) -> None:
-    # Rich takes long to import, and only terminals need it.
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+def terminal_width() -> int | None:
+    """None in a pipe: there nothing is too wide."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    for header, right in zip(headers, numeric, strict=True):
-        table.add_column(header, justify="right" if right else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*map(Text, row))
-    Console().print(table)
+
+def _bold(line: str) -> str:
+    plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb" or not line
+    return line if plain else f"\x1b[1m{line}\x1b[0m"
+
+
+def counted(count: int, thing: str) -> str:
+    """`1 row`, `2 rows`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def seconds_of(document: ImportDocument) -> float | None:

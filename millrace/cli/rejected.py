@@ -11,7 +11,7 @@ import typer
 
 from millrace.atomic import replacing
 from millrace.cli.arguments import ImportId, NoWait
-from millrace.cli.printing import answer_all, print_json, printable
+from millrace.cli.printing import answer_all, counted, print_json, printable
 from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import ImportDocument, RejectedRow
 from millrace.model.errors import MillraceError
@@ -111,10 +111,6 @@ def states_line(states: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {state}" for state, count in states.items())
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def show_rejected(row: RejectedRow) -> None:
     line = f", line {row['line']:,}" if row["line"] is not None else ""
     raw = row["raw"] if len(row["raw"]) <= 400 else row["raw"][:399] + "…"
@@ -195,7 +191,7 @@ def _report(asked: dict[str, Any], document: ImportDocument) -> None:
     rows = document["rows"]
     line = f"{document['id']} {document['state']}"
     if "rows" in asked:
-        line += f", {asked['rows']:,} rows chosen"
+        line += f", {counted(asked['rows'], 'row')} chosen"
     if rows["read"]:
         line += f": {rows['accepted']:,} accepted, {rows['rejected']:,} rejected"
     if "closed" in asked:

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from millrace.cli.arguments import Target, split_target
-from millrace.cli.printing import answer, answer_all
+from millrace.cli.printing import answer, answer_all, counted
 from millrace.cli.session import EXIT_FAILED, CommandSession
 
 COLUMNS = ("sink", "kind", "required", "waiting", "bytes", "lag s", "last version", "refused", "parked since", "note")
+LEAST = ("bytes", "last version", "required", "refused", "kind", "lag s")
 SinkName = Annotated[str, typer.Argument(metavar="SINK", help="Its name.")]
 app = typer.Typer(help="Where a table's rows end up.")
 
@@ -18,7 +19,7 @@ app = typer.Typer(help="Where a table's rows end up.")
 def list_(session: CommandSession, target: Target) -> None:
     """Show each sink of a table: what waits for it, and why."""
     found = session.platform.sinks.list(*split_target(target))
-    answer_all(session, COLUMNS, found, _row)
+    answer_all(session, COLUMNS, found, _row, LEAST)
 
 
 def _row(sink: dict[str, Any]) -> tuple[object, ...]:
@@ -40,7 +41,7 @@ def _notes(sink: dict[str, Any]) -> list[str]:
     notes = ["drained, then forgotten"] if sink.get("is_draining") else []
     backfill = sink.get("backfill")
     if backfill:
-        source = f" from {backfill['source']}, {backfill['rows']:,} rows" if backfill["source"] else ""
+        source = f" from {backfill['source']}, {counted(backfill['rows'], 'row')}" if backfill["source"] else ""
         notes.append(f"back-fill {backfill['state']}{source}{' ' if backfill['reason'] else ''}{backfill['reason']}")
     return [*notes, *([sink["reason"]] if sink.get("reason") else [])]
 
@@ -68,4 +69,5 @@ def resume(session: CommandSession, target: Target, sink: SinkName) -> None:
 def waive(session: CommandSession, target: Target, sink: SinkName) -> None:
     """Give up what waits for a dead sink; imports end without it, and say so."""
     found = session.platform.sinks.waive(*split_target(target), sink)
-    answer(session, found, f"{len(found['imports'])} imports no longer wait for {sink}.")
+    count = len(found["imports"])
+    answer(session, found, f"{counted(count, 'import')} no longer wait{'s' if count == 1 else ''} for {sink}.")

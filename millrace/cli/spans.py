@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from millrace.cli.arguments import OfTenant, of_tenant
-from millrace.cli.printing import answer, answer_all, print_json, print_table, printable
+from millrace.cli.printing import answer, answer_all, counted, print_json, print_table, printable
 from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import SpanDocument, is_span_over
 
 COLUMNS = ("span", "state", "imports", "open", "read", "accepted", "rejected", "ignored", "seconds", "begun")
+LEAST = ("begun", "seconds", "ignored", "open")
 SpanName = Annotated[str, typer.Argument(metavar="SPAN", help="Levels joined by '/'.")]
 app = typer.Typer(help="Group imports, and hear when all of them are done.")
 
@@ -89,7 +90,7 @@ def list_(
 ) -> None:
     """List spans, the latest first."""
     found = session.platform.spans.list(of_tenant(session, tenant), state=state, prefix=below, limit=limit)
-    answer_all(session, COLUMNS, found, _row)
+    answer_all(session, COLUMNS, found, _row, LEAST)
 
 
 @app.command("wait")
@@ -110,7 +111,8 @@ def wait(
 def span_line(span: SpanDocument) -> str:
     """One span as a line of a log: its state, its counts, and which member aborted it."""
     rows = ", ".join(f"{count:,} {verdict}" for verdict, count in span["rows"].items())
-    line = f"span {span['name']}: {span['state']}; {span['imports']:,} imports; rows: {rows}; {span['seconds']:.2f} s"
+    imports = counted(span["imports"], "import")
+    line = f"span {span['name']}: {span['state']}; {imports}; rows: {rows}; {span['seconds']:.2f} s"
     if error := span["error"]:
         line += f"; because of {error['member']}: {error['message']}"
     return printable(line)

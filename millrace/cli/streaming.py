@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from millrace.cli.arguments import FailOnRejects, Target, split_target
-from millrace.cli.printing import print_json, printable
+from millrace.cli.printing import counted, print_json, printable
 from millrace.cli.session import EXIT_FAILED, EXIT_INTERRUPTED, CommandSession
 from millrace.client.send_buffer import without_first
 from millrace.client.sender_summary import Rejected, Summary
@@ -59,7 +59,8 @@ def _send(sender: "Sender", blocks: Iterable[bytes]) -> None:
     """The input begins with the sender's first row; rows that the platform already has are passed over."""
     known = passed = sender.seq
     if known:
-        print(f"Sender {sender.name}: {known:,} rows are in already and are passed over.", file=sys.stderr)
+        known_rows = f"{counted(known, 'row')} {'is' if known == 1 else 'are'}"
+        print(f"Sender {sender.name}: {known_rows} in already, and passed over.", file=sys.stderr)
     for rows in blocks:
         number = count_rows(rows) if passed else 0
         if passed and number <= passed:
@@ -112,13 +113,13 @@ def _report(session: CommandSession, target: str, summary: Summary) -> None:
         print_json({"stream": counts.pop("sender"), **counts})
     else:
         print(
-            f"{summary.sender} {target}: {summary.rows:,} rows sent, {summary.accepted:,} accepted, "
+            f"{summary.sender} {target}: {counted(summary.rows, 'row')} sent, {summary.accepted:,} accepted, "
             f"{summary.rejected:,} rejected, {summary.ignored:,} ignored; {summary.appends:,} appends; "
             f"last version {summary.version if summary.version is not None else '-'}"
         )
         if summary.unheard:
             print(
-                f"{summary.unheard:,} rows are in, but the connection broke before it could tell their verdicts.",
+                f"In, but without a known verdict because the connection broke: {counted(summary.unheard, 'row')}.",
                 file=sys.stderr,
             )
     for failure in summary.failures:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from millrace.cli.arguments import NoTurn, NoWait, Target, split_target
-from millrace.cli.printing import answer, answer_all, exact, print_json, print_table
+from millrace.cli.printing import answer, answer_all, counted, exact, print_json, print_table
 from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import TableDocument
 
@@ -55,7 +55,7 @@ def query(
         return print_json(result)
     print_table([column["name"] for column in result["columns"]], result["rows"], show=exact)
     more = ", more were cut off" if result["truncated"] else ""
-    print(f"{len(result['rows']):,} rows{more}; {result['seconds']:.3f} s", file=sys.stderr)
+    print(f"{counted(len(result['rows']), 'row')}{more}; {result['seconds']:.3f} s", file=sys.stderr)
 
 
 @app.command("truncate")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
-from millrace.client.documents import ImportDocument, is_over
+from millrace.client.documents import ImportDocument, is_over, waits_for
 from millrace.client.errors import Problem
 from millrace.model.errors import MillraceError
 
@@ -42,6 +42,11 @@ class Track:
         if self.document is not None:
             return self.document["state"]
         return "failed" if self.failure is not None and self.import_id is None else "waiting"
+
+    @property
+    def waits_for(self) -> str:
+        """In words, with what to do about it; empty if nothing is in its way."""
+        return "" if self.document is None else waits_for(self.document)
 
     @property
     def is_over(self) -> bool:

@@ -11,7 +11,7 @@ import typer
 
 from millrace.cli import arguments as a
 from millrace.cli.declarations import Declaration, read_declarations
-from millrace.cli.printing import print_json, print_table, printable
+from millrace.cli.printing import counted, print_json, print_table, printable
 from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client import FileOptions
 from millrace.client.documents import TrialReason, TrialReport
@@ -133,7 +133,7 @@ def _show(report: TrialReport, question: TrialQuestion) -> None:
     what = report.get("file") or (f"The last {report['chunks']:,} chunks" if question.last else "The file")
     target = f"{report['tenant']}/{report['table']}".lstrip("/")
     print(printable(f"{what} against {target} ({by}):"), end=" ")
-    print(f"{rows['read']:,} rows read, {rows['passed']:,} would pass, {rows['failed']:,} would fail")
+    print(f"{counted(rows['read'], 'row')} read, {rows['passed']:,} would pass, {rows['failed']:,} would fail")
     if report["reasons"]:
         print()
         lines = [(each["rule"], each["column"] or "", each["rows"], _examples(each)) for each in report["reasons"]]

@@ -11,6 +11,7 @@ from millrace.cli.session import EXIT_FAILED, CommandSession
 from millrace.client.documents import SubscriptionDocument
 
 HEADERS = ("webhook", "url", "types", "order", "on", "delivered", "given up", "waiting", "lag s", "last error")
+LEAST = ("order", "given up", "lag s", "on", "types", "delivered")
 HookName = Annotated[str, typer.Argument(metavar="NAME")]
 app = typer.Typer(help="Have events sent to an address of yours.")
 
@@ -38,7 +39,7 @@ def add(
 def list_(session: CommandSession, tenant: OfTenant = None) -> None:
     """List webhooks, and how they are doing."""
     found = session.platform.webhooks.list(of_tenant(session, tenant))
-    answer_all(session, HEADERS, found, _row)
+    answer_all(session, HEADERS, found, _row, LEAST)
 
 
 @app.command("remove")

@@ -29,6 +29,17 @@ class FaultDocument(TypedDict):
     remedy: str
 
 
+class WaitingFor(TypedDict):
+    """What an import waits for. `text` goes on behind "waits for"; `kind` is one of those in docs/rest.md."""
+
+    kind: str
+    text: str
+    remedy: str
+    since: str | None
+    sink: NotRequired[str]
+    next_try: NotRequired[str]
+
+
 class ImportDocument(TypedDict):
     """An import that is only requested has no bytes, definition or version yet."""
 
@@ -44,6 +55,7 @@ class ImportDocument(TypedDict):
     started_at: str | None
     ended_at: str | None
     error: FaultDocument | None
+    waiting_for: NotRequired[WaitingFor | None]
     bytes: NotRequired[int]
     file_name: NotRequired[str | None]
     definition: NotRequired[str]
@@ -124,6 +136,7 @@ class DeclarationResult(TypedDict):
 
     revision: NotRequired[int]
     changed: NotRequired[bool]
+    changes: NotRequired[list[str]]
     warnings: NotRequired[list[DeclarationWarning]]
     op: NotRequired[str]
     state: NotRequired[str]
@@ -278,6 +291,12 @@ class EventPage(TypedDict):
 
 def is_over(document: ImportDocument) -> bool:
     return document["state"] in TERMINAL_STATES
+
+
+def waits_for(document: ImportDocument) -> str:
+    """In words, with what to do about it; empty if nothing is in the import's way."""
+    waiting = document.get("waiting_for")
+    return "" if waiting is None else f"waits for {waiting['text']} {waiting['remedy']}".strip()
 
 
 def is_span_over(span: SpanDocument) -> bool:

@@ -59,8 +59,21 @@ def find_endpoint(home: Path | None = None, environ: Mapping[str, str] = os.envi
     if home is None and environ.get("MILLRACE_URL"):
         named = environ.get("MILLRACE_CA_FILE")
         trust = Trust(Path(named) if named else None)
-        return Endpoint(environ["MILLRACE_URL"].rstrip("/"), environ.get("MILLRACE_TOKEN", ""), trust)
+        url, token = environ["MILLRACE_URL"].rstrip("/"), environ.get("MILLRACE_TOKEN", "")
+        _refuse_settings(url, token)
+        return Endpoint(url, token, trust)
     return read_endpoint(home or default_home(environ))
+
+
+def _refuse_settings(url: str, token: str) -> None:
+    """In terms of the variables. A URL may hold a password where none belongs, and then it is not shown."""
+    if not _is_address(url):
+        shown = "" if "@" in url else f" is {url!r:.60} and"
+        wrong = f"MILLRACE_URL{shown} is not http://HOST:PORT or https://HOST:PORT, without user and password."
+        raise Invalid(wrong, remedy="For example: MILLRACE_URL=http://127.0.0.1:8420", code="bad_setting")
+    if not token:
+        wrong = f"MILLRACE_URL is {url}, and MILLRACE_TOKEN is not set."
+        raise Invalid(wrong, remedy="For example: MILLRACE_TOKEN=mr_… as `token create` showed it", code="bad_setting")
 
 
 def read_endpoint(home: Path) -> Endpoint:

@@ -24,6 +24,7 @@ class Happening(StrEnum):
     READY = "ready"
     DIED = "died"
     LATE = "late"
+    STOPPING = "stopping"
     STOPPED = "stopped"
 
 
@@ -143,6 +144,7 @@ class Supervisor:
                 stops.callback(self._stop, watched, ends_at - before * RESERVED_SECONDS)
 
     def _stop(self, watched: _Watched, ends_at: float) -> None:
+        self._tell(watched, Happening.STOPPING)
         watched.child.stop(max(RESERVED_SECONDS, ends_at - time.monotonic()))
         self._tell(watched, Happening.STOPPED)
 

@@ -19,7 +19,8 @@ from millrace.embed.jars import jar_folder
 from millrace.embed.java import find_java
 from millrace.embed.ports import free_ports, is_free
 from millrace.embed.process import Child, Launch
-from millrace.embed.supervisor import Event, Happening, RestartPolicy, Supervisor
+from millrace.embed.progress import UpProgress
+from millrace.embed.supervisor import RestartPolicy, Supervisor
 from millrace.exchange.apps import AppBoard
 from millrace.exchange.client_file import ClientFile, read_client_file, write_client_file
 from millrace.exchange.core_store import CoreStoreFile, CoreStoreLogin
@@ -58,19 +59,22 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
     scheme = "http" if certificate is None else "https"
     url = f"{scheme}://{f'[{address}]' if ':' in address else address}:{_settled_port(place, port)}"
     _leave_client_file(place, url, certificate)
+    progress = UpProgress()
     children = []
     login: dict[str, str] = {}
     bootstrap = settings.kafka.bootstrap_servers
     if bootstrap is None:
+        progress.say("broker: preparing its files")
         accounts = broker_accounts(settings.kafka.passwords or place.broker_passwords)
         broker = prepare_broker(place.broker, accounts, heap_megabytes=settings.kafka.heap_mb)
         children.append(broker.child)
         bootstrap = broker.bootstrap_servers
         login = {"MILLRACE_KAFKA__PASSWORDS": str(accounts.folder.absolute())}
-    core_store = _core_store(place, settings)
+    core_store = _core_store(place, settings, progress)
     if core_store is not None:
         # First, beside the broker: it takes about as long to start as Spark.
         children.insert(0, core_store.child)
+    progress.say("data-plane: preparing Spark's jars")
     jar_folder("spark")
     # Spark takes longest to start: it does so beside the server, which is ready only when both are.
     children += [
@@ -78,16 +82,21 @@ def _run(place: Home, settings: Settings, port: int, host: str | None) -> None:
         _server(place, bootstrap, url, login, core_store),
         _managers(place),
     ]
-    supervisor = Supervisor(children, _POLICY, _tell)
-    supervisor.run(lambda: print(f"ready {url}", flush=True))
+
+    def ready() -> None:
+        progress.all_ready()
+        print(f"ready {url}", flush=True)
+
+    Supervisor(children, _POLICY, progress.tell).run(ready)
 
 
-def _core_store(place: Home, settings: Settings) -> CoreStore | None:
+def _core_store(place: Home, settings: Settings, progress: UpProgress) -> CoreStore | None:
     """With the default program, where the operator wants a platform as seed 002 describes it."""
     file = CoreStoreFile(place)
     if not settings.mysimbdp:
         file.withdraw()
         return None
+    progress.say("core store: preparing its files")
     install_default_app(place.programs)
     store = prepare_core_store(place.core_store, settings.core_store.heap_mb)
     file.write(CoreStoreLogin(store.host, store.port, ROLE, store.password))
@@ -172,9 +181,3 @@ def _leave_client_file(place: Home, url: str, certificate: Path | None) -> None:
         token = "mr_" + secrets.token_urlsafe(32)
     named = None if certificate is None else str(certificate.absolute())
     write_client_file(place.root, ClientFile(url, token, named))
-
-
-def _tell(event: Event) -> None:
-    if event.happening in (Happening.DIED, Happening.LATE):
-        again = "" if event.retry_seconds is None else f"; starting it again in {event.retry_seconds:g} s"
-        print(f"{event.child} {event.happening} (code {event.exit_code}){again}", file=sys.stderr, flush=True)

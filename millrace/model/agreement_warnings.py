@@ -147,7 +147,9 @@ def _app(agreement: "Agreement") -> Iterator[DeclarationWarning]:
         yield DeclarationWarning("app.replicas", "is 0: the app would never run.", "Likely 1.")
     if app.mode == "batch" and agreement.schedule is None:
         yield DeclarationWarning(
-            "app", "runs in batches and has no schedule: it would never run.", "Likely a schedule is missing."
+            "app",
+            "runs in batches and has no schedule: it runs only on request.",
+            "Add a schedule, unless `millrace app run` is all it needs.",
         )
     if app.mode == "batch" and (app.replicas > 1 or app.max_replicas is not None):
         yield DeclarationWarning("app.replicas", "is ignored: a batch runs once per turn.", "Likely mode: stream.")

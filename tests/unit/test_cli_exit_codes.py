@@ -199,8 +199,19 @@ def test_what_is_no_address_of_a_platform_is_refused_and_its_password_not_shown(
 ) -> None:
     done = millrace(*command, MILLRACE_URL=url, MILLRACE_TOKEN="mr_other")
     assert done.returncode == 1
-    assert "Write http://HOST:PORT" in done.stderr
+    assert done.stderr.startswith("MILLRACE_URL ")
+    assert "For example: MILLRACE_URL=http://" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert "hush" not in done.stderr
+
+
+def test_an_address_without_a_token_names_the_variable_in_a_line(millrace: Run) -> None:
+    done = millrace("status", MILLRACE_URL="http://127.0.0.1:9")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "MILLRACE_URL is http://127.0.0.1:9, and MILLRACE_TOKEN is not set. "
+        "For example: MILLRACE_TOKEN=mr_… as `token create` showed it\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_each_folder_is_begun_before_its_first_file_and_ended_after_its_last(
         "begin in", "begin in/a", "file in/a", "begin in/b", "file in/b", "end in/b", "file in/a", "end in/a",
         "file in", "end in",
     ]  # fmt: skip
-    assert "span in/a: ended; 1 imports; rows: 3 read" in done.stderr
+    assert "span in/a: ended; 1 import; rows: 3 read" in done.stderr
 
 
 def test_folders_nest_below_the_span_that_is_named_and_that_one_stays_open(

@@ -29,7 +29,7 @@ WITHOUT_METHOD = {
     "GET /tenant/{tenant_id}": "as in mysimbdp, for its clients",
 }
 DOCUMENTATION = ("/docs", "/redoc", "/openapi.json")
-ANSWER = {"items": [], "next": None, "id": "imp_1", "parts": {}, "result": {}}
+ANSWER = {"items": [], "last": 0, "next": None, "id": "imp_1", "parts": {}, "result": {}}
 OVER = {"ops": "applied", "spans": "ended"}
 
 

@@ -50,7 +50,7 @@ def test_start_in_order_stop_in_reverse(tmp_path: Path) -> None:
     with running(Supervisor([first, second], QUICK, events.append)) as ready:
         assert ready.wait(20)
         assert told(events) == ["first started", "first ready", "second started", "second ready"]
-    assert told(events)[4:] == ["second stopped", "first stopped"]
+    assert told(events)[4:] == ["second stopping", "second stopped", "first stopping", "first stopped"]
     assert not first.running
     assert not second.running
 
@@ -75,7 +75,7 @@ def test_one_that_is_late_is_started_anew(tmp_path: Path) -> None:
     slow = child(tmp_path, "slow", lambda: told(events).count("slow started") == 2, ready_seconds=0.3)
     with running(Supervisor([slow], QUICK, events.append)) as ready:
         assert ready.wait(20)
-    assert told(events) == ["slow started", "slow late", "slow started", "slow ready", "slow stopped"]
+    assert told(events) == ["slow started", "slow late", "slow started", "slow ready", "slow stopping", "slow stopped"]
 
 
 def test_the_budget_ends_and_nothing_is_left_running(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_signal_stops_everything_in_order(tmp_path: Path, number: signal.Signa
         lines = iter(process.stdout.readline, "")
         assert "all ready\n" in lines
         process.send_signal(number)
-        assert list(lines) == ["b stopped\n", "a stopped\n", "returned\n"]
+        assert list(lines) == ["b stopping\n", "b stopped\n", "a stopping\n", "a stopped\n", "returned\n"]
     assert process.returncode == 0
 
 

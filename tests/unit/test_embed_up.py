@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,16 +12,22 @@ import pytest
 from millrace.embed import up
 from millrace.embed.ports import free_ports
 from millrace.embed.process import Child, Launch
+from millrace.embed.supervisor import Event, Happening
 
 started: list[Child] = []
 
 
 class NoSupervisor:
-    def __init__(self, children: list[Child], *_: object) -> None:
+    def __init__(self, children: list[Child], _policy: object, tell: Callable[[Event], None]) -> None:
         started[:] = children
+        self._tell = tell
 
     def run(self, ready: Callable[[], None]) -> None:
+        for what in (Happening.STARTED, Happening.READY):
+            self._tell(Event("server", what))
         ready()
+        for what in (Happening.DIED, Happening.STOPPING, Happening.STOPPED):
+            self._tell(Event("server", what, exit_code=-9, retry_seconds=0.2))
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +38,23 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(up, "Supervisor", NoSupervisor)
     monkeypatch.setattr(up, "jar_folder", lambda name: tmp_path)
     monkeypatch.setattr(up, "find_java", lambda: SimpleNamespace(home=tmp_path))
+
+
+def test_each_step_of_starting_and_stopping_is_a_line_with_its_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    up.run_up(tmp_path, 0)
+    said = capsys.readouterr()
+    assert re.sub(r"\d+\.\d s", "0.1 s", said.err).splitlines() == [
+        "data-plane: preparing Spark's jars",
+        "server: starting",
+        "server: ready after 0.1 s",
+        "everything is ready after 0.1 s",
+        "server died (code -9); starting it again in 0.1 s",
+        "server: stopping",
+        "server: stopped after 0.1 s",
+    ]
+    assert len(said.out.splitlines()) == 1, "scripts wait for `ready URL`"
 
 
 @pytest.mark.parametrize(("host", "written"), [("::1", "[::1]"), ("127.0.0.1", "127.0.0.1")])

@@ -88,6 +88,27 @@ def test_every_process_reads_its_settings_so(module: str) -> None:
     assert source.index("with wrong_settings_end():") < source.index("Settings()")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("KAFKA__HEAP_MB", "512M", "MILLRACE_KAFKA__HEAP_MB is 512M: "),
+        ("KAFKA__HEAP_MB", "-1", "MILLRACE_KAFKA__HEAP_MB is -1: "),
+        ("API__LEASE_SECONDS", "soon", "MILLRACE_API__LEASE_SECONDS is soon: "),
+        ("KMS__KIND", "valt", "MILLRACE_KMS__KIND is valt: "),
+    ],
+)
+def test_a_value_that_is_no_secret_is_shown_with_an_example_in_one_line(
+    tmp_path: Path, name: str, value: str, told: str
+) -> None:
+    words = [sys.executable, "-m", "millrace.cli.main", "--home", str(tmp_path), "up"]
+    environ = {**os.environ, f"MILLRACE_{name}": value}
+    ended = subprocess.run(words, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(told)
+    assert f"For example: MILLRACE_{name}=" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
 def test_a_command_says_it_in_a_line(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "millrace.cli.main", "--home", str(tmp_path), "up", "--tls-cert", "/x"]
     environ = {**os.environ, "MILLRACE_KMS__TOKN": SECRET}
