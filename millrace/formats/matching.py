@@ -47,7 +47,8 @@ def refuse_mismatch(
     known = {*assigned(names, columns).values(), DELETED_COLUMN}
     repeated = [name for name, times in Counter(names).items() if times > 1 and (name in known or policy == "rescue")]
     _refuse(f"{where} names {{}} more than once.", repeated, "Give every column once.", hint)
-    remedy = f"The {'key' if deletes else 'table'}'s columns are {listed(column.name for column in columns)}."
+    titles = listed(column.header or column.name for column in columns)
+    remedy = f"The {'key' if deletes else 'table'}'s columns are {titles}."
     _refuse(f"{where} lacks {{}}.", missing(names, definition, deletes=deletes), remedy, hint)
     if policy == "reject":
         remedy += " Remove the others, or declare unknown_fields: ignore or rescue."

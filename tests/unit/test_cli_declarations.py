@@ -33,7 +33,7 @@ def test_the_two_documents_of_a_sample_tenant_are_taken_as_they_stand() -> None:
 
 def test_every_folder_names_its_own_tenant_and_agreements_come_first() -> None:
     assert named(read_declarations([EXAMPLES])) == [
-        "client_a", "client_b", "client_a/analytics", "client_b/product_reviews",
+        "client_a", "client_b", "messy", "client_a/analytics", "client_b/product_reviews", "messy/orders",
     ]  # fmt: skip
 
 

@@ -123,3 +123,15 @@ def test_a_column_with_nothing_to_fill_in_is_missed() -> None:
     definition = table(column("id", "int"), column("x", "int", default=None))
     with pytest.raises(Invalid, match="lacks the column 'x'"):
         header(definition, "id")
+
+
+def test_a_columns_title_in_files_is_matched_in_every_format_and_named_in_refusals() -> None:
+    definition = table(column("id", "int", header="Order_no"), column("v", "string"), key=("id",))
+    assert header(definition, "v,Order_no") == ("v", "Order_no")
+    assert header(definition, "v,id") == ("v", "id")
+    assert header(definition, "Order_no", deletes=True) == ("Order_no",)
+    assert arrow_names(cut(definition, parquet(Order_no=[1], v=["x"]), "parquet")) == ["Order_no", "v"]
+    assert cut(definition, container(column("Order_no", "int"), column("v", "string")), "avro")
+    with pytest.raises(Invalid, match="lacks the column 'id'") as refused:
+        header(definition, "v")
+    assert "The table's columns are 'Order_no', 'v'" in refused.value.remedy
