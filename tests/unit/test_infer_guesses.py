@@ -125,6 +125,22 @@ def test_a_default_never_changes_how_another_column_is_read(tmp_path: Path) -> N
     assert proposal.checked.failed == 0
 
 
+def test_thousands_are_no_default_where_they_are_decimals_elsewhere(tmp_path: Path) -> None:
+    proposal = inferred(tmp_path, "a;b;c\n" + "1.234.567;2.345.678;3.5\n" * 4)
+    assert "written" not in proposal.document
+    assert said(proposal) == {"a": {"thousands_separator": "."}, "b": {"thousands_separator": "."}, "c": {}}
+    assert proposal.checked.failed == 0
+
+
+def test_headers_between_all_rows_do_not_count(tmp_path: Path) -> None:
+    proposal = inferred(tmp_path, "id,placed\n" + "".join(f"{n},{n:02d}.12.2024\nid,placed\n" for n in range(1, 21)))
+    assert [field["type"] for field in proposal.document["schema"]["fields"]] == [
+        "int", {"type": "int", "logicalType": "date"},
+    ]  # fmt: skip
+    assert proposal.document["primary_key"] == ["id"]
+    assert (proposal.checked.rows, proposal.checked.failed, proposal.checked.repeated_headers) == (20, 0, 20)
+
+
 def test_equal_rows_of_text_are_no_repeated_header(tmp_path: Path) -> None:
     proposal = inferred(tmp_path, "Ann,Bonn\nBob,Kiel\nAnn,Bonn\n")
     assert proposal.document["csv"]["header"] is False
