@@ -34,7 +34,7 @@ from millrace.auth.access import PUBLIC, access_of, caller_of, same_access
 from millrace.auth.audit import Audit
 from millrace.auth.quotas import Quotas
 from millrace.auth.tokens import Caller, Tokens
-from millrace.exchange.app_folders import Staging
+from millrace.exchange.app_folders import AppFolders
 from millrace.exchange.apps import AppBoard
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.places import Places
@@ -45,8 +45,6 @@ from millrace.sink.context import SinkContext
 from millrace.store.engine import ControlStore
 from millrace.turns import ASKING, PLATFORM
 from millrace.wire.client import Cluster
-
-AppFolders = Callable[[str], Staging]
 
 
 class Services(Protocol):

@@ -107,6 +107,10 @@ class Folder:
         with self._above(path) as (folder, name):
             os.rename(name, target, src_dir_fd=folder)
 
+    def move_to(self, name: str, folder: "Folder", other: str) -> None:
+        """Into another folder, without replacing anything there: FileExistsError if the other name is taken."""
+        rename_new(checked(name), checked(other), self.descriptor, folder.descriptor)
+
     def rename_new(self, name: str, other: str) -> None:
         """Without replacing anything: FileExistsError if the other name is taken."""
         rename_new(checked(name), checked(other), self.descriptor)

@@ -65,26 +65,27 @@ def checked(name: str) -> str:
     return name
 
 
-def rename_new(source: str | Path, target: str | Path, folder: int = _HERE) -> None:
+def rename_new(source: str | Path, target: str | Path, folder: int = _HERE, into: int | None = None) -> None:
     """Renames a file without replacing another one: FileExistsError if the name is taken. In one step where the kernel can:
     with a link and an unlink, a crash in between would leave two files."""
-    code = _renamed(os.fsencode(source), os.fsencode(target), folder)
-    inside = None if folder == _HERE else folder
+    into = folder if into is None else into
+    code = _renamed(os.fsencode(source), os.fsencode(target), folder, into)
+    inside, there = (None if one == _HERE else one for one in (folder, into))
     if code in _CANNOT_RENAME_SO:
         try:
-            os.stat(target, dir_fd=inside, follow_symlinks=False)
+            os.stat(target, dir_fd=there, follow_symlinks=False)
             code = errno.EEXIST
         except FileNotFoundError:
-            return os.rename(source, target, src_dir_fd=inside, dst_dir_fd=inside)
+            return os.rename(source, target, src_dir_fd=inside, dst_dir_fd=there)
     if code:
         raise OSError(code, os.strerror(code), str(source), None, str(target))
     return None
 
 
-def _renamed(source: bytes, target: bytes, folder: int) -> int:
+def _renamed(source: bytes, target: bytes, folder: int, into: int) -> int:
     """The kernel's error, 0 if there is none."""
     try:
         rename = _LIBC.renameat2
     except AttributeError:
         return errno.ENOSYS
-    return ctypes.get_errno() if rename(folder, source, folder, target, _NOT_OVER) else 0
+    return ctypes.get_errno() if rename(folder, source, into, target, _NOT_OVER) else 0

@@ -1,5 +1,6 @@
 """The group `app`: client apps, the tenants' programs."""
 
+import re
 import shlex
 import sys
 import tempfile
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 0.2
 BEGIN_SECONDS = 60.0
+# The output of a program, or of one of its replicas; not the older parts of it.
+_OUTPUT = re.compile(r"std(out|err)(-[0-9]+)?\.log")
 OVER = ("succeeded", "failed", "interrupted")
 Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="Default: the latest.")]
+Name = Annotated[str | None, typer.Argument(metavar="[APP]", help="Which one, if the tenant has several.")]
+OfApp = Annotated[str | None, typer.Option("--app", help="Without RUN: of this app.")]
 app = typer.Typer(help="Client apps: the tenants' programs.")
 
 
@@ -33,7 +38,7 @@ def list_(session: CommandSession) -> None:
     if session.json:
         return print_json(found)
     rows = [_app_row(item) for item in found["items"]]
-    print_table(("tenant", "mode", "schedule", "state", "run", "next run"), rows)
+    print_table(("tenant", "app", "mode", "schedule", "state", "run", "next run"), rows)
     backend = found["backend"]
     if backend is None:
         return print("The ingestion managers do not answer: see the log managers.log.", file=sys.stderr)
@@ -48,30 +53,31 @@ def _app_row(item: dict[str, Any]) -> tuple[object, ...]:
     schedule = agreement.get("schedule")
     cron = schedule.get("cron") if isinstance(schedule, dict) else schedule
     mode = agreement["app"].get("mode", "batch")
-    return item["tenant"], mode, cron, status.get("state"), status.get("run"), status.get("next_run_at")
+    return item["tenant"], item["app"], mode, cron, status.get("state"), status.get("run"), status.get("next_run_at")
 
 
 @app.command("run")
 def run(
     session: CommandSession,
     tenant: TenantName,
+    name: Name = None,
     wait: Annotated[bool, typer.Option("--wait", help="Until its files are imported; exit 1 if any failed.")] = False,
 ) -> None:
     """Run a batch app now, beside its schedule."""
     before = {each["id"] for each in session.platform.apps.runs(tenant)}
-    session.platform.apps.run(tenant)
+    asked = session.platform.apps.run(tenant, app=name)
     if not wait:
-        return answer(session, {"tenant": tenant, "asked": True}, f"A run for {tenant} is asked for.")
-    ended = _ended(session.platform.apps, tenant, before)
+        return answer(session, asked, f"A run for {tenant} is asked for.")
+    ended = _ended(session.platform.apps, tenant, asked["app"], before)
     answer(session, ended, _run_line(ended))
     raise typer.Exit(0 if ended["state"] == "succeeded" and not ended["files"]["failed"] else EXIT_FAILED)
 
 
-def _ended(apps: "AppClient", tenant: str, before: set[str]) -> dict[str, Any]:
+def _ended(apps: "AppClient", tenant: str, app_name: str, before: set[str]) -> dict[str, Any]:
     """The first run behind those before, once it is over."""
     begun_by, run_id = time.monotonic() + BEGIN_SECONDS, None
     while run_id is None:
-        newer = [each["id"] for each in apps.runs(tenant) if each["id"] not in before]
+        newer = [each["id"] for each in apps.runs(tenant, app=app_name) if each["id"] not in before]
         run_id = newer[-1] if newer else None
         if run_id is None and time.monotonic() > begun_by:
             raise Unavailable(f"No run of {tenant} began.", remedy="See `millrace app list` and the log managers.log.")
@@ -92,23 +98,24 @@ def _run_line(run: dict[str, Any]) -> str:
 def runs(
     session: CommandSession,
     tenant: TenantName,
+    name: Name = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=200)] = 20,
 ) -> None:
     """List the latest runs."""
-    found = session.platform.apps.runs(tenant, limit=limit)
-    headers = ("run", "cause", "state", "code", "started", "ended", "done", "failed", "rows", "rejected")
-    answer_all(session, headers, found, _run_row, ("started", "code", "cause"))
+    found = session.platform.apps.runs(tenant, limit=limit, app=name)
+    headers = ("run", "app", "cause", "state", "code", "started", "ended", "done", "failed", "rows", "rejected")
+    answer_all(session, headers, found, _run_row, ("started", "code", "cause", "app"))
 
 
 def _run_row(run: dict[str, Any]) -> tuple[object, ...]:
-    known = (run[name] for name in ("id", "cause", "state", "exit_code", "started_at", "ended_at"))
+    known = (run[name] for name in ("id", "app", "cause", "state", "exit_code", "started_at", "ended_at"))
     return *known, run["files"]["done"], run["files"]["failed"], run["rows"]["read"], run["rows"]["rejected"]
 
 
 @app.command("files")
-def files(session: CommandSession, tenant: TenantName, run: Run = None) -> None:
+def files(session: CommandSession, tenant: TenantName, run: Run = None, of: OfApp = None) -> None:
     """Show what became of the files of a run."""
-    found = session.platform.apps.files(tenant, run or _latest(session.platform.apps, tenant))
+    found = session.platform.apps.files(tenant, run or _latest(session.platform.apps, tenant, of))
     headers = ("file", "table", "import", "state", "accepted", "rejected", "why")
     answer_all(session, headers, found, _file_row, ("table", "accepted"))
 
@@ -125,26 +132,28 @@ def logs(
     session: CommandSession,
     tenant: TenantName,
     run: Run = None,
+    of: OfApp = None,
     name: Annotated[
         str | None, typer.Option(help="stdout.log, stderr.log, files/NAME …; default: both of the first.")
     ] = None,
     tail: Annotated[int, typer.Option(help="At most so many of the last bytes of each.", min=1)] = 1 << 20,
 ) -> None:
     """Show what a run wrote to its output and logs."""
-    run = run or _latest(session.platform.apps, tenant)
+    run = run or _latest(session.platform.apps, tenant, of)
     document = session.platform.apps.show_run(tenant, run)
     if session.json:
         return print_json(document)
     kept = {log["name"] for log in document["logs"]}
-    for each in [name] if name else sorted({"stdout.log", "stderr.log"} & kept, reverse=True):
+    shown = [each for each in kept if _OUTPUT.fullmatch(each)]
+    for each in [name] if name else sorted(shown, reverse=True):
         stream = sys.stderr if each.startswith("stderr") else sys.stdout
         for piece in session.platform.apps.log(tenant, run, each, tail_bytes=tail):
             stream.buffer.write(piece)
         stream.flush()
 
 
-def _latest(apps: "AppClient", tenant: str) -> str:
-    found = apps.runs(tenant, limit=1)
+def _latest(apps: "AppClient", tenant: str, app_name: str | None) -> str:
+    found = apps.runs(tenant, limit=1, app=app_name)
     if not found:
         raise Missing(f"The client app of {tenant} has not run.", remedy="See `millrace app list`.", code="no_run")
     return str(found[0]["id"])

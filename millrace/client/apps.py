@@ -7,18 +7,19 @@ from millrace.client.resource import Document, Documents, ResourceClient, at, gi
 
 class AppClient(ResourceClient):
     def list(self) -> Document:
-        """`items`: every tenant that has one, with its agreement; `backend`: how they run. For the operator alone."""
+        """`items`: every app, with its tenant's agreement; `backend`: how they run. For the operator alone."""
         return self._ask(Document, "GET", at("apps"))
 
-    def show(self, tenant: str) -> Document:
-        return self._ask(Document, "GET", _app(tenant))
+    def show(self, tenant: str, *, app: str | None = None) -> Document:
+        """`app`: which one, if the tenant has several."""
+        return self._ask(Document, "GET", _app(tenant), params=given(app=app))
 
-    def run(self, tenant: str) -> Document:
-        return self._ask(Document, "POST", _app(tenant, "run"))
+    def run(self, tenant: str, *, app: str | None = None) -> Document:
+        return self._ask(Document, "POST", _app(tenant, "run"), params=given(app=app))
 
-    def runs(self, tenant: str, *, limit: int = 20) -> Documents:
-        """The newest first."""
-        return self._items(Document, _app(tenant, "runs"), params=given(limit=limit))
+    def runs(self, tenant: str, *, limit: int = 20, app: str | None = None) -> Documents:
+        """The newest first, of one app or of all."""
+        return self._items(Document, _app(tenant, "runs"), params=given(limit=limit, app=app))
 
     def show_run(self, tenant: str, run: str) -> Document:
         """Its record, with the names of its logs."""

@@ -215,6 +215,8 @@ def agreement_schema(sinks: Schema) -> Schema:
     zone = _text(about="A zone of the IANA database; else UTC.")
     schedule = _mapping({"cron": cron, "time_zone": zone, "missed": _enum(a.MISSED)}, ("cron",))
     amounts = _or_null(_mapping({"cpu": _or_null(_QUANTITY), "memory": _or_null(_QUANTITY)}))
+    timed: Schema = {"anyOf": [cron, schedule, {"type": "null"}]}
+    resources = _or_null(_mapping({"requests": amounts, "limits": amounts}))
     notification = _mapping({"url": _ADDRESS, "events": _list(_text()), "name": _or_null(_NAME)}, ("url",))
     words: dict[str, Schema] = {
         "client": {**_NAME, "description": "The tenant's name."},
@@ -222,9 +224,10 @@ def agreement_schema(sinks: Schema) -> Schema:
         "description": _text(10_000, 0),
         "data_retention_period_days": _whole(0, a.MOST_DAYS, "How long files, raw chunks and rejected rows are kept."),
         "sink_retention_days": _or_null(_whole(0, a.MOST_DAYS, "How long rows are kept in sinks; else for ever.")),
-        "schedule": {"anyOf": [cron, schedule, {"type": "null"}]},
-        "app": _or_null(_app()),
-        "resources": _or_null(_mapping({"requests": amounts, "limits": amounts})),
+        "schedule": timed,
+        "app": _or_null(_app(timed, resources)),
+        "apps": _or_null({**_list({**_app(timed, resources), "required": ["name"]}), "maxItems": a.MOST_APPS}),
+        "resources": resources,
         "quotas": _or_null(_mapping({name: _or_null(_QUANTITY) for name in a.QUOTAS})),
         "encryption": _FLAG,
         "priority": _whole(a.LOWEST_PRIORITY, a.HIGHEST_PRIORITY),
@@ -246,7 +249,7 @@ def _budget() -> dict[str, Schema]:
     }
 
 
-def _app() -> Schema:
+def _app(schedule: Schema, resources: Schema) -> Schema:
     scale = {
         "min": _whole(1, a.MOST_REPLICAS),
         "max": _whole(1, a.MOST_REPLICAS),
@@ -266,6 +269,9 @@ def _app() -> Schema:
         "uploads_first": _FLAG,
         "replicas": _whole(0, a.MOST_REPLICAS),
         "autoscale": _or_null(_mapping(scale, ("max",))),
+        "name": _NAME,
+        "schedule": schedule,
+        "resources": resources,
     }
     image = {"required": ["image"], "properties": {"image": {"type": "string"}}}
     runs = {"required": ["command"], "properties": {"command": {"minItems": 1}}}

@@ -7,17 +7,21 @@ If a request is lost, nobody runs the app; the caller has to ask again."""
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from millrace.atomic import replace_file
+from millrace.exchange.app_folders import app_slug
 from millrace.exchange.home import Home
+from millrace.model.agreement import THE_APP
+from millrace.model.names import checked_name
 
 
 @dataclass(frozen=True, slots=True)
 class AppsReport:
-    """`tenants`: the status of each tenant's app. The rest describes how apps run on this machine."""
+    """`tenants`: the status of each app, by its slug. The rest describes how apps run on this machine."""
 
     confinement: Mapping[str, Any]
     limits: str
@@ -47,19 +51,22 @@ class AppBoard:
         """The managers are not there any more."""
         self.home.apps.unlink(missing_ok=True)
 
-    def ask(self, tenant: str) -> None:
-        """For a run of the tenant's app. Asked twice before it begins, it runs once."""
-        request = self.home.app_request(tenant)
+    def ask(self, tenant: str, app: str = THE_APP) -> None:
+        """For a run of one of the tenant's apps. Asked twice before it begins, it runs once."""
+        request = self._request(tenant, app)
         request.parent.mkdir(parents=True, exist_ok=True)
         request.touch()
 
     def asked(self) -> set[str]:
-        """The tenants for whose apps a run is asked."""
+        """The slugs of the apps that a run is asked for."""
         folder = self.home.app_requests
         return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
-    def is_asked(self, tenant: str) -> bool:
-        return self.home.app_request(tenant).exists()
+    def is_asked(self, tenant: str, app: str = THE_APP) -> bool:
+        return self._request(tenant, app).exists()
 
-    def clear_request(self, tenant: str) -> None:
-        self.home.app_request(tenant).unlink(missing_ok=True)
+    def clear_request(self, tenant: str, app: str = THE_APP) -> None:
+        self._request(tenant, app).unlink(missing_ok=True)
+
+    def _request(self, tenant: str, app: str) -> Path:
+        return self.home.app_request(tenant, app_slug(checked_name("tenant", tenant), checked_name("app", app)))

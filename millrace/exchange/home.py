@@ -98,13 +98,17 @@ class Home:
     def source(self, tenant: str) -> Path:
         return self.sources / checked_name("tenant", tenant)
 
+    def app_source(self, tenant: str, app: str) -> Path:
+        """SOURCE_PATH of one of several programs of a tenant."""
+        return self.source(tenant) / "apps" / checked_name("app", app)
+
     def handled(self, tenant: str) -> Path:
         """What came out of a tenant's program, and what became of it: no program sees it."""
         return self.root / "handled" / checked_name("tenant", tenant)
 
-    def app_request(self, tenant: str) -> Path:
-        """There while somebody asks for a run of the tenant's program."""
-        return self.app_requests / checked_name("tenant", tenant)
+    def app_request(self, tenant: str, slug: str | None = None) -> Path:
+        """There while somebody asks for a run of the tenant's program, or of the one of several with this slug."""
+        return self.app_requests / (checked_name("tenant", tenant) if slug is None else slug)
 
     def table(self, tenant: str, table: str) -> Path:
         return self.lake / checked_name("tenant", tenant) / checked_name("table", table)

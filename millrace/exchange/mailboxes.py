@@ -1,12 +1,10 @@
 """All mailboxes of one platform: what a process opens at its start, and hands out part by part."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from millrace.exchange.aged import AgedVersions
-from millrace.exchange.app_folders import Staging
+from millrace.exchange.app_folders import AppFolders
 from millrace.exchange.app_news import AppNews
 from millrace.exchange.apps import AppBoard
 from millrace.exchange.data_plane import DataPlaneNotes
@@ -45,7 +43,7 @@ class Exchange:
     log_keys: LogKeys
     places: Places
     tenant_files: TenantFiles
-    app_folders: Callable[[str], Staging]
+    app_folders: AppFolders
 
     def keyring(self, kms: KmsSettings) -> Keyring:
         return keyring_of(self.keys, kms)
@@ -72,5 +70,5 @@ def open_exchange(root: Path) -> Exchange:
         log_keys=LogKeys(home),
         places=Places(home),
         tenant_files=TenantFiles(home),
-        app_folders=partial(Staging, home),
+        app_folders=AppFolders(home),
     )

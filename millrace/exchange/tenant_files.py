@@ -34,6 +34,7 @@ class TenantFiles:
         home = self.home
         yield from (root / tenant for root in (home.lake, home.errors, home.remote, home.all_staged))
         yield from sorted(home.parked.glob(f"*/{tenant}"))
+        yield from sorted(home.app_requests.glob(f"{tenant}.*"))
         yield from (
             home.held_chunks(tenant),
             home.source(tenant),

@@ -8,6 +8,7 @@ from millrace.model.kube_names import dns_name, tenant_namespace
 
 MANAGER = "millrace"
 CELL_LABEL, TENANT_LABEL = "millrace/cell", "millrace/tenant"
+APP_LABEL = "millrace/app"
 TENANT_ANNOTATION = "millrace/tenant-name"
 
 
@@ -18,10 +19,12 @@ class Names:
     tenant: str
     cell: str
     prefix: str
+    app: str | None = None
+    """Which of several apps, for what belongs to one of them."""
 
     @property
     def workload(self) -> str:
-        return dns_name(self.tenant)
+        return dns_name(self.tenant) if self.app is None else f"app-{dns_name(self.app)}"
 
     @property
     def namespace(self) -> str:
@@ -36,7 +39,8 @@ class Names:
     @property
     def selector(self) -> dict[str, str]:
         """What tells the app's pods from others; never changes, as a Deployment's selector must not."""
-        return {"app.kubernetes.io/name": "client-app", TENANT_LABEL: self.workload}
+        of_app = {} if self.app is None else {APP_LABEL: dns_name(self.app)}
+        return {"app.kubernetes.io/name": "client-app", TENANT_LABEL: dns_name(self.tenant), **of_app}
 
     @property
     def labels(self) -> dict[str, str]:

@@ -3,16 +3,19 @@
 The app sees its own `in` and `out` and a /tmp of its own; all else is read-only, and no token of the cluster is there."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from millrace.k8s.names import TENANT_ANNOTATION, Names
-from millrace.model.agreement import Agreement, Amounts, App, Resources
+from millrace.model.agreement import BATCH, THE_APP, Agreement, Amounts, App, Resources
 from millrace.model.errors import Invalid
 from millrace.model.kube_names import dns_name
 from millrace.model.quantity import LARGEST, bytes_text, millis_text
 from millrace.settings import KubernetesSettings
 from millrace.staging.users import user_of
 
+# Which replica of a batch it is; Kubernetes sets it for Jobs with several.
+INDEX = "JOB_COMPLETION_INDEX"
 _IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]{0,511}", re.ASCII)
 
 
@@ -53,7 +56,7 @@ def pod_template(
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(agreement, image, settings)],
+        "containers": [_container(agreement, image, names, settings)],
         "volumes": [
             {"name": "staging", "persistentVolumeClaim": {"claimName": names.claim}},
             {"name": "tmp", "emptyDir": {"sizeLimit": bytes_text(settings.app_scratch_mb << 20)}},
@@ -62,7 +65,7 @@ def pod_template(
     return {"metadata": {"labels": names.labels, "annotations": {TENANT_ANNOTATION: names.tenant}}, "spec": spec}
 
 
-def _container(agreement: Agreement, image: str, settings: KubernetesSettings) -> dict[str, Any]:
+def _container(agreement: Agreement, image: str, names: Names, settings: KubernetesSettings) -> dict[str, Any]:
     app = agreement.app or App()
     resources = bounded(agreement.tenant, agreement.resources, settings)
     scratch = {"ephemeral-storage": bytes_text(settings.app_scratch_mb << 20)}
@@ -85,18 +88,41 @@ def _container(agreement: Agreement, image: str, settings: KubernetesSettings) -
         "volumeMounts": [
             # Apart, so that the app can put nothing in the place of either folder.
             *(
-                {"name": "staging", "mountPath": f"{settings.source_path}/{agreement.tenant}/{name}", "subPath": name}
-                for name in ("in", "out")
+                {"name": "staging", "mountPath": f"{settings.source_path}/{agreement.tenant}/{name}", **place}
+                for name, place in _places(app, names).items()
             ),
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
 
 
-def _environment(tenant: str, app: App, settings: KubernetesSettings) -> list[dict[str, str]]:
+def _places(app: App, names: Names) -> dict[str, dict[str, str]]:
+    """Where `in` and `out` are in the volume. Each replica of a batch has an `in` of its own, named by its index."""
+    below = "" if names.app is None or app.name == THE_APP else f"apps/{app.name}/{names.tenant}/"
+    inbox = {"subPath": f"{below}in"}
+    if divides(app):
+        inbox = {"subPathExpr": f"{below}replicas/$({INDEX})"}
+    return {"in": inbox, "out": {"subPath": f"{below}out"}}
+
+
+def divides(app: App) -> bool:
+    """Whether its replicas divide the files of `in`."""
+    return app.mode == BATCH and app.replicas > 1
+
+
+def _environment(tenant: str, app: App, settings: KubernetesSettings) -> list[dict[str, Any]]:
     # A home that can be written to: the root is read-only, and the user is not known to the image.
     given = {"HOME": "/tmp", **app.env, "CLIENT_ID": tenant, "SOURCE_PATH": settings.source_path}
-    return [{"name": name, "value": _literal(tenant, value)} for name, value in given.items()]
+    index = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+    return [
+        # A path of a volume can name only variables that are declared.
+        *([{"name": INDEX, "valueFrom": index}] if divides(app) else []),
+        *(
+            {"name": name, "value": _literal(tenant, value)}
+            for name, value in given.items()
+            if name != INDEX or not divides(app)
+        ),
+    ]
 
 
 def _literal(tenant: str, words: str) -> str:
@@ -148,7 +174,13 @@ def _pair(
     return request, limit
 
 
-def quantities(amounts: Amounts, times: int = 1) -> dict[str, str]:
+def quantities(amounts: Amounts) -> dict[str, str]:
     """As Kubernetes writes them."""
-    cpu, memory = amounts.cpu_millis or 0, amounts.memory_bytes or 0
-    return {"cpu": millis_text(min(cpu * times, LARGEST)), "memory": bytes_text(min(memory * times, LARGEST))}
+    return total([(amounts, 1)])
+
+
+def total(each: Sequence[tuple[Amounts, int]]) -> dict[str, str]:
+    """Of all amounts, each so many times."""
+    cpu = sum((amounts.cpu_millis or 0) * times for amounts, times in each)
+    memory = sum((amounts.memory_bytes or 0) * times for amounts, times in each)
+    return {"cpu": millis_text(min(cpu, LARGEST)), "memory": bytes_text(min(memory, LARGEST))}

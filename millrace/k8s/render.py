@@ -27,18 +27,31 @@ class Rendered:
 def render(agreement: Agreement, settings: KubernetesSettings) -> list[Manifest]:
     """Nothing for a tenant without a container image."""
     names = Names(agreement.tenant, settings.cell, settings.namespace_prefix)
-    image = image_of(agreement, settings)
-    if image is None:
+    apps = [(one, image) for one in _by_app(agreement) if (image := image_of(one, settings)) is not None]
+    if not apps:
         return []
     return [
         namespace(names),
         anchor(names),
         service_account(names, settings),
         network_policy(names, settings),
-        resource_quota(agreement, names, settings),
+        resource_quota([one for one, _ in apps], names, settings),
         volume_claim(agreement, names, settings),
-        *_workload(agreement, image, names, settings),
+        *(
+            manifest
+            for one, image in apps
+            for manifest in _workload(one, image, _names_of(agreement, one, names), settings)
+        ),
     ]
+
+
+def _by_app(agreement: Agreement) -> tuple[Agreement, ...]:
+    """One agreement for each app; a tenant that names none may have the one of the settings."""
+    return agreement.by_app() or (agreement,)
+
+
+def _names_of(agreement: Agreement, one: Agreement, names: Names) -> Names:
+    return replace(names, app=one.app.name) if agreement.apps and one.app is not None else names
 
 
 def _workload(agreement: Agreement, image: str, names: Names, settings: KubernetesSettings) -> list[Manifest]:
@@ -52,8 +65,13 @@ def _workload(agreement: Agreement, image: str, names: Names, settings: Kubernet
 
 def stopped(agreement: Agreement) -> Agreement:
     """The same with nothing running, for a tenant that is leaving and may come back: its files wait."""
-    app = agreement.app or App()
-    return replace(agreement, app=replace(app, replicas=0, min_replicas=None, max_replicas=None))
+    if agreement.apps:
+        return replace(agreement, apps=tuple(map(_stopped, agreement.apps)))
+    return replace(agreement, app=_stopped(agreement.app or App()))
+
+
+def _stopped(app: App) -> App:
+    return replace(app, replicas=0, min_replicas=None, max_replicas=None)
 
 
 def render_all(agreements: Iterable[Agreement], settings: KubernetesSettings) -> list[Rendered]:
@@ -66,9 +84,15 @@ def render_all(agreements: Iterable[Agreement], settings: KubernetesSettings) ->
                 f"{rendered[names.namespace].names.tenant!r} and {agreement.tenant!r} both want {names.namespace}.",
                 remedy="Give each tenant one agreement.",
             )
-        notes = tuple(_notes(agreement, settings))
+        notes = tuple(_all_notes(agreement, settings))
         rendered[names.namespace] = Rendered(names, tuple(render(agreement, settings)), notes)
     return list(rendered.values())
+
+
+def _all_notes(agreement: Agreement, settings: KubernetesSettings) -> Iterable[str]:
+    for one in _by_app(agreement):
+        of_app = f"app {one.app.name}: " if agreement.apps and one.app is not None else ""
+        yield from (f"{of_app}{note}" for note in _notes(one, settings))
 
 
 def _notes(agreement: Agreement, settings: KubernetesSettings) -> Iterable[str]:

@@ -1,10 +1,11 @@
 """What an app runs in: a namespace of its own, bounds, a wall around it, and the volume it shares with the platform."""
 
+from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
 from millrace.k8s.names import Names
-from millrace.k8s.pods import bounded, pull_secrets, quantities
+from millrace.k8s.pods import bounded, pull_secrets, total
 from millrace.k8s.workloads import most_pods
 from millrace.model.agreement import Agreement
 from millrace.model.quantity import LARGEST, bytes_text
@@ -30,13 +31,16 @@ def service_account(names: Names, settings: KubernetesSettings) -> dict[str, Any
     return names.manifest("ServiceAccount", names.account, automountServiceAccountToken=False, **pull_secrets(settings))
 
 
-def resource_quota(agreement: Agreement, names: Names, settings: KubernetesSettings) -> dict[str, Any]:
-    pods = most_pods(agreement)
-    resources = bounded(agreement.tenant, agreement.resources, settings)
+def resource_quota(apps: Sequence[Agreement], names: Names, settings: KubernetesSettings) -> dict[str, Any]:
+    """`apps`: the agreement as it is for each of the tenant's apps, which run at the same time."""
+    agreement, pods = apps[0], sum(map(most_pods, apps))
+    each = [(bounded(one.tenant, one.resources, settings), most_pods(one)) for one in apps]
     hard = {
         "pods": str(pods),
-        **{f"requests.{name}": amount for name, amount in quantities(resources.requests, pods).items()},
-        **{f"limits.{name}": amount for name, amount in quantities(resources.limits, pods).items()},
+        **{
+            f"requests.{name}": amount for name, amount in total([(one.requests, times) for one, times in each]).items()
+        },
+        **{f"limits.{name}": amount for name, amount in total([(one.limits, times) for one, times in each]).items()},
         "limits.ephemeral-storage": bytes_text(pods * settings.app_scratch_mb << 20),
         "persistentvolumeclaims": "1",
         "requests.storage": bytes_text(_claimed(agreement, settings)),

@@ -1,4 +1,4 @@
-"""One tenant's program, tended: its agreement in, a process that runs when it should out. When that is is decided in
+"""One program of a tenant, tended: its agreement in, a process that runs when it should out. When that is is decided in
 `deciding.py`; what becomes of its files is the collector's business."""
 
 from collections.abc import Collection, Sequence
@@ -11,16 +11,18 @@ from millrace.manage.collecting import Collector
 from millrace.manage.completion import Health, Seen
 from millrace.manage.deciding import WELL_AFTER, Going, Skip, Standing, Start, Stop, decide, next_due
 from millrace.manage.input_handover import InputHandover, Ready
+from millrace.manage.launching import launch
 from millrace.manage.logs import LOG_BYTES
 from millrace.manage.openrun import OpenRun, text_of
 from millrace.manage.poll_timer import LOOK_SECONDS, PollTimer, is_elsewhere, runs_elsewhere
-from millrace.manage.running import AppProcess
+from millrace.manage.running import AppReplicas
 from millrace.manage.schedule_position import SchedulePosition
 from millrace.manage.tools import Tools
 from millrace.model.agreement import BATCH, STREAM, Agreement
 from millrace.model.errors import MillraceError
 from millrace.model.names import new_id
-from millrace.observe import log
+from millrace.observe import log, observe
+from millrace.staging.dividing import divide, return_claims
 from millrace.staging.runs import CLUSTER, RUNNING, Run
 from millrace.staging.users import owner_of
 
@@ -28,14 +30,15 @@ from millrace.staging.users import owner_of
 class AppRunner:
     """Used by the loop's thread alone."""
 
-    def __init__(self, tools: Tools, tenant: str) -> None:
+    def __init__(self, tools: Tools, staging: Staging) -> None:
         self._tools = tools
-        self.staging = Staging(tools.home, tenant)
-        self.staging.make(owner_of(tenant))
+        self.staging = staging
+        self.staging.make(owner_of(staging.tenant))
         self.agreement: Agreement | None = None
         self._revision = 0
         self._tables: Sequence[str] = ()
-        self._process: AppProcess | None = None
+        self._process: AppReplicas | None = None
+        self._may_have_claims = True
         self._endings = 0
         self._ended_at: datetime | None = None
         self._ended_well = False
@@ -65,7 +68,7 @@ class AppRunner:
 
     def has_to_be_looked_at(self, now: datetime, asked: Collection[str]) -> bool:
         """Most of those that wait for their moment need no look before it."""
-        if self.is_busy or self.staging.tenant in asked or self._looked_at is None:
+        if self.is_busy or self.staging.slug in asked or self._looked_at is None:
             return True
         standing = self._looked_at
         same = (standing.revision, standing.mode) == (self._revision, self._mode)
@@ -80,6 +83,7 @@ class AppRunner:
         self._look_elsewhere(now)
         self._collect()
         self._collector.close_runs(is_running=self._process is not None)
+        self._return_claims()
         self._look_after_inputs()
         actions = decide(self.standing(), now)
         if not any(isinstance(action, Start) for action in actions):
@@ -89,7 +93,7 @@ class AppRunner:
                 if (ready := self._giving.for_start(is_sealed=self._is_sealed)) is not None:
                     self._start(action, now, ready)
             elif isinstance(action, Skip):
-                log("app_runs_skipped", tenant=self.staging.tenant, count=action.count)
+                log("app_runs_skipped", tenant=self.staging.tenant, app=self.staging.app, count=action.count)
                 self._followed.set(action.handled_until)
             elif self._process is not None:
                 self._stop(action)
@@ -124,7 +128,7 @@ class AppRunner:
             self.agreement.schedule if self.agreement else None,
             self._followed.until,
             going,
-            self._tools.apps.is_asked(self.staging.tenant),
+            self._tools.apps.is_asked(self.staging.tenant, self.staging.app),
             self._endings,
             self._ended_at,
             self._tools.longest_run,
@@ -148,8 +152,8 @@ class AppRunner:
             self._collector.current.keep_logs(LOG_BYTES)
 
     def leave(self) -> None:
-        self._tools.watcher.forget(self.staging.tenant)
-        self._tools.limiter.release(self.staging.tenant)
+        self._tools.watcher.forget(self.staging.slug)
+        self._tools.limiter.release(self.staging.slug)
 
     def stop(self) -> None:
         """The platform goes down: the program is asked to end, its files are claimed for the next time."""
@@ -172,10 +176,17 @@ class AppRunner:
         started = datetime.fromisoformat(self._collector.current.run.started_at)
         self._endings = 1 if now - started > WELL_AFTER else self._endings + 1
         self._process, self._ended_at, self._ended_well = None, now, code == 0
+        self._return_claims()
         self._giving.note_end()
         self._collector.look()
         self._collector.current.app_ended(code)
-        log("app_ended", tenant=self.staging.tenant, run=self._collector.current.run.id, exit_code=code)
+        log(
+            "app_ended",
+            tenant=self.staging.tenant,
+            app=self.staging.app,
+            run=self._collector.current.run.id,
+            exit_code=code,
+        )
         # What is finished, or broken, by this end is told apart now, before anything else can happen to it.
         self._collect()
 
@@ -184,12 +195,32 @@ class AppRunner:
         elsewhere, current = runs_elsewhere(self.agreement), self._collector.current
         if elsewhere and current is None:
             run = Run(new_id("run"), self.staging.tenant, STREAM, RUNNING, CLUSTER, self._revision, text_of(now))
-            self._collector.open(replace(run, sealed=self._is_sealed))
+            self._collector.open(replace(run, sealed=self._is_sealed, app=self.staging.app))
         elif current is not None and self._is_outdated(current):
             current.app_ended(0)
         if elsewhere and self._looking.is_due():
             self.staging.make(owner_of(self.staging.tenant), shared=True, tables=self._tables)
+            self._divide_elsewhere()
             self._collector.look()
+
+    def _return_claims(self) -> None:
+        """Of replicas that have ended, or that died with the managers. A program that put something else in the place of
+        `in` holds up no run."""
+        if self._may_have_claims and self._process is None and not runs_elsewhere(self.agreement):
+            try:
+                return_claims(self.staging)
+                self._may_have_claims = False
+            except OSError as failed:
+                why = f"Claimed files cannot return to `in`: {failed}"
+                observe("trouble", kind="client_app", tenant=self.staging.tenant, error=why)
+
+    def _divide_elsewhere(self) -> None:
+        """Replicas of a batch on Kubernetes each have a folder, in which their next run finds what the last one left."""
+        app = self.agreement.app if self.agreement else None
+        if app is not None and app.mode == BATCH and app.replicas > 1:
+            divide(self.staging, app.replicas, owner_of(self.staging.tenant), shared=True)
+        else:
+            return_claims(self.staging)
 
     def _is_outdated(self, run: OpenRun) -> bool:
         is_current = runs_elsewhere(self.agreement) and run.run.revision == self._revision
@@ -213,28 +244,25 @@ class AppRunner:
         agreement, tenant = self.agreement, self.staging.tenant
         assert agreement is not None
         assert agreement.app is not None
-        app, confinement = agreement.app, self._tools.confinement
+        app = agreement.app
         if action.handled_until is not None:
             self._followed.set(action.handled_until)
-        self._tools.apps.clear_request(self.staging.tenant)
+        self._tools.apps.clear_request(tenant, app.name)
         due = None if action.due_at is None else text_of(action.due_at)
         run = Run(new_id("run"), tenant, app.mode, RUNNING, action.cause, self._revision, text_of(now), due)
         unready = ready.exception()
         seal = None if unready else ready.result()
-        run = replace(run, sealed=self._is_sealed, given_at=text_of(self._giving.given_at))
+        run = replace(run, sealed=self._is_sealed, given_at=text_of(self._giving.given_at), app=app.name)
         opened = self._collector.open(run, seal)
         if unready is not None:
             return self._could_not_start(opened, now, unready)
         try:
-            self.staging.make(owner_of(tenant))
-            limits = self._tools.limiter.limits(tenant, agreement.resources.limits)
-            opened.change(confinement={**confinement.as_json(), "limits": limits.means})
-            order = confinement.order(self.staging, app.command, app.env, limits)
-            self._process = AppProcess(opened.folder, order, seal)
+            self._may_have_claims = True
+            self._process = launch(self._tools, self.staging, agreement, opened, seal)
         except (MillraceError, OSError) as failed:
             return self._could_not_start(opened, now, failed)
         opened.tell_start()
-        log("app_started", tenant=tenant, run=run.id, cause=action.cause)
+        log("app_started", tenant=tenant, app=app.name, run=run.id, cause=action.cause)
 
     def _could_not_start(self, run: OpenRun, now: datetime, why: BaseException) -> None:
         self._endings, self._ended_at, self._ended_well = self._endings + 1, now, False
@@ -244,6 +272,12 @@ class AppRunner:
     def _stop(self, action: Stop) -> None:
         assert self._process is not None
         assert self._collector.current is not None
-        log("app_stopped", tenant=self.staging.tenant, run=self._collector.current.run.id, why=action.why)
+        log(
+            "app_stopped",
+            tenant=self.staging.tenant,
+            app=self.staging.app,
+            run=self._collector.current.run.id,
+            why=action.why,
+        )
         self._collector.current.change(error=action.why)
         self._process.stop()

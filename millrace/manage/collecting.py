@@ -38,11 +38,11 @@ class Collector:
         self.runs: dict[str, OpenRun] = {}
         self.current: OpenRun | None = None
         self._recover()
-        for _, seen in tools.watcher.follow(staging.tenant, staging.outbox):
+        for _, seen in tools.watcher.follow(staging.slug, staging.outbox):
             self.outbox.note(seen)
 
     def look(self) -> None:
-        for _, seen in self._tools.watcher.look(self._staging.tenant):
+        for _, seen in self._tools.watcher.look(self._staging.slug):
             self.outbox.note(seen)
 
     def open(self, run: Run, seal: Seal | None = None) -> OpenRun:
@@ -144,7 +144,7 @@ class Collector:
     def _run_of(self, run_id: str) -> OpenRun:
         """A record of it is made if that is all that is missing."""
         if run_id not in self.runs:
-            lost = Run(run_id, self._staging.tenant, BATCH, RUNNING, "recovery", 0, now_text())
+            lost = Run(run_id, self._staging.tenant, BATCH, RUNNING, "recovery", 0, now_text(), app=self._staging.app)
             self.runs[run_id] = OpenRun(self._staging, lost)
             self.runs[run_id].app_ended(None)
         return self.runs[run_id]

@@ -87,12 +87,21 @@ class Confinement:
             raise Refused(f"Client apps cannot be confined here: {self.why_not}.", remedy=_REMEDY, code="not_confined")
 
     def order(
-        self, staging: Staging, command: tuple[str, ...], env: Mapping[str, str], limits: Limits
+        self,
+        staging: Staging,
+        command: tuple[str, ...],
+        env: Mapping[str, str],
+        limits: Limits,
+        replica: int | None = None,
     ) -> dict[str, Any]:
+        """`replica`: which of several it is, if it is one of several; its `in` then has the files that it has claimed."""
         self.refuse()
         home, tenant = staging.home, staging.tenant
-        source_path = "/data" if self.own_view else str(home.sources)
+        source_path = "/data" if self.own_view else str(staging.source_path)
         own = {"CLIENT_ID": tenant, "SOURCE_PATH": source_path, "LOG_PATH": f"{source_path}/{tenant}/log"}
+        if replica is not None:
+            # As an indexed Job of Kubernetes has it.
+            own["JOB_COMPLETION_INDEX"] = str(replica)
         usual = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/tmp", "TMPDIR": "/tmp"}
         return {
             "parent": os.getpid(),
@@ -100,7 +109,7 @@ class Confinement:
             "environ": {**usual, **env, **own},
             "folder": "/programs" if self.own_view else str(home.programs),
             "user": user_of(tenant) if self.own_user else None,
-            "view": self._view(staging) if self.own_view else None,
+            "view": self._view(staging, replica) if self.own_view else None,
             "limits": {
                 "resources": limits.resources,
                 "cores": limits.cores,
@@ -112,13 +121,14 @@ class Confinement:
             "cgroup": limits.cgroup,
         }
 
-    def _view(self, staging: Staging) -> dict[str, Any]:
+    def _view(self, staging: Staging, replica: int | None) -> dict[str, Any]:
         home = staging.home
         return {
             "anchor": str(anchor(home)),
             "tenant": staging.tenant,
             "user": user_of(staging.tenant),
             "source": str(staging.root),
+            "inbox": str(staging.inbox if replica is None else staging.claimed(replica)),
             "programs": str(home.programs),
             "others": sorted(_tenants(home) - {staging.tenant}),
             "shown": _shown(self.settings),
@@ -183,7 +193,7 @@ def _failure(confinement: Confinement, home: Home) -> str:
     trial = Staging(home, "trial")
     order = confinement.order(trial, ("true",), {}, Limits())
     with _trial_folder(home) as source:
-        order["view"]["source"] = str(source)
+        order["view"] |= {"source": str(source), "inbox": str(source / "in")}
         try:
             tried = subprocess.run(
                 launcher(),

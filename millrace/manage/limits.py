@@ -57,7 +57,9 @@ class Limiter:
     def kept_bytes(self) -> int:
         return self._settings.kept_mb << 20
 
-    def limits(self, tenant: str, agreed: Amounts) -> Limits:
+    def limits(self, slug: str, agreed: Amounts, replica: int | None = None) -> Limits:
+        """Each of several replicas may use as much as one."""
+        slug = slug if replica is None else f"{slug}~{replica}"
         usual, disk = self._settings, self._settings.disk_mb << 20
         cpu = usual.cpu_millis if agreed.cpu_millis is None else agreed.cpu_millis
         memory = usual.memory_mb << 20 if agreed.memory_bytes is None else agreed.memory_bytes
@@ -69,7 +71,7 @@ class Limiter:
             resources["RLIMIT_NPROC"] = usual.processes
             means["processes"] = f"{usual.processes} by rlimit"
         if self._parent is not None:
-            group = str(self._group(self._parent, tenant, cpu, memory))
+            group = str(self._group(self._parent, slug, cpu, memory))
             return Limits(group, resources, (), {**means, **_by_cgroup(cpu, memory)}, None, disk, usual.files)
         resources["RLIMIT_DATA"] = memory
         cores = _cores(cpu)
@@ -77,14 +79,16 @@ class Limiter:
         means["memory"] = f"{memory} bytes per process by rlimit{looking}"
         return Limits(None, resources, cores, means, memory, disk, usual.files)
 
-    def release(self, tenant: str) -> None:
-        """The group goes with the last process in it."""
-        if self._parent is not None:
+    def release(self, slug: str) -> None:
+        """The group goes with the last process in it; those of replicas too."""
+        for group in (
+            [] if self._parent is None else [self._parent / f"app-{slug}", *self._parent.glob(f"app-{slug}~*")]
+        ):
             with suppress(OSError):
-                (self._parent / f"app-{tenant}").rmdir()
+                group.rmdir()
 
-    def _group(self, parent: Path, tenant: str, cpu: int, memory: int) -> Path:
-        group = parent / f"app-{tenant}"
+    def _group(self, parent: Path, slug: str, cpu: int, memory: int) -> Path:
+        group = parent / f"app-{slug}"
         group.mkdir(exist_ok=True)
         (group / "cpu.max").write_text(f"{max(cpu * PERIOD_US // 1000, 1000)} {PERIOD_US}")
         (group / "memory.max").write_text(str(memory))

@@ -10,9 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
 from millrace.client import Millrace
-from millrace.exchange.app_folders import Staging
+from millrace.exchange.app_folders import AppFolders, Staging, app_slug
 from millrace.exchange.apps import AppsReport
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles, keyring_of
@@ -23,7 +24,7 @@ from millrace.manage.poll_timer import PollTimer
 from millrace.manage.tidying import seal_left_logs, tidy
 from millrace.manage.tools import Tools
 from millrace.manage.watching import Watcher
-from millrace.model.agreement import Agreement, parse_agreement
+from millrace.model.agreement import THE_APP, Agreement, parse_agreement
 from millrace.model.errors import MillraceError
 from millrace.observe import log, observe
 from millrace.settings import AppSettings, KmsSettings
@@ -91,44 +92,50 @@ class IngestionManagers:
         self._shut_down()
 
     def _take_up_left_overs(self) -> None:
-        """Tenants whose files were on their way, whether they have a program still or not."""
+        """Programs whose files were on their way, whether their tenants have them still or not."""
         handled = self._home.handled("any").parent
-        for folder in sorted(handled.iterdir()) if handled.is_dir() else ():
-            if (folder / "taken").is_dir() and any((folder / "taken").iterdir()):
-                with _apart(folder.name):
-                    self._tended[folder.name] = AppRunner(self._tools, folder.name)
+        for tenant in sorted(path.name for path in handled.iterdir()) if handled.is_dir() else ():
+            for staging in AppFolders(self._home).all(tenant):
+                if staging.taken.is_dir() and any(staging.taken.iterdir()):
+                    with _apart(tenant):
+                        self._tended[staging.slug] = AppRunner(self._tools, staging)
 
     def _refresh(self) -> None:
         """A platform that does not answer now changes nothing."""
         try:
-            declared = {item["tenant"]: item for item in self._apps.list()["items"]}
+            declared = {app_slug(item["tenant"], item.get("app", THE_APP)): item for item in self._apps.list()["items"]}
         except MillraceError as failed:
             log("agreements_unknown", error=str(failed))
             return
-        for tenant in declared.keys() - self._tended.keys():
-            with _apart(tenant):
-                self._tended[tenant] = AppRunner(self._tools, tenant)
-        for tenant, tended in list(self._tended.items()):
-            item = declared.get(tenant)
-            try:
-                agreement = None if item is None else parse_agreement({"client": tenant, **item["agreement"]})[0]
-            except MillraceError as refused:
-                log("agreement_unreadable", tenant=tenant, error=str(refused))
-                continue
-            if item is None:
-                tended.agree(None, 0)
-            else:
-                tended.agree(agreement, item["revision"], item.get("tables", ()))
-            if agreement is None and tended.is_idle:
-                tended.leave()
-                del self._tended[tenant]
+        for slug in declared.keys() - self._tended.keys():
+            item = declared[slug]
+            with _apart(item["tenant"]):
+                staging = Staging(self._home, item["tenant"], item.get("app", THE_APP))
+                self._tended[slug] = AppRunner(self._tools, staging)
+        for slug, tended in list(self._tended.items()):
+            self._agree(slug, tended, declared.get(slug))
+
+    def _agree(self, slug: str, tended: AppRunner, item: dict[str, Any] | None) -> None:
+        tenant = tended.staging.tenant
+        try:
+            agreement = None if item is None else parse_agreement({"client": tenant, **item["agreement"]})[0]
+        except MillraceError as refused:
+            log("agreement_unreadable", tenant=tenant, error=str(refused))
+            return
+        if item is None:
+            tended.agree(None, 0)
+        else:
+            tended.agree(agreement, item["revision"], item.get("tables", ()))
+        if agreement is None and tended.is_idle:
+            tended.leave()
+            del self._tended[slug]
 
     def _look(self) -> None:
-        for tenant, seen in self._tools.watcher.read():
-            self._tended[tenant].note(seen)
+        for slug, seen in self._tools.watcher.read():
+            self._tended[slug].note(seen)
         asked = self._tools.apps.asked()
-        for tenant, tended in self._tended.items():
-            with _apart(tenant):
+        for tended in self._tended.values():
+            with _apart(tended.staging.tenant):
                 if tended.has_to_be_looked_at(now := datetime.now(UTC), asked):
                     tended.tick(now)
 
@@ -150,13 +157,13 @@ class IngestionManagers:
                 confinement=self._tools.confinement.as_json(),
                 limits=self._tools.limiter.means,
                 watching=self._tools.watcher.means,
-                tenants={tenant: tended.status() for tenant, tended in self._tended.items()},
+                tenants={slug: tended.status() for slug, tended in self._tended.items()},
             )
         )
 
     def _rotate_logs(self) -> None:
-        for tenant, tended in self._tended.items():
-            with _apart(tenant):
+        for tended in self._tended.values():
+            with _apart(tended.staging.tenant):
                 tended.rotate_logs()
 
     def _tidy(self) -> None:

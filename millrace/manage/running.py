@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from millrace.manage.confinement import launcher
@@ -18,10 +19,46 @@ STOP_SECONDS = 10.0
 PUMP_SECONDS = 2.0
 
 
+class AppReplicas:
+    """The processes of one run, which ends with the last of them."""
+
+    def __init__(self, processes: Sequence["AppProcess"]) -> None:
+        self._processes = processes
+        # A process that has ended is not asked again: its number may be another one's by then.
+        self._codes: dict[int, int] = {}
+
+    @property
+    def is_stopping(self) -> bool:
+        return any(process.is_stopping for process in self._processes)
+
+    def poll(self) -> int | None:
+        """When all have ended: 0 if all did well, else the code of the first that did not."""
+        for number, process in enumerate(self._processes):
+            if number not in self._codes and (code := process.poll()) is not None:
+                self._codes[number] = code
+        if len(self._codes) < len(self._processes):
+            return None
+        return next((code for _, code in sorted(self._codes.items()) if code != 0), 0)
+
+    def stop(self) -> bool:
+        """Asks all of them."""
+        asked = [process.stop() for number, process in enumerate(self._processes) if number not in self._codes]
+        return any(asked)
+
+    def kill(self) -> None:
+        for number, process in enumerate(self._processes):
+            if number not in self._codes:
+                process.kill()
+
+
+def _log_name(name: str, replica: int) -> str:
+    return f"{name}-{replica}.log" if replica else f"{name}.log"
+
+
 class AppProcess:
     """The thread that makes it must outlive it."""
 
-    def __init__(self, folder: RunFolder, order: dict[str, Any], seal: Seal | None = None) -> None:
+    def __init__(self, folder: RunFolder, order: dict[str, Any], seal: Seal | None = None, replica: int = 0) -> None:
         logs = folder.path if seal is None else folder.sealed
         logs.mkdir(parents=True, exist_ok=True)
         pipes = {name: os.pipe() for name in ("stdout", "stderr")}
@@ -37,7 +74,7 @@ class AppProcess:
         self._pumps = []
         for name, (reading, writing) in pipes.items():
             os.close(writing)
-            self._pumps.append(Pump(reading, logs / f"{name}.log", seal))
+            self._pumps.append(Pump(reading, logs / _log_name(name, replica), seal))
             self._pumps[-1].start()
         self._kill_at: float | None = None
         assert self._process.stdin is not None

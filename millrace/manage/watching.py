@@ -1,4 +1,4 @@
-"""The `out` folders of all tenants, watched: folders in, what was seen in them out, by inotify where there is one, else by
+"""The `out` folders of all programs, watched: folders in, what was seen in them out, by inotify where there is one, else by
 looking again and again. Links are never followed; what is no file is not seen."""
 
 import os

@@ -3,7 +3,7 @@ warning for each value that is likely a mistake."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -22,6 +22,9 @@ BATCH, STREAM = MODES = ("batch", "stream")
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -10, 10
 MOST_DAYS = 36_500
 MOST_REPLICAS = 1000
+MOST_APPS = 50
+# The name of an app that is given none.
+THE_APP = "app"
 MOST_NOTIFICATIONS = 10
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)
 # Of tenants whose agreement names none, where the operator wants a platform as seed 002 describes it.
@@ -39,8 +42,8 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """The tenant's program. `uploads_first`: files sent by REST land in its `in` folder. Replicas are fixed unless
-    `max_replicas` is given."""
+    """A program of the tenant. `uploads_first`: files sent by REST land in its `in` folder. Replicas are fixed unless
+    `max_replicas` is given. `schedule` and `resources`: None: those of the agreement."""
 
     image: str | None = None
     command: tuple[str, ...] = ()
@@ -51,6 +54,9 @@ class App:
     min_replicas: int | None = None
     max_replicas: int | None = None
     target_cpu_percent: int | None = None
+    name: str = THE_APP
+    schedule: Schedule | None = None
+    resources: "Resources | None" = None
 
     @property
     def runs_here(self) -> bool:
@@ -92,6 +98,7 @@ class Agreement:
     sink_retention_days: int | None = None
     schedule: Schedule | None = None
     app: App | None = None
+    apps: tuple[App, ...] = ()
     resources: Resources = Resources()
     quotas: QuotaLimits = QuotaLimits()
     encryption: bool = False
@@ -102,13 +109,28 @@ class Agreement:
     budget: Budget = NO_BUDGET
     description: str = ""
 
+    def by_app(self) -> "tuple[Agreement, ...]":
+        """One agreement for each program, as if it were the only one."""
+        return tuple(
+            replace(
+                self,
+                app=app,
+                apps=(),
+                schedule=app.schedule or self.schedule,
+                resources=app.resources or self.resources,
+            )
+            for app in self.apps or ((self.app,) if self.app is not None else ())
+        )
+
 
 WORDS = (
-    "client", "description", "data_retention_period_days", "sink_retention_days", "schedule", "app", "resources", "quotas",
-    "encryption", "priority", "notifications", "sinks", "rules", *BUDGET_WORDS,
+    "client", "description", "data_retention_period_days", "sink_retention_days", "schedule", "app", "apps", "resources",
+    "quotas", "encryption", "priority", "notifications", "sinks", "rules", *BUDGET_WORDS,
 )  # fmt: skip
 SCHEDULE_WORDS = ("cron", "time_zone", "missed")
-APP_WORDS = ("image", "command", "mode", "env", "uploads_first", "replicas", "autoscale")
+APP_WORDS = (
+    "image", "command", "mode", "env", "uploads_first", "replicas", "autoscale", "name", "schedule", "resources",
+)  # fmt: skip
 AUTOSCALE_WORDS = ("min", "max", "target_cpu_percent")
 NOTIFICATION_WORDS = ("url", "events", "name")
 
@@ -124,8 +146,9 @@ def parse_agreement(document: Mapping[str, Any]) -> tuple[Agreement, tuple[Decla
         ),
         sink_retention_days=None if kept is None else whole("sink_retention_days", kept, 0, MOST_DAYS),
         schedule=_schedule(given.get("schedule")),
-        app=_app(given.get("app")),
-        resources=_resources(given.get("resources")),
+        app=None if given.get("app") is None else _app("app", given["app"]),
+        apps=_apps(given),
+        resources=_resources("resources", given.get("resources")),
         quotas=_quotas(given.get("quotas")),
         encryption=flag("encryption", given.get("encryption", False)),
         priority=whole("priority", given.get("priority", 0), LOWEST_PRIORITY, HIGHEST_PRIORITY),
@@ -154,52 +177,78 @@ def _schedule(given: object) -> Schedule | None:
     return schedule
 
 
-def _app(given: object) -> App | None:
-    if given is None:
-        return None
-    words = mapping("app", given, APP_WORDS)
+def _apps(given: Mapping[str, Any]) -> tuple[App, ...]:
+    """Several programs, each with a name of its own. Two that differ in case only would share a folder somewhere."""
+    found = given.get("apps")
+    if found is None:
+        return ()
+    if given.get("app") is not None:
+        raise Invalid("The agreement has app and apps.", remedy="Move the one program into apps, with a name.")
+    apps = tuple(_named_app(each) for each in listed("apps", found))
+    if len(apps) > MOST_APPS:
+        raise Invalid(f"apps has {len(apps)} programs.", remedy=f"Give at most {MOST_APPS}.")
+    names = [app.name.lower() for app in apps]
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"Two apps are called {name!r}.", remedy="Give each a name of its own.")
+    return apps
+
+
+def _named_app(given: object) -> App:
+    name = given.get("name") if isinstance(given, Mapping) else None
+    if name is None:
+        raise Invalid(f"apps holds {given!r:.60}, which has no name.", remedy="Name each app.")
+    return _app(f"apps.{checked_name('app', name)}", given)
+
+
+def _app(what: str, given: object) -> App:
+    words = mapping(what, given, APP_WORDS)
     image, command = words.get("image"), words.get("command", ())
-    command = tuple(text("app.command", word, 4096) for word in listed("app.command", command))
+    command = tuple(text(f"{what}.command", word, 4096) for word in listed(f"{what}.command", command))
     if image is None and not command:
-        raise Invalid("app has neither image nor command.", remedy="Name the image, or the command that runs it.")
-    scale = words.get("autoscale")
-    bounds = {} if scale is None else _autoscale(mapping("app.autoscale", scale, AUTOSCALE_WORDS))
+        raise Invalid(f"{what} has neither image nor command.", remedy="Name the image, or the command that runs it.")
+    scale, resources = words.get("autoscale"), words.get("resources")
+    where = f"{what}.autoscale"
+    bounds = {} if scale is None else _autoscale(where, mapping(where, scale, AUTOSCALE_WORDS))
     return App(
-        image=None if image is None else text("app.image", image, 512),
+        image=None if image is None else text(f"{what}.image", image, 512),
         command=command,
-        mode=one_of("app.mode", words.get("mode", "batch"), MODES),
-        env=_env(words.get("env", {})),
-        uploads_first=flag("app.uploads_first", words.get("uploads_first", False)),
-        replicas=whole("app.replicas", words.get("replicas", 1), 0, MOST_REPLICAS),
+        mode=one_of(f"{what}.mode", words.get("mode", "batch"), MODES),
+        env=_env(f"{what}.env", words.get("env", {})),
+        uploads_first=flag(f"{what}.uploads_first", words.get("uploads_first", False)),
+        replicas=whole(f"{what}.replicas", words.get("replicas", 1), 0, MOST_REPLICAS),
+        name=checked_name("app", words.get("name", THE_APP)),
+        schedule=_schedule(words.get("schedule")),
+        resources=None if resources is None else _resources(f"{what}.resources", resources),
         **bounds,
     )
 
 
-def _autoscale(words: Mapping[str, Any]) -> dict[str, int]:
-    least = whole("app.autoscale.min", words.get("min", 1), 1, MOST_REPLICAS)
-    most = whole("app.autoscale.max", words.get("max"), 1, MOST_REPLICAS)
+def _autoscale(what: str, words: Mapping[str, Any]) -> dict[str, int]:
+    least = whole(f"{what}.min", words.get("min", 1), 1, MOST_REPLICAS)
+    most = whole(f"{what}.max", words.get("max"), 1, MOST_REPLICAS)
     if most < least:
-        raise Invalid(f"app.autoscale.max is {most}, below min {least}.", remedy="Give a range that is not empty.")
-    cpu = whole("app.autoscale.target_cpu_percent", words.get("target_cpu_percent", 80), 1, 1000)
+        raise Invalid(f"{what}.max is {most}, below min {least}.", remedy="Give a range that is not empty.")
+    cpu = whole(f"{what}.target_cpu_percent", words.get("target_cpu_percent", 80), 1, 1000)
     return {"min_replicas": least, "max_replicas": most, "target_cpu_percent": cpu}
 
 
-def _env(given: object) -> dict[str, str]:
+def _env(what: str, given: object) -> dict[str, str]:
     if not isinstance(given, Mapping):
-        raise Invalid(f"app.env is {given!r:.60}.", remedy="Give a mapping of names to texts.")
+        raise Invalid(f"{what} is {given!r:.60}.", remedy="Give a mapping of names to texts.")
     for name, value in given.items():
         if not isinstance(name, str) or not _ENV_NAME.fullmatch(name) or name in OWN_ENV:
-            raise Invalid(f"app.env names {name!r:.60}.", remedy=f"Use letters, digits, '_'; not {', '.join(OWN_ENV)}.")
+            raise Invalid(f"{what} names {name!r:.60}.", remedy=f"Use letters, digits, '_'; not {', '.join(OWN_ENV)}.")
         if not isinstance(value, str | int | float) or "\0" in str(value):
-            raise Invalid(f"app.env.{name} is {value!r:.60}.", remedy="Give a text.")
+            raise Invalid(f"{what}.{name} is {value!r:.60}.", remedy="Give a text.")
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
 
 
-def _resources(given: object) -> Resources:
+def _resources(what: str, given: object) -> Resources:
     if given is None:
         return Resources()
-    words = mapping("resources", given, ("requests", "limits"))
-    return Resources(*(_amounts(f"resources.{kind}", words.get(kind)) for kind in ("requests", "limits")))
+    words = mapping(what, given, ("requests", "limits"))
+    return Resources(*(_amounts(f"{what}.{kind}", words.get(kind)) for kind in ("requests", "limits")))
 
 
 def _amounts(what: str, given: object) -> Amounts:

@@ -1,6 +1,7 @@
 """Warnings about an agreement: values that are valid but likely a mistake, each with the likely intention."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from millrace.model.errors import Invalid
 from millrace.model.quantity import bytes_text, memory_unit, millis_text
 
 if TYPE_CHECKING:
-    from millrace.model.agreement import Agreement, Amounts
+    from millrace.model.agreement import Agreement, Amounts, Resources
 
 MOST_CPU_MILLIS = 1_024_000
 LITTLE_MEMORY_BYTES = 4 << 20
@@ -30,12 +31,27 @@ def agreement_warnings(agreement: "Agreement", given: Mapping[str, Any]) -> tupl
         *_resources(agreement, given),
         *_app(agreement),
         *_quotas(agreement),
+        *(found for number, one in enumerate(agreement.by_app()) for found in _of_app(one, number, agreement, given)),
     )
+
+
+def _of_app(
+    one: "Agreement", number: int, whole: "Agreement", given: Mapping[str, Any]
+) -> Iterator[DeclarationWarning]:
+    """What is wrong with one of several programs, or with its own schedule and resources."""
+    app = one.app
+    if app is None or not whole.apps:
+        return
+    words = given["apps"][number]
+    own = replace(one, schedule=app.schedule, resources=app.resources or type(one.resources)())
+    for found in (*_schedule(own), *_resources(own, words), *_app(one)):
+        field = found.field.removeprefix("app.")
+        yield replace(found, field=f"apps.{app.name}" if field == "app" else f"apps.{app.name}.{field}")
 
 
 def warnings_without_app(agreement: "Agreement") -> tuple[DeclarationWarning, ...]:
     """What does nothing because there is no program; for platforms whose settings name none either."""
-    if agreement.app is not None:
+    if agreement.by_app():
         return ()
     past = "files sent to /upload-file go straight to the table, not to a staging directory"
     found = []
@@ -48,9 +64,18 @@ def warnings_without_app(agreement: "Agreement") -> tuple[DeclarationWarning, ..
 
 def refuse_absurd(agreement: "Agreement", given: Mapping[str, Any]) -> None:
     """Amounts that no machine has. Only for what is declared now: an agreement of an earlier version stays readable."""
-    for kind, amounts in (("requests", agreement.resources.requests), ("limits", agreement.resources.limits)):
-        words = (given.get("resources") or {}).get(kind) or {}
-        cpu, memory, field = amounts.cpu_millis, amounts.memory_bytes, f"resources.{kind}"
+    _refuse_absurd("resources", agreement.resources, given.get("resources") or {})
+    spelled = [given["app"]] if agreement.app is not None else given.get("apps") or []
+    for words, app in zip(spelled, agreement.apps or (agreement.app,), strict=False):
+        if app is not None and app.resources is not None:
+            where = "app" if agreement.app is not None else f"apps.{app.name}"
+            _refuse_absurd(f"{where}.resources", app.resources, words.get("resources") or {})
+
+
+def _refuse_absurd(what: str, resources: "Resources", given: Mapping[str, Any]) -> None:
+    for kind, amounts in (("requests", resources.requests), ("limits", resources.limits)):
+        words = given.get(kind) or {}
+        cpu, memory, field = amounts.cpu_millis, amounts.memory_bytes, f"{what}.{kind}"
         if cpu is not None and cpu > MOST_CPU_MILLIS:
             unit = memory_unit(words.get("cpu"))
             what = f"{unit} is a unit of memory" if unit else f"that is {cpu // 1000:,} cores"
@@ -151,8 +176,8 @@ def _app(agreement: "Agreement") -> Iterator[DeclarationWarning]:
             "runs in batches and has no schedule: it runs only on request.",
             "Add a schedule, unless `millrace app run` is all it needs.",
         )
-    if app.mode == "batch" and (app.replicas > 1 or app.max_replicas is not None):
-        yield DeclarationWarning("app.replicas", "is ignored: a batch runs once per turn.", "Likely mode: stream.")
+    if app.mode == "batch" and app.max_replicas is not None:
+        yield DeclarationWarning("app.autoscale", "is ignored: a batch runs in app.replicas.", "Likely replicas.")
     if app.max_replicas is not None and agreement.resources.requests.cpu_millis is None:
         yield DeclarationWarning(
             "app.autoscale",

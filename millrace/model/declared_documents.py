@@ -1,9 +1,10 @@
 """An agreement or a table's declaration in, its document out: each word in one spelling, without defaults."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from millrace.model.agreement import QUOTAS, Agreement, Amounts, App, Schedule
+from millrace.model.agreement import QUOTAS, THE_APP, Agreement, Amounts, App, Resources, Schedule
 from millrace.model.quantity import bytes_text, millis_text
 from millrace.model.rules import rule_document
 from millrace.model.sinks import SinkTarget
@@ -26,10 +27,11 @@ def document_of(agreement: Agreement) -> dict[str, Any]:
         document["schedule"] = _schedule(agreement.schedule)
     if agreement.app is not None:
         document["app"] = _app(agreement.app)
-    both = {"requests": _amounts(agreement.resources.requests), "limits": _amounts(agreement.resources.limits)}
+    if agreement.apps:
+        document["apps"] = [{"name": app.name, **_app(app)} for app in agreement.apps]
     quotas = {name: getattr(agreement.quotas, name) for name in QUOTAS}
     more: dict[str, Any] = {
-        "resources": {kind: amounts for kind, amounts in both.items() if amounts},
+        "resources": _resources(agreement.resources),
         "quotas": {name: amount for name, amount in quotas.items() if amount is not None},
         "encryption": agreement.encryption,
         "priority": agreement.priority,
@@ -60,8 +62,30 @@ def _app(app: App) -> dict[str, Any]:
     }
     image = {} if app.image is None else {"image": app.image}
     command = {"command": list(app.command)} if app.command else {}
+    own: dict[str, Any] = {} if app.name == THE_APP else {"name": app.name}
+    if app.schedule is not None:
+        own["schedule"] = _schedule(app.schedule)
+    if app.resources is not None:
+        own["resources"] = _resources(app.resources)
     bounds = {"min": app.min_replicas, "max": app.max_replicas, "target_cpu_percent": app.target_cpu_percent}
-    return {**image, **command, **changed, **({} if app.max_replicas is None else {"autoscale": bounds})}
+    return {**own, **image, **command, **changed, **({} if app.max_replicas is None else {"autoscale": bounds})}
+
+
+def app_documents(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """An agreement's document in, one for each of its programs out, as if that were the only one."""
+    apps = document.get("apps") or ([document["app"]] if document.get("app") is not None else [])
+    whole = {word: value for word, value in document.items() if word not in ("app", "apps")}
+    made = []
+    for app in apps:
+        own = {word: app[word] for word in ("schedule", "resources") if app.get(word) is not None}
+        rest = {word: value for word, value in app.items() if word not in ("schedule", "resources")}
+        made.append({**whole, **own, "app": rest})
+    return made
+
+
+def _resources(resources: Resources) -> dict[str, dict[str, str]]:
+    both = {"requests": _amounts(resources.requests), "limits": _amounts(resources.limits)}
+    return {kind: amounts for kind, amounts in both.items() if amounts}
 
 
 def _amounts(amounts: Amounts) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from millrace.atomic import replace_file
 from millrace.exchange.app_folders import Staging
+from millrace.model.agreement import THE_APP
 from millrace.model.errors import Missing
 from millrace.seal.keyring import Keyring
 from millrace.staging.sealed import log_tail, plain_size
@@ -23,8 +24,6 @@ from millrace.staging.sealed import log_tail, plain_size
 # The cause of a run that stands for a program on Kubernetes.
 CLUSTER = "cluster"
 RUNNING, IMPORTING, SUCCEEDED, FAILED, INTERRUPTED = "running", "importing", "succeeded", "failed", "interrupted"
-# Of a tenant with one app, its name.
-THE_APP = "app"
 MOST_REPORT_BYTES = 8 << 20
 OVER = (SUCCEEDED, FAILED, INTERRUPTED)
 _RUN_ID = re.compile(r"run_[0-9a-hjkmnp-tv-z]{26}", re.ASCII)

@@ -203,6 +203,63 @@ def test_the_end_of_a_run_is_told_once_although_the_managers_are_killed(tenant: 
     assert data[f"{ended.id}.ended"]["files"] == {"done": 1, "failed": 0}
 
 
+def test_two_apps_of_a_tenant_have_folders_runs_and_schedules_of_their_own(tenant: Tenant) -> None:
+    other = Tenant(tenant.managers, tenant.name, "clean")
+    tenant.declare("sh", "-c", MOVE_ALL + "; echo first; ls $SOURCE_PATH/$CLIENT_ID")
+    other.declare("sh", "-c", MOVE_ALL + "; echo second", schedule="@every 1s")
+    other.put("b.csv", "id\n2\n")
+    wait_until(lambda: other.done() == ["b.csv"], 30, "the second app's file")
+    tenant.put("a.csv", "id\n1\n")
+    assert tenant.runs() == [], "the first app has no schedule"
+    tenant.ask()
+    [run] = tenant.ran()
+    assert (run.app, run.files["done"], tenant.done()) == ("app", 1, ["a.csv"])
+    assert tenant.output(run).split() == ["first", "in", "log", "out"]
+    assert {one.app for one in other.runs()} == {"clean"}
+    assert other.output(other.ran()[-1]) == "second\n"
+    told = {note.data["app"] for note in AppNews(tenant.managers.home).waiting() if note.tenant == tenant.name}
+    assert told == {"app", "clean"}
+
+
+def test_replicas_of_a_batch_divide_the_files_and_what_one_leaves_returns(tenant: Tenant) -> None:
+    """One of them fails: its files wait for the next run, and nobody else had them."""
+    one = 'i=$JOB_COMPLETION_INDEX; for f in in/*; do echo "$i ${f#in/}"; done; '
+    fail = 'if [ "$i" = 1 ] && [ ! -e out/.failed ]; then touch out/.failed; exit 3; fi; '
+    carry = 'for f in in/*; do [ -e "$f" ] && cp "$f" out/.$i && mv out/.$i "out/${f#in/}" && rm "$f"; done; true'
+    tenant.declare("sh", "-c", IN_PLACE + one + fail + carry, replicas=3)
+    for number in range(9):
+        tenant.put(f"{number}.csv", f"id\n{number}\n")
+    tenant.ask()
+    [first] = tenant.ran()
+    assert (first.state, first.exit_code, first.files["done"]) == ("failed", 3, 6)
+    said = [tenant.output(first, name).split() for name in ("stdout.log", "stdout-1.log", "stdout-2.log")]
+    assert [lines[0] for lines in said] == ["0", "1", "2"]
+    seen = [name for lines in said for name in lines[1::2]]
+    assert sorted(seen) == [f"{number}.csv" for number in range(9)], "each file is seen by one replica"
+    assert sorted(os.listdir(tenant.staging.inbox)) == sorted(said[1][1::2]), "what it had claimed is back"
+    tenant.ask()
+    tenant.ran(2)
+    assert tenant.imported() == [f"id\n{number}\n".encode() for number in range(9)]
+
+
+def test_claims_of_replicas_that_died_with_the_managers_return(tenant: Tenant) -> None:
+    tenant.declare("sh", "-c", IN_PLACE + "while [ ! -e out/.go ]; do sleep 0.02; done; " + MOVE_ALL, replicas=2)
+    for number in range(4):
+        tenant.put(f"{number}.csv", f"id\n{number}\n")
+    tenant.ask()
+    wait_until(tenant.running, 20, "the replicas to run")
+    wait_until(lambda: not os.listdir(tenant.staging.inbox), 20, "all files to be claimed")
+    tenant.managers.process.kill()
+    tenant.managers.process.wait(20)
+    tenant.managers.start()
+    wait_until(lambda: len(os.listdir(tenant.staging.inbox)) == 4, 20, "the claims to return")
+    tenant.ran()
+    (tenant.staging.outbox / ".go").touch()
+    tenant.ask()
+    tenant.ran(2)
+    assert tenant.imported() == [f"id\n{number}\n".encode() for number in range(4)]
+
+
 @pytest.mark.parametrize(
     ("encryption", "points"), [(False, POINTS), pytest.param(True, SEALED_POINTS, marks=pytest.mark.slow)]
 )

@@ -16,6 +16,7 @@ from millrace.exchange.app_folders import Staging
 from millrace.exchange.apps import AppBoard
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles, keyring_of
+from millrace.model.agreement import THE_APP
 from millrace.seal.keyring import Keyring
 from millrace.settings import KmsSettings
 from millrace.staging.arrivals import Arrival
@@ -70,11 +71,12 @@ class Managers:
         stop(self.process, SECONDS)
 
     def declare(self, tenant: str, command: tuple[str, ...], agreement: dict[str, Any]) -> None:
-        """`mode` and `env` belong to the app, all else to the agreement."""
-        app = {name: agreement[name] for name in ("mode", "env") if name in agreement}
+        """`mode`, `env`, `replicas` and `name` belong to the app, all else to the agreement."""
+        app = {name: agreement[name] for name in ("mode", "env", "replicas", "name") if name in agreement}
         rest = {name: value for name, value in agreement.items() if name not in app}
-        item = {"tenant": tenant, "revision": 1, "agreement": {"app": {"command": list(command), **app}, **rest}}
-        others = [other for other in self.fake.answers[APPS]["items"] if other["tenant"] != tenant]
+        named = {"tenant": tenant, "app": app.get("name", THE_APP)}
+        item = {**named, "revision": 1, "agreement": {"app": {"command": list(command), **app}, **rest}}
+        others = [other for other in self.fake.answers[APPS]["items"] if not named.items() <= other.items()]
         self.fake.answers[APPS] = {"items": [*others, item]}
 
     def withdraw(self, tenant: str) -> None:
@@ -85,20 +87,20 @@ class Managers:
 class Tenant:
     """One tenant with the table `readings`, and what its program did."""
 
-    def __init__(self, managers: Managers, name: str) -> None:
+    def __init__(self, managers: Managers, name: str, app: str = THE_APP) -> None:
         self.managers = managers
         self.name = name
-        self.staging = Staging(managers.home, name)
+        self.staging = Staging(managers.home, name, app)
         self.tables("readings")
 
     def tables(self, *names: str) -> None:
         self.managers.fake.answers["GET", f"/v1/tenants/{self.name}"] = {"tables": list(names)}
 
     def declare(self, *command: str, **agreement: Any) -> None:
-        self.managers.declare(self.name, command, agreement)
+        self.managers.declare(self.name, command, {"name": self.staging.app, **agreement})
 
     def ask(self) -> None:
-        AppBoard(self.managers.home).ask(self.name)
+        AppBoard(self.managers.home).ask(self.name, self.staging.app)
 
     def put(self, name: str, text: str = "id\n1\n") -> None:
         """Into `in`, as an upload would."""

@@ -10,6 +10,7 @@ from millrace.exchange.apps import AppsReport
 from millrace.model.kube_names import dns_name
 from millrace.model.ops.tenants import DefineTenant
 from millrace.settings import KubernetesSettings
+from millrace.staging.runs import Run, RunFolder
 from tests.support.small_server import SmallPlatform
 from tests.support.whole_app import TOKEN, whole_app
 
@@ -81,3 +82,51 @@ def test_what_the_program_put_in_the_place_of_its_folder_is_named(tmp_path: Path
         answer = client.post("/upload-file/acme", files={"file": ("a.csv", b"{}")}, headers=AUTH)
         assert (answer.status_code, answer.json()["code"]) == (409, "no_folder")
         assert staging.inbox.read_text() == "in the way"
+
+
+TWO = {
+    "schedule": "@hourly",
+    "apps": [
+        {"name": "clean", "command": ["./clean"], "uploads_first": True},
+        {"name": "merge", "command": ["./merge"], "uploads_first": True, "schedule": "@daily"},
+    ],
+}
+
+
+def test_one_of_several_apps_is_named(tmp_path: Path) -> None:
+    with whole_app(tmp_path) as (platform, client):
+        platform.apply(DefineTenant("acme", agreement={"client": "acme", **TWO}))
+        listed = client.get("/v1/apps", headers=AUTH).json()["items"]
+        assert [(item["tenant"], item["app"], item["agreement"]["schedule"]) for item in listed] == [
+            ("acme", "clean", "@hourly"), ("acme", "merge", "@daily"),
+        ]  # fmt: skip
+        unnamed = client.post("/v1/tenants/acme/app/run", headers=AUTH)
+        assert (unnamed.status_code, unnamed.json()["code"]) == (422, "which_app")
+        assert "clean, merge" in unnamed.text
+        assert client.post("/v1/tenants/acme/app/run?app=merge", headers=AUTH).json()["app"] == "merge"
+        assert platform.exchange.apps.asked() == {"acme.merge"}
+        assert client.get("/v1/tenants/acme/app?app=clean", headers=AUTH).json()["schedule"] == "@hourly"
+        assert client.get("/v1/tenants/acme/app?app=other", headers=AUTH).status_code == 404
+
+
+def test_uploads_and_runs_belong_to_one_of_several_apps(tmp_path: Path) -> None:
+    with whole_app(tmp_path) as (platform, client):
+        platform.apply(DefineTenant("acme", agreement={"client": "acme", **TWO}))
+        unnamed = client.post("/upload-file/acme", files={"file": ("a.csv", b"1")}, headers=AUTH)
+        assert (unnamed.status_code, unnamed.json()["code"]) == (422, "which_app")
+        named = client.post("/upload-file/acme", files={"file": ("a.csv", b"1")}, data={"app": "merge"}, headers=AUTH)
+        assert (named.status_code, named.json()["app"]) == (202, "merge")
+        [waiting] = client.get("/tenant/acme", headers=AUTH).json()["in"]
+        assert (waiting["file"], waiting["app"]) == ("a.csv", "merge")
+        runs = []
+        for number, app in enumerate(("clean", "merge", "clean")):
+            staging = platform.exchange.app_folders("acme", app)
+            staging.make()
+            run = Run(f"run_{number:026d}", "acme", "batch", "succeeded", "asked", 1, "2026-01-01", app=app)
+            RunFolder(staging.runs / run.id).write(run)
+            runs.append(run.id)
+        listed = client.get("/v1/tenants/acme/app/runs", headers=AUTH).json()["items"]
+        assert [run["id"] for run in listed] == runs[::-1]
+        own = client.get("/v1/tenants/acme/app/runs?app=clean", headers=AUTH).json()["items"]
+        assert [run["id"] for run in own] == [runs[2], runs[0]]
+        assert client.get(f"/v1/tenants/acme/app/runs/{runs[1]}", headers=AUTH).json()["app"] == "merge"

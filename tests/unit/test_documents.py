@@ -1,6 +1,7 @@
 """Agreements and tables as documents: seed 002's unchanged, warnings, schemas that match the parsers, and back again."""
 
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 
 from millrace.declare.json_schemas import SCHEMAS
 from millrace.declare.table import parse_table
-from millrace.model.agreement import Agreement, parse_agreement
+from millrace.model.agreement import Agreement, Schedule, parse_agreement
 from millrace.model.agreement_warnings import refuse_absurd
 from millrace.model.cron import next_after
-from millrace.model.declared_documents import document_of, table_document_of
+from millrace.model.declared_documents import app_documents, document_of, table_document_of
 from millrace.model.documents import refuse_warnings
 from millrace.model.errors import Invalid
 from millrace.model.table_warnings import table_warnings
@@ -84,6 +85,60 @@ def test_both_samples_of_seed_002_are_taken_as_they_stand() -> None:
 )
 def test_what_can_be_read_but_hardly_be_meant_gets_a_warning_by_field(words: dict[str, Any], field: str) -> None:
     assert agreed(**words)[1] == [field]
+
+
+TWO_APPS = {
+    "schedule": "@hourly",
+    "resources": {"limits": {"memory": "64Mi"}},
+    "apps": [
+        {"name": "clean", "command": ["./clean"], "schedule": "@daily", "uploads_first": True},
+        {"name": "watch", "image": "x:1", "mode": "stream", "resources": {"limits": {"memory": "1Gi"}}},
+    ],
+}
+
+
+def test_several_apps_have_a_schedule_and_resources_of_their_own_or_the_agreements() -> None:
+    agreement, _ = parse_agreement({"client": "acme", **TWO_APPS})
+    clean, watch = agreement.by_app()
+    assert (clean.app.name if clean.app else "", clean.schedule, clean.resources) == (
+        "clean", Schedule("@daily"), agreement.resources,
+    )  # fmt: skip
+    assert (watch.schedule, watch.resources.limits.memory_bytes) == (Schedule("@hourly"), 1 << 30)
+    assert parse_agreement(document_of(agreement))[0] == agreement
+    single, _ = parse_agreement({"client": "acme", "app": {"command": ["./x"]}, "schedule": "@hourly"})
+    assert [one.app for one in single.by_app()] == [single.app]
+
+
+def test_each_app_as_a_document_is_what_the_agreement_says_of_it() -> None:
+    agreement, _ = parse_agreement({"client": "acme", **TWO_APPS})
+    read = [parse_agreement(one)[0] for one in app_documents(document_of(agreement))]
+    assert [(one.schedule, one.resources, one.app and one.app.name) for one in read] == [
+        (one.schedule, one.resources, one.app and one.app.name) for one in agreement.by_app()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"app": {"command": ["./x"]}}, "has app and apps"),
+        ({"apps": [{"command": ["./x"]}]}, "has no name"),
+        ({"apps": [{"name": "a", "command": ["./x"]}, {"name": "A", "command": ["./x"]}]}, "called 'a'"),
+        ({"apps": [{"name": "a.b", "command": ["./x"]}]}, "is not a app name"),
+        ({"apps": [{"name": "a"}]}, "apps.a has neither image nor command"),
+        ({"apps": [{"name": "a", "command": ["./x"], "replicas": -1}]}, "apps.a.replicas"),
+    ],
+)
+def test_apps_that_cannot_be_meant_are_refused_by_name(words: dict[str, Any], said: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(said)):
+        agreed(**{**TWO_APPS, **words})
+
+
+def test_warnings_name_the_app() -> None:
+    apps = [{"name": "a", "command": ["./x"], "resources": {"limits": {"cpu": "0"}}}, {"name": "b", "image": "x"}]
+    assert agreed(apps=apps)[1] == ["apps.a.resources.limits.cpu", "apps.a", "apps.b"]
+    absurd = {"apps": [{"name": "a", "command": ["./x"], "resources": {"limits": {"cpu": "500Mi"}}}]}
+    with pytest.raises(Invalid, match=r"apps\.a\.resources\.limits\.cpu is 500Mi"):
+        refuse_absurd(parse_agreement({"client": "acme", **absurd})[0], absurd)
 
 
 @pytest.mark.parametrize(

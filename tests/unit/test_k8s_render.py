@@ -216,3 +216,48 @@ def test_text_that_yaml_could_take_for_something_else_is_quoted() -> None:
     assert list(yaml.safe_load_all(text)) == [{"words": words, "plain": ["apps/v1", "Europe/Helsinki"]}]
     assert all(line[2:].startswith('"') for line in text.splitlines() if line.startswith("- ") and "/" not in line)
     assert "- apps/v1\n" in text
+
+
+TWO = {
+    "client": "acme",
+    "schedule": "0 * * * *",
+    "apps": [
+        {"name": "clean", "image": "apps/clean:1", "resources": {"limits": {"memory": "1Gi"}}},
+        {"name": "Tail_Logs", "image": "apps/tail:1", "mode": "stream", "replicas": 2},
+        {"name": "here", "command": ["./local"]},
+    ],
+}
+
+
+def test_several_apps_have_a_workload_each_and_share_the_rest() -> None:
+    found = render(parse_agreement(TWO)[0], SETTINGS)
+    assert rule_problems(found) == []
+    assert [wrong for one in found for version in (OLDEST, NEWEST) for wrong in schema_problems(one, version)] == []
+    named = {(one["kind"], one["metadata"]["name"]) for one in found if one["kind"] in ("CronJob", "Deployment")}
+    [tail] = [one for one in found if one["kind"] == "Deployment"]
+    assert named == {("CronJob", "app-clean"), ("Deployment", tail["metadata"]["name"])}
+    assert tail["metadata"]["name"].startswith("app-tail-logs-")
+    quota = next(one for one in found if one["kind"] == "ResourceQuota")["spec"]["hard"]
+    assert (quota["pods"], quota["limits.memory"]) == ("3", "2Gi"), "1Gi and twice the usual 512Mi"
+    mounts = {one["mountPath"]: one.get("subPath") for one in pod_of(found, "CronJob")["containers"][0]["volumeMounts"]}
+    assert mounts["/data/acme/in"] == "apps/clean/acme/in"
+    selectors = [one["metadata"]["labels"]["millrace/app"] for one in found if one["kind"] in ("CronJob", "Deployment")]
+    assert len(set(selectors)) == 2
+    [rendered] = render_all([parse_agreement(TWO)[0]], SETTINGS)
+    assert any(note.startswith("app here: nothing is rendered") for note in rendered.notes)
+    resting = render(stopped(parse_agreement(TWO)[0]), SETTINGS)
+    assert next(one for one in resting if one["kind"] == "Deployment")["spec"]["replicas"] == 0
+
+
+def pod_of(found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return pod({kind: next(one for one in found if one["kind"] == kind)})
+
+
+def test_each_replica_of_a_batch_has_an_in_of_its_own() -> None:
+    container = pod(manifests(batch(app={"image": "a:1", "replicas": 3})))["containers"][0]
+    mounts = {one["mountPath"]: one.get("subPathExpr") for one in container["volumeMounts"]}
+    assert mounts["/data/acme/in"] == "replicas/$(JOB_COMPLETION_INDEX)"
+    assert container["env"][0]["name"] == "JOB_COMPLETION_INDEX"
+    stream = {"client": "acme", "app": {"image": "a:1", "mode": "stream", "replicas": 3}}
+    streaming = manifests(stream)["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    assert {one.get("subPath") for one in streaming["volumeMounts"]} == {"in", "out", None}

@@ -227,16 +227,16 @@ def test_a_log_that_cannot_be_kept_holds_up_no_run(tmp_path: Path, monkeypatch: 
 def test_one_tenants_trouble_ends_no_others_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stop_request, rotated = StopRequest(), list[str]()
 
-    def troubled(_: object, tenant: str) -> Mock:
+    def troubled(_: object, staging: Staging) -> Mock:
         def rotate() -> None:
-            rotated.append(tenant)
+            rotated.append(staging.tenant)
             if len(rotated) == 2:
                 stop_request.make()
             raise OSError(errno.ENAMETOOLONG, "File name too long")
 
-        if tenant == "not_taken_up":
+        if staging.tenant == "not_taken_up":
             raise OSError(errno.ENAMETOOLONG, "File name too long")
-        made = Mock(is_idle=False, is_busy=True, agreement=None, rotate_logs=rotate)
+        made = Mock(is_idle=False, is_busy=True, agreement=None, rotate_logs=rotate, staging=staging)
         made.status.return_value = {}
         return made
 

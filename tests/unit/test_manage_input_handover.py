@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles
-from millrace.manage import app_runner, input_handover
+from millrace.manage import input_handover, launching
 from millrace.manage.app_runner import AppRunner
 from millrace.manage.tidying import tidy
 from millrace.model.agreement import parse_agreement
@@ -43,8 +44,8 @@ class Scene:
         self._ring = Keyring(KeyFiles(Home(root)), lambda: LocalKms(root / "kms"))
         self.is_away = False
         self._tools = tools_at(url, root, self.keys)
-        self.tended = AppRunner(self._tools.__enter__(), "acme")
-        self.staging = self.tended.staging
+        self.staging = Staging(Home(root), "acme")
+        self.tended = AppRunner(self._tools.__enter__(), self.staging)
         agreed = {"client": "acme", "app": {"command": ["./a"], "mode": "batch"}, "encryption": True}
         self.tended.agree(parse_agreement(agreed)[0], 1)
 
@@ -97,7 +98,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    monkeypatch.setattr(app_runner, "AppProcess", Program)
+    monkeypatch.setattr(launching, "AppProcess", Program)
     monkeypatch.setattr(input_handover, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(Program, "code", None)
     with fake_platform() as fake:
@@ -149,7 +150,7 @@ def test_inputs_of_a_run_that_could_not_start_are_sealed_again(scene: Scene, mon
     def refuse(*_: object) -> None:
         raise OSError("There is no process left.")
 
-    monkeypatch.setattr(app_runner, "AppProcess", refuse)
+    monkeypatch.setattr(launching, "AppProcess", refuse)
     scene.look()
     scene.upload("a.csv")
     scene.ask()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from millrace.exchange.app_folders import Staging
 from millrace.exchange.home import Home
 from millrace.exchange.keys import KeyFiles
 from millrace.manage import app_runner, completion, poll_timer
@@ -35,7 +36,7 @@ def tended(fake: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with tools_at(
         fake.url, tmp_path, lambda: Keyring(KeyFiles(Home(tmp_path)), lambda: LocalKms(tmp_path / "kms"))
     ) as tools:
-        yield AppRunner(tools, "acme")
+        yield AppRunner(tools, Staging(Home(tmp_path), "acme"))
 
 
 def agree(tended: AppRunner, app: dict[str, Any] | None, revision: int = 1) -> None:

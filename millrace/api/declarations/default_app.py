@@ -27,13 +27,16 @@ class DefaultApp:
 
     def complete(self, tenant: str, document: Mapping[str, Any]) -> dict[str, Any]:
         """The agreement's document with the program that it has here."""
+        if document.get("apps"):
+            return {**document, "apps": [self._staging_first(app) for app in document["apps"]]}
         app = document.get("app")
         if app is None and document.get("schedule") is not None and self.exists:
             is_image = self.k8s.app_image is not None
             app = {"image": usual_image(tenant, self.k8s)} if is_image else {"command": [f"./{DEFAULT_PROGRAM}"]}
-        if app is not None and self.stages:
-            app = {**app, "uploads_first": True}
-        return {**document, **({} if app is None else {"app": app})}
+        return {**document, **({} if app is None else {"app": self._staging_first(app)})}
+
+    def _staging_first(self, app: Mapping[str, Any]) -> dict[str, Any]:
+        return {**app, **({"uploads_first": True} if self.stages else {})}
 
     def completed(self, agreement: Agreement) -> Agreement:
         document = document_of(agreement)

@@ -40,7 +40,7 @@ def read_agreement(
 
 def refuse_local_command(caller: Caller, agreement: Agreement) -> None:
     """A command runs on the platform's own machine, so only an operator may choose it."""
-    if agreement.app is not None and agreement.app.runs_here and caller.role != OPERATOR:
+    if any(one.app and one.app.runs_here for one in agreement.by_app()) and caller.role != OPERATOR:
         raise Refused(
             "app.command is for the platform's operator to declare.",
             remedy="Name an image, or ask the operator to apply the agreement.",

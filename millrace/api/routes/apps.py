@@ -1,5 +1,6 @@
 """Client apps: which there are, how they do, their runs with files and logs. The managers write it; here it is shown."""
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -10,11 +11,13 @@ from millrace.api.declarations.default_app import DefaultApp
 from millrace.api.deps import AppBoardDep, AppFoldersDep, DefaultAppDep, SealingDep, StoreDep, guarded_router
 from millrace.api.documents.tables import table_names
 from millrace.auth.access import allows
+from millrace.exchange.app_folders import AppFolders, app_slug
 from millrace.exchange.apps import AppBoard, AppsReport
-from millrace.model.agreement import Agreement, App
-from millrace.model.errors import Clash, Missing
+from millrace.model.agreement import THE_APP, Agreement, App
+from millrace.model.declared_documents import app_documents
+from millrace.model.errors import Clash, Invalid, Missing
 from millrace.model.roles import OPERATOR, READER, VIEWER, WRITER
-from millrace.staging.runs import run_folder, run_folders
+from millrace.staging.runs import RunFolder, run_folder, run_folders
 from millrace.store import tables as t
 from millrace.store.agreements import known_agreement
 from millrace.store.tables import departures
@@ -25,47 +28,56 @@ MOST_FILES = 1000
 MOST_TAIL_BYTES = 64 << 20
 # The managers report every second. After this time they count as absent.
 SILENT_SECONDS = 15.0
+AppName = Annotated[str | None, Query(description="Which of the tenant's apps.")]
 _BACKEND = ("at", "confinement", "limits", "watching")
 
 
 @router.get("/apps")
 @allows(OPERATOR)
 def list_apps(store: StoreDep, apps: AppBoardDep, default_app: DefaultAppDep) -> dict[str, Any]:
-    """Every tenant with a client app, as the ingestion managers read it, and how apps run on this machine."""
+    """Every client app, as the ingestion managers read it, and how apps run on this machine."""
     with store.read() as connection:
         found = tenants_with_apps(connection, default_app)
     report = last_report(apps)
     tended = {} if report is None else report.tenants
-    items = [{**one, "status": tended.get(one["tenant"])} for one in found]
+    items = [{**one, "status": tended.get(app_slug(one["tenant"], one["app"]))} for one in found]
     backend = None if report is None else {name: getattr(report, name) for name in _BACKEND}
     return {"backend": backend, "items": items}
 
 
 @router.get("/tenants/{tenant}/app")
 @allows(VIEWER)
-def show_app(tenant: str, store: StoreDep, apps: AppBoardDep, default_app: DefaultAppDep) -> dict[str, Any]:
+def show_app(
+    tenant: str, store: StoreDep, apps: AppBoardDep, default_app: DefaultAppDep, app: AppName = None
+) -> dict[str, Any]:
+    """The tenant's client app; if there are several, `app` names one."""
     with store.read() as connection:
-        agreement, app = agreement_with_app(connection, tenant, default_app)
+        agreement, chosen = agreement_with_app(connection, tenant, default_app, app)
     report = last_report(apps)
     return {
         "tenant": tenant,
-        "mode": app.mode,
+        "app": chosen.name,
+        "mode": chosen.mode,
+        "replicas": chosen.replicas,
         "schedule": None if agreement.schedule is None else agreement.schedule.cron,
-        "note": runs_here(agreement, app),
-        "status": None if report is None else report.tenants.get(tenant),
+        "note": runs_here(agreement, chosen),
+        "status": None if report is None else report.tenants.get(app_slug(tenant, chosen.name)),
         "confinement": None if report is None else report.confinement,
     }
 
 
 @router.post("/tenants/{tenant}/app/run", status_code=202)
 @allows(WRITER, audited=True)
-def ask_for_run(tenant: str, store: StoreDep, apps: AppBoardDep, default_app: DefaultAppDep) -> dict[str, Any]:
-    """Asks for a run of a batch app beside its schedule: as soon as none is under way."""
+def ask_for_run(
+    tenant: str, store: StoreDep, apps: AppBoardDep, default_app: DefaultAppDep, app: AppName = None
+) -> dict[str, Any]:
+    """Asks for a run of a batch app beside its schedule: as soon as none is under way. If there are several apps, `app` names
+    one."""
     with store.read() as connection:
-        _, app = agreement_with_app(connection, tenant, default_app)
-    if app.mode != "batch" or not app.runs_here:
+        _, chosen = agreement_with_app(connection, tenant, default_app, app)
+    if chosen.mode != "batch" or not chosen.runs_here:
         raise Clash(
-            f"The client app of {tenant} is not run on request.",
+            f"The client app {chosen.name} of {tenant} is not run on request.",
             remedy="A stream app runs all the time; an image runs on Kubernetes.",
             code="not_on_request",
         )
@@ -74,24 +86,29 @@ def ask_for_run(tenant: str, store: StoreDep, apps: AppBoardDep, default_app: De
         raise Clash(
             f"The client app of {tenant} is not run.", remedy=report.confinement["warning"], code="not_confined"
         )  # fmt: skip
-    apps.ask(tenant)
-    return {"tenant": tenant, "asked": True}
+    apps.ask(tenant, chosen.name)
+    return {"tenant": tenant, "app": chosen.name, "asked": True}
 
 
 @router.get("/tenants/{tenant}/app/runs")
 @allows(VIEWER)
 def list_runs(
-    tenant: str, app_folders: AppFoldersDep, limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20
+    tenant: str,
+    app_folders: AppFoldersDep,
+    limit: Annotated[int, Query(ge=1, le=MOST_RUNS)] = 20,
+    app: AppName = None,
 ) -> dict[str, Any]:
-    """The newest first."""
-    staging = app_folders(tenant)
-    return {"items": [folder.document() for folder in run_folders(staging)[:limit]]}
+    """The newest first, of all the tenant's client apps or of the one that `app` names."""
+    wanted = app_folders.all(tenant) if app is None else [app_folders(tenant, app)]
+    found = [folder for staging in wanted for folder in run_folders(staging)[:limit]]
+    newest = sorted(found, key=lambda folder: folder.path.name, reverse=True)[:limit]
+    return {"items": [folder.document() for folder in newest]}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}")
 @allows(VIEWER)
 def show_run(tenant: str, run: str, app_folders: AppFoldersDep) -> dict[str, Any]:
-    folder = run_folder(app_folders(tenant), run)
+    folder = _run_of(app_folders, tenant, run)
     return {**folder.document(), "logs": folder.logs()}
 
 
@@ -99,7 +116,7 @@ def show_run(tenant: str, run: str, app_folders: AppFoldersDep) -> dict[str, Any
 @allows(READER)
 def list_files(tenant: str, run: str, app_folders: AppFoldersDep) -> dict[str, Any]:
     """What became of the last files of the run, in the order in which they ended."""
-    return {"items": run_folder(app_folders(tenant), run).reports()[-MOST_FILES:]}
+    return {"items": _run_of(app_folders, tenant, run).reports()[-MOST_FILES:]}
 
 
 @router.get("/tenants/{tenant}/app/runs/{run}/log")
@@ -113,15 +130,26 @@ def show_log(
     tail: Annotated[int, Query(ge=0, le=MOST_TAIL_BYTES)] = 1 << 20,
 ) -> StreamingResponse:
     """The last bytes of what the program wrote to standard output or error, or to a log file of its own."""
-    folder = run_folder(app_folders(tenant), run)
+    folder = _run_of(app_folders, tenant, run)
     said = folder.log_tail(name, tail, sealing.keyring)
     return StreamingResponse(said, media_type="text/plain; charset=utf-8")
 
 
+def _run_of(app_folders: AppFolders, tenant: str, run: str) -> RunFolder:
+    """A run of any of the tenant's client apps."""
+    first, *others = app_folders.all(tenant)
+    for staging in others:
+        with suppress(Missing):
+            return run_folder(staging, run)
+    return run_folder(first, run)
+
+
 def tenants_with_apps(connection: Connection, default_app: DefaultApp) -> list[dict[str, Any]]:
-    """Those that have not left, whose agreement names a program, or has a schedule where the settings name one."""
+    """The programs of tenants that have not left: those that an agreement names, and where it has a schedule and names none,
+    the one that the settings name."""
     wanted = select(t.tenants).outerjoin(departures, departures.c.tenant == t.tenants.c.name)
-    named = t.tenants.c.agreement["app"].as_string().is_not(None)
+    agreed = t.tenants.c.agreement
+    named = agreed["app"].as_string().is_not(None) | agreed["apps"].as_string().is_not(None)
     if default_app.exists:
         named |= t.tenants.c.agreement["schedule"].as_string().is_not(None)
     rows = connection.execute(wanted.where(named, departures.c.tenant.is_(None)).order_by(t.tenants.c.name)).all()
@@ -129,19 +157,32 @@ def tenants_with_apps(connection: Connection, default_app: DefaultApp) -> list[d
     return [
         {
             "tenant": row.name,
+            "app": one["app"].get("name", THE_APP),
             "revision": row.revision,
-            "agreement": default_app.complete(row.name, row.agreement),
+            "agreement": one,
             "tables": tables.get(row.name, []),
         }
         for row in rows
+        for one in app_documents(default_app.complete(row.name, row.agreement))
     ]
 
 
-def agreement_with_app(connection: Connection, tenant: str, default_app: DefaultApp) -> tuple[Agreement, App]:
+def agreement_with_app(
+    connection: Connection, tenant: str, default_app: DefaultApp, name: str | None = None
+) -> tuple[Agreement, App]:
+    """With one app: the one of this name, or the only one."""
     agreement = default_app.completed(known_agreement(connection, tenant))
-    if agreement.app is None:
+    known = {one.app.name: one for one in agreement.by_app() if one.app is not None}
+    if not known:
         raise Missing(f"{tenant} has no client app.", remedy="Declare one as `app` in its agreement.", code="no_app")
-    return agreement, agreement.app
+    if name is None and len(known) > 1:
+        raise Invalid(
+            f"{tenant} has {len(known)} client apps.", remedy=f"Name one: {', '.join(known)}.", code="which_app"
+        )
+    chosen = next(iter(known.values())) if name is None else known.get(name)
+    if chosen is None or chosen.app is None:
+        raise Missing(f"{tenant} has no client app {name!r:.80}.", remedy=f"It has {', '.join(known)}.", code="no_app")
+    return chosen, chosen.app
 
 
 def last_report(apps: AppBoard) -> AppsReport | None:
@@ -154,8 +195,8 @@ def runs_here(agreement: Agreement, app: App) -> str:
     """What of an agreement a platform on one machine does not do, in a sentence; nothing if it does all."""
     if not app.runs_here:
         return "It has an image: it runs on Kubernetes, not here; its files are imported as they are finished."
-    if app.replicas > 1 or (app.max_replicas or 1) > 1:
-        return "Several replicas run on Kubernetes; here one does."
+    if app.mode == "stream" and (app.replicas > 1 or (app.max_replicas or 1) > 1):
+        return "Several replicas of a stream app run on Kubernetes; here one does."
     if app.mode == "batch" and agreement.schedule is None:
         return "It has no schedule: it runs when somebody asks for it."
     return ""

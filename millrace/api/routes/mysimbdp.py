@@ -12,7 +12,6 @@ from millrace.api.bodies import FILE, takes
 from millrace.api.bookkeeping import surely
 from millrace.api.declarations.default_app import DefaultApp
 from millrace.api.deps import (
-    AppFolders,
     AppFoldersDep,
     DefaultAppDep,
     ImportsDep,
@@ -27,6 +26,7 @@ from millrace.api.uploads.forms import read_form
 from millrace.api.uploads.session import PIECE_BYTES, Session
 from millrace.auth.access import allows
 from millrace.control.rules.imports import DEFAULT_MAX_BYTES
+from millrace.exchange.app_folders import AppFolders
 from millrace.model.agreement import Agreement
 from millrace.model.errors import Invalid, Missing, TooLarge
 from millrace.model.names import checked_name
@@ -48,7 +48,11 @@ FORM = {
             "schema": {
                 "type": "object",
                 "required": ["file"],
-                "properties": {"file": {"type": "string", "format": "binary"}, "table": {"type": "string"}},
+                "properties": {
+                    "file": {"type": "string", "format": "binary"},
+                    "table": {"type": "string"},
+                    "app": {"type": "string"},
+                },
             }
         }
     },
@@ -73,7 +77,7 @@ async def upload_file(
     """Imports a form's file into the table the form names, or into the tenant's only one; where the agreement says
     `uploads_first`, or the platform is set up as seed 002 describes it, puts it into the `in` folder of the tenant's app."""
     agreement, limits = await asyncio.to_thread(_agreed, store, default_app, checked_name("tenant", tenant_id))
-    stages = agreement.app is not None and agreement.app.uploads_first
+    stages = [one for one in agreement.by_app() if one.app is not None and one.app.uploads_first]
     if not limits and not stages:
         raise Missing(f"{tenant_id} has no table.", remedy="Apply a table's declaration first.", code="no_table")
     # What a program sees first is not yet a file of any table.
@@ -86,7 +90,8 @@ async def upload_file(
             if not isinstance(file, UploadFile):
                 raise Invalid("The form has no file.", remedy="Send it in the form field `file`.")
             if stages:
-                return await _stage(app_folders, agreement, file, sealing.keyring if agreement.encryption else None)
+                first = _app(form, tenant_id, stages)
+                return await _stage(app_folders, first, file, sealing.keyring if agreement.encryption else None)
             table = _table(form, tenant_id, list(limits))
             begun = await sessions.begin(tenant_id, table, {"file_name": file.filename}, file.size, None)
             assert isinstance(begun, Session)
@@ -131,18 +136,31 @@ def _table(form: FormData, tenant: str, names: list[str]) -> str:
     return names[0]
 
 
+def _app(form: FormData, tenant: str, stages: list[Agreement]) -> Agreement:
+    """The agreement with the app whose `in` folder the file goes to."""
+    known = {one.app.name: one for one in stages if one.app is not None}
+    named = form.get("app")
+    if isinstance(named, str) and named in known:
+        return known[named]
+    if named or len(known) != 1:
+        apps = f"{len(known)} apps that see uploads first: {', '.join(known)}"
+        raise Invalid(f"{tenant} has {apps}.", remedy="Name one of them in the form field `app`.", code="which_app")
+    return stages[0]
+
+
 async def _stage(
     app_folders: AppFolders, agreement: Agreement, file: UploadFile, keys: Keyring | None
 ) -> dict[str, Any]:
     tenant, app = agreement.tenant, agreement.app
-    staging = app_folders(tenant)
-    is_elsewhere = app is not None and not app.runs_here
+    assert app is not None
+    staging = app_folders(tenant, app.name)
+    is_elsewhere = not app.runs_here
     await asyncio.to_thread(staging.make, owner_of(tenant), shared=is_elsewhere)
     with Arrival(staging, file.filename or "", keys) as arrival:
         async for piece in _pieces(file):
             await asyncio.to_thread(arrival.write, piece)
         kept = await asyncio.to_thread(arrival.keep)
-    return {"tenant": tenant, "file": kept.name, "bytes": file.size, "state": "staged"}
+    return {"tenant": tenant, "app": app.name, "file": kept.name, "bytes": file.size, "state": "staged"}
 
 
 async def _pieces(file: UploadFile) -> AsyncIterator[bytes]:
@@ -160,5 +178,9 @@ def list_files(tenant_id: str, store: StoreDep, imports: ImportsDep, app_folders
         {"file": d["file_name"], "import": d["id"], "table": d["table"], "state": d["state"], "rows": d["rows"]}
         for d in imports.listed(MOST_LISTED, tenant=tenant_id)
     ]
-    waiting = waiting_files(app_folders(tenant_id), MOST_LISTED)
+    waiting = [
+        {**file, "app": staging.app}
+        for staging in app_folders.all(tenant_id)
+        for file in waiting_files(staging, MOST_LISTED)
+    ][:MOST_LISTED]
     return {"tenant": tenant_id, "in": waiting, "files": files}

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from millrace.beneath.folder import hold
+from millrace.beneath.folder import enter
 from millrace.manage.confine.kernel import (
     NODEV,
     NOEXEC,
@@ -45,8 +45,9 @@ def furnish(view: dict[str, Any]) -> None:
     for path in view["shown"]:
         _show(path, root)
     _furnish_etc(root, view)
-    for name in ("in", "out", "log"):
-        _show_own(Path(view["source"]), name, f"{root}/data/{view['tenant']}/{name}")
+    inbox, source = Path(view["inbox"]), Path(view["source"])
+    for name, folder in (("in", inbox), ("out", source / "out"), ("log", source / "log")):
+        _show_own(folder, f"{root}/data/{view['tenant']}/{name}")
     _show_programs(Path(view["programs"]), Path(root, "programs"), set(view["others"]))
     if os.path.isdir(root + view["hidden"]):
         mount_new("tmpfs", root + view["hidden"], _READ_ONLY, "mode=000,size=4k")
@@ -70,10 +71,10 @@ def _show(path: str, root: str) -> None:
         bind(os.path.realpath(path), place, flags=_READ_ONLY)
 
 
-def _show_own(source: Path, name: str, place: str) -> None:
+def _show_own(own: Path, place: str) -> None:
     """The folder itself: its program may once have put a link in its place, when it was not confined."""
     os.makedirs(place)
-    with hold(source) as above, above.folder(name) as folder:
+    with enter(own) as folder:
         bind(f"/proc/self/fd/{folder.descriptor}", place)
 
 
