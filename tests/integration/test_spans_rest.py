@@ -302,7 +302,7 @@ def test_the_commands_of_a_span(server: SmallServer, cli: Cli) -> None:
     settle(server, import_id, read=3, accepted=2, rejected=1)
     waited = cli("span", "wait", "nightly-2026-11-15")
     assert waited.returncode == 0, waited.stderr
-    assert "ended; 1 imports; rows: 3 read, 2 accepted, 1 rejected, 0 ignored" in waited.stdout
+    assert "ended; 1 import; rows: 3 read, 2 accepted, 1 rejected, 0 ignored" in waited.stdout
     shown = json.loads(cli("span", "show", "nightly-2026-11-15", "--json").stdout)
     assert (shown["state"], shown["imports"]) == ("ended", 1)
     assert "nightly-2026-11-15" in cli("span", "list", "--state", "ended").stdout
