@@ -30,7 +30,7 @@ class Sender:
         self._board.opened(file.number, file.rows)
         insists = bool(self._rng.random() < INSISTING)
         params = {"span": span} if span else {}
-        if file.table.is_exclusive and self._rng.random() < NOT_WAITING:
+        if file.table.is_exclusive and self._rng.random() < NOT_WAITING and file.kind != STREAM:
             params["wait_turn"] = "false"
         first = "stream" if file.kind == STREAM else "import"
         return self._admitted(file, self._until_known(first, lambda f: self._post(f, file, params), insists))
