@@ -134,6 +134,9 @@ class Collector:
             if not run.is_over:
                 run = folder.recounted(run)
                 self.runs[run.id] = OpenRun(self._staging, run)
+                if run.state == RUNNING:
+                    # The managers may have been killed before they told it; told again, it is the same event.
+                    self.runs[run.id].tell_start()
                 self.runs[run.id].app_ended(run.exit_code)
         groups: dict[tuple[str, str], list[Claim]] = {}
         for claim in open_claims(self._staging):
