@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -31,6 +32,7 @@ class TrialQuestion:
     table: str | None
     declaration: Path | None
     last: int | None
+    since: datetime | None
     rows: int | None
     examples: int
     options: FileOptions
@@ -47,6 +49,14 @@ def validate(
     ] = None,
     last: Annotated[
         int | None, typer.Option(help="Instead of a file: the last N chunks sent to the table.", min=1)
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(
+            parser=a.moment,
+            metavar="TIME",
+            help="Instead of a file: what the table was sent since 2h or 3d ago, or a time, and keeps.",
+        ),
     ] = None,
     rows: Annotated[int | None, typer.Option(help="Stop after about so many rows.", min=1)] = None,
     examples: Annotated[int, typer.Option(help="Of each reason.", min=0, max=20)] = 3,
@@ -66,7 +76,7 @@ def validate(
     options = FileOptions(format, header, delimiter, quote, null_text, encoding, compression)
     if file not in (None, a.STDIN):
         options = options.for_file(str(file))
-    question = TrialQuestion(file, table, declaration, last, rows, examples, options)
+    question = TrialQuestion(file, table, declaration, last, since, rows, examples, options)
     _refuse_contradictions(question)
     report = _ask_here(question) if table is None else _ask_platform(session, question, table)
     if session.json:
@@ -77,10 +87,11 @@ def validate(
 
 
 def _refuse_contradictions(question: TrialQuestion) -> None:
-    if (question.file is None) == (question.last is None):
-        raise typer.BadParameter("Give a FILE, or --last N to judge what the table was sent.")
-    if question.table is None and question.last is not None:
-        raise typer.BadParameter("--last needs --table TENANT/TABLE.")
+    given = [one for one in (question.file, question.last, question.since) if one is not None]
+    if len(given) != 1:
+        raise typer.BadParameter("Give a FILE, or --last N or --since TIME to judge what the table was sent.")
+    if question.table is None and question.file is None:
+        raise typer.BadParameter("--last and --since need --table TENANT/TABLE.")
     if question.table is None and question.declaration is None:
         raise typer.BadParameter("Give --table TENANT/TABLE, --with DECLARATION, or both.")
     if question.file not in (None, a.STDIN) and not Path(question.file or "").is_file():
@@ -94,6 +105,8 @@ def _ask_platform(session: CommandSession, question: TrialQuestion, target: str)
     trial, document = session.platform.whatif, declared.document if declared else None
     if question.last is not None:
         return trial.last_chunks(tenant, table, question.last, declaration=document, **bounds)
+    if question.since is not None:
+        return trial.kept_chunks(tenant, table, question.since, declaration=document, **bounds)
     with _opened(question.file) as stream:
         return trial.stream(tenant, table, stream, question.options, declaration=document, **bounds)
 
@@ -130,7 +143,7 @@ def _opened(file: str | None) -> Iterator[BinaryIO]:
 def _show(report: TrialReport, question: TrialQuestion) -> None:
     rows = report["rows"]
     by = "the declaration" if report.get("judged_by") == "declaration" else f"revision {report['revision']}"
-    what = report.get("file") or (f"The last {report['chunks']:,} chunks" if question.last else "The file")
+    what = report.get("file") or _chunks_of(report, question)
     target = f"{report['tenant']}/{report['table']}".lstrip("/")
     print(printable(f"{what} against {target} ({by}):"), end=" ")
     print(f"{counted(rows['read'], 'row')} read, {rows['passed']:,} would pass, {rows['failed']:,} would fail")
@@ -144,6 +157,13 @@ def _show(report: TrialReport, question: TrialQuestion) -> None:
             print(printable(f"{advice['column']} {advice['advice']}."))
     for remark in _remarks(report):
         print(remark, file=sys.stderr)
+
+
+def _chunks_of(report: TrialReport, question: TrialQuestion) -> str:
+    if question.file is not None:
+        return "The file"
+    since = f" since {report['since']}" if "since" in report else ""
+    return f"The last {report['chunks']:,} chunks" if question.last else f"{report['chunks']:,} chunks{since}"
 
 
 def _examples(reason: TrialReason) -> str:
@@ -166,5 +186,10 @@ def _remarks(report: TrialReport) -> Iterator[str]:
         yield f"Not all was judged: the bound on {report['stopped_by']} was reached."
     if "asked_chunks" in report and report["chunks"] < report["asked_chunks"]:
         yield f"The log still holds {report['chunks']:,} chunks of the table; older ones have been trimmed."
+    if report.get("missing_chunks"):
+        yield (
+            f"{report['missing_chunks']:,} chunks of that time are missing: a table keeps chunks that come while it "
+            "declares keep_raw_days, for so many days."
+        )
     if report.get("looked_everywhere") is False:
         yield "There was no time to look through all of the log."

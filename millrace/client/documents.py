@@ -261,6 +261,8 @@ class TrialReport(TypedDict):
     judged_by: NotRequired[str]
     asked_chunks: NotRequired[int]
     looked_everywhere: NotRequired[bool]
+    since: NotRequired[str]
+    missing_chunks: NotRequired[int]
 
 
 class ResultColumn(TypedDict):

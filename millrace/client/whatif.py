@@ -4,6 +4,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -54,6 +55,13 @@ class WhatIfClient(ResourceClient):
     ) -> TrialReport:
         """Over the last so many chunks that were sent to the table, as far as the log still holds them."""
         return self._validate(tenant, table, declaration, params=given(last=count, **bounds))
+
+    def kept_chunks(
+        self, tenant: str, table: str, since: datetime, *, declaration: Declaration | None = None, **bounds: int | None
+    ) -> TrialReport:
+        """Over the chunks that were sent to the table since then, as far as the table keeps them (`keep_raw_days`)."""
+        moment = since if since.tzinfo else since.astimezone()
+        return self._validate(tenant, table, declaration, params=given(since=moment.isoformat(), **bounds))
 
     def _validate(self, tenant: str, table: str, declaration: Declaration | None, **request: Any) -> TrialReport:
         headers = {"Content-Type": "application/octet-stream"}

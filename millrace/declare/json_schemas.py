@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from millrace.declare.table import CHOICES, MOST_SKIPPED
+from millrace.declare.table import CHOICES, MOST_RAW_DAYS, MOST_SKIPPED
 from millrace.declare.written_schemas import column_words, written_words
 from millrace.model import agreement as a
 from millrace.model import rules as r
@@ -170,6 +170,7 @@ def table_schema(sinks: Schema) -> Schema:
         "sinks": sinks,
         **{word: _enum(values) for word, values in CHOICES.items()},
         **_budget(),
+        "keep_raw_days": _or_null(_whole(1, MOST_RAW_DAYS, "How long raw chunks are kept for what-ifs.")),
         "rules": _RULES,
         "written": _or_null(
             _mapping(written_words(), about="How values are written, in every column that does not say.")

@@ -10,7 +10,7 @@ from millrace.model.budget import BUDGET_WORDS, Budget, parse_budget
 from millrace.model.column_writing import has_writing, refuse_misplaced, with_writing
 from millrace.model.columns import Column, parse_columns, refuse_repeated
 from millrace.model.defaults import refuse_strange_defaults
-from millrace.model.documents import flag, mapping, number, one_of, text
+from millrace.model.documents import flag, mapping, number, one_of, text, whole
 from millrace.model.errors import Invalid
 from millrace.model.fields import Field, field_of
 from millrace.model.formats import ENCODINGS, file_type_of, file_types
@@ -33,10 +33,11 @@ CHOICES = {
 }  # fmt: skip
 WORDS = {
     "name", "table", "file_type", "key_space", "csv.first.row.as.header", "csv", "schema", "primary_key", "max_file_size_mb",
-    "sinks", "description", "rules", "written", *BUDGET_WORDS, *CHOICES,
+    "sinks", "description", "rules", "written", "keep_raw_days", *BUDGET_WORDS, *CHOICES,
 }  # fmt: skip
 CSV_WORDS = ("header", "delimiter", "quote", "null_text", "encoding", "repeated_header", "skip_lines")
 MOST_SKIPPED = 1000
+MOST_RAW_DAYS = 3650
 
 
 def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
@@ -70,6 +71,7 @@ def parse_table(document: Mapping[str, Any]) -> TableDeclaration:
         key_space=None if document.get("key_space") is None else checked_name("key space", document["key_space"]),
         title=text("name", document.get("name", name)),
         budget=_budget(document),
+        keep_raw_days=_keep_raw_days(document.get("keep_raw_days")),
         rules=rules,
         written=written,
         **{word: one_of(word, document.get(word, values[0]), values) for word, values in CHOICES.items()},
@@ -164,6 +166,10 @@ def _budget(document: Mapping[str, Any]) -> Budget:
     """`on_error: stop` without other limits allows no rejected row."""
     budget = parse_budget(document)
     return replace(budget, rows=0) if not budget.has_limit and document.get("on_error") == "stop" else budget
+
+
+def _keep_raw_days(given: object) -> int | None:
+    return None if given is None else whole("keep_raw_days", given, 1, MOST_RAW_DAYS)
 
 
 def _max_file_bytes(given: object) -> int | None:

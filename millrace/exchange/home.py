@@ -11,7 +11,7 @@ from millrace.model.names import checked_name
 
 _PRIVATE_FOLDERS = (
     "lake", "errors", "remote", "staged", "parked", "quality", "staging", "checkpoints", "definitions", "stops", "run",
-    "logs", "kafka", "keys", "log-keys", "handled", "scratch",
+    "logs", "kafka", "keys", "log-keys", "handled", "scratch", "raw",
 )  # fmt: skip
 _PRIVATE_MODE = 0o700
 # So much of a time-ordered identifier is the same for about two hours.
@@ -43,6 +43,7 @@ class Home:
     all_staged = Below("staged")
     parked = Below("parked")
     held = Below("held")
+    raw = Below("raw")
     quality = Below("quality")
     staging = Below("staging")
     checkpoints = Below("checkpoints")
@@ -120,6 +121,10 @@ class Home:
     def staged(self, tenant: str, table: str) -> Path:
         """Accepted rows of a tenant whose agreement asks for encryption, sealed, until the sinks have them."""
         return self.all_staged / checked_name("tenant", tenant) / checked_name("table", table)
+
+    def raw_chunks(self, tenant: str, table: str) -> Path:
+        """Chunks that a table keeps after they are judged, in a folder for each day."""
+        return self.raw / checked_name("tenant", tenant) / checked_name("table", table)
 
     def held_chunks(self, tenant: str) -> Path:
         """Sealed chunks of a tenant whose keys are out of reach."""

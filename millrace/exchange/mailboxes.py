@@ -16,6 +16,7 @@ from millrace.exchange.keys import KeyFiles, keyring_of
 from millrace.exchange.log_keys import LogKeys
 from millrace.exchange.op_keys import OpKeyFiles
 from millrace.exchange.places import Places
+from millrace.exchange.raw_chunks import RawChunks
 from millrace.exchange.rule_keys import RuleKeys
 from millrace.exchange.safe_version import SafeVersion
 from millrace.exchange.sink_kinds import SinkKinds
@@ -38,6 +39,7 @@ class Exchange:
     app_news: AppNews
     rule_keys: RuleKeys
     held_chunks: HeldChunks
+    raw_chunks: RawChunks
     keys: WrappedKeys
     op_keys: OpKeyFiles
     log_keys: LogKeys
@@ -65,6 +67,7 @@ def open_exchange(root: Path) -> Exchange:
         app_news=AppNews(home),
         rule_keys=RuleKeys(home),
         held_chunks=HeldChunks(home),
+        raw_chunks=RawChunks(home),
         keys=KeyFiles(home),
         op_keys=OpKeyFiles(home),
         log_keys=LogKeys(home),

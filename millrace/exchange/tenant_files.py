@@ -21,8 +21,8 @@ class TenantFiles:
     home: Home
 
     def stored_bytes(self, tenant: str) -> int:
-        """What the tenant's tables and rejected rows take here."""
-        return sum(_folder_bytes(root / tenant) for root in (self.home.lake, self.home.errors))
+        """What the tenant's tables, rejected rows and kept raw chunks take here."""
+        return sum(_folder_bytes(root / tenant) for root in (self.home.lake, self.home.errors, self.home.raw))
 
     def remove(self, tenant: str) -> list[tuple[str, int]]:
         """The name and the size of each file or folder that was there."""
@@ -32,7 +32,7 @@ class TenantFiles:
 
     def _paths(self, tenant: str) -> Iterator[Path]:
         home = self.home
-        yield from (root / tenant for root in (home.lake, home.errors, home.remote, home.all_staged))
+        yield from (root / tenant for root in (home.lake, home.errors, home.raw, home.remote, home.all_staged))
         yield from sorted(home.parked.glob(f"*/{tenant}"))
         yield from sorted(home.app_requests.glob(f"{tenant}.*"))
         yield from (

@@ -109,6 +109,8 @@ def table_document_of(table: TableDeclaration) -> dict[str, Any]:
         document["max_file_size_mb"] = _megabytes(table.max_file_bytes)
     document |= {name: getattr(table, name) for name in _POLICIES if getattr(table, name) != getattr(plain, name)}
     document |= table.budget.to_document()
+    if table.keep_raw_days is not None:
+        document["keep_raw_days"] = table.keep_raw_days
     document["sinks"] = [target_document(target) for target in table.targets]
     if table.rules:
         document["rules"] = [rule_document(rule) for rule in table.rules]

@@ -60,12 +60,15 @@ class TableDeclaration:
     partition_key: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
     written: WrittenDefaults | None = None
+    keep_raw_days: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         values = {**asdict(self), "budget": self.budget.to_dict()}
         # Left out if nothing is said: definitions from before these words existed must keep their fingerprints.
         rules = values.pop("rules")
         del values["written"]
+        if self.keep_raw_days is None:
+            del values["keep_raw_days"]
         if self.csv.repeated_header == SKIP_HEADER:
             del values["csv"]["repeated_header"]
         if not self.csv.skip_lines:

@@ -80,7 +80,18 @@ class ChunkJudge:
             observe("trouble", kind="keys", tenant=definition.tenant, error=str(error)[:500])
             self._hold(header, definition, record)
             return None
+        if definition.table.keep_raw_days is not None:
+            self._keep_raw(header, definition, record)
         return UnjudgedChunk(header, body, definition)
+
+    def _keep_raw(self, header: ChunkHeader, definition: Definition, record: bytes) -> None:
+        """Nothing needs the copy but what-ifs, so a disk that does not take it stops no import."""
+        tenant, table = definition.tenant, definition.table.name
+        try:
+            kept = self.exchange.raw_chunks
+            kept.keep(tenant, table, header.import_id, header.number, header.version, record)
+        except OSError as error:
+            observe("trouble", kind="raw_chunks", error=f"{tenant}/{table}: {error}"[:500])
 
     def _hold(self, header: ChunkHeader, definition: Definition, record: bytes) -> None:
         self.exchange.held_chunks.hold(definition.tenant, header.import_id, header.number, record)

@@ -75,3 +75,27 @@ def test_what_infer_proposes_is_applied_and_takes_every_row(
     counted = platform.client.query('select count(*), max("onu") from whatif.inferred')
     assert counted["rows"][0][0] == 1000
     assert str(counted["rows"][0][1]).startswith("222277164261810000999")
+
+
+def test_what_a_table_keeps_is_judged_by_another_declaration_and_stays_sealed(
+    platform: RunningPlatform, ids: Path, tmp_path: Path
+) -> None:
+    platform.client.tenants.apply("kept", {"client": "kept", "encryption": True})
+    fields = (("id", "int"), ("onu", "int"), ("speed", "double"))
+    document = {**record("speeds", *fields, key=("id",)), "keep_raw_days": 3}
+    platform.client.tables.apply("kept", "speeds", document)
+    ran = platform.cli("import", "kept/speeds", str(ids))
+    assert "1,000 rejected" in ran.stdout + ran.stderr
+    new = tmp_path / "new.yaml"
+    new.write_text(yaml.safe_dump(record("speeds", ("id", "int"), ("onu", "string"), ("speed", "double"), key=("id",))))
+    judged = platform.cli("validate", "--since", "1h", "--table", "kept/speeds", "--with", str(new), "--json")
+    assert judged.returncode == 0, judged.stderr
+    report = json.loads(judged.stdout)
+    assert (report["rows"], report["missing_chunks"]) == ({"read": 1000, "passed": 1000, "failed": 0}, 0)
+    assert platform.cli("validate", "--since", "1h", "--table", "kept/speeds").returncode == 1
+    [chunk] = platform.home.raw_chunks("kept", "speeds").rglob("*.chunk")
+    assert b"2222771642618100" not in chunk.read_bytes()
+
+    chunk.unlink()
+    missing = platform.cli("validate", "--since", "1h", "--table", "kept/speeds")
+    assert "1 chunks of that time are missing" in missing.stderr

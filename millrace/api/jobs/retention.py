@@ -1,10 +1,11 @@
 """What agreements let go with time: rejected rows after `data_retention_period_days`, rows in sinks after
-`sink_retention_days`. Staging is tidied by the ingestion managers, raw chunks go when they are processed.
+`sink_retention_days`. Staging is tidied by the ingestion managers. Raw chunks go when they are processed,
+or after the table's `keep_raw_days`.
 
 Rows go by their version, which is the time of their import; bytes go from the disk when no reader can want them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from functools import partial
 from threading import Event
@@ -17,6 +18,7 @@ from millrace.exchange.aged import AgedVersions
 from millrace.exchange.ends import EndBox, RowsAged
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.places import Places
+from millrace.exchange.raw_chunks import RawChunks
 from millrace.lake.checkpoint import LOG_FOLDER
 from millrace.lake.errors_table import ERRORS_SCHEMA
 from millrace.lake.read import rows_up_to
@@ -70,6 +72,7 @@ def let_go(
             for one in definitions
         }
     gone, places, keyring = 0, exchange.places, exchange.keyring(kms)
+    _forget_raw_chunks(exchange.raw_chunks, definitions, now_us)
     for definition in definitions:
         named = definition.tenant, definition.table.name
         where, days = "/".join(named), agreements[definition.tenant].sink_retention_days
@@ -91,6 +94,16 @@ def _tried(where: str, work: Callable[[], bool]) -> bool:
     except Exception as error:
         observe("trouble", kind="retention", error=f"{where}: {type(error).__name__}: {error}"[:500])
         return False
+
+
+def _forget_raw_chunks(kept: RawChunks, definitions: Iterable[Definition], now_us: int) -> None:
+    """A table that is gone keeps none, nor does one that no longer says so."""
+    days = {(one.tenant, one.table.name): one.table.keep_raw_days for one in definitions}
+    for tenant, table in kept.tables():
+        wanted = days.get((tenant, table))
+        # Of a table that keeps none, today's folder goes too.
+        before = now_us + DAY_US if wanted is None else now_us - wanted * DAY_US
+        _tried(f"{tenant}/{table}, raw chunks", partial(kept.forget, tenant, table, before))
 
 
 def _forget_rejected(places: Places, keyring: Keyring, definition: Definition, version: int) -> bool:

@@ -1,20 +1,23 @@
-"""What would become of a file, or of the last raw chunks of a table, by this declaration or another. Imports nothing."""
+"""What would become of a file, or of raw chunks that a table was sent, by this declaration or another. Imports nothing."""
 
 import asyncio
 import base64
 import binascii
 import json
 import zlib
+from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request
+from pydantic import AwareDatetime
 from sqlalchemy import select
 
 from millrace.api.bodies import BodyBounds, takes
 from millrace.api.deps import (
     ClusterDep,
     DecoderMbDep,
-    PlacesDep,
+    ExchangeDep,
     SealingDep,
     SharesDep,
     StoreDep,
@@ -26,14 +29,17 @@ from millrace.api.shares import Shares
 from millrace.api.uploads.options import OptionsDep
 from millrace.auth.access import allows
 from millrace.declare.table import parse_table
+from millrace.exchange.raw_chunks import RawChunks
 from millrace.infer.process import WORK_SECONDS, what_if
 from millrace.model.errors import Invalid, MillraceError
+from millrace.model.imports import AMEND, APPEND, DELETE, LOAD, REPLAY
 from millrace.model.names import checked_name
 from millrace.model.roles import WRITER
 from millrace.model.table import Definition, define
 from millrace.store import tables as t
 from millrace.store.engine import ControlStore
 from millrace.wire.client import Cluster
+from millrace.wire.envelope import unpack_stamp
 from millrace.wire.recent import RecentChunks
 
 router = guarded_router(prefix="/v1", tags=["what-if"])
@@ -44,6 +50,7 @@ MOST_EXAMPLES = 20
 SAMPLE = BodyBounds(MOST_SPOOLED_BYTES, "Send the first rows of the file only.", seconds=3600.0)
 MOST_CHUNKS = 1000
 MOST_IMPORTS = 1000
+BRINGING_ROWS = (LOAD, DELETE, AMEND, APPEND)
 MAX_DECLARATION_BYTES = 8 << 20
 # The clocks of the broker and of whoever appended a chunk may differ.
 CLOCK_SLACK_MS = 60_000
@@ -57,7 +64,7 @@ async def validate_file(
     table: str,
     request: Request,
     store: StoreDep,
-    places: PlacesDep,
+    exchange: ExchangeDep,
     sealing: SealingDep,
     cluster: ClusterDep,
     options: OptionsDep,
@@ -66,9 +73,11 @@ async def validate_file(
     rows: Annotated[int | None, Query(ge=1)] = None,
     examples: Annotated[int, Query(ge=0, le=MOST_EXAMPLES)] = 3,
     last: Annotated[int | None, Query(ge=1, le=MOST_CHUNKS)] = None,
+    since: AwareDatetime | None = None,
     millrace_declaration: Annotated[str | None, Header()] = None,
 ) -> dict[str, Any]:
-    """Judges the request's body as an import would; with `last`, the last so many raw chunks that the log still holds.
+    """Judges the request's body as an import would; with `last`, the last so many raw chunks that the log still holds; with
+    `since`, the raw chunks from that time on that the table keeps (`keep_raw_days`).
 
     The header Millrace-Declaration holds another declaration of the table to judge by: JSON, or base64 of deflated JSON."""
     definition = await asyncio.to_thread(_definition, store, tenant, table, millrace_declaration)
@@ -76,14 +85,18 @@ async def validate_file(
     job = {
         "definition": definition.to_json().decode(),
         "bounds": bounds,
-        "chunks": last is not None,
+        "chunks": last is not None or since is not None,
         "memory_bytes": decoder_mb << 20,
     }
-    if last is not None:
+    if since is not None:
+        if last is not None:
+            raise Invalid("`last` and `since` are both given.", remedy="Give one of them.")
+        report = await _try_kept(store, exchange.raw_chunks, sealing, shares, definition, job, since)
+    elif last is not None:
         report = await _try_chunks(store, sealing, cluster, shares, definition, job, last)
     else:
         limit = definition.table.max_file_bytes or MOST_SPOOLED_BYTES
-        spool = str(await asyncio.to_thread(places.spool))
+        spool = str(await asyncio.to_thread(exchange.places.spool))
         # A spool takes an eighth more than the plain file at most.
         written = limit * 9 // 8 + (1 << 20)
         job |= {"options": {**options, "max_plain_bytes": limit}, "spool_dir": spool, "most_written": written}
@@ -133,6 +146,55 @@ async def _try_chunks(
     finally:
         await look_up(recent.close)
     return {**report, "asked_chunks": last, "looked_everywhere": found_all}
+
+
+async def _try_kept(
+    store: ControlStore,
+    kept: RawChunks,
+    sealing: Sealing,
+    shares: Shares,
+    definition: Definition,
+    job: dict[str, Any],
+    since: datetime,
+) -> dict[str, Any]:
+    tenant, table, look_up = definition.tenant, definition.table.name, shares.look_ups.run
+    since_us = int(since.timestamp() * 1_000_000)
+    expected, replays = await asyncio.to_thread(_sent_since, store, tenant, table, since_us)
+    paths = await look_up(kept.since, tenant, table, since_us)
+    found = 0
+    async with shares.what_ifs.turn(PATIENCE_SECONDS), what_if(job) as apart:
+        for path in paths:
+            record = await look_up(_opened, sealing, (tenant, table), path, replays)
+            found += record is not None
+            if record is not None and not await apart.send(len(record).to_bytes(4, "little") + record):
+                break
+        report = await apart.report()
+    return {**report, "since": since.isoformat(), "missing_chunks": max(0, expected - found)}
+
+
+def _opened(sealing: Sealing, table: tuple[str, str], path: Path, replays: frozenset[str]) -> bytes | None:
+    """None if retention has deleted it meanwhile, or if its rows came before and were replayed."""
+    try:
+        record = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    header, _ = unpack_stamp(record)
+    return None if header is not None and header.import_id in replays else sealing.opened(*table, record)
+
+
+def _sent_since(store: ControlStore, tenant: str, table: str, since_us: int) -> tuple[int, frozenset[str]]:
+    """How many chunks the table was sent, and the imports that replayed some of their rows."""
+    columns = (t.imports.c.id, t.imports.c.kind, t.imports.c.announced)
+    sent = select(*columns).where(t.imports.c.tenant == tenant, t.imports.c.table_name == table)
+    chunks, replays = 0, set()
+    with store.read() as connection:
+        find_table(connection, tenant, table)
+        for row in connection.execute(sent.where(t.imports.c.first_version >= since_us)):
+            if row.kind == REPLAY:
+                replays.add(row.id)
+            elif row.kind in BRINGING_ROWS:
+                chunks += (row.announced or {}).get("chunks", 0)
+    return chunks, frozenset(replays)
 
 
 def _latest_imports(store: ControlStore, tenant: str, table: str, last: int) -> tuple[list[str], int]:
