@@ -4,7 +4,7 @@ import base64
 import json
 import zlib
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -60,8 +60,8 @@ class WhatIfClient(ResourceClient):
         self, tenant: str, table: str, since: datetime, *, declaration: Declaration | None = None, **bounds: int | None
     ) -> TrialReport:
         """Over the chunks that were sent to the table since then, as far as the table keeps them (`keep_raw_days`)."""
-        moment = since if since.tzinfo else since.astimezone()
-        return self._validate(tenant, table, declaration, params=given(since=moment.isoformat(), **bounds))
+        moment = since.astimezone(UTC).isoformat()
+        return self._validate(tenant, table, declaration, params=given(since=moment, **bounds))
 
     def _validate(self, tenant: str, table: str, declaration: Declaration | None, **request: Any) -> TrialReport:
         headers = {"Content-Type": "application/octet-stream"}

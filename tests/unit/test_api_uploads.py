@@ -180,7 +180,7 @@ def test_a_tenant_that_is_not_there_is_missing_for_the_operator_too(client: Test
 
 def test_the_form_is_described(client: TestClient) -> None:
     described = client.get("/openapi.json").json()["paths"]["/upload-file/{tenant_id}"]["post"]["requestBody"]
-    assert described["content"]["multipart/form-data"]["schema"]["properties"].keys() == {"file", "table"}
+    assert described["content"]["multipart/form-data"]["schema"]["properties"].keys() == {"file", "table", "app"}
 
 
 def failed(client: TestClient) -> list[str]:

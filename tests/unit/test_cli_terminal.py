@@ -39,11 +39,12 @@ HOOK = {
     "lag": {"events": 10, "seconds": 1.5}, "last_error": {"message": LONG},
 }  # fmt: skip
 APP = {
-    "tenant": "acme", "agreement": {"app": {"mode": "batch"}, "schedule": "0 * * * *"},
+    "tenant": "acme", "app": "nightly-batch", "agreement": {"app": {"mode": "batch"}, "schedule": "0 * * * *"},
     "status": {"state": "running", "run": RUN, "next_run_at": MOMENT},
 }  # fmt: skip
 APP_RUN = {
-    "id": RUN, "cause": "schedule", "state": "succeeded", "exit_code": 0, "started_at": MOMENT, "ended_at": MOMENT,
+    "id": RUN, "app": "nightly-batch",
+    "cause": "schedule", "state": "succeeded", "exit_code": 0, "started_at": MOMENT, "ended_at": MOMENT,
     "files": {"done": 1, "failed": 0}, "rows": ROWS,
 }  # fmt: skip
 FILE = {
@@ -249,7 +250,7 @@ def test_a_run_tells_accepted_and_rejected_rows(fake: FakePlatform) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("millrace.cli.apps._ended", begun)
-        fake.answers["POST", "/v1/tenants/acme/app/run"] = {"asked": True}
+        fake.answers["POST", "/v1/tenants/acme/app/run"] = {"asked": True, "app": "nightly-batch"}
         done = CliRunner().invoke(app, ["app", "run", "acme", "--wait"])
     assert "rows: 1,000,000 read, 999,999 accepted, 1 rejected" in done.stdout
 

@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from itertools import islice
@@ -31,6 +32,7 @@ WITHOUT_METHOD = {
 DOCUMENTATION = ("/docs", "/redoc", "/openapi.json")
 ANSWER = {"items": [], "last": 0, "next": None, "id": "imp_1", "parts": {}, "result": {}}
 OVER = {"ops": "applied", "spans": "ended"}
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 def expected(routes: list[BaseRoute]) -> set[str]:
@@ -97,7 +99,7 @@ def call(method: Any, folder: Path) -> None:
     big = folder / "big.csv"
     big.write_bytes(bytes(SMALL_FILE_BYTES + 1))
     values = {"path": big, "submission": Submission("t", "tb"), "stream": BytesIO(b"x"), "rows": b"{}", "count": 1}
-    documents = {"agreement": {}, "declaration": {}, "overlap_seconds": 1.0, "values": {1: {}}}
+    documents = {"agreement": {}, "declaration": {}, "overlap_seconds": 1.0, "values": {1: {}}, "since": NOON}
     needed = {
         name: {**values, **documents}.get(name, "x")
         for name, each in inspect.signature(method).parameters.items()
