@@ -152,9 +152,15 @@ def _json_anywhere(line: bytes, at: int) -> tuple[int, bytes]:
     if not isinstance(found, dict) or ROW_COLUMN not in found:
         return NO_NUMBER, line
     said = found.pop(ROW_COLUMN)
+    try:
+        left = _written(found).encode()
+    except RecursionError:
+        raise Invalid(
+            f"Line {at}: its values are nested too deeply.", remedy=f"Make {ROW_COLUMN} the first member of the object."
+        ) from None
     if not (said is None or re.fullmatch(_IS_NUMBER, str(said), re.ASCII)):
         raise _no_number(at, str(said))
-    return NO_NUMBER if said is None else int(said), _written(found).encode()
+    return NO_NUMBER if said is None else int(said), left
 
 
 class _Kept(str):

@@ -12,6 +12,7 @@ PUBLISHING, STOPPING, STALLED = "publishing", "stopping", "stalled"
 HELD = "held"
 COMPLETED, FAILED, CANCELLED = "completed", "failed", "cancelled"
 TERMINAL = (COMPLETED, FAILED, CANCELLED)
+STATES = (REQUESTED, ADMITTED, RECEIVING, PROCESSING, PUBLISHING, STOPPING, STALLED, HELD, *TERMINAL)
 
 # The kinds of imports. `truncate` and `alter` carry no rows, only a change that each sink must make.
 LOAD, APPEND, DELETE, TRUNCATE, ALTER = "load", "append", "delete", "truncate", "alter"

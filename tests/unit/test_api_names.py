@@ -61,6 +61,20 @@ def test_an_unknown_query_parameter_is_refused(
     assert answer.json()["code"] == "unknown_name"
 
 
+def test_an_unknown_state_or_kind_of_imports_is_refused(client: TestClient) -> None:
+    refused(client.get("/v1/imports?state=complete", headers=HEADERS), "'complete'", "Did you mean 'completed'?")
+    refused(client.get("/v1/imports?kind=amendment", headers=HEADERS), "'amendment'", "amend")
+    for known in ("state=requested", "state=stalled", "state=held", "kind=alter"):
+        assert client.get(f"/v1/imports?{known}", headers=HEADERS).status_code == 200
+
+
+def test_moments_beyond_the_calendar_are_moments(client: TestClient) -> None:
+    for moment in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"):
+        for method, path in (("POST", f"{NOTES}/validate"), ("GET", "/v1/events")):
+            answer = client.request(method, path, params={"since": moment}, headers=HEADERS)
+            assert answer.status_code == 200, answer.text
+
+
 def test_a_stranger_does_not_learn_the_names(client: TestClient) -> None:
     assert client.get("/v1/imports?tennant=x").status_code == 401
 

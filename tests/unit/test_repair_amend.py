@@ -288,6 +288,33 @@ def test_single_rows_that_do_not_fit_are_refused(client: TestClient, origin: str
     assert code(amend_rows(client, origin)) == (422, "invalid")
 
 
+def amend_raw_rows(client: TestClient, origin: str, row: str, value: str, how: str = "amend-rows") -> Response:
+    content = f'{{"rows": [{{"row": {row}, "values": {{"amount": {value}}}}}]}}' if how == "amend-rows" else row
+    headers = {**AUTH, "Content-Type": "application/json"}
+    return client.post(f"/v1/imports/{origin}/errors/{how}", content=content, headers=headers)
+
+
+def test_given_numbers_keep_all_their_digits(platform: JudgedPlatform, client: TestClient) -> None:
+    money = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+    platform.declare(record("money", ("id", "long"), ("amount", money), key=("id",), csv=CSV))
+    origin = send(client, "id,amount\n1,x\n2,y\n", "money")
+    told = amend_raw_rows(client, origin, "1", "123456789012345678901234.56").json()
+    assert str(platform.accepted[told["id"]][0]["amount"]) == "123456789012345678901234.56"
+    told = amend_raw_rows(client, origin, "2", "123456789012345678901234567890").json()
+    assert str(platform.accepted[told["id"]][0]["amount"]) == "123456789012345678901234567890.00"
+
+
+def test_hostile_values_and_numbers_are_refused(client: TestClient, origin: str) -> None:
+    for value in ("[" * 300 + "]" * 300, '"\\ud800"'):
+        assert code(amend_raw_rows(client, origin, "3", value)) == (422, "bad_value")
+    for number in ("-1", str(2**63), str(2**64), str(10**30)):
+        assert code(amend_raw_rows(client, origin, number, "1")) == (422, "invalid")
+        for how in ("replay", "discard"):
+            assert code(amend_raw_rows(client, origin, f'{{"rows": [{number}]}}', "", how)) == (422, "invalid")
+    deep = f'{{"id": 3, "note": {"[" * 900}{"]" * 900}, "_row": 3}}\n'
+    assert code(amend(client, origin, deep)) == (422, "invalid")
+
+
 TYPES: list[tuple[str, Any, str]] = [
     ("d", {"type": "int", "logicalType": "date"}, "2026-02-03"),
     ("t", {"type": "long", "logicalType": "timestamp-millis"}, "2026-02-03T04:05:06.789Z"),

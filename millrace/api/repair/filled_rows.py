@@ -36,6 +36,12 @@ class GivenRow:
     values: Values
 
 
+def exact_values(body: bytes) -> list[Values]:
+    """The values in a valid body, with the text of their numbers: a decimal has more digits than a float."""
+    read = json.loads(body, parse_float=orjson.Fragment, parse_int=orjson.Fragment)
+    return [row["values"] for row in read["rows"]]
+
+
 def filled_rows(
     rejected: RejectedRows, origin: Import, definition: Definition, chosen: Choice, rows: Sequence[GivenRow]
 ) -> list[bytes]:
@@ -53,7 +59,14 @@ def filled_rows(
 def _line(given: GivenRow, original: Values, former: dict[str, tuple[str, ...]]) -> bytes:
     replaced = {*given.values, *chain.from_iterable(former.get(name, ()) for name in given.values)}
     kept = {name: value for name, value in original.items() if name not in replaced}
-    return orjson.dumps({ROW_COLUMN: given.row, **kept, **given.values}, option=orjson.OPT_APPEND_NEWLINE)
+    try:
+        return orjson.dumps({ROW_COLUMN: given.row, **kept, **given.values}, option=orjson.OPT_APPEND_NEWLINE)
+    except orjson.JSONEncodeError as error:
+        raise Invalid(
+            f"The values of row {given.row:,} are nested too deeply, or their text is not Unicode.",
+            remedy="Give values that fit the columns.",
+            code="bad_value",
+        ) from error
 
 
 def _refuse_unknown(columns: Sequence[Column], definition: Definition, rows: Sequence[GivenRow]) -> None:

@@ -19,7 +19,7 @@ from millrace.api.deps import (
 )
 from millrace.api.jobs.rejected_rows import Choice
 from millrace.api.repair.amendments import Asked
-from millrace.api.repair.filled_rows import GivenRow
+from millrace.api.repair.filled_rows import GivenRow, exact_values
 from millrace.api.routes.imports import MOST_LISTED
 from millrace.api.uploads.options import OptionsDep
 from millrace.auth.access import allows
@@ -33,7 +33,9 @@ from millrace.read.reasons import count_by_reason
 router = guarded_router(prefix="/v1", tags=["rejected rows"])
 MOST_CHOSEN = 100_000
 MOST_CORRECTED = 10_000
+MOST_ROW_NUMBER = 10**18 - 1
 FILE_FORMAT = "file"
+RowNumber = Annotated[int, Field(ge=0, le=MOST_ROW_NUMBER)]
 StateParameter = Annotated[Literal["open", "amended", "replayed", "discarded", "closed"] | None, Query()]
 
 
@@ -42,7 +44,7 @@ class Chosen(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     rule: str | None = None
-    rows: list[int] | None = Field(default=None, max_length=MOST_CHOSEN)
+    rows: list[RowNumber] | None = Field(default=None, max_length=MOST_CHOSEN)
     span: str | None = None
 
     def choice(self) -> Choice:
@@ -53,7 +55,7 @@ class Correction(BaseModel):
     """One rejected row by its number, and the values that replace its own."""
 
     model_config = ConfigDict(extra="forbid")
-    row: int = Field(ge=0)
+    row: RowNumber
     values: dict[str, Any]
 
 
@@ -161,13 +163,15 @@ async def amend_errors(
 @allows(WRITER, by_table=True, audited=True)
 async def amend_single_rows(
     document: ImportDep,
+    request: Request,
     imports: ImportsDep,
     amendments: AmendmentsDep,
     corrections: Corrections,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
 ) -> dict[str, Any]:
     """Repairs the named rows: with the given values, and the values of the original row where none is given."""
-    rows = [GivenRow(given.row, given.values) for given in corrections.rows]
+    values = exact_values(await request.body())
+    rows = [GivenRow(given.row, exact) for given, exact in zip(corrections.rows, values, strict=True)]
     asked = Asked(span=None if corrections.span is None else checked_span(corrections.span), key=idempotency_key)
     amended = await amendments.amend_rows(document["id"], rows, asked)
     return {**await surely(imports.find, amended.import_id), **amended.to_dict()}

@@ -17,12 +17,13 @@ from millrace.api.deps import (
     guarded_router,
 )
 from millrace.api.documents.imports import VisibleImports
+from millrace.api.parameters import refuse_unknown
 from millrace.api.uploads.options import AdmissionDep, OptionsDep
 from millrace.api.uploads.session import Session
 from millrace.api.uploads.sessions import Sessions
 from millrace.auth.access import allows
 from millrace.model.content import FileMark
-from millrace.model.imports import HELD, TERMINAL
+from millrace.model.imports import HELD, KINDS, STATES, TERMINAL
 from millrace.model.ops.imports import CancelImport
 from millrace.model.roles import VIEWER, WRITER
 
@@ -92,6 +93,8 @@ def list_imports(
     span: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
 ) -> dict[str, Any]:
+    refuse_unknown("state", [] if state is None else [state], STATES)
+    refuse_unknown("kind", [] if kind is None else [kind], KINDS)
     return {"items": imports.listed(limit, tenant=tenant, table=table, state=state, kind=kind, span=span)}
 
 

@@ -5,7 +5,7 @@ import base64
 import binascii
 import json
 import zlib
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,6 +54,7 @@ BRINGING_ROWS = (LOAD, DELETE, AMEND, APPEND)
 MAX_DECLARATION_BYTES = 8 << 20
 # The clocks of the broker and of whoever appended a chunk may differ.
 CLOCK_SLACK_MS = 60_000
+LAST_DAY_US = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
 
 
 @router.post("/tenants/{tenant}/tables/{table}/validate")
@@ -158,7 +159,8 @@ async def _try_kept(
     since: datetime,
 ) -> dict[str, Any]:
     tenant, table, look_up = definition.tenant, definition.table.name, shares.look_ups.run
-    since_us = int(since.timestamp() * 1_000_000)
+    # A time zone may move the first and the last day out of the calendar.
+    since_us = min(max(0, int(since.timestamp() * 1_000_000)), LAST_DAY_US)
     expected, replays = await asyncio.to_thread(_sent_since, store, tenant, table, since_us)
     paths = await look_up(kept.since, tenant, table, since_us)
     found = 0
