@@ -17,7 +17,7 @@ from millrace.account.quality import with_quality
 from millrace.exchange.mailboxes import Exchange
 from millrace.exchange.partitions import OpPartitions
 from millrace.failpoint import reach
-from millrace.model.budget import STOP, Budget, budget_in_force
+from millrace.model.budget import HOLD, STOP, Budget, budget_in_force
 from millrace.model.errors import Unavailable
 from millrace.model.facts import Checkpointed, from_dict
 from millrace.model.imports import AMEND, LOAD, STOPPING, TERMINAL, Import
@@ -163,12 +163,14 @@ class Accountant:
 
     def _budget(self, connection: Connection, imp: Import) -> Budget:
         """The agreement is asked for only if rows were rejected. Imports of streamed or replayed rows are never held, because
-        their senders wait for the end."""
+        their senders wait for the end. One that somebody released completes, whatever the agreement says since."""
         own = self._definitions(imp.definition).table.budget
         if not imp.counts.rejected:
             return own
         agreement = agreement_of(connection, imp.tenant)
         found = own if agreement is None else budget_in_force(own, agreement.budget)
+        if imp.options.get("released"):
+            return replace(found, on_budget=HOLD)
         return found if imp.kind in (LOAD, AMEND) else replace(found, on_budget=STOP)
 
     def _ask(self, connection: Connection, imp: Import, op: Due) -> None:

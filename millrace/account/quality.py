@@ -38,11 +38,12 @@ def with_quality(
     """The op to ask for, with the report. None while someone must decide about a held import."""
     if isinstance(asked, StopImport):
         return asked
+    if imp.state == HELD:
+        # Also if the budget that holds it is no longer in force.
+        return None
     over_budget = asked.budget.holds and asked.budget.is_blown(imp.counts.read, imp.counts.rejected, at_the_end=True)
     if not definition.rules and not over_budget:
         return asked
-    if imp.state == HELD:
-        return None
     found = imp.options.get("quality") or quality_of(connection, imp, definition, exchange)
     if over_budget:
         found = over_its_budget(found, imp.counts.read, imp.counts.rejected)

@@ -103,6 +103,13 @@ def test_a_held_import_waits_until_it_is_released(log: TableLog) -> None:
     assert refusal(log.apply(ReleaseImport, "imp_1")) is None
 
 
+def test_a_hold_that_was_asked_for_twice_does_not_hold_a_released_import_again(log: TableLog) -> None:
+    held(log)
+    log.apply(ReleaseImport, "imp_1", by="ann")
+    log.apply(HoldImport, "imp_1", counts=COUNTS, durable={"delta": 1}, quality=REPORT)
+    assert log.imported("imp_1").state == PROCESSING
+
+
 def test_a_held_import_can_be_cancelled_and_a_held_atomic_one_published(log: TableLog) -> None:
     held(log)
     log.apply(CancelImport, "imp_1")

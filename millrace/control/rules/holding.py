@@ -13,9 +13,10 @@ from millrace.model.quality import held_because
 
 @rule(HoldImport)
 def hold(state: State, op: HoldImport, at_us: int, partition: int) -> Step:
-    """An import that fails anyway is not held; it ends at once."""
+    """An import that fails anyway is not held; it ends at once. One that was released is not held again: the accountant may
+    have asked twice."""
     imp = imports.known_import(state, op)
-    if imp.state != PROCESSING or imp.announced is None:
+    if imp.state != PROCESSING or imp.announced is None or imp.options.get("released"):
         return state, (), ImportStatus(imp.id, imp.state)
     final, _ = outcome(imp, op.counts, op.failure, op.budget)
     if final != COMPLETED:
