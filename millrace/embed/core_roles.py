@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from millrace.embed.core_store import ROLE, CoreStore
@@ -23,11 +23,15 @@ class CoreRoles:
     def __init__(self, store: CoreStore) -> None:
         self._store = store
         self._are_set = False
+        # The server remembers for two seconds who may log in.
+        self._was_open = False
 
     def are_set(self) -> bool:
-        """Whether the server takes our password, and no other one."""
+        """Whether the server takes our password, and no other one. What an earlier start left undone is done now."""
         if not self._are_set and self._answers():
-            self._are_set = self._login_works() or self._set()
+            with _not_yet_errors():
+                is_locked = self._lock_out_others() or (self._make_ours() and self._lock_out_others())
+                self._are_set = is_locked and not (self._was_open and self._first_role_works())
         return self._are_set
 
     def _answers(self) -> bool:
@@ -35,20 +39,27 @@ class CoreRoles:
         pid = self._store.child.pid
         return pid is not None and accepts(self._store.port) and listens(pid, self._store.port)
 
-    def _login_works(self) -> bool:
-        with _session(self._store, ROLE, self._store.password) as session:
-            return session is not None
-
-    def _set(self) -> bool:
-        """1. Our role. 2. The first role, by ours, can no longer log in. 3. Nobody made another one meanwhile."""
+    def _make_ours(self) -> bool:
         with _session(self._store, FIRST_ROLE, FIRST_PASSWORD) as session:
             if session is None:
                 return False
             login = "WITH PASSWORD = '%s' AND SUPERUSER = true AND LOGIN = true"
             session.execute(f"CREATE ROLE IF NOT EXISTS {ROLE} {login % self._store.password}")
+        return True
+
+    def _first_role_works(self) -> bool:
+        with _session(self._store, FIRST_ROLE, FIRST_PASSWORD) as session:
+            return session is not None
+
+    def _lock_out_others(self) -> bool:
+        """Our role works; the first role can no longer log in, and nobody made another one before that."""
         with _session(self._store, ROLE, self._store.password) as session:
             if session is None:
                 return False
+            can_log_in = {row.role: row.login for row in session.execute("LIST ROLES")}
+            if not can_log_in.get(FIRST_ROLE):
+                return True
+            self._was_open = True
             session.execute(f"ALTER ROLE {FIRST_ROLE} WITH SUPERUSER = false AND LOGIN = false")
             strange = {row.role for row in session.execute("LIST ROLES")} - {ROLE, FIRST_ROLE}
         if strange:
@@ -57,6 +68,17 @@ class CoreRoles:
                 self._store.child.launch.log,
             )  # fmt: skip
         return True
+
+
+@contextmanager
+def _not_yet_errors() -> Iterator[None]:
+    """A server that has just started may refuse a statement, or answer too late: then it is asked again."""
+    from cassandra import DriverException  # noqa: PLC0415
+    from cassandra.cluster import NoHostAvailable  # noqa: PLC0415
+    from cassandra.protocol import ErrorMessage  # noqa: PLC0415
+
+    with suppress(DriverException, ErrorMessage, NoHostAvailable):
+        yield
 
 
 @contextmanager
