@@ -60,5 +60,10 @@ class RunningDigest:
         return None if digest is None or self.length == 0 else KnownStart(self.length, digest)
 
     @property
+    def longest_start(self) -> KnownStart | None:
+        """What an earlier request brought, until as much is here again: its chunks may be in the log."""
+        return self._known or self.start
+
+    @property
     def mark(self) -> FileMark:
         return FileMark(length=self.length, digest=self.hex)

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,10 +29,12 @@ from millrace.model.ops.imports import BeginImport
 from millrace.model.ops.tables import DefineTable
 from millrace.model.ops.tenants import DefineTenant
 from millrace.store import tables as t
+from millrace.store.records import find_by_key
 from millrace.wire.client import Appended
 from millrace.wire.topics import QUICK_PARTITIONS
 from tests.support.platform import record
 from tests.support.small_server import SmallServer
+from tests.support.waiting import wait_until
 from tests.support.whole_app import TOKEN, AppPlatform, served_app, whole_app
 
 NOTES = "/v1/tenants/acme/tables/notes"
@@ -41,7 +45,13 @@ LARGE = b"id\n" + b"".join(b"%07d\n" % number for number in range(3 * CHUNK_BYTE
 
 
 class TakingLog:
+    """Keeps what was appended, by import."""
+
+    def __init__(self) -> None:
+        self.payloads: dict[str, set[bytes]] = {}
+
     def append(self, topic: str, key: bytes, value: bytes, partition: int) -> "Future[Appended]":
+        self.payloads.setdefault(key.decode(), set()).add(value)
         done: Future[Appended] = Future()
         done.set_result(Appended(topic, partition, 0))
         return done
@@ -188,6 +198,28 @@ def test_after_a_restart_another_file_does_not_go_on_in_the_place_of_the_first(
         assert state(client, place.rpartition("/")[2]) == ("processing" if status == 202 else "stopping")
 
 
+def test_a_start_that_is_not_here_again_yet_is_still_compared_after_another_restart(
+    platform: KeyedPlatform, client: TestClient, key: str
+) -> None:
+    half = len(FILE) // 2
+    place = create(client, key, len(FILE)).headers["location"]
+    assert patch(client, place, 0, FILE[:half]).status_code == 204
+    platform.forget_sessions()
+    # The file comes from its start again, and breaks off before as much is here.
+    assert create(client, key, len(FILE), FILE[:100]).status_code == 201
+    platform.forget_sessions()
+    assert refused(send(client, key, FILE.replace(b"0000050", b"0990050")), f"first {half:,} bytes")
+
+
+def test_a_refused_file_does_not_say_which_digest_the_first_has(client: TestClient, key: str) -> None:
+    half, other = len(FILE) // 2, FILE.replace(b"0000050", b"0990050")
+    place = create(client, key, len(FILE)).headers["location"]
+    assert patch(client, place, 0, FILE[:half]).status_code == 204
+    assert refused(send(client, key, other, headers={"Repr-Digest": said(other)}), f"first {half:,} bytes")
+    assert patch(client, place, half, FILE[half:]).status_code == 204
+    assert state(client, place.rpartition("/")[2]) == "processing"
+
+
 def test_a_resumable_upload_that_is_whole_wants_a_digest(client: TestClient, key: str) -> None:
     place = create(client, key, len(FILE), FILE).headers["location"]
     unproven = create(client, key, len(FILE))
@@ -253,6 +285,69 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
         assert isinstance(running.platform, KeyedPlatform)
         running.platform.declare()
         yield running
+
+
+class SlowBody:
+    """A body whose second part is sent when `go_on` is set."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self.parts, self.has_begun, self.go_on = parts, Event(), Event()
+
+    def __iter__(self) -> Iterator[bytes]:
+        first, *others = self.parts
+        yield first
+        self.has_begun.set()
+        assert self.go_on.wait(20)
+        yield from others
+
+
+def post(server: SmallServer, key: str, body: Any, digest_of: bytes | None = None, file_type: str = "csv") -> Response:
+    headers = {**AUTH, "Idempotency-Key": key, **({} if digest_of is None else {"Repr-Digest": said(digest_of)})}
+    return httpx2.post(f"{server.url}{NOTES}/imports?format={file_type}", content=body, headers=headers, timeout=30)
+
+
+def test_another_file_that_comes_meanwhile_does_not_harm_the_first(server: SmallServer, key: str) -> None:
+    body = SlowBody(FILE[:500], FILE[500:])
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(post, server, key, body)
+        assert body.has_begun.wait(20)
+        wait_until(lambda: find_key(server, key), 20, "the first import to begin")
+        second = threads.submit(post, server, key, iter([OTHER_MIDDLE]), OTHER_MIDDLE)
+        time.sleep(0.2)
+        body.go_on.set()
+        assert first.result().status_code == 202, first.result().text
+        assert refused(second.result(), "content differs")
+
+
+def test_a_file_that_comes_while_an_empty_one_ends_adds_nothing(server: SmallServer, key: str) -> None:
+    body = SlowBody(b"", b"")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(post, server, key, body, file_type="jsonl")
+        wait_until(lambda: find_key(server, key), 20, "the first import to begin")
+        second = threads.submit(post, server, key, iter([b'{"id": 1}\n']), file_type="jsonl")
+        time.sleep(0.2)
+        body.go_on.set()
+        assert [first.result().status_code, second.result().status_code] == [202, 409]
+
+
+def find_key(server: SmallServer, key: str) -> bool:
+    with server.platform.store.read() as connection:
+        return find_by_key(connection, "acme", key) is not None
+
+
+def test_files_that_come_at_the_same_time_are_never_mixed(server: SmallServer, key: str) -> None:
+    """Each round lets several requests with one key begin at once."""
+    for number in range(10):
+        with ThreadPoolExecutor(4) as threads:
+            bodies = [FILE, OTHER_MIDDLE] * 2
+            answers = list(threads.map(lambda body: post(server, f"{key}{number}", body), bodies))  # noqa: B023
+        taken = {sha256(body).hexdigest() for body, one in zip(bodies, answers, strict=True) if one.status_code == 202}
+        assert len(taken) == 1, [one.text for one in answers]
+        assert all(one.status_code == 202 or refused(one) for one in answers)
+        import_id = next(one.json()["id"] for one in answers if one.status_code == 202)
+        assert isinstance(server.platform, KeyedPlatform)
+        sent = server.platform.appender.payloads[import_id]
+        assert len(sent) == 1, "chunks of two files reached the log"
 
 
 @pytest.mark.parametrize("body", [FILE, LARGE], ids=["whole", "resumable"])

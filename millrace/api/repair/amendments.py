@@ -158,7 +158,7 @@ class Amendments:
                 return session.id
             # What is sent on is the file without its numbers.
             session.original = mark
-            await session.take_whole(session.behind_known(_async(corrected.pieces())))
+            await session.take_whole(session.behind_known(_async(corrected.pieces()), mark.digest))
             return session.imp.id
 
 

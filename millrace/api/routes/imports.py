@@ -65,7 +65,7 @@ async def receive_whole(
             async with begun.busy:
                 fresh = await sessions.from_start(begun)
                 if isinstance(fresh, Session):
-                    await fresh.take_whole(fresh.behind_known(request.stream()))
+                    await fresh.take_whole(fresh.behind_known(request.stream(), admission["digest"]))
                     return await surely(imports.find, fresh.imp.id)
                 begun = fresh
         # All of it is here already: the body is read to see that it is the same.

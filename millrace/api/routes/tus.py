@@ -91,6 +91,9 @@ async def create_upload(
             await _refuse_unproven(request, sessions, begun, admission["digest"])
             headers = {"Location": f"/v1/uploads/{begun.id}", "Upload-Offset": str(upload_length or 0)}
             return Response(status_code=201, headers=headers)
+        if not begun.busy.locked():
+            # Nobody else sends just now: the file is this request's from here on.
+            begun.declared = admission["digest"] or begun.declared
         await surely(begun.remember)
         # For an empty file no PATCH follows.
         comes_whole = begun.length == 0 or request.headers.get("content-type") == BODY_TYPE

@@ -71,6 +71,8 @@ class Session:
         self.upload = upload
         self.busy = asyncio.Lock()
         self.is_broken = False
+        # All of it was received. Those who waited for that bring nothing new.
+        self.has_ended = False
 
     @property
     def offset(self) -> int:
@@ -130,7 +132,7 @@ class Session:
         """Keeps the resume point, so that the upload can go on after a restart of the server, and renews its lease. Also how
         the file begins, so that another file does not go on in its place."""
         confirmed = asdict(self.upload.confirmed) if self.upload.confirmed else None
-        start = self.upload.digest.start
+        start = self.upload.digest.longest_start
         if confirmed is not None and start is not None:
             confirmed["start"] = asdict(start)
         row = {"import_id": self.imp.id, "length": self.length, "confirmed": confirmed}
@@ -152,9 +154,9 @@ class Session:
     async def end(self) -> None:
         await self._finish(self.upload.finish_some)
 
-    async def behind_known(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def behind_known(self, pieces: AsyncIterator[bytes], digest: str | None) -> AsyncIterator[bytes]:
         """A file that comes from its start again: what is behind the bytes that are here already. Refused, without harm to
-        the upload, if those differ."""
+        the upload, if those differ. Only a file that is not refused may say which digest the whole has."""
         known = RunningDigest(self.imp.id, known=self.upload.digest.start)
         async for piece in pieces:
             missing = self.offset - known.length
@@ -162,12 +164,14 @@ class Session:
                 known.update(piece[:missing])
                 await self._remember_if_due()
             if len(piece) > missing:
+                self.declared = digest or self.declared
                 yield piece[max(missing, 0) :]
                 # From here on the offset grows with what is fed.
                 async for later in pieces:
                     yield later
                 return
         known.finish()
+        self.declared = digest or self.declared
 
     async def _finish(self, finish: Callable[[], Resume | None]) -> None:
         sent = await self._turn(finish)
@@ -187,6 +191,7 @@ class Session:
             repeated_headers=self.upload.repeated_headers,
             content=mark.kept(),
         )
+        self.has_ended = True
         await self._services.op_log.applied(received)
 
     async def _work(self, work: Callable[[], T]) -> T:

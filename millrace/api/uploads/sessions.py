@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from sqlalchemy import select
 
@@ -41,6 +42,7 @@ class Sessions:
     def __init__(self, services: UploadServices) -> None:
         self._services = services
         self._open: dict[str, Session] = {}
+        self._starting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._receiving = TenantSlots(SlotLimit("uploads", "uploads at once", services.uploads))
 
     def receiving(self, tenant: str) -> AbstractContextManager[None]:
@@ -71,10 +73,21 @@ class Sessions:
         imp = await surely(known_import, self._services.store, begun.import_id)
         if begun.repeated and not imp.accepts_chunks:
             return imp
-        known = self._open.get(imp.id)
-        session = known if known is not None and not known.is_broken else await self._start(imp, length, None)
-        session.declared = op.digest or session.declared
+        session = await self._only_session(imp, length, is_new=not begun.repeated)
+        if not begun.repeated and isinstance(session, Session):
+            session.declared = op.digest
         return session
+
+    async def _only_session(self, imp: Import, length: int | None, *, is_new: bool) -> Session | Import:
+        """Requests with one key that come at the same time share a session, and so take turns. The import itself if another
+        request has brought all of it meanwhile."""
+        async with self._starting.setdefault(imp.id, asyncio.Lock()):
+            known = self._open.get(imp.id)
+            if known is not None and not known.is_broken:
+                return known
+            if not is_new:
+                imp = await surely(known_import, self._services.store, imp.id)
+            return await self._start(imp, length, None) if imp.accepts_chunks else imp
 
     async def resume(self, import_id: str) -> Session:
         """The session of an upload that broke off, if the import still takes chunks."""
@@ -94,7 +107,7 @@ class Sessions:
     async def from_start(self, session: Session) -> Session | Import:
         """A session for a file that comes whole: `behind_known` passes over what it has. The import itself if it takes no
         chunks now."""
-        if session.offset == 0:
+        if session.offset == 0 and not session.has_ended:
             return session
         imp = await asyncio.to_thread(known_import, self._services.store, session.imp.id)
         if not imp.accepts_chunks:
@@ -102,7 +115,10 @@ class Sessions:
         if not session.is_broken and session.upload.digest.start is not None:
             return session
         await surely(session.upload.close)
-        return await self._start(imp, session.length, None)
+        fresh = await self._start(imp, session.length, None)
+        # Whoever asks for it waits for the request that holds the other one.
+        fresh.busy = session.busy
+        return fresh
 
     async def refuse_unlike(self, import_id: str, mark: FileMark) -> None:
         """Refuses what was read of a request that came again, if the import brought something else."""
